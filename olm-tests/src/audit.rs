@@ -1,0 +1,81 @@
+//! What the API server's audit log says the operator did.
+//!
+//! Only requests of an operator's ServiceAccount count; the log has no others that matter. Must not be edited to fit.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Request {
+    /// Verb.
+    pub verb: String,
+    /// API group.
+    pub group: String,
+    /// Resource with its subresource.
+    pub resource: String,
+    /// Namespace; empty for the cluster's.
+    pub namespace: String,
+    /// Name, where the request has one.
+    pub name: String,
+    /// Response code.
+    pub code: u64,
+    /// When it was received, RFC 3339.
+    pub at: String,
+    /// Address that was asked for.
+    pub uri: String,
+}
+
+impl Request {
+    /// Whether it writes.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+    }
+}
+
+/// The requests of an operator in a namespace, in order; watches once, when they began.
+#[must_use]
+pub fn requests(log: &Path, namespace: &str) -> Vec<Request> {
+    let user = format!("system:serviceaccount:{namespace}:oneagent-operator");
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines()
+        .filter(|line| line.contains(&user))
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|event| event["user"]["username"] == user.as_str())
+        .filter(|event| if event["verb"] == "watch" { event["stage"] == "ResponseStarted" } else { event["stage"] == "ResponseComplete" })
+        .map(|event| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let object = &event["objectRef"];
+            let subresource = object["subresource"].as_str().map(|s| format!("/{s}")).unwrap_or_default();
+            Request {
+                verb: text(&event["verb"]),
+                group: text(&object["apiGroup"]),
+                resource: text(&object["resource"]) + &subresource,
+                namespace: text(&object["namespace"]),
+                name: text(&object["name"]),
+                code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
+                at: text(&event["requestReceivedTimestamp"]),
+                uri: text(&event["requestURI"]),
+            }
+        })
+        .collect()
+}
+
+/// Requests that were forbidden, a line each.
+#[must_use]
+pub fn forbidden(requests: &[Request]) -> Vec<String> {
+    requests.iter().filter(|r| r.code == 403).map(|r| format!("{} {} {}/{}", r.verb, r.resource, r.namespace, r.name)).collect()
+}
+
+/// How many of each verb and resource.
+#[must_use]
+pub fn tally(requests: &[Request]) -> BTreeMap<String, usize> {
+    let mut tally = BTreeMap::new();
+    for request in requests {
+        *tally.entry(format!("{} {}", request.verb, request.resource)).or_default() += 1;
+    }
+    tally
+}

@@ -1,0 +1,264 @@
+//! A real control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as processes on loopback.
+//!
+//! Free ports, a folder of its own, an audit log, RBAC, and the admission plugin that OpenShift has on. Must not
+//! touch anything outside its folder.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tempfile::TempDir;
+
+use crate::pki::Ca;
+use crate::process::Process;
+use crate::tools::tool;
+
+/// A running control plane.
+pub struct ControlPlane {
+    folder: TempDir,
+    url: String,
+    ca: String,
+    apiserver_args: Vec<String>,
+    // Dropped in this order: clients before their server, or an apiserver without its etcd hangs on.
+    scheduler: Option<Process>,
+    controller_manager: Option<Process>,
+    apiserver: Option<Process>,
+    _etcd: Process,
+}
+
+const PREFIX: &str = "oneagent-rig-";
+
+/// Removes what earlier processes left: a folder that tests share outlives the last of them.
+fn sweep() {
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("no free port on 127.0.0.1");
+    listener.local_addr().expect("an address").port()
+}
+
+fn args(list: &[&str]) -> Vec<String> {
+    list.iter().map(|a| (*a).to_owned()).collect()
+}
+
+impl ControlPlane {
+    /// Starts one and waits until it is ready.
+    pub async fn start() -> Self {
+        sweep();
+        let folder = TempDir::with_prefix(format!("{PREFIX}{}-", std::process::id())).expect("a temporary folder");
+        let dir = folder.path();
+        let ca = Ca::new("rig");
+        let write = |name: &str, content: &str| fs::write(dir.join(name), content).expect("a file");
+        let path = |name: &str| dir.join(name).display().to_string();
+        write("ca.crt", &ca.pem());
+        let mut pairs = vec![
+            ("server", ca.server(&["localhost", "kubernetes.default.svc"], true)),
+            ("front-proxy", ca.client("front-proxy-client", None)),
+            ("service-account", ca.client("service-account", None)),
+        ];
+        pairs.push(("admin", ca.client("admin", Some("system:masters"))));
+        pairs.push(("controller-manager", ca.client("system:kube-controller-manager", None)));
+        pairs.push(("scheduler", ca.client("system:kube-scheduler", None)));
+        for (name, pair) in &pairs {
+            write(&format!("{name}.crt"), &pair.cert);
+            write(&format!("{name}.key"), &pair.key);
+        }
+        write(
+            "audit-policy.yaml",
+            "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- {level: None, userGroups: [system:masters, 'system:serviceaccounts:kube-system']}\n- {level: None, users: [system:kube-scheduler, system:kube-controller-manager, system:apiserver]}\n- {level: Metadata}\n",
+        );
+        let (etcd_port, peer_port, port) = (free_port(), free_port(), free_port());
+        let (etcd, peer, url) =
+            (format!("http://127.0.0.1:{etcd_port}"), format!("http://127.0.0.1:{peer_port}"), format!("https://127.0.0.1:{port}"));
+        for name in ["admin", "controller-manager", "scheduler"] {
+            write(
+                &format!("{name}.kubeconfig"),
+                &kubeconfig(
+                    &url,
+                    dir,
+                    &format!("client-certificate: {}\n    client-key: {}", path(&format!("{name}.crt")), path(&format!("{name}.key"))),
+                ),
+            );
+        }
+        let start = |name: &str, list: Vec<String>| Process::start(name, &tool(name), &list, &[], &dir.join(format!("{name}.log")));
+        let etcd_process = start(
+            "etcd",
+            args(&[
+                "--data-dir",
+                &path("etcd"),
+                "--listen-client-urls",
+                &etcd,
+                "--advertise-client-urls",
+                &etcd,
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+                "--initial-cluster",
+                &format!("default={peer}"),
+                "--unsafe-no-fsync",
+                "--quota-backend-bytes",
+                "4294967296",
+            ]),
+        );
+        let flag = |name: &str, value: &str| format!("--{name}={value}");
+        let apiserver_args = vec![
+            flag("etcd-servers", &etcd),
+            flag("bind-address", "127.0.0.1"),
+            flag("advertise-address", "127.0.0.1"),
+            flag("secure-port", &port.to_string()),
+            flag("endpoint-reconciler-type", "none"),
+            flag("service-cluster-ip-range", "10.0.0.0/16"),
+            flag("authorization-mode", "RBAC"),
+            flag("enable-admission-plugins", "OwnerReferencesPermissionEnforcement"),
+            flag("tls-cert-file", &path("server.crt")),
+            flag("tls-private-key-file", &path("server.key")),
+            flag("client-ca-file", &path("ca.crt")),
+            flag("service-account-issuer", "https://kubernetes.default.svc"),
+            flag("service-account-key-file", &path("service-account.crt")),
+            flag("service-account-signing-key-file", &path("service-account.key")),
+            flag("proxy-client-cert-file", &path("front-proxy.crt")),
+            flag("proxy-client-key-file", &path("front-proxy.key")),
+            flag("requestheader-client-ca-file", &path("ca.crt")),
+            flag("requestheader-allowed-names", "front-proxy-client"),
+            flag("requestheader-username-headers", "X-Remote-User"),
+            flag("requestheader-group-headers", "X-Remote-Group"),
+            flag("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
+            flag("allow-privileged", "true"),
+            flag("audit-policy-file", &path("audit-policy.yaml")),
+            flag("audit-log-path", &path("audit.log")),
+            flag("audit-log-mode", "blocking"),
+            flag("shutdown-delay-duration", "0s"),
+        ];
+        let mut plane = Self {
+            apiserver: Some(start("kube-apiserver", apiserver_args.clone())),
+            apiserver_args,
+            _etcd: etcd_process,
+            controller_manager: None,
+            scheduler: None,
+            url,
+            ca: ca.pem(),
+            folder,
+        };
+        plane.wait_ready().await;
+        let kubeconfig = |name: &str| {
+            let file = plane.path(&format!("{name}.kubeconfig")).display().to_string();
+            vec![
+                flag("kubeconfig", &file),
+                flag("authentication-kubeconfig", &file),
+                flag("authorization-kubeconfig", &file),
+                flag("bind-address", "127.0.0.1"),
+                flag("secure-port", &free_port().to_string()),
+                flag("leader-elect", "false"),
+            ]
+        };
+        let file = |name: &str| plane.path(name).display().to_string();
+        let mut manager = kubeconfig("controller-manager");
+        manager.extend([
+            flag("use-service-account-credentials", "true"),
+            flag("service-account-private-key-file", &file("service-account.key")),
+            flag("root-ca-file", &file("ca.crt")),
+            flag("cluster-signing-cert-file", &file("ca.crt")),
+            flag("cluster-signing-key-file", &file("service-account.key")),
+            flag("controllers", "*,-certificatesigningrequest-signing-controller"),
+            // Nodes are made Ready once and stay so; readiness is changed by the tests.
+            flag("node-monitor-grace-period", "24h"),
+            flag("kube-api-qps", "500"),
+            flag("kube-api-burst", "1000"),
+        ]);
+        let mut scheduler = kubeconfig("scheduler");
+        scheduler.extend([flag("kube-api-qps", "500"), flag("kube-api-burst", "1000")]);
+        let start = |name: &str, list: Vec<String>| Process::start(name, &tool(name), &list, &[], &plane.path(&format!("{name}.log")));
+        let (manager, scheduler) = (start("kube-controller-manager", manager), start("kube-scheduler", scheduler));
+        plane.controller_manager = Some(manager);
+        plane.scheduler = Some(scheduler);
+        plane
+    }
+
+    /// A file of its folder.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The folder outlives us: for those who want to look at what is left running.
+    #[must_use]
+    pub fn admin_kubeconfig(&self) -> PathBuf {
+        self.path("admin.kubeconfig")
+    }
+
+    /// The CA's certificate.
+    #[must_use]
+    pub fn ca(&self) -> &str {
+        &self.ca
+    }
+
+    /// A kubeconfig with a bearer token read from `token_file`.
+    #[must_use]
+    pub fn token_kubeconfig(&self, token_file: &Path) -> String {
+        kubeconfig(&self.url, self.folder.path(), &format!("tokenFile: {}", token_file.display()))
+    }
+
+    /// A client with all rights.
+    pub async fn admin(&self) -> Client {
+        client(&self.admin_kubeconfig()).await
+    }
+
+    /// `kill -9` of the API server.
+    pub fn kill_apiserver(&mut self) {
+        self.apiserver = None;
+    }
+
+    /// Starts the API server again and waits until it is ready.
+    pub async fn start_apiserver(&mut self) {
+        self.apiserver = Some(Process::start("kube-apiserver", &tool("kube-apiserver"), &self.apiserver_args, &[], &self.path("kube-apiserver.log")));
+        self.wait_ready().await;
+    }
+
+    async fn wait_ready(&mut self) {
+        let client = self.admin().await;
+        let end = Instant::now() + Duration::from_secs(90);
+        loop {
+            let request = axum::http::Request::get("/readyz").body(Vec::new()).expect("a request");
+            if client.request_text(request).await.is_ok_and(|text| text == "ok") {
+                return;
+            }
+            let ended = self.apiserver.as_mut().and_then(Process::ended);
+            assert!(ended.is_none() && Instant::now() < end, "the API server is not ready ({ended:?}):\n{}", tail(&self.path("kube-apiserver.log")));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// The last lines of a log.
+#[must_use]
+pub fn tail(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}
+
+fn kubeconfig(url: &str, dir: &Path, user: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: rig\nclusters:\n- name: rig\n  cluster:\n    server: {url}\n    certificate-authority: {}\ncontexts:\n- name: rig\n  context: {{cluster: rig, user: rig}}\nusers:\n- name: rig\n  user:\n    {user}\n",
+        dir.join("ca.crt").display()
+    )
+}
+
+/// A client from a kubeconfig.
+pub async fn client(kubeconfig: &Path) -> Client {
+    let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.expect("a configuration");
+    config.connect_timeout = Some(Duration::from_secs(2));
+    Client::try_from(config).expect("a client")
+}

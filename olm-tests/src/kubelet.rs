@@ -1,0 +1,262 @@
+//! The fake kubelet, for all fake nodes at once: Pods start, become Ready, fail as told, and end.
+//!
+//! Hosts remember the newest agent that was installed on them and refuse an older one, as the vendor's installer
+//! does; the operator's own Pod is started for real. What a Pod's status says is what a real kubelet would write.
+//! Must not know what the operator intends.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+use oneagent_operator::api::name::Version;
+use serde_json::{Value, json};
+
+use crate::operator::Launcher;
+use crate::vendor::Vendor;
+
+/// How a Pod fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It starts, fails, starts again.
+    CrashLoop,
+    /// It starts and never becomes Ready.
+    NeverReady,
+    /// Its image cannot be pulled.
+    ImagePull,
+    /// It becomes Ready late.
+    Slow(Duration),
+}
+
+/// How Pods of a namespace behave.
+#[derive(Debug, Clone)]
+pub struct Behaviour {
+    /// From bound to Ready.
+    pub ready_after: Duration,
+    /// From deleted to gone.
+    pub gone_after: Duration,
+    /// Faults by agent version.
+    pub versions: HashMap<String, Fault>,
+    /// Faults by node.
+    pub nodes: HashMap<String, Fault>,
+    /// Whether hosts refuse an agent older than the newest that was installed on them.
+    pub refuse_downgrade: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            ready_after: Duration::from_millis(300),
+            gone_after: Duration::from_millis(50),
+            versions: HashMap::new(),
+            nodes: HashMap::new(),
+            refuse_downgrade: true,
+        }
+    }
+}
+
+/// The fake kubelet.
+#[derive(Clone)]
+pub struct Kubelet {
+    client: Client,
+    vendor: Vendor,
+    launcher: Arc<Launcher>,
+    behaviours: Arc<Mutex<HashMap<String, Behaviour>>>,
+    /// Newest agent that was installed, by node.
+    installed: Arc<Mutex<HashMap<String, Version>>>,
+}
+
+impl Kubelet {
+    /// Starts it.
+    #[must_use]
+    pub fn start(client: Client, vendor: Vendor, launcher: Launcher) -> Self {
+        let kubelet = Self { client, vendor, launcher: Arc::new(launcher), behaviours: Arc::default(), installed: Arc::default() };
+        let running = kubelet.clone();
+        tokio::spawn(async move { running.follow().await });
+        kubelet
+    }
+
+    /// Changes how Pods of a namespace behave from now on.
+    pub fn behave(&self, namespace: &str, change: impl FnOnce(&mut Behaviour)) {
+        change(self.behaviours.lock().expect("behaviours").entry(namespace.to_owned()).or_default());
+    }
+
+    /// The newest agent that was installed on a node.
+    #[must_use]
+    pub fn installed(&self, node: &str) -> Option<Version> {
+        self.installed.lock().expect("hosts").get(node).copied()
+    }
+
+    /// Says that an agent was installed on a node before anybody looked.
+    pub fn install(&self, node: &str, version: Version) {
+        self.installed.lock().expect("hosts").insert(node.to_owned(), version);
+    }
+
+    /// The processes of operators that were started as Pods.
+    #[must_use]
+    pub fn launcher(&self) -> &Launcher {
+        &self.launcher
+    }
+
+    fn behaviour(&self, namespace: &str) -> Behaviour {
+        self.behaviours.lock().expect("behaviours").get(namespace).cloned().unwrap_or_default()
+    }
+
+    async fn follow(self) {
+        let mut events = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).default_backoff().applied_objects().boxed();
+        let (mut started, mut ending): (HashSet<String>, HashSet<String>) = (HashSet::new(), HashSet::new());
+        while let Some(event) = events.next().await {
+            let Ok(pod) = event else { continue };
+            let Some(uid) = pod.uid() else { continue };
+            let bound = pod.spec.as_ref().is_some_and(|s| s.node_name.is_some());
+            if !bound {
+                continue;
+            }
+            if pod.metadata.deletion_timestamp.is_some() {
+                if ending.insert(uid) {
+                    let this = self.clone();
+                    tokio::spawn(async move { this.end(&pod).await });
+                }
+            } else if pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Pending") && started.insert(uid) {
+                let this = self.clone();
+                tokio::spawn(async move { this.begin(&pod).await });
+            }
+        }
+    }
+
+    async fn end(&self, pod: &Pod) {
+        self.launcher.stop(pod).await;
+        tokio::time::sleep(self.behaviour(&pod.namespace().unwrap_or_default()).gone_after).await;
+        let params = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions { uid: pod.uid(), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        for _ in 0..20 {
+            match self.api(pod).delete(&pod.name_any(), &params).await {
+                Ok(_) => return,
+                Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return,
+                Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,
+            }
+        }
+    }
+
+    async fn begin(&self, pod: &Pod) {
+        if self.launcher.is_operator(pod) {
+            self.launcher.launch(&self.client, pod).await;
+            self.write(pod, running(pod, true)).await;
+            return;
+        }
+        let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());
+        let node = pod.spec.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default();
+        let installer = installer_url(pod).and_then(|url| self.vendor.installer(&url));
+        let version = installer.as_ref().map(|(_, version)| version.clone());
+        let fault = behaviour.nodes.get(&node).or_else(|| version.as_ref().and_then(|v| behaviour.versions.get(v))).copied();
+        match fault {
+            Some(Fault::ImagePull) => return self.write(pod, waiting(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0)).await,
+            Some(Fault::CrashLoop) => return self.crash(pod, "agent terminated").await,
+            Some(Fault::NeverReady) => return self.write(pod, running(pod, false)).await,
+            Some(Fault::Slow(late)) => {
+                self.write(pod, running(pod, false)).await;
+                tokio::time::sleep(late).await;
+            }
+            None => {
+                if behaviour.ready_after > Duration::from_secs(1) {
+                    self.write(pod, running(pod, false)).await;
+                }
+                tokio::time::sleep(behaviour.ready_after).await;
+            }
+        }
+        if let Some((environment, version)) = &installer {
+            if !self.vendor.with(environment, |e| e.offered.contains(version)) {
+                return self.crash(pod, "the installer cannot be downloaded: 404").await;
+            }
+            if let Ok(parsed) = version.parse::<Version>() {
+                let before = self.installed(&node);
+                if behaviour.refuse_downgrade && before.is_some_and(|before| before > parsed) {
+                    return self.crash(pod, "a newer agent is installed: refusing due to downgrade").await;
+                }
+                self.install(&node, parsed);
+            }
+            if let Some(ip) = host_ip(&self.client, &node).await {
+                self.vendor.with(environment, |e| drop(e.hosts.insert(ip, version.clone())));
+            }
+        }
+        self.write(pod, running(pod, true)).await;
+    }
+
+    async fn crash(&self, pod: &Pod, why: &str) {
+        self.write(pod, running(pod, false)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.write(pod, waiting(pod, "CrashLoopBackOff", &format!("back-off 10s restarting failed container: {why}"), 2)).await;
+    }
+
+    async fn write(&self, pod: &Pod, status: Value) {
+        for _ in 0..20 {
+            match self
+                .api(pod)
+                .patch_status(
+                    &pod.name_any(),
+                    &PatchParams::default(),
+                    &Patch::Strategic(json!({ "metadata": { "uid": pod.uid() }, "status": status })),
+                )
+                .await
+            {
+                Ok(_) => return,
+                Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return,
+                // An API server that restarts, or closes an idle connection.
+                Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,
+            }
+        }
+    }
+
+    fn api(&self, pod: &Pod) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default())
+    }
+}
+
+async fn host_ip(client: &Client, node: &str) -> Option<String> {
+    let node = Api::<k8s_openapi::api::core::v1::Node>::all(client.clone()).get(node).await.ok()?;
+    node.status?.addresses?.into_iter().find(|a| a.type_ == "InternalIP").map(|a| a.address)
+}
+
+fn installer_url(pod: &Pod) -> Option<String> {
+    let env = pod.spec.as_ref()?.containers.first()?.env.as_ref()?;
+    env.iter().find(|e| e.name == "ONEAGENT_INSTALLER_SCRIPT_URL")?.value.clone()
+}
+
+fn now() -> String {
+    chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+}
+
+fn status(pod: &Pod, ready: bool, state: &Value, last: &Value, restarts: i32) -> Value {
+    let container = &pod.spec.as_ref().expect("a spec").containers[0];
+    let condition = |type_: &str, holds: bool| json!({ "type": type_, "status": if holds { "True" } else { "False" }, "lastTransitionTime": now() });
+    json!({
+        "phase": "Running",
+        "startTime": now(),
+        "conditions": [condition("PodReadyToStartContainers", true), condition("Initialized", true), condition("ContainersReady", ready), condition("Ready", ready), condition("PodScheduled", true)],
+        "containerStatuses": [{
+            "name": container.name, "image": container.image, "imageID": container.image, "ready": ready, "started": ready,
+            "restartCount": restarts, "state": state, "lastState": last,
+        }],
+    })
+}
+
+fn running(pod: &Pod, ready: bool) -> Value {
+    status(pod, ready, &json!({ "running": { "startedAt": now() } }), &json!({}), 0)
+}
+
+fn waiting(pod: &Pod, reason: &str, message: &str, restarts: i32) -> Value {
+    let last =
+        if restarts > 0 { json!({ "terminated": { "exitCode": 1, "reason": "Error", "startedAt": now(), "finishedAt": now() } }) } else { json!({}) };
+    let mut status = status(pod, false, &json!({ "waiting": { "reason": reason, "message": message } }), &last, restarts);
+    if restarts == 0 {
+        status["phase"] = "Pending".into();
+    }
+    status
+}

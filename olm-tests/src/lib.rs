@@ -1,0 +1,57 @@
+//! The rig: a real control plane on loopback, a fake fleet on it, a vendor stand-in, and the operator as a process.
+//!
+//! What runs here is real wherever it can be had: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
+//! kubectl and the operator's own binary. Fake are the kubelets (there are no machines) and the vendor (there is no
+//! network); both are shown to behave like the real ones as far as the operator can see. Needs Go, no root.
+//! Everything started here ends with the process that started it, however that ends.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a rig that cannot go on stops its test")]
+#![allow(clippy::missing_panics_doc, reason = "see above")]
+
+pub mod audit;
+pub mod cluster;
+pub mod control_plane;
+pub mod kubelet;
+pub mod lab;
+pub mod nodes;
+pub mod operator;
+pub mod pki;
+pub mod process;
+pub mod tools;
+pub mod vendor;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+/// The one runtime of a test process: what tests share must not end with the test that began it.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime")
+    })
+}
+
+/// Runs a test on the shared runtime.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    runtime().block_on(test)
+}
+
+/// Asks again and again until the answer is yes; on time-out fails with what was waited for and the last answer.
+pub async fn eventually<F, Fut>(what: &str, within: Duration, mut ask: F)
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<(), String>>,
+{
+    let end = tokio::time::Instant::now() + within;
+    loop {
+        let answer = ask().await;
+        match answer {
+            Ok(()) => return,
+            Err(last) if tokio::time::Instant::now() >= end => panic!("not within {within:?}: {what}; last seen: {last}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The operator as a process: the real binary, under its ServiceAccount's token, with the rights of `config/rbac.yaml`.
+//!
+//! Started by the fake kubelet for the operator's own Pod, or directly for a namespace of a test. Must not give it
+//! any right or setting that an installation would not.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::{Api, PostParams};
+use kube::{Client, ResourceExt};
+
+use crate::process::Process;
+
+/// Where the operator's binary is: `OPERATOR_BINARY`, else beside the test's own.
+#[must_use]
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("OPERATOR_BINARY") {
+        return path.into();
+    }
+    let own = std::env::current_exe().expect("a path");
+    let folders = own.ancestors().skip(1).take(2);
+    let found = folders.map(|folder| folder.join("oneagent-operator")).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("the operator's binary is not beside {}; run `cargo build` first, or set OPERATOR_BINARY", own.display()))
+}
+
+/// A token for a ServiceAccount, bound to a Pod when there is one.
+pub async fn token(client: &Client, namespace: &str, account: &str, pod: Option<&Pod>) -> String {
+    let bound =
+        pod.map(|pod| BoundObjectReference { api_version: Some("v1".into()), kind: Some("Pod".into()), name: Some(pod.name_any()), uid: pod.uid() });
+    let request = TokenRequest {
+        spec: TokenRequestSpec { audiences: vec!["https://kubernetes.default.svc".into()], bound_object_ref: bound, expiration_seconds: Some(7200) },
+        ..TokenRequest::default()
+    };
+    let api: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let answer = api
+        .create_token_request(account, &PostParams::default(), &request)
+        .await
+        .unwrap_or_else(|e| panic!("no token for {namespace}/{account}: {e}"));
+    answer.status.expect("a token").token
+}
+
+/// A free port of 127.0.0.1.
+#[must_use]
+pub fn free_address() -> String {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("an address").to_string()
+}
+
+/// A running operator.
+#[derive(Debug)]
+pub struct Operator {
+    /// Its process.
+    pub process: Process,
+    /// Where its probes are.
+    pub address: String,
+    /// What it printed.
+    pub log: PathBuf,
+}
+
+impl Operator {
+    /// Starts it with `env` on top of what the cluster gives it.
+    pub fn start(folder: &Path, name: &str, kubeconfig: &str, env: &[(String, String)]) -> Self {
+        let file = folder.join(format!("{name}.kubeconfig"));
+        std::fs::write(&file, kubeconfig).expect("a kubeconfig");
+        let address = free_address();
+        let mut all: Vec<(String, String)> =
+            vec![("KUBECONFIG".into(), file.display().to_string()), ("LISTEN_ADDRESS".into(), address.clone()), ("LOG_LEVEL".into(), "info".into())];
+        all.extend(env.iter().cloned());
+        let log = folder.join(format!("{name}.log"));
+        Self { process: Process::start(name, &binary(), &["run".to_owned()], &all, &log), address, log }
+    }
+
+    /// What a path of its HTTP server answers: status and body.
+    pub async fn get(&self, path: &str) -> Option<(u16, String)> {
+        get(&self.address, path).await
+    }
+
+    /// What it printed so far.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+/// A plain GET.
+pub async fn get(address: &str, path: &str) -> Option<(u16, String)> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).await.ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.ok()?;
+    let code = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some((code, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()))
+}
+
+/// Starts the operator for its own Pod.
+pub struct Launcher {
+    folder: PathBuf,
+    /// Makes a kubeconfig from the path of a token.
+    kubeconfig: Box<dyn Fn(&Path) -> String + Send + Sync>,
+    /// Settings on top of the Pod's own.
+    extra: Vec<(String, String)>,
+    running: Arc<Mutex<HashMap<String, Operator>>>,
+}
+
+impl Launcher {
+    /// In a folder; `extra` settings go on top of the Pod's own.
+    pub fn new(folder: PathBuf, kubeconfig: impl Fn(&Path) -> String + Send + Sync + 'static, extra: Vec<(String, String)>) -> Self {
+        Self { folder, kubeconfig: Box::new(kubeconfig), extra, running: Arc::default() }
+    }
+
+    /// Whether a Pod is the operator's own.
+    #[must_use]
+    pub fn is_operator(&self, pod: &Pod) -> bool {
+        pod.labels().get("app.kubernetes.io/name").is_some_and(|name| name == "oneagent-operator")
+    }
+
+    /// Starts the binary with the Pod's environment and its ServiceAccount's token; returns when it is ready.
+    pub async fn launch(&self, client: &Client, pod: &Pod) {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let spec = pod.spec.as_ref().expect("a spec");
+        let token = token(client, &namespace, spec.service_account_name.as_deref().unwrap_or("default"), Some(pod)).await;
+        let token_file = self.folder.join(format!("{name}.token"));
+        std::fs::write(&token_file, token).expect("a token file");
+        let field = |path: &str| match path {
+            "metadata.name" => name.clone(),
+            "metadata.namespace" => namespace.clone(),
+            "metadata.uid" => pod.uid().unwrap_or_default(),
+            "metadata.annotations['olm.targetNamespaces']" => pod.annotations().get("olm.targetNamespaces").cloned().unwrap_or_default(),
+            other => panic!("the fake kubelet does not know field {other}"),
+        };
+        let env = spec.containers[0].env.iter().flatten().map(|e| {
+            let from = e.value_from.as_ref().and_then(|v| v.field_ref.as_ref()).map(|f| field(&f.field_path));
+            (e.name.clone(), e.value.clone().or(from).unwrap_or_default())
+        });
+        let env: Vec<(String, String)> = env.chain(self.extra.iter().cloned()).collect();
+        let operator = Operator::start(&self.folder, &name, &(self.kubeconfig)(&token_file), &env);
+        let address = operator.address.clone();
+        self.running.lock().expect("operators").insert(pod.uid().unwrap_or_default(), operator);
+        // The readiness probe, as the Pod has it.
+        for _ in 0..300 {
+            if get(&address, "/readyz").await.is_some_and(|(code, _)| code == 200) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Ends the process of a Pod as a kubelet does: TERM, and KILL after the grace period.
+    pub async fn stop(&self, pod: &Pod) {
+        let operator = self.running.lock().expect("operators").remove(&pod.uid().unwrap_or_default());
+        let Some(mut operator) = operator else { return };
+        operator.process.signal("TERM");
+        for _ in 0..200 {
+            if operator.process.ended().is_some() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Does something with every running operator.
+    pub fn each<T>(&self, act: impl FnMut(&mut Operator) -> T) -> Vec<T> {
+        self.running.lock().expect("operators").values_mut().map(act).collect()
+    }
+}

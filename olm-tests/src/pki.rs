@@ -1,0 +1,69 @@
+//! Certificates for a control plane that lives for minutes: one CA, signed at start, kept in its folder only.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType};
+
+/// A certificate and its key, as PEM.
+#[derive(Debug, Clone)]
+pub struct Pair {
+    /// Certificate.
+    pub cert: String,
+    /// Key.
+    pub key: String,
+}
+
+/// A CA.
+pub struct Ca {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Ca {
+    /// A new one.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate().expect("a key");
+        Self { issuer: CertifiedIssuer::self_signed(params, key).expect("a certificate") }
+    }
+
+    /// Its certificate.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// A client's certificate: user and groups as Kubernetes reads them.
+    #[must_use]
+    pub fn client(&self, user: &str, group: Option<&str>) -> Pair {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, user);
+        if let Some(group) = group {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params)
+    }
+
+    /// A server's certificate for names and 127.0.0.1.
+    #[must_use]
+    pub fn server(&self, names: &[&str], loopback: bool) -> Pair {
+        let mut params = CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()).expect("names");
+        if loopback {
+            params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+            params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))));
+        }
+        params.distinguished_name.push(DnType::CommonName, names.first().copied().unwrap_or("server"));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params)
+    }
+
+    fn sign(&self, params: CertificateParams) -> Pair {
+        let key = KeyPair::generate().expect("a key");
+        let cert = params.signed_by(&key, &self.issuer).expect("a certificate");
+        Pair { cert: cert.pem(), key: key.serialize_pem() }
+    }
+}

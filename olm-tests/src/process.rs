@@ -1,0 +1,79 @@
+//! Processes that end with us: on a normal end, a panic, Ctrl-C, even `kill -9` of the test.
+//!
+//! The kernel does it (`setpriv --pdeathsig`), so no code of ours has to run at the end. It watches the thread that
+//! started the child, hence one thread that starts all and never ends. Must not know what it starts.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
+
+type Job = (Command, Sender<std::io::Result<Child>>);
+
+fn starter() -> &'static std::sync::Mutex<Sender<Job>> {
+    static STARTER: OnceLock<std::sync::Mutex<Sender<Job>>> = OnceLock::new();
+    STARTER.get_or_init(|| {
+        let (jobs, queue) = channel::<Job>();
+        std::thread::Builder::new()
+            .name("starter".into())
+            .spawn(move || {
+                for (mut command, answer) in queue {
+                    let _ = answer.send(command.spawn());
+                }
+            })
+            .expect("a thread");
+        std::sync::Mutex::new(jobs)
+    })
+}
+
+/// A process that is killed when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+}
+
+impl Process {
+    /// Starts `program`; what it prints goes to `log`.
+    pub fn start(name: &str, program: &Path, args: &[String], env: &[(String, String)], log: &Path) -> Self {
+        let out = File::options().create(true).append(true).open(log).unwrap_or_else(|e| panic!("cannot write {}: {e}", log.display()));
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(args).envs(env.iter().cloned());
+        // A group of its own: Ctrl-C is for us, and we decide the order of ending.
+        command.stdin(Stdio::null()).stderr(out.try_clone().expect("a file")).stdout(out).process_group(0);
+        let (answer, child) = channel();
+        starter().lock().expect("the starter").send((command, answer)).expect("the starter");
+        let child = child.recv().expect("the starter").unwrap_or_else(|e| panic!("cannot start {name}: {e}; is setpriv (util-linux) installed?"));
+        Self { name: name.to_owned(), child }
+    }
+
+    /// Its process ID.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(|status| format!("{} ended: {status}", self.name))
+    }
+
+    /// Sends a signal by name, such as TERM.
+    pub fn signal(&self, signal: &str) {
+        let _ = Command::new("kill").args([&format!("-{signal}"), &self.child.id().to_string()]).status();
+    }
+
+    /// `kill -9`, and waits for the end.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

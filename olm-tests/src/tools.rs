@@ -1,0 +1,123 @@
+//! Tools: the real parts, built once from pinned Go modules into a per-user cache.
+//!
+//! The cache's key is the Go version, go.mod, go.sum and the link flags, so that nothing is rebuilt in vain and
+//! nothing stale is used. Must not download anything that is not a pinned Go module.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sha2::{Digest, Sha256};
+
+/// A Go module of `tools/`, and what it builds: name as built, name as used.
+struct Module {
+    folder: &'static str,
+    programs: &'static [(&'static str, &'static str)],
+}
+
+const MODULES: &[Module] = &[
+    Module { folder: "etcd", programs: &[("server", "etcd")] },
+    Module {
+        folder: "kubernetes",
+        programs: &[
+            ("kube-apiserver", "kube-apiserver"),
+            ("kube-controller-manager", "kube-controller-manager"),
+            ("kube-scheduler", "kube-scheduler"),
+            ("kubectl", "kubectl"),
+        ],
+    },
+];
+
+/// Bytes that building everything takes on disk, module and build caches included.
+const DISK: u64 = 8 << 30;
+
+/// Where a tool is; builds its module when it is not there yet.
+pub fn tool(name: &str) -> PathBuf {
+    let module = MODULES.iter().find(|m| m.programs.iter().any(|(_, used)| *used == name)).unwrap_or_else(|| panic!("no tool {name}"));
+    build(module).unwrap_or_else(|why| panic!("{why}")).join(name)
+}
+
+/// Builds all tools.
+pub fn build_all() -> Result<(), String> {
+    MODULES.iter().try_for_each(|module| build(module).map(drop))
+}
+
+/// Where caches of the rig are: `RIG_CACHE`, else the user's cache folder.
+#[must_use]
+pub fn cache() -> PathBuf {
+    let user =
+        || std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+    std::env::var_os("RIG_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| Some(user()?.join("oneagent-operator-rig")))
+        .unwrap_or_else(|| std::env::temp_dir().join("oneagent-operator-rig"))
+}
+
+fn build(module: &Module) -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(module.folder);
+    let read = |name: &str| fs::read_to_string(source.join(name)).unwrap_or_default();
+    let go = go_version()?;
+    let flags = format!("-s -w {}", read("flags").trim());
+    let key = [go.as_str(), &read("go.mod"), &read("go.sum"), &flags]
+        .iter()
+        .fold(Sha256::new(), |hash, part| hash.chain_update(part.len().to_le_bytes()).chain_update(part));
+    let key: String = key.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let root = cache();
+    let done = root.join(format!("{}-{key}", module.folder));
+    if done.is_dir() {
+        return Ok(done);
+    }
+    fs::create_dir_all(&root).map_err(|e| format!("cannot make {}: {e}; set RIG_CACHE to a folder that can be written", root.display()))?;
+    // Two test processes may want the same module: one builds, the other waits.
+    let lock = File::create(root.join(format!("{}.lock", module.folder))).map_err(|e| e.to_string())?;
+    lock.lock().map_err(|e| e.to_string())?;
+    if done.is_dir() {
+        return Ok(done);
+    }
+    enough_disk(&root)?;
+    eprintln!("building {} from its Go module (once; a few minutes)", module.folder);
+    let making = root.join(format!("{}-{key}.{}", module.folder, std::process::id()));
+    fs::create_dir_all(&making).map_err(|e| e.to_string())?;
+    let output = Command::new("go")
+        .args(["build", "-trimpath", "-ldflags", &flags, "-o"])
+        .arg(format!("{}/", making.display()))
+        .arg("tool")
+        .current_dir(&source)
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "-buildvcs=false -mod=readonly")
+        .output()
+        .map_err(|e| format!("cannot run go: {e}"))?;
+    if !output.status.success() {
+        let _ = fs::remove_dir_all(&making);
+        return Err(format!("building {} failed:\n{}", module.folder, String::from_utf8_lossy(&output.stderr)));
+    }
+    for (built, used) in module.programs {
+        if built != used {
+            fs::rename(making.join(built), making.join(used)).map_err(|e| format!("{built} was not built: {e}"))?;
+        }
+    }
+    fs::rename(&making, &done).map_err(|e| e.to_string())?;
+    Ok(done)
+}
+
+fn go_version() -> Result<String, String> {
+    let output = Command::new("go").args(["env", "GOVERSION"]).output();
+    let output = output
+        .map_err(|e| format!("Go is needed to build the control plane and was not found ({e}); install Go 1.26 or newer and put it on PATH"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Says so before a build fails in the middle.
+fn enough_disk(folder: &Path) -> Result<(), String> {
+    let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output().map_err(|e| e.to_string())?;
+    let free = String::from_utf8_lossy(&output.stdout).lines().nth(1).and_then(|line| line.trim().parse::<u64>().ok());
+    match free {
+        Some(free) if free < DISK => Err(format!(
+            "{} has {} MiB free; building the control plane needs about {} MiB: free some, or set RIG_CACHE",
+            folder.display(),
+            free >> 20,
+            DISK >> 20
+        )),
+        _ => Ok(()),
+    }
+}

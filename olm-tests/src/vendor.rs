@@ -1,0 +1,311 @@
+//! The vendor's stand-in: its published shapes, paging, scopes and error envelope, and every way to misbehave.
+//!
+//! One server for many environments: `…/e/NAME/api`, as Managed addresses look. Must not know the operator.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+/// How an environment answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mood {
+    /// As it should.
+    #[default]
+    Well,
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 429 with Retry-After in seconds.
+    Throttled(u64),
+    /// 500 with the envelope.
+    Broken,
+    /// A login page with 200.
+    Html,
+    /// Nothing with 200.
+    Empty,
+    /// Half an answer.
+    Truncated,
+    /// More than anybody wants to read.
+    Huge,
+    /// The right answer, late.
+    Slow(Duration),
+    /// No answer.
+    Hanging,
+    /// A redirect to another host.
+    Redirect,
+}
+
+/// An environment.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// Newest version.
+    pub latest: String,
+    /// Versions on offer.
+    pub offered: Vec<String>,
+    /// Tokens and their scopes.
+    pub tokens: BTreeMap<String, Vec<String>>,
+    /// Hosts: address → version.
+    pub hosts: BTreeMap<String, String>,
+    /// This many hosts more, made up.
+    pub invented_hosts: usize,
+    /// How it answers.
+    pub mood: Mood,
+    /// Calls so far, by path.
+    pub calls: BTreeMap<String, u32>,
+}
+
+/// The stand-in.
+#[derive(Debug, Clone)]
+pub struct Vendor {
+    environments: Arc<Mutex<BTreeMap<String, Environment>>>,
+    base: String,
+    tls_base: Option<String>,
+}
+
+type Shared = Arc<Mutex<BTreeMap<String, Environment>>>;
+
+impl Vendor {
+    /// Starts one; with a certificate it also serves TLS.
+    pub async fn start(tls: Option<&crate::pki::Pair>) -> Self {
+        let environments = Shared::default();
+        let app = Router::new().fallback(answer).with_state(environments.clone());
+        let bind = || async { tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port") };
+        let listener = bind().await;
+        let base = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(axum::serve(listener, app.clone()).into_future());
+        let tls_base = match tls {
+            None => None,
+            Some(pair) => {
+                let listener = bind().await;
+                let port = listener.local_addr().expect("an address").port();
+                tokio::spawn(axum::serve(TlsListener::new(listener, pair), app).into_future());
+                Some(format!("https://localhost:{port}"))
+            }
+        };
+        Self { environments, base, tls_base }
+    }
+
+    /// An environment's API address.
+    #[must_use]
+    pub fn url(&self, name: &str) -> String {
+        format!("{}/e/{name}/api", self.base)
+    }
+
+    /// The same over TLS.
+    #[must_use]
+    pub fn tls_url(&self, name: &str) -> String {
+        format!("{}/e/{name}/api", self.tls_base.as_deref().expect("started with a certificate"))
+    }
+
+    /// Adds an environment with one version and the usual two tokens.
+    pub fn add(&self, name: &str, version: &str) {
+        let tokens = [(api_token(name), vec!["DataExport".to_owned()]), (paas_token(name), vec!["InstallerDownload".to_owned()])].into();
+        let environment = Environment { latest: version.to_owned(), offered: vec![version.to_owned()], tokens, ..Environment::default() };
+        self.lock().insert(name.to_owned(), environment);
+    }
+
+    /// Publishes a version: it is offered, and the newest.
+    pub fn publish(&self, name: &str, version: &str) {
+        self.with(name, |e| {
+            e.latest = version.to_owned();
+            e.offered.insert(0, version.to_owned());
+        });
+    }
+
+    /// Reads or changes an environment.
+    pub fn with<T>(&self, name: &str, act: impl FnOnce(&mut Environment) -> T) -> T {
+        act(self.lock().get_mut(name).unwrap_or_else(|| panic!("no environment {name}")))
+    }
+
+    /// The environment that an installer's address belongs to, and the version it asks for.
+    #[must_use]
+    pub fn installer(&self, url: &str) -> Option<(String, String)> {
+        let rest = url.split_once("/e/")?.1;
+        let (name, path) = rest.split_once("/api/v1/deployment/installer/agent/unix/default/")?;
+        let path = path.split('?').next()?;
+        let version = match path.strip_prefix("version/") {
+            Some(version) => version.to_owned(),
+            None => self.lock().get(name)?.latest.clone(),
+        };
+        Some((name.to_owned(), version))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Environment>> {
+        self.environments.lock().expect("the environments")
+    }
+}
+
+/// The token that reads hosts.
+#[must_use]
+pub fn api_token(name: &str) -> String {
+    format!("dt0c01.API{}.SECRETAPI{name}", name.to_uppercase())
+}
+
+/// The token that downloads installers.
+#[must_use]
+pub fn paas_token(name: &str) -> String {
+    format!("dt0c01.PAAS{}.SECRETPAAS{name}", name.to_uppercase())
+}
+
+fn respond(status: u16, body: &Value) -> Response {
+    Response::builder().status(status).header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string())).expect("a response")
+}
+
+fn refuse(code: u16, message: &str) -> Response {
+    respond(code, &json!({ "error": { "code": code, "message": message } }))
+}
+
+async fn answer(State(environments): State<Shared>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let token = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.strip_prefix("Api-Token "))
+        .unwrap_or_default()
+        .to_owned();
+    let Some((name, path)) = path.strip_prefix("/e/").and_then(|rest| rest.split_once("/api")).map(|(n, p)| (n.to_owned(), p.to_owned())) else {
+        return refuse(404, "no such environment");
+    };
+    let method = request.method().clone();
+    let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap_or_default();
+    let environment = {
+        let mut all = environments.lock().expect("the environments");
+        let Some(environment) = all.get_mut(&name) else { return refuse(404, "no such environment") };
+        *environment.calls.entry(path.clone()).or_default() += 1;
+        environment.clone()
+    };
+    match environment.mood {
+        Mood::Well => {}
+        Mood::Unauthorized => return refuse(401, "Token Authentication failed"),
+        Mood::Forbidden => return refuse(403, "Token is missing required scope"),
+        Mood::Throttled(seconds) => {
+            let mut response = refuse(429, "Too many requests");
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            return response;
+        }
+        Mood::Broken => return refuse(500, "Internal error"),
+        Mood::Html => return Response::new(Body::from("<!DOCTYPE html><html><body>Log in</body></html>")),
+        Mood::Empty => return Response::new(Body::empty()),
+        Mood::Truncated => return Response::new(Body::from("{\"latestAgentVersion\": \"1.2")),
+        Mood::Huge => return Response::new(Body::from(vec![b' '; 70 << 20])),
+        Mood::Slow(late) => tokio::time::sleep(late).await,
+        Mood::Hanging => tokio::time::sleep(Duration::from_secs(3600)).await,
+        Mood::Redirect => {
+            return Response::builder()
+                .status(StatusCode::FOUND)
+                .header(header::LOCATION, "http://login.example/")
+                .body(Body::empty())
+                .expect("a response");
+        }
+    }
+    let Some(scopes) = environment.tokens.get(&token) else { return refuse(401, "Token Authentication failed") };
+    let may = |scope: &str| scopes.iter().any(|s| s == scope);
+    let installer = "/v1/deployment/installer/agent";
+    match (method, path.as_str()) {
+        (Method::POST, "/v2/apiTokens/lookup") => {
+            let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
+            match asked["token"].as_str().and_then(|t| environment.tokens.get(t)) {
+                Some(scopes) => respond(200, &json!({ "name": "t", "enabled": true, "scopes": scopes })),
+                None => refuse(404, "Token does not exist"),
+            }
+        }
+        (Method::GET, path) if path.starts_with(installer) && !may("InstallerDownload") => {
+            let _ = path;
+            refuse(403, "Token is missing required scope. Use one of: InstallerDownload")
+        }
+        (Method::GET, p) if p == format!("{installer}/unix/default/latest/metainfo") => {
+            respond(200, &json!({ "latestAgentVersion": environment.latest }))
+        }
+        (Method::GET, p) if p == format!("{installer}/versions/unix/default") => respond(200, &json!({ "availableVersions": environment.offered })),
+        (Method::GET, p) if p == format!("{installer}/connectioninfo") => respond(
+            200,
+            &json!({ "tenantUUID": name, "tenantToken": "secret-tenant-token", "communicationEndpoints": ["https://127.0.0.1:9999/communication"] }),
+        ),
+        (Method::GET, "/v1/entity/infrastructure/hosts") => hosts(&environment, &query, may("DataExport")),
+        _ => refuse(404, "Not found"),
+    }
+}
+
+fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
+    if !allowed {
+        return refuse(403, "Token is missing required scope. Use one of: DataExport");
+    }
+    let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")).map(str::to_owned));
+    // As the real one: the key of a next page carries the first page's parameters, and goes alone.
+    let (from, size) = match parameter("nextPageKey") {
+        Some(key) => {
+            let (from, size) = key.split_once('-').unwrap_or(("0", "500"));
+            (from.parse().unwrap_or(0), size.parse().unwrap_or(500))
+        }
+        None => (0, parameter("pageSize").and_then(|s| s.parse().ok()).unwrap_or(500usize)),
+    };
+    let invented = (0..environment.invented_hosts)
+        .map(|i| (format!("172.{}.{}.{}", 16 + i / 65536, (i / 256) % 256, i % 256), "1.100.0.20200101-000000".to_owned()));
+    let all = environment.hosts.clone().into_iter().chain(invented);
+    let page: Vec<Value> = all.skip(from).take(size).enumerate().map(|(at, (ip, version))| host(from + at, &ip, &version)).collect();
+    let more = from + page.len() < environment.hosts.len() + environment.invented_hosts;
+    let next = from + page.len();
+    let mut response = respond(200, &Value::Array(page));
+    if more {
+        response.headers_mut().insert("Next-Page-Key", format!("{next}-{size}").parse().expect("a header"));
+    }
+    response
+}
+
+fn host(number: usize, ip: &str, version: &str) -> Value {
+    let parts: Vec<&str> = version.splitn(4, '.').collect();
+    let number_at = |at: usize| parts.get(at).and_then(|p| p.parse::<u32>().ok());
+    json!({
+        "entityId": format!("HOST-{number:016X}"),
+        "displayName": format!("host-{number}"),
+        "ipAddresses": [ip],
+        "lastSeenTimestamp": chrono::Utc::now().timestamp_millis(),
+        "networkZoneId": "default",
+        "agentVersion": { "major": number_at(0), "minor": number_at(1), "revision": number_at(2), "timestamp": parts.get(3), "sourceRevision": "" },
+    })
+}
+
+/// TLS for axum.
+struct TlsListener {
+    inner: tokio::net::TcpListener,
+    acceptor: tokio_rustls::TlsAcceptor,
+}
+
+impl TlsListener {
+    fn new(inner: tokio::net::TcpListener, pair: &crate::pki::Pair) -> Self {
+        use rustls::pki_types::pem::PemObject;
+        let certs = rustls::pki_types::CertificateDer::pem_slice_iter(pair.cert.as_bytes()).map(|c| c.expect("a certificate")).collect();
+        let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
+        let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key).expect("a TLS configuration");
+        Self { inner, acceptor: Arc::new(config).into() }
+    }
+}
+
+impl axum::serve::Listener for TlsListener {
+    type Io = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            if let Ok((stream, address)) = self.inner.accept().await
+                && let Ok(stream) = self.acceptor.accept(stream).await
+            {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.inner.local_addr()
+    }
+}

@@ -1,0 +1,176 @@
+//! OneAgent, the kind users hold: what they may ask for.
+//!
+//! Field names, types and meanings are those of the original operator up to v0.10, so that its objects apply
+//! unchanged; whatever is newer is optional and stands under `update` and `rollout`. No default is written into
+//! the spec. Must not interpret anything: `oneagent::resolve` alone reads the raw spec.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, Toleration};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use super::status::OneAgentStatus;
+
+/// Rolls the OneAgent out to the selected nodes and keeps it at the right version.
+#[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, kube(cel))]
+#[kube(
+    group = "dynatrace.com",
+    version = "v1alpha1",
+    kind = "OneAgent",
+    plural = "oneagents",
+    singular = "oneagent",
+    shortname = "oa",
+    category = "dynatrace",
+    namespaced,
+    status = "OneAgentStatus",
+    doc = "A monitoring agent on the selected nodes of the cluster, kept at the right version.",
+    printcolumn(name = "ApiUrl", type_ = "string", json_path = ".spec.apiUrl"),
+    printcolumn(name = "Tokens", type_ = "string", json_path = ".status.tokens"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Updated", type_ = "string", json_path = ".status.nodes.progress"),
+    printcolumn(name = "Rollout", type_ = "string", json_path = ".status.rollout.state", priority = 1),
+    printcolumn(name = "Waiting", type_ = "string", json_path = ".status.rollout.waitingOn[0]", priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+pub struct OneAgentSpec {
+    /// Address of the environment's REST API, ending in /api, such as https://ENVIRONMENTID.live.dynatrace.com/api
+    /// or, for Managed, https://DOMAIN/e/ENVIRONMENTID/api.
+    pub api_url: String,
+    /// Name of the Secret with keys apiToken and paasToken, in the namespace of this object. Default: the name of this object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<String>,
+    /// Do not verify the API's certificate, in the operator and in the agent's download. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_cert_check: Option<bool>,
+    /// Make Istio let traffic to the environment pass. Accepted; not carried out by this release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable_istio: Option<bool>,
+    /// Proxy for the operator's calls and for the agents. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<Proxy>,
+    /// Name of the ConfigMap whose key certs holds PEM certificates to trust beside the system's. Default: none.
+    #[serde(default, rename = "trustedCAs", skip_serializing_if = "Option::is_none")]
+    pub trusted_cas: Option<String>,
+    /// Network zone of the agents. Accepted; not carried out by this release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_zone: Option<String>,
+    /// Run the agent from an image of its own instead of the installer image. Accepted; not carried out by this release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_immutable_image: Option<bool>,
+    /// Labels that a node must have. Default: every node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// Taints that the agents tolerate. Default: none beyond those of every DaemonSet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerations: Option<Vec<Toleration>>,
+    /// Seconds within which a replaced agent must be Ready. Default (and meaning of 0): 300. Below 90 is too short
+    /// for most nodes, for the agent's readiness is looked at after 30 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ready_seconds: Option<u16>,
+    /// Image of the agent. Default: the installer image that this release names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Version of the agent: major.minor.revision (the newest that begins so) or all four parts. Never moves an agent
+    /// backwards; for that, see update. Default: the newest version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<String>,
+    /// Name of the pull secret for an image of its own. Accepted; not carried out by this release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom_pull_secret: Option<String>,
+    /// Resources of the agent's container. Default: requests 100m CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+    /// Leave the injection into containers to others. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook_injection: Option<bool>,
+    /// Arguments of the agent's installer, before those that the operator adds. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Vec<String>>,
+    /// Environment of the agent's container. An entry with the name of one that the operator sets takes its place. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<Vec<EnvVar>>,
+    /// Priority class of the Pods. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+    /// Stay at the version reached. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disable_agent_update: Option<bool>,
+    /// DNS policy of the Pods. Default: ClusterFirst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns_policy: Option<String>,
+    /// ServiceAccount of the Pods. Default: dynatrace-oneagent, or dynatrace-oneagent-unprivileged in unprivileged mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
+    /// Labels of the DaemonSet and its Pods. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Run with named capabilities instead of privileged. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_unprivileged_mode: Option<bool>,
+    /// Which version the agents shall have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Update>,
+    /// How fast agents are replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+}
+
+/// A proxy: a literal URL or a Secret that holds one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Proxy {
+    /// URL of the proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Name of the Secret whose key proxy holds the URL; goes before value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_from: Option<String>,
+}
+
+/// Which version the agents shall have.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.allowDowngrade) || !self.allowDowngrade || has(self.version)")
+    .message("allowDowngrade does nothing without version: name the version to go back to"))]
+pub struct Update {
+    /// Exactly this version, all four parts, such as 1.301.72.20250601-101010. Default: the newest version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}[.][0-9]{8}-[0-9]{6}$')")
+        .message("version must be major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010"))]
+    #[schemars(length(max = 60))]
+    pub version: Option<String>,
+    /// Let version be older than what runs. The vendor does not support downgrades: agents may refuse. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_downgrade: Option<bool>,
+}
+
+/// How fast agents are replaced.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// How many of the selected nodes may be without a Ready agent because of a rollout: a number or a percentage,
+    /// rounded up, at least 1. Default: 10%.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')")
+        .message("maxUnavailable must be a number from 1 or a percentage from 1% to 100%"))]
+    #[schemars(schema_with = "int_or_string")]
+    pub max_unavailable: Option<IntOrString>,
+    /// Seconds for which a replaced agent must stay Ready before it counts. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub min_ready_seconds: Option<u32>,
+    /// Replace no agent. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+fn int_or_string(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "x-kubernetes-int-or-string": true, "maxLength": 10 })
+}

@@ -1,0 +1,32 @@
+//! The command line: what can be typed, and every default in one place.
+//!
+//! One file per subcommand. Errors are one sentence with the remedy. Must not hold logic beyond wiring.
+
+mod generate;
+mod run;
+
+use clap::{Parser, Subcommand};
+
+/// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
+#[derive(Debug, Parser)]
+#[command(name = "oneagent-operator", version, about, long_about = None)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the operator: watch OneAgents and make them so. Started by the Deployment.
+    Run(run::Args),
+    /// Write the generated files of the repository.
+    Generate(generate::Args),
+}
+
+/// Parses the command line and does what it says. `Err` is a sentence for whoever typed it.
+pub async fn main() -> Result<(), String> {
+    match Cli::parse().command {
+        Command::Run(args) => Box::pin(run::run(args)).await,
+        Command::Generate(args) => generate::generate(&args),
+    }
+}

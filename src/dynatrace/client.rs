@@ -1,0 +1,215 @@
+//! One environment's client: a method per question, every call bounded in time and size.
+//!
+//! Here because the rules of talking to the vendor (header, timeouts, redirects, the error envelope) must hold for
+//! every call. Must not decide when to call: that is the poller's.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, StatusCode, redirect};
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
+
+use super::error::{Error, OtherHost, short};
+use super::types::{ConnectionInfo, Envelope, Host, Metainfo, Offered, TokenInfo};
+use crate::api::name::Version;
+
+const INSTALLER: &str = "/v1/deployment/installer/agent";
+/// An answer is at most this large, hosts apart.
+const BODY_MIB: usize = 2;
+/// A page of hosts is at most this large.
+const HOSTS_MIB: usize = 64;
+/// Hosts on a page.
+const PAGE: &str = "2000";
+/// More pages than any environment has: an end to a server that always names a next one.
+const PAGES: usize = 500;
+
+/// How to reach an environment. Its `Debug` shows no secret.
+#[derive(Debug, Clone, Default)]
+pub struct Transport {
+    /// Proxy URL, which may hold a password.
+    pub proxy: Option<SecretString>,
+    /// PEM certificates to trust beside the system's.
+    pub trusted: Option<String>,
+    /// Whether certificates go unverified.
+    pub skip_cert_check: bool,
+    /// Longest time for a whole call.
+    pub timeout: Duration,
+}
+
+/// A client for one environment.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: String,
+    timeout: Duration,
+}
+
+impl Client {
+    /// A client for `base`, which ends in `/api`.
+    pub fn new(base: &str, transport: &Transport) -> Result<Self, Error> {
+        let follow_at_home = redirect::Policy::custom(|attempt| {
+            let host = |url: &reqwest::Url| (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
+            let here = attempt.previous().first().map(host);
+            if here != Some(host(attempt.url())) {
+                let elsewhere = attempt.url().host_str().unwrap_or("?").to_owned();
+                return attempt.error(OtherHost(elsewhere));
+            }
+            if attempt.previous().len() > 3 { attempt.stop() } else { attempt.follow() }
+        });
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("oneagent-operator/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(transport.timeout.min(Duration::from_secs(10)))
+            .timeout(transport.timeout)
+            .pool_max_idle_per_host(1)
+            .pool_idle_timeout(Duration::from_secs(20))
+            .redirect(follow_at_home)
+            .tls_danger_accept_invalid_certs(transport.skip_cert_check);
+        if let Some(proxy) = &transport.proxy {
+            let proxy = reqwest::Proxy::all(proxy.expose_secret())
+                .map_err(|_| Error::Setup("the proxy is not a URL such as http://proxy.example:3128".into()))?;
+            builder = builder.proxy(proxy);
+        }
+        if let Some(pem) = &transport.trusted {
+            let certificates = reqwest::Certificate::from_pem_bundle(pem.as_bytes()).ok().filter(|certificates| !certificates.is_empty());
+            let certificates =
+                certificates.ok_or_else(|| Error::Setup("key certs of the ConfigMap in spec.trustedCAs holds no PEM certificate".into()))?;
+            builder = builder.tls_certs_merge(certificates);
+        }
+        let http = builder.build().map_err(|error| Error::Setup(short(&error.without_url().to_string())))?;
+        Ok(Self { http, base: base.trim_end_matches('/').to_owned(), timeout: transport.timeout })
+    }
+
+    /// The newest agent version.
+    pub async fn latest(&self, paas: &SecretString) -> Result<Version, Error> {
+        let answer: Metainfo = self.get(&format!("{INSTALLER}/unix/default/latest/metainfo?flavor=default&arch=all"), paas).await?;
+        let text = answer.latest_agent_version.filter(|v| !v.is_empty()).ok_or(Error::Lacks("latestAgentVersion"))?;
+        text.parse().map_err(|error: crate::api::name::NotAVersion| Error::NotJson(error.to_string()))
+    }
+
+    /// The versions on offer, newest first. Those of another format are left out.
+    pub async fn offered(&self, paas: &SecretString) -> Result<Vec<Version>, Error> {
+        let answer: Offered = self.get(&format!("{INSTALLER}/versions/unix/default?flavor=default&arch=all"), paas).await?;
+        let mut versions: Vec<Version> =
+            answer.available_versions.ok_or(Error::Lacks("availableVersions"))?.iter().filter_map(|v| v.parse().ok()).collect();
+        versions.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(versions)
+    }
+
+    /// The environment's identity.
+    pub async fn environment_id(&self, paas: &SecretString) -> Result<String, Error> {
+        let answer: ConnectionInfo = self.get(&format!("{INSTALLER}/connectioninfo"), paas).await?;
+        answer.tenant_uuid.filter(|id| !id.is_empty()).ok_or(Error::Lacks("tenantUUID"))
+    }
+
+    /// The scopes of a token.
+    pub async fn scopes(&self, token: &SecretString) -> Result<Vec<String>, Error> {
+        let body = || serde_json::json!({ "token": token.expose_secret().trim() }).to_string();
+        let first = self.call(Method::POST, "/v2/apiTokens/lookup", token, Some(body()), BODY_MIB).await;
+        let answer = match first {
+            Err(Error::Status { code: 404, .. }) => self.call(Method::POST, "/v1/tokens/lookup", token, Some(body()), BODY_MIB).await?,
+            other => other?,
+        };
+        let info: TokenInfo = json(&answer.body)?;
+        info.scopes.ok_or(Error::Lacks("scopes"))
+    }
+
+    /// The version that each host's agent reports, by address; of two hosts with one address the one seen last.
+    pub async fn hosts(&self, api: &SecretString) -> Result<HashMap<IpAddr, Version>, Error> {
+        let mut found: HashMap<IpAddr, (i64, Version)> = HashMap::new();
+        let mut query = format!("includeDetails=false&relativeTime=30mins&pageSize={PAGE}");
+        for _ in 0..PAGES {
+            let answer = self.call(Method::GET, &format!("/v1/entity/infrastructure/hosts?{query}"), api, None, HOSTS_MIB).await?;
+            for host in json::<Vec<Host>>(&answer.body)? {
+                let Some(version) = host_version(&host) else { continue };
+                let seen = host.last_seen_timestamp.unwrap_or_default();
+                for ip in host.ip_addresses.iter().flatten().filter_map(|ip| ip.parse().ok()) {
+                    let slot = found.entry(ip).or_insert((seen, version));
+                    if slot.0 <= seen {
+                        *slot = (seen, version);
+                    }
+                }
+            }
+            match answer.next_page {
+                None => break,
+                Some(key) => query = format!("nextPageKey={}", encode(&key)),
+            }
+        }
+        Ok(found.into_iter().map(|(ip, (_, version))| (ip, version)).collect())
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str, token: &SecretString) -> Result<T, Error> {
+        json(&self.call(Method::GET, path, token, None, BODY_MIB).await?.body)
+    }
+
+    async fn call(&self, method: Method, path: &str, token: &SecretString, body: Option<String>, mib: usize) -> Result<Answer, Error> {
+        let failed = |error| Error::from_reqwest(error, self.timeout);
+        let mut header = HeaderValue::from_str(&format!("Api-Token {}", token.expose_secret().trim()))
+            .map_err(|_| Error::Unauthorized("the token has characters that no token has".into()))?;
+        header.set_sensitive(true);
+        let mut request = self.http.request(method, format!("{}{path}", self.base)).header(AUTHORIZATION, header);
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let mut response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let retry_after =
+            response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok()).map(Duration::from_secs);
+        let next_page = response.headers().get("Next-Page-Key").and_then(|v| v.to_str().ok()).filter(|v| !v.is_empty()).map(str::to_owned);
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if body.len() + chunk.len() > mib << 20 {
+                return Err(Error::TooLarge(mib));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        if status == StatusCode::OK { Ok(Answer { body, next_page }) } else { Err(refusal(status, retry_after, &body)) }
+    }
+}
+
+struct Answer {
+    body: Vec<u8>,
+    next_page: Option<String>,
+}
+
+fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|error| {
+        let what = match body.iter().find(|b| !b.is_ascii_whitespace()) {
+            None => "it is empty".to_owned(),
+            Some(b'<') => "it is HTML".to_owned(),
+            Some(_) if error.is_eof() => "it ends in the middle".to_owned(),
+            Some(_) => format!("line {} column {}", error.line(), error.column()),
+        };
+        Error::NotJson(what)
+    })
+}
+
+fn refusal(status: StatusCode, after: Option<Duration>, body: &[u8]) -> Error {
+    let envelope = serde_json::from_slice::<Envelope>(body).ok().map(|e| e.error);
+    let code = envelope.as_ref().and_then(|e| e.code).unwrap_or(status.as_u16());
+    let message = envelope.and_then(|e| e.message).map_or_else(|| status.canonical_reason().unwrap_or("no reason given").to_owned(), |m| short(&m));
+    match code {
+        401 => Error::Unauthorized(message),
+        403 => Error::Forbidden(message),
+        429 => Error::Throttled { code, after },
+        503 if after.is_some() => Error::Throttled { code, after },
+        300..=399 => Error::Redirect(message),
+        _ => Error::Status { code, message },
+    }
+}
+
+fn host_version(host: &Host) -> Option<Version> {
+    let version = host.agent_version.as_ref()?;
+    format!("{}.{}.{}.{}", version.major?, version.minor?, version.revision?, version.timestamp.as_deref()?).parse().ok()
+}
+
+fn encode(text: &str) -> String {
+    text.bytes()
+        .map(|b| match b {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => (b as char).to_string(),
+            _ => format!("%{b:02X}"),
+        })
+        .collect()
+}

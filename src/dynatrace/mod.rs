@@ -1,0 +1,12 @@
+//! The vendor's REST API: what is asked, how answers and refusals read, and one shared poller per environment.
+//!
+//! Here so that nobody else knows a path, a scope or a status code of it. Must not know Kubernetes.
+
+pub mod client;
+pub mod error;
+pub mod poller;
+pub mod types;
+
+pub use client::{Client, Transport};
+pub use error::Error;
+pub use poller::{Environments, Interest, Periods, Snapshot, Subscriber, TokenState};

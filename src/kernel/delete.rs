@@ -1,0 +1,121 @@
+//! Deleting Pods: the one way to do it, with the budget, the UID and the resourceVersion checked once more.
+//!
+//! Here so that even a wrong plan cannot exceed the budget: the count of what is in flight is kept here, apart from
+//! the plan's own. Must not choose a Pod.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::Client;
+use kube::api::{Api, DeleteParams, Preconditions};
+
+use super::facts::PodFacts;
+use super::{Error, call};
+
+/// A Pod to delete.
+#[derive(Debug, Clone)]
+pub struct Target<'a> {
+    /// Namespace.
+    pub namespace: &'a str,
+    /// Name.
+    pub name: &'a str,
+    /// UID.
+    pub uid: &'a Arc<str>,
+    /// resourceVersion it was judged by.
+    pub resource_version: &'a str,
+    /// Its node.
+    pub node: &'a Arc<str>,
+    /// Whether an available agent is lost by it.
+    pub costs: bool,
+}
+
+/// What came of a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is being deleted.
+    Deleted,
+    /// It changed or went meanwhile: look again.
+    Changed,
+    /// The budget is used up; the plan was wrong.
+    OverBudget,
+}
+
+#[derive(Debug, Default)]
+struct InFlight {
+    /// Nodes that lost an available agent by us and have none yet.
+    nodes: HashSet<Arc<str>>,
+    /// UIDs that we deleted and that the watch may still show.
+    uids: HashSet<Arc<str>>,
+}
+
+/// Deletions in flight, by owner.
+#[derive(Debug, Default)]
+pub struct Deletions {
+    owners: Mutex<HashMap<String, InFlight>>,
+}
+
+impl Deletions {
+    /// UIDs that were deleted and that the watch may still show.
+    #[must_use]
+    pub fn uids(&self, owner: &str) -> HashSet<Arc<str>> {
+        self.owners().get(owner).map(|flight| flight.uids.clone()).unwrap_or_default()
+    }
+
+    /// Forgets what the watch has shown: UIDs that are gone or terminating, nodes with an available agent again.
+    pub fn settle(&self, owner: &str, still_shown: impl Fn(&str) -> bool, still_lacking: impl Fn(&str) -> bool) {
+        if let Some(flight) = self.owners().get_mut(owner) {
+            flight.uids.retain(|uid| still_shown(uid));
+            flight.nodes.retain(|node| still_lacking(node));
+        }
+    }
+
+    /// Forgets an owner.
+    pub fn forget(&self, owner: &str) {
+        self.owners().remove(owner);
+    }
+
+    /// Deletes a Pod, if that stays within the budget and the Pod is still the one that was judged.
+    pub async fn delete(&self, client: &Client, owner: &str, budget: usize, target: Target<'_>) -> Result<Outcome, Error> {
+        {
+            let mut owners = self.owners();
+            let flight = owners.entry(owner.to_owned()).or_default();
+            if target.costs && !flight.nodes.contains(target.node) && flight.nodes.len() >= budget {
+                return Ok(Outcome::OverBudget);
+            }
+            flight.uids.insert(target.uid.clone());
+            if target.costs {
+                flight.nodes.insert(target.node.clone());
+            }
+        }
+        let api: Api<PodFacts> = Api::namespaced(client.clone(), target.namespace);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(target.uid.to_string()), resource_version: Some(target.resource_version.to_owned()) }),
+            ..DeleteParams::default()
+        };
+        match call(|| format!("delete Pod {}/{}", target.namespace, target.name), api.delete(target.name, &params)).await {
+            Ok(_) => Ok(Outcome::Deleted),
+            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_conflict() || status.is_not_found()) => {
+                self.undo(owner, &target);
+                Ok(Outcome::Changed)
+            }
+            Err(error) => {
+                // A request without an answer may have deleted the Pod: it counts until the watch says otherwise.
+                if !matches!(error, Error::Timeout(_)) {
+                    self.undo(owner, &target);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn undo(&self, owner: &str, target: &Target<'_>) {
+        if let Some(flight) = self.owners().get_mut(owner) {
+            flight.uids.remove(target.uid);
+            flight.nodes.remove(target.node);
+        }
+    }
+
+    fn owners(&self) -> MutexGuard<'_, HashMap<String, InFlight>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

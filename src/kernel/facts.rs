@@ -1,0 +1,305 @@
+//! What we read of Pods and Nodes: our own partial types, which skip everything else while decoding.
+//!
+//! Here because a fleet of full objects costs 40 times the memory. Every field may be missing: an unexpected shape
+//! must not break a watch. Must not interpret: kinds turn facts into what their decisions need.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+/// Annotations worth keeping; all others are skipped.
+pub const ANNOTATIONS: &[&str] = &[VERSION_ANNOTATION, HASH_ANNOTATION];
+/// Annotation of a Pod: the agent version it was made from.
+pub const VERSION_ANNOTATION: &str = "oneagent.dynatrace.com/agent-version";
+/// Annotation of a Pod: hash of the template it was made from.
+pub const HASH_ANNOTATION: &str = "oneagent.dynatrace.com/template-hash";
+
+/// A Pod.
+#[derive(Debug, Clone, Default, Deserialize, kube::Resource)]
+#[resource(inherit = Pod)]
+pub struct PodFacts {
+    /// Name, namespace, UID, resourceVersion, labels, our annotations, times.
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// Where it is.
+    #[serde(default)]
+    pub spec: PodSpecFacts,
+    /// How it is.
+    #[serde(default)]
+    pub status: PodStatusFacts,
+}
+
+/// Where a Pod is.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSpecFacts {
+    /// Its node, once bound.
+    #[serde(default)]
+    pub node_name: Option<String>,
+    /// The node it is made for.
+    #[serde(default)]
+    pub affinity: Option<AffinityFacts>,
+}
+
+/// The node a DaemonSet's Pod is made for stands in its affinity until it is bound.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AffinityFacts {
+    /// Node affinity.
+    #[serde(default)]
+    pub node_affinity: Option<NodeAffinityFacts>,
+}
+
+/// Node affinity.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeAffinityFacts {
+    /// Its required part.
+    #[serde(default)]
+    pub required_during_scheduling_ignored_during_execution: Option<TermsFacts>,
+}
+
+/// Terms.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TermsFacts {
+    /// Terms.
+    #[serde(default)]
+    pub node_selector_terms: Vec<TermFacts>,
+}
+
+/// One term.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TermFacts {
+    /// Match by field.
+    #[serde(default)]
+    pub match_fields: Vec<MatchFacts>,
+}
+
+/// One match.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct MatchFacts {
+    /// Field.
+    #[serde(default)]
+    pub key: String,
+    /// Values.
+    #[serde(default)]
+    pub values: Vec<String>,
+}
+
+impl PodFacts {
+    /// The node it runs on or is made for.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.spec.node_name.as_deref().filter(|name| !name.is_empty()).or_else(|| {
+            let terms = &self
+                .spec
+                .affinity
+                .as_ref()?
+                .node_affinity
+                .as_ref()?
+                .required_during_scheduling_ignored_during_execution
+                .as_ref()?
+                .node_selector_terms;
+            let field = terms.iter().flat_map(|term| &term.match_fields).find(|field| field.key == "metadata.name")?;
+            field.values.first().map(String::as_str)
+        })
+    }
+}
+
+/// How a Pod is.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodStatusFacts {
+    /// Phase.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// Conditions.
+    #[serde(default)]
+    pub conditions: Vec<ConditionFacts>,
+    /// Containers.
+    #[serde(default)]
+    pub container_statuses: Vec<ContainerFacts>,
+}
+
+/// A condition of a Pod or a Node.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConditionFacts {
+    /// Type.
+    #[serde(rename = "type", default)]
+    pub type_: String,
+    /// Status.
+    #[serde(default)]
+    pub status: String,
+    /// Reason.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Message.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// Last change of status.
+    #[serde(default)]
+    pub last_transition_time: Option<String>,
+}
+
+/// A container.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerFacts {
+    /// Restarts so far.
+    #[serde(default)]
+    pub restart_count: i32,
+    /// Its state.
+    #[serde(default)]
+    pub state: StateFacts,
+    /// The state before.
+    #[serde(default)]
+    pub last_state: StateFacts,
+}
+
+/// A container's state.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct StateFacts {
+    /// Waiting.
+    #[serde(default)]
+    pub waiting: Option<WhyFacts>,
+    /// Ended.
+    #[serde(default)]
+    pub terminated: Option<WhyFacts>,
+}
+
+/// Why a container waits or ended.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WhyFacts {
+    /// Reason.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Message.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// Exit code.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+}
+
+/// A Node.
+#[derive(Debug, Clone, Default, Deserialize, kube::Resource)]
+#[resource(inherit = Node)]
+pub struct NodeFacts {
+    /// Name, labels, times.
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// Taints and cordon.
+    #[serde(default)]
+    pub spec: NodeSpecFacts,
+    /// Readiness and addresses.
+    #[serde(default)]
+    pub status: NodeStatusFacts,
+}
+
+/// Taints and cordon.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct NodeSpecFacts {
+    /// Taints.
+    #[serde(default)]
+    pub taints: Vec<TaintFacts>,
+    /// Cordoned.
+    #[serde(default)]
+    pub unschedulable: bool,
+}
+
+/// A taint.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct TaintFacts {
+    /// Key.
+    #[serde(default)]
+    pub key: String,
+    /// Value.
+    #[serde(default)]
+    pub value: Option<String>,
+    /// Effect.
+    #[serde(default)]
+    pub effect: String,
+}
+
+/// Readiness and addresses.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct NodeStatusFacts {
+    /// Conditions.
+    #[serde(default)]
+    pub conditions: Vec<ConditionFacts>,
+    /// Addresses.
+    #[serde(default)]
+    pub addresses: Vec<AddressFacts>,
+}
+
+/// An address.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct AddressFacts {
+    /// Type.
+    #[serde(rename = "type", default)]
+    pub type_: String,
+    /// Address.
+    #[serde(default)]
+    pub address: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+    deletion_timestamp: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default, deserialize_with = "our_annotations")]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let slim = SlimMeta::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: slim.name,
+        namespace: slim.namespace,
+        uid: slim.uid,
+        resource_version: slim.resource_version,
+        creation_timestamp: slim.creation_timestamp,
+        deletion_timestamp: slim.deletion_timestamp,
+        labels: slim.labels,
+        annotations: slim.annotations,
+        ..ObjectMeta::default()
+    })
+}
+
+/// Keeps our annotations and lets the others pass by undecoded where the format allows.
+fn our_annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    struct Ours;
+    impl<'de> serde::de::Visitor<'de> for Ours {
+        type Value = Option<BTreeMap<String, String>>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a map of annotations")
+        }
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut ours = BTreeMap::new();
+            while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                if ANNOTATIONS.contains(&&*key) {
+                    ours.insert(key.into_owned(), map.next_value()?);
+                } else {
+                    map.next_value::<serde::de::IgnoredAny>()?;
+                }
+            }
+            Ok((!ours.is_empty()).then_some(ours))
+        }
+    }
+    deserializer.deserialize_any(Ours)
+}

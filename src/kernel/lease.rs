@@ -1,0 +1,224 @@
+//! The lease: of several operators one acts.
+//!
+//! Expiry is judged by when we saw the record change, never by comparing clocks. A holder that cannot renew in time
+//! ends the process. Must not know what the leader does.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ObjectMeta, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use tokio::time::Instant;
+
+use super::{Error, MANAGER, call};
+
+/// How long, how late, how often.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// How long a lease that is not renewed stays valid.
+    pub duration: Duration,
+    /// For how long the holder tries to renew before it gives up.
+    pub renew_deadline: Duration,
+    /// How often it is renewed.
+    pub retry_period: Duration,
+}
+
+/// What to do about a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Take it.
+    Acquire,
+    /// It is ours already: go on.
+    Resume,
+    /// It is somebody else's, for so long at least.
+    Wait(Duration),
+}
+
+/// What a lease says, and for how long we have seen it say so.
+#[must_use]
+pub fn decide(spec: Option<&LeaseSpec>, me: &str, unchanged_for: Duration, timing: Timing) -> Step {
+    let Some(spec) = spec else { return Step::Acquire };
+    match spec.holder_identity.as_deref() {
+        None | Some("") => Step::Acquire,
+        Some(holder) if holder == me => Step::Resume,
+        Some(_) => {
+            let valid = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).map_or(timing.duration, Duration::from_secs);
+            match valid.checked_sub(unchanged_for) {
+                Some(left) if !left.is_zero() => Step::Wait(left),
+                _ => Step::Acquire,
+            }
+        }
+    }
+}
+
+/// Takes part in the election for one lease.
+pub struct Candidate {
+    api: Api<Lease>,
+    name: String,
+    me: String,
+    timing: Timing,
+    held: Option<Lease>,
+}
+
+impl Candidate {
+    /// `me` must be other for every process that may run at once.
+    #[must_use]
+    pub fn new(api: Api<Lease>, name: &str, me: &str, timing: Timing) -> Self {
+        Self { api, name: name.to_owned(), me: me.to_owned(), timing, held: None }
+    }
+
+    /// Waits until the lease is ours. Watches it, so that one that is given back is taken at once.
+    pub async fn acquire(&mut self) {
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let mut events = watcher(self.api.clone(), config).default_backoff().boxed();
+        let (mut seen, mut since, mut known): (Option<Lease>, Instant, bool) = (None, Instant::now(), false);
+        loop {
+            let spec = seen.as_ref().and_then(|lease| lease.spec.as_ref());
+            let step = if known { decide(spec, &self.me, since.elapsed(), self.timing) } else { Step::Wait(self.timing.retry_period) };
+            let wait = match step {
+                Step::Acquire | Step::Resume => match self.write(seen.clone(), true).await {
+                    Ok(()) => return,
+                    Err(error) => {
+                        tracing::info!(error = error.chain(), "the lease was not taken");
+                        Duration::from_secs(1)
+                    }
+                },
+                Step::Wait(left) => left,
+            };
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = tokio::time::sleep(wait) => continue,
+            };
+            let update = match event {
+                Some(Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease))) => Some(lease),
+                Some(Ok(watcher::Event::Delete(_))) => None,
+                Some(Ok(watcher::Event::InitDone)) => {
+                    known = true;
+                    continue;
+                }
+                Some(Ok(watcher::Event::Init)) => continue,
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "cannot watch the lease");
+                    continue;
+                }
+                None => continue,
+            };
+            if update.as_ref().and_then(|l| l.spec.as_ref()) != seen.as_ref().and_then(|l| l.spec.as_ref()) {
+                since = Instant::now();
+            }
+            seen = update;
+        }
+    }
+
+    /// Renews for ever; returns when the lease is lost.
+    pub async fn keep(&mut self) -> Error {
+        let mut renewed = Instant::now();
+        loop {
+            tokio::time::sleep(self.timing.retry_period).await;
+            let mut pause = Duration::from_millis(500);
+            loop {
+                let held = self.held.clone();
+                match self.write(held, false).await {
+                    Ok(()) => {
+                        renewed = Instant::now();
+                        break;
+                    }
+                    Err(error) if error.is_conflict() => {
+                        // Somebody wrote it: us through a retried request, or the one who took it.
+                        match call(|| format!("read Lease {}", self.name), self.api.get_opt(&self.name)).await {
+                            Ok(Some(lease)) if lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&self.me) => {
+                                self.held = Some(lease)
+                            }
+                            Ok(_) => return error,
+                            Err(_) => {}
+                        }
+                    }
+                    Err(error) if renewed.elapsed() >= self.timing.renew_deadline => return error,
+                    Err(error) => tracing::warn!(error = error.chain(), "the lease is not renewed yet"),
+                }
+                if renewed.elapsed() >= self.timing.renew_deadline {
+                    return Error::Timeout(format!("renew Lease {}", self.name));
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(self.timing.retry_period);
+            }
+        }
+    }
+
+    /// Gives it back, so that the next one need not wait.
+    pub async fn release(&mut self) {
+        let Some(mut lease) = self.held.take() else { return };
+        if let Some(spec) = &mut lease.spec {
+            spec.holder_identity = None;
+            spec.lease_duration_seconds = Some(1);
+        }
+        lease.metadata.managed_fields = None;
+        if let Err(error) = call(|| "give the Lease back".to_owned(), self.api.replace(&self.name, &params(), &lease)).await {
+            tracing::warn!(error = error.chain(), "the lease was not given back");
+        }
+    }
+
+    async fn write(&mut self, seen: Option<Lease>, acquire: bool) -> Result<(), Error> {
+        let now = MicroTime(Timestamp::now());
+        let before = seen.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
+        let changes_hands = before.holder_identity.as_deref() != Some(&self.me);
+        let spec = LeaseSpec {
+            holder_identity: Some(self.me.clone()),
+            lease_duration_seconds: Some(i32::try_from(self.timing.duration.as_secs().max(1)).unwrap_or(i32::MAX)),
+            acquire_time: if acquire && changes_hands { Some(now.clone()) } else { before.acquire_time.clone() },
+            renew_time: Some(now),
+            lease_transitions: Some(before.lease_transitions.unwrap_or(0) + i32::from(acquire && changes_hands && seen.is_some())),
+            ..before
+        };
+        let stored = match seen {
+            None => {
+                let lease = Lease { metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() }, spec: Some(spec) };
+                call(|| format!("create Lease {}", self.name), self.api.create(&params(), &lease)).await?
+            }
+            Some(mut lease) => {
+                // resourceVersion stays in: of two who take it at once, one gets a conflict.
+                lease.metadata.managed_fields = None;
+                lease.spec = Some(spec);
+                call(|| format!("renew Lease {}", self.name), self.api.replace(&self.name, &params(), &lease)).await?
+            }
+        };
+        self.held = Some(stored);
+        Ok(())
+    }
+}
+
+fn params() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMING: Timing =
+        Timing { duration: Duration::from_secs(137), renew_deadline: Duration::from_secs(107), retry_period: Duration::from_secs(26) };
+
+    fn held_by(holder: &str, seconds: i32) -> LeaseSpec {
+        LeaseSpec { holder_identity: Some(holder.into()), lease_duration_seconds: Some(seconds), ..LeaseSpec::default() }
+    }
+
+    #[test]
+    fn a_lease_is_taken_when_free_given_back_or_long_unchanged() {
+        assert_eq!(decide(None, "me", Duration::ZERO, TIMING), Step::Acquire);
+        assert_eq!(decide(Some(&held_by("", 1)), "me", Duration::ZERO, TIMING), Step::Acquire);
+        assert_eq!(decide(Some(&held_by("you", 10)), "me", Duration::from_secs(10), TIMING), Step::Acquire);
+    }
+
+    #[test]
+    fn anothers_lease_is_left_alone_for_as_long_as_that_one_said() {
+        assert_eq!(decide(Some(&held_by("you", 10)), "me", Duration::from_secs(4), TIMING), Step::Wait(Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn a_restarted_container_resumes_its_own() {
+        assert_eq!(decide(Some(&held_by("me", 10)), "me", Duration::ZERO, TIMING), Step::Resume);
+    }
+}

@@ -1,0 +1,98 @@
+//! The kernel: the only room that writes to Kubernetes, and the ways of reading it that every kind shares.
+//!
+//! Server-side apply with one field manager, status, Events, deletions within a budget, the lease, watches of named
+//! objects, back-off. Must not know OneAgent or the vendor, nor decide what is written.
+
+pub mod apply;
+pub mod backoff;
+pub mod delete;
+pub mod drift;
+pub mod events;
+pub mod facts;
+pub mod lease;
+pub mod named;
+pub mod ownership;
+
+use std::time::Duration;
+
+use kube::Client;
+
+pub use delete::Deletions;
+pub use events::Events;
+pub use named::{Data, Named, NamedKind, Reference};
+
+/// The one field manager of everything we write.
+pub const MANAGER: &str = "oneagent-operator";
+
+/// No single write waits longer.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What can go wrong with the API server.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A request failed.
+    #[error("cannot {action}")]
+    Api {
+        /// What was tried, with the object's name.
+        action: String,
+        /// Why it failed.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A request got no answer.
+    #[error("cannot {0}: no answer from the API server within {secs} s", secs = WRITE_TIMEOUT.as_secs())]
+    Timeout(String),
+    /// An object does not serialise; a defect of ours.
+    #[error("cannot serialise")]
+    Serialise(#[from] serde_json::Error),
+}
+
+impl Error {
+    /// Whether the API server says the object changed meanwhile: look again, nothing is wrong.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_conflict()))
+    }
+
+    /// The API server's own message, if it is one that retrying will not mend.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        match self {
+            Self::Api { source, .. } => match &**source {
+                kube::Error::Api(status) if status.is_invalid() || status.code == 400 || status.is_forbidden() => Some(status.message.clone()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The whole chain in one line, for a log.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        text
+    }
+}
+
+/// Runs a request with a name and an end.
+pub(crate) async fn call<T>(action: impl Fn() -> String, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+    match tokio::time::timeout(WRITE_TIMEOUT, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(source)) => Err(Error::Api { action: action(), source: Box::new(source) }),
+        Err(_) => Err(Error::Timeout(action())),
+    }
+}
+
+/// A client from the environment (in-cluster, or a kubeconfig). Retrying is ours: by back-off per object, not by call.
+pub async fn client() -> Result<Client, String> {
+    let mut config = kube::Config::infer()
+        .await
+        .map_err(|error| format!("no way to reach a cluster: {error}; run inside a Pod, or set KUBECONFIG to a file that names one"))?;
+    config.default_retry = false;
+    Client::try_from(config).map_err(|error| format!("cannot make a client for the cluster: {error}"))
+}

@@ -1,0 +1,244 @@
+//! Named objects: the Secrets and ConfigMaps that a CR refers to, each watched by its name only, so that a rotated
+//! token works at once and nobody else's Secrets are ever read.
+//!
+//! Must not interpret their content. Values are [`SecretString`]s and never reach a `Debug`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, ObjectMeta};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource};
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+
+/// How long a first look waits for the API server.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+
+/// Secret or ConfigMap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NamedKind {
+    /// Secret.
+    Secret,
+    /// ConfigMap.
+    ConfigMap,
+}
+
+/// Which object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// Kind.
+    pub kind: NamedKind,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+/// What is in it.
+#[derive(Debug, Clone, Default)]
+pub struct Data {
+    /// Changes with every change of the object.
+    pub resource_version: String,
+    /// Its entries; those that are not UTF-8 are left out.
+    pub entries: BTreeMap<String, SecretString>,
+}
+
+/// What a look found.
+#[derive(Debug, Clone)]
+pub enum Look {
+    /// The object.
+    Found(Arc<Data>),
+    /// There is none.
+    Absent,
+    /// The API server does not say; the cause.
+    Unknown(String),
+}
+
+#[derive(Clone, Deserialize, kube::Resource)]
+#[resource(inherit = Secret)]
+struct SecretFacts {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    data: BTreeMap<String, ByteString>,
+}
+
+#[derive(Clone, Deserialize, kube::Resource)]
+#[resource(inherit = ConfigMap)]
+struct ConfigMapFacts {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+// A watch wants `Debug`; these show which object it is and nothing of what it holds.
+macro_rules! name_only {
+    ($($type:ty),+) => {$(impl std::fmt::Debug for $type {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_tuple(stringify!($type)).field(&self.metadata.name).finish()
+        }
+    })+};
+}
+name_only!(SecretFacts, ConfigMapFacts);
+
+trait Entries {
+    fn entries(self) -> Data;
+}
+
+impl Entries for SecretFacts {
+    fn entries(self) -> Data {
+        let entries = self.data.into_iter().filter_map(|(key, bytes)| Some((key, SecretString::from(String::from_utf8(bytes.0).ok()?)))).collect();
+        Data { resource_version: self.metadata.resource_version.unwrap_or_default(), entries }
+    }
+}
+
+impl Entries for ConfigMapFacts {
+    fn entries(self) -> Data {
+        let entries = self.data.into_iter().map(|(key, text)| (key, SecretString::from(text))).collect();
+        Data { resource_version: self.metadata.resource_version.unwrap_or_default(), entries }
+    }
+}
+
+#[derive(Debug)]
+struct Running {
+    look: watch::Receiver<Option<Look>>,
+    subscribers: HashSet<(String, String)>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// All named objects in use.
+pub struct Named {
+    client: Client,
+    tell: mpsc::UnboundedSender<Reference>,
+    running: Mutex<HashMap<Reference, Running>>,
+}
+
+impl std::fmt::Debug for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Named").field("watched", &self.running().len()).finish_non_exhaustive()
+    }
+}
+
+impl Named {
+    /// None yet; changes are told through `tell`.
+    #[must_use]
+    pub fn new(client: Client, tell: mpsc::UnboundedSender<Reference>) -> Self {
+        Self { client, tell, running: Mutex::default() }
+    }
+
+    /// The object now. The first look starts the watch and waits for its answer, a few seconds at most.
+    pub async fn look(&self, subscriber: &(String, String), reference: &Reference) -> Look {
+        let mut receiver = {
+            let mut running = self.running();
+            let entry = running.entry(reference.clone()).or_insert_with(|| self.start(reference));
+            entry.subscribers.insert(subscriber.clone());
+            entry.look.clone()
+        };
+        let look = tokio::time::timeout(FIRST_LOOK, receiver.wait_for(Option::is_some)).await;
+        match look {
+            Ok(Ok(look)) => look.clone().unwrap_or(Look::Absent),
+            _ => Look::Unknown("no answer from the API server yet".to_owned()),
+        }
+    }
+
+    /// Says which objects a subscriber still refers to; watches that nobody needs end.
+    pub fn keep(&self, subscriber: &(String, String), references: &[Reference]) {
+        self.running().retain(|reference, running| {
+            if !references.contains(reference) {
+                running.subscribers.remove(subscriber);
+            }
+            !running.subscribers.is_empty()
+        });
+    }
+
+    /// Who refers to an object: namespace and name.
+    #[must_use]
+    pub fn subscribers(&self, reference: &Reference) -> Vec<(String, String)> {
+        self.running().get(reference).map(|running| running.subscribers.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    fn start(&self, reference: &Reference) -> Running {
+        let (publish, look) = watch::channel(None);
+        let follower = Follower { reference: reference.clone(), publish, tell: self.tell.clone() };
+        let client = self.client.clone();
+        let task = match reference.kind {
+            NamedKind::Secret => tokio::spawn(follower.follow::<SecretFacts>(client)),
+            NamedKind::ConfigMap => tokio::spawn(follower.follow::<ConfigMapFacts>(client)),
+        };
+        Running { look, subscribers: HashSet::new(), task }
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<Reference, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Follower {
+    reference: Reference,
+    publish: watch::Sender<Option<Look>>,
+    tell: mpsc::UnboundedSender<Reference>,
+}
+
+impl Follower {
+    async fn follow<K>(self, client: Client)
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + DeserializeOwned
+            + Clone
+            + std::fmt::Debug
+            + Send
+            + Entries
+            + 'static,
+    {
+        let api: Api<K> = Api::namespaced(client, &self.reference.namespace);
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.reference.name));
+        let mut events = watcher(api, config).default_backoff().boxed();
+        let mut listed = None;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(watcher::Event::Init) => listed = None,
+                Ok(watcher::Event::InitApply(object)) => listed = Some(object),
+                Ok(watcher::Event::InitDone) => self.found(listed.take().map(Entries::entries)),
+                Ok(watcher::Event::Apply(object)) => self.found(Some(object.entries())),
+                Ok(watcher::Event::Delete(_)) => self.found(None),
+                Err(error) => {
+                    // What was read before stays true until the API server says otherwise.
+                    if !matches!(&*self.publish.borrow(), Some(Look::Found(_) | Look::Absent)) {
+                        self.say(Look::Unknown(error.to_string()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn found(&self, data: Option<Data>) {
+        let same = match (&*self.publish.borrow(), &data) {
+            (Some(Look::Found(known)), Some(new)) => known.resource_version == new.resource_version,
+            (Some(Look::Absent), None) => true,
+            _ => false,
+        };
+        if !same {
+            self.say(data.map_or(Look::Absent, |data| Look::Found(Arc::new(data))));
+        }
+    }
+
+    fn say(&self, look: Look) {
+        let first = self.publish.borrow().is_none();
+        self.publish.send_replace(Some(look));
+        if !first {
+            let _ = self.tell.send(self.reference.clone());
+        }
+    }
+}

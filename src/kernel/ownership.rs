@@ -1,0 +1,201 @@
+//! Ownership hand-over: what server-side apply alone does not do.
+//!
+//! A forced apply over an object that another client wrote leaves that client's extra fields in place. So before
+//! applying, the fields that others own in what is ours are handed to our manager (`metadata.managedFields` is data
+//! like any other), and the apply that follows removes what we do not want. Pure; must not send anything.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
+use serde_json::{Map, Value};
+
+use super::MANAGER;
+
+/// Which part of an object is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Spec, our labels and annotations, owner references.
+    Object,
+    /// The status subresource.
+    Status,
+}
+
+impl Part {
+    fn subresource(self) -> Option<&'static str> {
+        match self {
+            Self::Object => None,
+            Self::Status => Some("status"),
+        }
+    }
+}
+
+/// Whether an entry is the one that our own applies make.
+fn is_ours(entry: &ManagedFieldsEntry, part: Part) -> bool {
+    entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply") && entry.subresource.as_deref() == part.subresource()
+}
+
+/// Whether we have ever applied this part.
+#[must_use]
+pub fn is_adopted(entries: &[ManagedFieldsEntry], part: Part) -> bool {
+    entries.iter().any(|entry| is_ours(entry, part))
+}
+
+/// The managed fields after the hand-over; `None` when nobody else owns anything that is ours.
+///
+/// On adoption everything of the part is taken; later only spec (or status), owner references, and the labels and
+/// annotations that `ours` itself has: tools may put their own labels on our objects.
+#[must_use]
+pub fn take_over(entries: &[ManagedFieldsEntry], part: Part, api_version: &str, ours: &Value) -> Option<Vec<ManagedFieldsEntry>> {
+    let adopting = !is_adopted(entries, part);
+    let mut kept = Vec::new();
+    let mut mine = Map::new();
+    let mut taken = false;
+    for entry in entries {
+        let Some(FieldsV1(Value::Object(fields))) = &entry.fields_v1 else {
+            kept.push(entry.clone());
+            continue;
+        };
+        if is_ours(entry, part) {
+            merge(&mut mine, fields.clone());
+            continue;
+        }
+        // A status written through the main resource carries no subresource; f:status is then in the plain entry.
+        let (take, leave) = split(fields, part, entry.subresource.as_deref(), adopting, ours);
+        taken |= !take.is_empty();
+        merge(&mut mine, take);
+        if !leave.is_empty() {
+            kept.push(ManagedFieldsEntry { fields_v1: Some(FieldsV1(Value::Object(leave))), ..entry.clone() });
+        }
+    }
+    if !taken {
+        return None;
+    }
+    kept.push(ManagedFieldsEntry {
+        manager: Some(MANAGER.to_owned()),
+        operation: Some("Apply".to_owned()),
+        api_version: Some(api_version.to_owned()),
+        fields_type: Some("FieldsV1".to_owned()),
+        fields_v1: Some(FieldsV1(Value::Object(mine))),
+        subresource: part.subresource().map(str::to_owned),
+        time: None,
+    });
+    Some(kept)
+}
+
+fn split(
+    fields: &Map<String, Value>,
+    part: Part,
+    subresource: Option<&str>,
+    adopting: bool,
+    ours: &Value,
+) -> (Map<String, Value>, Map<String, Value>) {
+    let (mut take, mut leave) = (Map::new(), Map::new());
+    for (key, value) in fields {
+        match (part, key.as_str()) {
+            (Part::Status, "f:status") if subresource != Some("scale") => drop(take.insert(key.clone(), value.clone())),
+            (Part::Object, "f:spec") if subresource.is_none() => drop(take.insert(key.clone(), value.clone())),
+            (Part::Object, "f:metadata") if subresource.is_none() => {
+                let (ours, theirs) = split_metadata(value, adopting, ours);
+                for (target, map) in [(&mut take, ours), (&mut leave, theirs)] {
+                    if !map.is_empty() {
+                        target.insert(key.clone(), Value::Object(map));
+                    }
+                }
+            }
+            _ => drop(leave.insert(key.clone(), value.clone())),
+        }
+    }
+    (take, leave)
+}
+
+fn split_metadata(metadata: &Value, adopting: bool, ours: &Value) -> (Map<String, Value>, Map<String, Value>) {
+    let (mut take, mut leave) = (Map::new(), Map::new());
+    let Value::Object(fields) = metadata else { return (take, leave) };
+    for (key, value) in fields {
+        let name = key.trim_start_matches("f:");
+        match (name, value) {
+            ("ownerReferences", _) => drop(take.insert(key.clone(), value.clone())),
+            ("labels" | "annotations", Value::Object(entries)) => {
+                let is_mine = |entry: &str| {
+                    let entry = entry.trim_start_matches("f:");
+                    let in_desired = ours["metadata"][name].get(entry).is_some();
+                    // The API server itself keeps this one; nobody can own it away.
+                    in_desired || (adopting && entry != "." && !entry.starts_with("deprecated.daemonset"))
+                };
+                let (mine, theirs): (Map<_, _>, Map<_, _>) = entries.clone().into_iter().partition(|(entry, _)| is_mine(entry));
+                if !mine.is_empty() {
+                    take.insert(key.clone(), Value::Object(mine));
+                }
+                if theirs.keys().any(|entry| entry != ".") {
+                    leave.insert(key.clone(), Value::Object(theirs));
+                }
+            }
+            _ => drop(leave.insert(key.clone(), value.clone())),
+        }
+    }
+    (take, leave)
+}
+
+/// The union of two field sets.
+fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Object(there)), Value::Object(here)) => merge(there, here),
+            (None, value) => drop(into.insert(key, value)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(manager: &str, operation: &str, subresource: Option<&str>, fields: Value) -> ManagedFieldsEntry {
+        ManagedFieldsEntry {
+            manager: Some(manager.into()),
+            operation: Some(operation.into()),
+            subresource: subresource.map(str::to_owned),
+            fields_v1: Some(FieldsV1(fields)),
+            ..ManagedFieldsEntry::default()
+        }
+    }
+
+    #[test]
+    fn adoption_takes_all_that_others_wrote_and_leaves_the_controllers_status() {
+        let before = [
+            entry("dynatrace-oneagent-operator", "Update", None, json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}, "f:spec": {"f:a": {}}})),
+            entry("kubectl", "Update", None, json!({"f:spec": {"f:b": {}}})),
+            entry("kube-controller-manager", "Update", Some("status"), json!({"f:status": {"f:n": {}}})),
+        ];
+        let after = take_over(&before, Part::Object, "apps/v1", &json!({})).unwrap();
+        assert_eq!(after.len(), 2);
+        assert_eq!(after[0].manager.as_deref(), Some("kube-controller-manager"));
+        assert_eq!(after[1].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:x": {}}}, "f:spec": {"f:a": {}, "f:b": {}}}));
+        assert_eq!(take_over(&after, Part::Object, "apps/v1", &json!({})), None, "a second look finds nothing");
+    }
+
+    #[test]
+    fn later_a_tools_own_label_stays_the_tools() {
+        let ours = json!({"metadata": {"labels": {"oneagent": "a"}}});
+        let before = [
+            entry(MANAGER, "Apply", None, json!({"f:spec": {"f:a": {}}})),
+            entry("argocd", "Update", None, json!({"f:metadata": {"f:labels": {"f:argo": {}}}})),
+        ];
+        assert_eq!(take_over(&before, Part::Object, "apps/v1", &ours), None);
+        let before = [before[0].clone(), entry("kubectl", "Update", None, json!({"f:metadata": {"f:labels": {"f:argo": {}, "f:oneagent": {}}}}))];
+        let after = take_over(&before, Part::Object, "apps/v1", &ours).unwrap();
+        assert_eq!(after[0].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:argo": {}}}}));
+        assert_eq!(after[1].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:oneagent": {}}}, "f:spec": {"f:a": {}}}));
+    }
+
+    #[test]
+    fn the_originals_status_is_taken_and_the_users_spec_is_not() {
+        let before = [
+            entry("kubectl-create", "Update", None, json!({"f:spec": {"f:apiUrl": {}}})),
+            entry("dynatrace-oneagent-operator", "Update", Some("status"), json!({"f:status": {"f:instances": {}}})),
+        ];
+        let after = take_over(&before, Part::Status, "dynatrace.com/v1alpha1", &json!({})).unwrap();
+        assert_eq!(after[0], before[0]);
+        assert_eq!(after[1].subresource.as_deref(), Some("status"));
+    }
+}

@@ -1,0 +1,88 @@
+//! The rights of the operator, in one table: every rule with the reason it is there for.
+//!
+//! Here so that manifests (and later the bundle) cannot disagree. Must not contain a right that nothing uses; a
+//! test on a real API server's audit log holds that.
+
+use serde_json::{Value, json};
+
+/// Where a rule applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// In every namespace that is watched.
+    Watched,
+    /// In the operator's own namespace.
+    Own,
+    /// In the whole cluster.
+    Cluster,
+}
+
+/// One rule.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// Where.
+    pub scope: Where,
+    /// API group.
+    pub group: &'static str,
+    /// Resource, with its subresource.
+    pub resource: &'static str,
+    /// Verbs.
+    pub verbs: &'static [&'static str],
+    /// Only this object.
+    pub name: Option<&'static str>,
+    /// What it is for.
+    pub why: &'static str,
+    /// Verbs that only an admission plugin asks about: no request of ours shows them.
+    pub consulted: &'static [&'static str],
+}
+
+const fn rule(scope: Where, group: &'static str, resource: &'static str, verbs: &'static [&'static str], why: &'static str) -> Rule {
+    Rule { scope, group, resource, verbs, name: None, why, consulted: &[] }
+}
+
+/// All of them.
+pub const RULES: &[Rule] = &[
+    rule(Where::Watched, "dynatrace.com", "oneagents", &["list", "watch"], "follow the OneAgents; their spec is never written"),
+    rule(Where::Watched, "dynatrace.com", "oneagents/status", &["patch"], "say what was found"),
+    Rule {
+        consulted: &["delete"],
+        ..rule(
+            Where::Watched,
+            "apps",
+            "daemonsets",
+            &["get", "list", "watch", "create", "patch", "delete"],
+            "one DaemonSet per OneAgent; delete is never used, but OwnerReferencesPermissionEnforcement asks for it when a DaemonSet is adopted",
+        )
+    },
+    Rule {
+        name: Some("dynatrace-oneagent-operator"),
+        ..rule(Where::Watched, "apps", "deployments", &["get"], "touch nothing while the original operator runs")
+    },
+    rule(Where::Watched, "", "pods", &["list", "watch", "delete"], "see the agents, and replace them"),
+    rule(Where::Watched, "", "secrets", &["list", "watch"], "read the tokens and proxies that OneAgents name, by name only"),
+    rule(Where::Watched, "", "configmaps", &["list", "watch"], "read the certificates that OneAgents name, by name only"),
+    rule(Where::Watched, "", "events", &["list"], "learn why the API server refuses Pods"),
+    rule(Where::Watched, "events.k8s.io", "events", &["create", "patch"], "tell about every transition"),
+    Rule { name: Some("oneagent-operator"), ..rule(Where::Own, "", "configmaps", &["list", "watch"], "see the stop for the whole cluster") },
+    rule(Where::Own, "coordination.k8s.io", "leases", &["create", "get", "list", "update", "watch"], "let one operator of several act"),
+    rule(Where::Cluster, "", "nodes", &["list", "watch"], "know where agents belong"),
+    Rule {
+        name: Some("kube-system"),
+        ..rule(Where::Cluster, "", "namespaces", &["get"], "the agents carry the cluster's identity, which is this namespace's UID")
+    },
+];
+
+/// The rules of a place as Kubernetes writes them.
+#[must_use]
+pub fn rules(scope: Where) -> Vec<Value> {
+    RULES
+        .iter()
+        .filter(|rule| rule.scope == scope)
+        .map(|rule| {
+            let mut value = json!({ "apiGroups": [rule.group], "resources": [rule.resource], "verbs": rule.verbs });
+            if let Some(name) = rule.name {
+                value["resourceNames"] = json!([name]);
+            }
+            value
+        })
+        .collect()
+}

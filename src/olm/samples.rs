@@ -1,0 +1,66 @@
+//! Samples: OneAgents that work as they are once the Secret exists. Each names the suggested namespace.
+//!
+//! Must not combine unprivileged mode with installer mode: newer installers refuse to start so.
+
+/// A sample: its file's name, what it shows, and its YAML.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Name of its file.
+    pub file: &'static str,
+    /// Its content.
+    pub yaml: &'static str,
+}
+
+/// All samples.
+pub const SAMPLES: &[Sample] = &[
+    Sample {
+        file: "oneagent-dynatrace.yaml",
+        yaml: r#"# The smallest OneAgent that reaches every Linux node of a plain cluster, control plane included.
+# First: kubectl -n dynatrace create secret generic oneagent --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: oneagent
+  namespace: dynatrace
+spec:
+  # SaaS: https://ENVIRONMENTID.live.dynatrace.com/api   Managed: https://DOMAIN/e/ENVIRONMENTID/api
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  tolerations:
+    - key: node-role.kubernetes.io/control-plane
+      operator: Exists
+      effect: NoSchedule
+    - key: node-role.kubernetes.io/master
+      operator: Exists
+      effect: NoSchedule
+"#,
+    },
+    Sample {
+        file: "oneagent-desk.yaml",
+        yaml: r#"# A DESK-branded environment: the same kind; only the address and the image differ. Infra nodes only.
+# First: kubectl -n dynatrace create secret generic desk --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: desk
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.desk.example/api
+  image: registry.desk.example/oneagent:latest
+  nodeSelector:
+    node-role.kubernetes.io/infra: ""
+  tolerations:
+    - key: node-role.kubernetes.io/infra
+      operator: Exists
+  resources:
+    requests:
+      cpu: 100m
+      memory: 512Mi
+    limits:
+      cpu: 300m
+      memory: 1.5Gi
+  rollout:
+    maxUnavailable: 5%
+    minReadySeconds: 30
+"#,
+    },
+];

@@ -1,0 +1,91 @@
+//! Act: carries a plan out. Objects first, then the Pods, in the plan's order; choices were all made before.
+//!
+//! Writes only through `kernel`. Must not decide, nor wait for a Pod.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::api::Api;
+use kube::core::PartialObjectMeta;
+
+use super::Context;
+use super::observe::Observed;
+use super::plan::{Applied, Objects, Planned};
+use super::resolve::Resolved;
+use crate::kernel::apply::apply;
+use crate::kernel::delete::{Outcome, Target};
+use crate::kernel::{self};
+use crate::rollout::Step;
+
+/// Deletions under way at once.
+const AT_ONCE: usize = 8;
+
+/// Applies every planned object. Taken apart without `..`: an object that nobody applies does not compile.
+pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, planned: Objects<Planned>) -> Result<Objects<Applied>, kernel::Error> {
+    let Objects { daemonset, state: PhantomData } = planned;
+    if let Some(desired) = &daemonset {
+        let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
+        let live = match &seen.daemonset {
+            Some(live) => Some((live, typed(live)?)),
+            None => None,
+        };
+        let stored = apply(&api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await?;
+        if let Some(stored) = stored {
+            context.metrics.applied();
+            tracing::info!(namespace = resolved.namespace, name = resolved.name, "DaemonSet applied");
+            context.fleet.wrote(&(resolved.namespace.clone(), resolved.name.clone()), stored);
+        }
+    }
+    Ok(Objects { daemonset, state: PhantomData })
+}
+
+/// An object read through its type does not say its own kind.
+fn typed(live: &DaemonSet) -> Result<serde_json::Value, kernel::Error> {
+    Ok(serde_json::to_value(live)?)
+}
+
+/// Replaces Pods: deletes them, for the DaemonSet controller makes new ones. Returns whether one had changed meanwhile.
+pub async fn recycle(context: &Context, resolved: &Resolved, steps: &[Step], budget: usize) -> Result<bool, kernel::Error> {
+    let deletions: Vec<_> = steps.iter().map(|step| replace(context, resolved, step, budget)).collect();
+    let outcomes: Vec<Result<Outcome, kernel::Error>> = stream::iter(deletions).buffered(AT_ONCE).collect().await;
+    let mut changed = false;
+    for outcome in outcomes {
+        match outcome? {
+            Outcome::Deleted => {}
+            Outcome::Changed => changed = true,
+            Outcome::OverBudget => tracing::error!(name = resolved.name, "the plan would have exceeded the budget; a defect"),
+        }
+    }
+    Ok(changed)
+}
+
+async fn replace(context: &Context, resolved: &Resolved, step: &Step, budget: usize) -> Result<Outcome, kernel::Error> {
+    let pod = &step.pod;
+    let target = Target {
+        namespace: &resolved.namespace,
+        name: &pod.name,
+        uid: &pod.uid,
+        resource_version: &pod.resource_version,
+        node: &pod.node,
+        costs: step.costs,
+    };
+    let outcome = context.deletions.delete(&context.client, &resolved.uid, budget, target).await?;
+    tracing::info!(namespace = resolved.namespace, name = resolved.name, pod = &*pod.name, node = &*pod.node, ?outcome, "Pod replaced");
+    if outcome == Outcome::Deleted {
+        context.metrics.replaced();
+    }
+    Ok(outcome)
+}
+
+/// What a status write needs to know of the last one.
+#[derive(Debug, Clone)]
+pub struct Written {
+    /// The status.
+    pub status: crate::api::oneagent::OneAgentStatus,
+    /// When.
+    pub at: std::time::Instant,
+    /// The object as it was stored.
+    pub object: Arc<PartialObjectMeta<crate::api::oneagent::OneAgent>>,
+}

@@ -1,0 +1,113 @@
+//! The DaemonSet: a base template at a version, with placement, owner and the records that outlive us.
+//!
+//! Update strategy OnDelete: the rollout engine decides which Pod goes when. Must not decide which template.
+
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy};
+use k8s_openapi::api::core::v1::{Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use kube::api::ObjectMeta;
+use serde_json::Value;
+
+use super::VIRTUAL_NODES;
+use super::template::{VERSION, labels, selector, short_hash};
+use crate::api::name::Version;
+use crate::kernel::drift::APPLIED_ANNOTATION;
+use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
+use crate::oneagent::resolve::Resolved;
+
+/// Annotation of the DaemonSet: the base template it has now. While a rollout is held this is rendered, not the spec.
+pub const TEMPLATE_ANNOTATION: &str = "oneagent.dynatrace.com/template";
+/// Annotation of the DaemonSet: the base template of the last good revision, to go back to.
+pub const GOOD_ANNOTATION: &str = "oneagent.dynatrace.com/last-good-template";
+
+/// A base template with its hash.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Base {
+    /// The template.
+    pub template: PodTemplateSpec,
+    /// Its hash.
+    pub hash: String,
+}
+
+/// The DaemonSet as it is applied.
+pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, good: Option<&PodTemplateSpec>) -> Result<Value, serde_json::Error> {
+    let mut annotations = vec![(TEMPLATE_ANNOTATION.to_owned(), serde_json::to_string(&base.template)?)];
+    if let Some(good) = good {
+        annotations.push((GOOD_ANNOTATION.to_owned(), serde_json::to_string(good)?));
+    }
+    let owner = OwnerReference {
+        api_version: "dynatrace.com/v1alpha1".into(),
+        kind: "OneAgent".into(),
+        name: resolved.name.clone(),
+        uid: resolved.uid.clone(),
+        controller: Some(true),
+        // Never blockOwnerDeletion: OpenShift forbids it without a right that we do not want.
+        block_owner_deletion: None,
+    };
+    let object = DaemonSet {
+        metadata: ObjectMeta {
+            name: Some(resolved.name.clone()),
+            namespace: Some(resolved.namespace.clone()),
+            labels: Some(labels(&resolved.name, &resolved.pod)),
+            annotations: Some(annotations.into_iter().collect()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(DaemonSetSpec {
+            selector: LabelSelector { match_labels: Some(selector(&resolved.name)), ..LabelSelector::default() },
+            template: render(resolved, base, version),
+            update_strategy: Some(DaemonSetUpdateStrategy { type_: Some("OnDelete".into()), rolling_update: None }),
+            ..DaemonSetSpec::default()
+        }),
+        status: None,
+    };
+    let mut value = serde_json::to_value(&object)?;
+    let hash = short_hash(&serde_json::to_vec(&value)?);
+    value["metadata"]["annotations"][APPLIED_ANNOTATION] = Value::String(hash);
+    Ok(value)
+}
+
+fn render(resolved: &Resolved, base: &Base, version: Option<Version>) -> PodTemplateSpec {
+    let mut template = base.template.clone();
+    let text = version.map(|v| v.to_string()).unwrap_or_default();
+    let annotations = template.metadata.get_or_insert_default().annotations.get_or_insert_default();
+    annotations.insert(HASH_ANNOTATION.to_owned(), base.hash.clone());
+    if version.is_some() {
+        annotations.insert(VERSION_ANNOTATION.to_owned(), text.clone());
+    }
+    let Some(spec) = &mut template.spec else { return template };
+    for variable in spec.containers.iter_mut().flat_map(|c| c.env.iter_mut().flatten()) {
+        if let Some(value) = &mut variable.value
+            && value.contains(VERSION)
+        {
+            *value = value.replace(VERSION, &text);
+        }
+    }
+    let pod = &resolved.pod;
+    spec.node_selector = (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone());
+    spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
+    spec.affinity = Some(affinity(&resolved.policy.placement.architectures));
+    template
+}
+
+fn affinity(architectures: &[String]) -> Affinity {
+    let requirement = |key: &str, operator: &str, values: &[&str]| NodeSelectorRequirement {
+        key: key.into(),
+        operator: operator.into(),
+        values: Some(values.iter().map(|v| (*v).to_owned()).collect()),
+    };
+    let mut expressions = vec![requirement("kubernetes.io/os", "In", &["linux"])];
+    if !architectures.is_empty() {
+        let names: Vec<&str> = architectures.iter().map(String::as_str).collect();
+        expressions.push(requirement("kubernetes.io/arch", "In", &names));
+    }
+    expressions.extend(VIRTUAL_NODES.iter().map(|(key, value)| requirement(key, "NotIn", &[value])));
+    let term = NodeSelectorTerm { match_expressions: Some(expressions), match_fields: None };
+    Affinity {
+        node_affinity: Some(NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(NodeSelector { node_selector_terms: vec![term] }),
+            ..NodeAffinity::default()
+        }),
+        ..Affinity::default()
+    }
+}

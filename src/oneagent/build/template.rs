@@ -1,0 +1,211 @@
+//! The Pod template without its version and without placement: what, when it changes, must restart agents.
+//!
+//! Follows the original's template, so that adoption changes nothing that matters. Must not contain the operator's
+//! version (an operator upgrade restarts no agent), nor a token.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use k8s_openapi::api::core::v1::{
+    AppArmorProfile, Capabilities, ConfigMapVolumeSource, Container, EnvVar, EnvVarSource, ExecAction, HostPathVolumeSource, KeyToPath,
+    ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, SecretKeySelector, SecurityContext, Volume, VolumeMount,
+};
+use kube::api::ObjectMeta;
+use sha2::{Digest, Sha256};
+
+use crate::oneagent::resolve::{PodShape, ProxySource, Resolved, SCRIPT_URL, Wish};
+
+/// Stands for the version until a template is rendered.
+pub const VERSION: &str = "{agent-version}";
+/// Image of the installer where neither the spec nor the release names one.
+pub const DEFAULT_IMAGE: &str = "docker.io/dynatrace/oneagent:latest";
+const CONTAINER: &str = "dynatrace-oneagent";
+
+/// What the template needs beside the spec.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// UID of Namespace kube-system.
+    pub cluster_id: String,
+    /// The release's installer image.
+    pub default_image: String,
+    /// resourceVersion of the proxy Secret: a change of it must reach the agents. Never a hash of its content.
+    pub proxy_version: Option<String>,
+    /// resourceVersion of the ConfigMap with certificates.
+    pub trusted_version: Option<String>,
+}
+
+/// The base template.
+#[must_use]
+pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
+    let pod = &resolved.pod;
+    let annotations: BTreeMap<String, String> =
+        [("oneagent.dynatrace.com/proxy-version", &around.proxy_version), ("oneagent.dynatrace.com/trusted-cas-version", &around.trusted_version)]
+            .into_iter()
+            .filter_map(|(key, version)| Some((key.to_owned(), version.clone()?)))
+            .collect();
+    let mut volumes =
+        vec![Volume { name: "host-root".into(), host_path: Some(HostPathVolumeSource { path: "/".into(), type_: None }), ..Volume::default() }];
+    let mut mounts = vec![VolumeMount { name: "host-root".into(), mount_path: "/mnt/root".into(), ..VolumeMount::default() }];
+    if let Some(config_map) = &resolved.trusted_cas {
+        let items = vec![KeyToPath { key: "certs".into(), path: "certs.pem".into(), mode: None }];
+        volumes.push(Volume {
+            name: "certs".into(),
+            config_map: Some(ConfigMapVolumeSource { name: config_map.clone(), items: Some(items), ..ConfigMapVolumeSource::default() }),
+            ..Volume::default()
+        });
+        mounts.push(VolumeMount { name: "certs".into(), mount_path: "/mnt/dynatrace/certs".into(), ..VolumeMount::default() });
+    }
+    let container = Container {
+        name: CONTAINER.into(),
+        image: Some(pod.image.clone().unwrap_or_else(|| around.default_image.clone())),
+        image_pull_policy: Some("Always".into()),
+        args: Some(args(resolved)),
+        env: Some(env(resolved, around)),
+        readiness_probe: Some(readiness()),
+        resources: Some(pod.resources.clone()),
+        security_context: Some(security(pod.unprivileged)),
+        volume_mounts: Some(mounts),
+        ..Container::default()
+    };
+    PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(labels(&resolved.name, pod)),
+            annotations: (!annotations.is_empty()).then_some(annotations),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(PodSpec {
+            containers: vec![container],
+            dns_policy: pod.dns_policy.clone(),
+            host_ipc: Some(true),
+            host_network: Some(true),
+            host_pid: Some(true),
+            priority_class_name: pod.priority_class.clone(),
+            service_account_name: Some(pod.service_account.clone()),
+            volumes: Some(volumes),
+            ..PodSpec::default()
+        }),
+    }
+}
+
+/// Hash of a base template: 16 hexadecimal digits of its SHA-256.
+pub fn hash(base: &PodTemplateSpec) -> Result<String, serde_json::Error> {
+    Ok(short_hash(&serde_json::to_vec(base)?))
+}
+
+/// 16 hexadecimal digits of a SHA-256.
+pub(crate) fn short_hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(8).fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Labels that the selector asks for.
+#[must_use]
+pub fn selector(name: &str) -> BTreeMap<String, String> {
+    [("dynatrace".to_owned(), "oneagent".to_owned()), ("oneagent".to_owned(), name.to_owned())].into()
+}
+
+/// The user's labels, with the selector's on top.
+#[must_use]
+pub fn labels(name: &str, pod: &PodShape) -> BTreeMap<String, String> {
+    let mut labels = pod.labels.clone();
+    labels.extend(selector(name));
+    labels
+}
+
+fn args(resolved: &Resolved) -> Vec<String> {
+    let mut args = resolved.pod.args.clone();
+    if resolved.proxy.is_some() {
+        args.push("--set-proxy=$(https_proxy)".into());
+    }
+    if resolved.pod.webhook_injection {
+        args.push("--set-host-id-source=k8s-node-name".into());
+    }
+    args
+}
+
+/// Ours first; a user's entry of the same name takes the place of ours, the others follow in their order.
+fn env(resolved: &Resolved, around: &Surroundings) -> Vec<EnvVar> {
+    let plain = |name: &str, value: String| EnvVar { name: name.into(), value: Some(value), value_from: None };
+    let secret = |name: &str, secret: &str, key: &str| EnvVar {
+        name: name.into(),
+        value: None,
+        value_from: Some(EnvVarSource {
+            secret_key_ref: Some(SecretKeySelector { name: secret.into(), key: key.into(), optional: None }),
+            ..EnvVarSource::default()
+        }),
+    };
+    let node_name =
+        EnvVarSource { field_ref: Some(ObjectFieldSelector { field_path: "spec.nodeName".into(), api_version: None }), ..EnvVarSource::default() };
+    let mut ours = vec![
+        EnvVar { name: "DT_K8S_NODE_NAME".into(), value: None, value_from: Some(node_name) },
+        plain("DT_K8S_CLUSTER_ID", around.cluster_id.clone()),
+    ];
+    if resolved.pod.webhook_injection {
+        ours.push(plain("ONEAGENT_DISABLE_CONTAINER_INJECTION", "true".into()));
+    }
+    ours.push(secret("ONEAGENT_INSTALLER_TOKEN", &resolved.tokens, "paasToken"));
+    if resolved.wish != Wish::UserUrl {
+        // The kubelet puts the token in; the Pod's spec holds only the reference.
+        let url = format!(
+            "{}/v1/deployment/installer/agent/unix/default/version/{VERSION}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch={}&flavor=default",
+            resolved.api_url, resolved.pod.installer_arch
+        );
+        ours.push(plain(SCRIPT_URL, url));
+    }
+    ours.push(plain("ONEAGENT_INSTALLER_SKIP_CERT_CHECK", resolved.skip_cert_check.to_string()));
+    match &resolved.proxy {
+        Some(ProxySource::Value(_, url)) => ours.push(plain("https_proxy", url.clone())),
+        Some(ProxySource::Secret(name)) => ours.push(secret("https_proxy", name, "proxy")),
+        None => {}
+    }
+    let mut theirs = resolved.pod.env.clone();
+    for entry in &mut ours {
+        if let Some(at) = theirs.iter().position(|other| other.name == entry.name) {
+            *entry = theirs.remove(at);
+        }
+    }
+    ours.extend(theirs);
+    ours
+}
+
+/// The agent's watchdog, by the name that the kernel cuts at 15 characters.
+fn readiness() -> Probe {
+    let command = ["/bin/sh", "-c", "grep -q oneagentwatchdo /proc/[0-9]*/stat"];
+    Probe {
+        exec: Some(ExecAction { command: Some(command.map(str::to_owned).to_vec()) }),
+        initial_delay_seconds: Some(30),
+        period_seconds: Some(30),
+        timeout_seconds: Some(1),
+        ..Probe::default()
+    }
+}
+
+fn security(unprivileged: bool) -> SecurityContext {
+    if !unprivileged {
+        return SecurityContext { privileged: Some(true), ..SecurityContext::default() };
+    }
+    const ADD: [&str; 15] = [
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "DAC_READ_SEARCH",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "NET_ADMIN",
+        "NET_RAW",
+        "SETFCAP",
+        "SETGID",
+        "SETUID",
+        "SYS_ADMIN",
+        "SYS_CHROOT",
+        "SYS_PTRACE",
+        "SYS_RESOURCE",
+    ];
+    SecurityContext {
+        app_armor_profile: Some(AppArmorProfile { type_: "Unconfined".into(), localhost_profile: None }),
+        capabilities: Some(Capabilities { add: Some(ADD.map(str::to_owned).to_vec()), drop: Some(vec!["ALL".into()]) }),
+        ..SecurityContext::default()
+    }
+}

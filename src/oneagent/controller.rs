@@ -1,0 +1,303 @@
+//! The controller: watches feed the fleet, changes become reconciles, one at a time per OneAgent.
+//!
+//! Wiring only: which watch tells whom. Must not read a spec or write anything.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::{Action, Config as ControllerConfig};
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{Controller, WatchStreamExt};
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
+
+use super::fleet::{Concerns, Key};
+use super::{Context, reconcile};
+use crate::api::condition::Reason;
+use crate::api::oneagent::OneAgent;
+use crate::kernel::facts::{NodeFacts, PodFacts};
+use crate::kernel::{self};
+
+/// A OneAgent whose spec may not even decode: a broken one must not stop the watch.
+type Guarded = DeserializeGuard<OneAgent>;
+
+/// Reconciles under way at once.
+const CONCURRENCY: u16 = 8;
+/// No reconcile takes longer; it never waits for a Pod or for the vendor.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Objects on a page of a list: small pages keep the peak low.
+const PAGE: u32 = 100;
+/// Label of every agent's Pod and DaemonSet.
+const LABEL: &str = "dynatrace=oneagent";
+
+/// Which namespaces are watched; empty means all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope(pub Vec<String>);
+
+impl Scope {
+    /// One entry per watch; the empty string stands for all namespaces.
+    fn watches(&self) -> Vec<String> {
+        if self.0.is_empty() { vec![String::new()] } else { self.0.clone() }
+    }
+}
+
+fn api<K>(client: &Client, scope: &str) -> Api<K>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+{
+    if scope.is_empty() { Api::all(client.clone()) } else { Api::namespaced(client.clone(), scope) }
+}
+
+/// Sends changes to the controllers of the scopes.
+#[derive(Debug, Clone, Default)]
+pub struct Triggers {
+    scopes: Arc<HashMap<String, (UnboundedSender<ObjectRef<Guarded>>, UnboundedSender<()>)>>,
+}
+
+impl Triggers {
+    /// Triggers for a scope, with the receiving ends.
+    #[must_use]
+    pub fn new(scope: &Scope) -> (Self, Vec<Receiver>) {
+        let mut scopes = HashMap::new();
+        let mut receivers = Vec::new();
+        for name in scope.watches() {
+            let (one, ones) = unbounded();
+            let (all, alls) = unbounded();
+            scopes.insert(name.clone(), (one, all));
+            receivers.push(Receiver { scope: name, ones, alls });
+        }
+        (Self { scopes: Arc::new(scopes) }, receivers)
+    }
+
+    /// Has a OneAgent looked at.
+    pub fn one(&self, key: &Key) {
+        if let Some((one, _)) = self.scopes.get(&key.0).or_else(|| self.scopes.get("")) {
+            let _ = one.unbounded_send(ObjectRef::new(&key.1).within(&key.0));
+        }
+    }
+
+    fn concerns(&self, concerns: Concerns) {
+        match concerns {
+            Concerns::Nobody => {}
+            Concerns::One(key) => self.one(&key),
+            Concerns::All => {
+                for (_, all) in self.scopes.values() {
+                    let _ = all.unbounded_send(());
+                }
+            }
+        }
+    }
+}
+
+/// The receiving end of a scope's triggers.
+#[derive(Debug)]
+pub struct Receiver {
+    scope: String,
+    ones: UnboundedReceiver<ObjectRef<Guarded>>,
+    alls: UnboundedReceiver<()>,
+}
+
+/// Which watches are complete since when. A new epoch makes every watch list anew.
+#[derive(Debug)]
+pub struct Synced {
+    epoch: watch::Sender<u64>,
+    done: Mutex<HashMap<String, u64>>,
+    expected: usize,
+    changed: Notify,
+}
+
+impl Synced {
+    fn mark(&self, watch: &str, epoch: u64) {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).insert(watch.to_owned(), epoch);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether every watch has listed once.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.at_least(0)
+    }
+
+    fn at_least(&self, epoch: u64) -> bool {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.len() == self.expected && done.values().all(|e| *e >= epoch)
+    }
+
+    /// Lists everything anew and waits for it: what another leader did last is then seen.
+    pub async fn refresh(&self) {
+        let epoch = *self.epoch.borrow() + 1;
+        self.epoch.send_replace(epoch);
+        self.wait(epoch).await;
+    }
+
+    /// Waits for the first lists.
+    pub async fn first(&self) {
+        self.wait(0).await;
+    }
+
+    async fn wait(&self, epoch: u64) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.at_least(epoch) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Starts the watches that feed the fleet.
+pub fn watch_fleet(context: &Arc<Context>, scope: &Scope, triggers: &Triggers) -> Arc<Synced> {
+    let scopes = scope.watches();
+    let synced = Arc::new(Synced { epoch: watch::channel(0).0, done: Mutex::default(), expected: 1 + 2 * scopes.len(), changed: Notify::new() });
+    let config = watcher::Config::default().page_size(PAGE);
+    let ours = config.clone().labels(LABEL);
+    let client = &context.client;
+    let (shared, told) = (context.clone(), triggers.clone());
+    tokio::spawn(follow("nodes".to_owned(), Api::<NodeFacts>::all(client.clone()), config, synced.clone(), move |event| {
+        told.concerns(shared.fleet.node(&event))
+    }));
+    for scope in scopes {
+        let (shared, told, name) = (context.clone(), triggers.clone(), scope.clone());
+        tokio::spawn(follow(format!("pods/{scope}"), api::<PodFacts>(client, &scope), ours.clone(), synced.clone(), move |event| {
+            told.concerns(shared.fleet.pod(&name, &event))
+        }));
+        let (shared, told, name) = (context.clone(), triggers.clone(), scope.clone());
+        tokio::spawn(follow(format!("daemonsets/{scope}"), api::<DaemonSet>(client, &scope), ours.clone(), synced.clone(), move |event| {
+            told.concerns(shared.fleet.daemonset_event(&name, event))
+        }));
+    }
+    synced
+}
+
+async fn follow<K>(name: String, api: Api<K>, config: watcher::Config, synced: Arc<Synced>, mut take: impl FnMut(Event<K>) + Send)
+where
+    K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
+{
+    let mut epochs = synced.epoch.subscribe();
+    loop {
+        let epoch = *epochs.borrow_and_update();
+        let mut events = watcher(api.clone(), config.clone()).default_backoff().boxed();
+        loop {
+            let event = tokio::select! {
+                biased;
+                _ = epochs.changed() => break,
+                event = events.next() => event,
+            };
+            match event {
+                Some(Ok(event)) => {
+                    let complete = matches!(event, Event::InitDone);
+                    take(event);
+                    if complete {
+                        synced.mark(&name, epoch);
+                    }
+                }
+                Some(Err(error)) => tracing::warn!(watch = name, error = chain(&error), "a watch was interrupted and is taken up again"),
+                None => break,
+            }
+        }
+    }
+}
+
+/// Runs the controllers of all scopes until `stop` is done and what was begun is finished.
+pub async fn run(context: Arc<Context>, receivers: Vec<Receiver>, stop: impl Future<Output = ()> + Clone + Send + Sync + 'static) {
+    let controllers = receivers.into_iter().map(|receiver| run_scope(context.clone(), receiver, stop.clone()));
+    futures::future::join_all(controllers).await;
+}
+
+async fn run_scope(context: Arc<Context>, receiver: Receiver, stop: impl Future<Output = ()> + Send + Sync + 'static) {
+    let (store, writer) = reflector::store::<Guarded>();
+    let forgetful = context.clone();
+    let events = watcher(api::<Guarded>(&context.client, &receiver.scope), watcher::Config::default().page_size(PAGE))
+        .default_backoff()
+        .reflect(writer)
+        .inspect_ok(move |event| {
+            if let Event::Delete(object) = event {
+                forgetful.forget(&(object.namespace().unwrap_or_default(), object.name_any()), object.uid().as_deref());
+            }
+        })
+        .touched_objects();
+    Controller::for_stream(only_changes(events), store)
+        .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
+        .reconcile_on(receiver.ones)
+        .reconcile_all_on(receiver.alls)
+        .graceful_shutdown_on(stop)
+        .run(look, |object, error, context| failed(&object, error, &context), context)
+        .for_each(|outcome| async {
+            // Failures of a reconcile were logged and counted where they happened.
+            if let Err(error @ kube::runtime::controller::Error::QueueError(_)) = outcome {
+                tracing::warn!(error = chain(&error), "the watch of OneAgents was interrupted and is taken up again");
+            }
+        })
+        .await;
+}
+
+/// Lets pass what may change a decision: our own status writes do not.
+fn only_changes(
+    events: impl Stream<Item = Result<Guarded, watcher::Error>> + Send + 'static,
+) -> impl Stream<Item = Result<Guarded, watcher::Error>> + Send + 'static {
+    let mut seen: HashMap<Key, (Option<String>, Option<i64>, bool)> = HashMap::new();
+    events.try_filter(move |object| {
+        let key = (object.namespace().unwrap_or_default(), object.name_any());
+        let state = (object.uid(), object.meta().generation, object.meta().deletion_timestamp.is_some());
+        let changed = seen.get(&key) != Some(&state);
+        seen.insert(key, state);
+        futures::future::ready(changed)
+    })
+}
+
+async fn look(object: Arc<Guarded>, context: Arc<Context>) -> Result<Action, kernel::Error> {
+    let key = (object.namespace().unwrap_or_default(), object.name_any());
+    let began = std::time::Instant::now();
+    let outcome = match &object.0 {
+        Ok(object) => match tokio::time::timeout(LONGEST, reconcile(object, &context)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(kernel::Error::Timeout(format!("reconcile OneAgent {}/{}", key.0, key.1))),
+        },
+        Err(invalid) => undecodable(&context, &key, &invalid.metadata, &invalid.error).await,
+    };
+    context.metrics.reconciled(outcome.is_ok(), began.elapsed());
+    if outcome.is_ok() {
+        context.backoff.succeeded(&key);
+    }
+    outcome
+}
+
+/// A OneAgent that does not decode: said in its status, as far as that can be.
+async fn undecodable(context: &Context, key: &Key, metadata: &kube::api::ObjectMeta, error: &str) -> Result<Action, kernel::Error> {
+    tracing::warn!(namespace = key.0, name = key.1, error, "a OneAgent cannot be read");
+    let stand_in = OneAgent { metadata: metadata.clone(), spec: crate::api::oneagent::OneAgentSpec::default(), status: None };
+    let before = context.last_status(&stand_in);
+    super::refuse(
+        context,
+        &stand_in,
+        &before,
+        Reason::InvalidSpec,
+        &format!("the object cannot be read: {error}; compare it with kubectl explain oneagent.spec"),
+    )
+    .await
+}
+
+fn failed(object: &Guarded, error: &kernel::Error, context: &Context) -> Action {
+    let key = (object.namespace().unwrap_or_default(), object.name_any());
+    if error.is_conflict() {
+        return Action::requeue(Duration::from_millis(50));
+    }
+    let wait = context.backoff.failed(&key);
+    tracing::warn!(namespace = key.0, name = key.1, error = error.chain(), again_in = ?wait, "a reconcile failed");
+    Action::requeue(wait)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |cause| cause.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

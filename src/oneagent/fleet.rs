@@ -1,0 +1,309 @@
+//! The fleet as the watches show it: nodes, the agents' Pods, DaemonSets; trimmed to what decisions need.
+//!
+//! Fed by one watch per kind, in place: a relist updates entries instead of building a second set. Tells which
+//! OneAgents a change concerns; a node's heartbeat concerns none. Must not decide anything.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::ResourceExt;
+use kube::runtime::watcher::Event;
+
+use crate::kernel::facts::{ConditionFacts, HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
+use crate::rollout::placement::is_leaving;
+use crate::rollout::{Node, Pod, Revision, Taint, Trouble};
+
+/// Namespace and name of a OneAgent.
+pub type Key = (String, String);
+
+/// Whom a change concerns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Concerns {
+    /// Nobody.
+    Nobody,
+    /// One OneAgent.
+    One(Key),
+    /// All of them.
+    All,
+}
+
+/// The fleet.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    nodes: BTreeMap<Arc<str>, Arc<Node>>,
+    pods: HashMap<Key, BTreeMap<Arc<str>, Arc<Pod>>>,
+    daemonsets: HashMap<Key, Arc<DaemonSet>>,
+    /// When the Pods of a OneAgent last changed.
+    changed: HashMap<Key, Instant>,
+    /// Names seen since a relist began, by watch; what is not among them at its end is gone.
+    relisted: HashMap<String, HashSet<(String, Arc<str>)>>,
+}
+
+impl Fleet {
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every node.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        self.read().nodes.values().cloned().collect()
+    }
+
+    /// The Pods of a OneAgent.
+    #[must_use]
+    pub fn pods(&self, key: &Key) -> Vec<Arc<Pod>> {
+        self.read().pods.get(key).map(|pods| pods.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// For how long the Pods of a OneAgent have not changed; `None` when they never did.
+    #[must_use]
+    pub fn quiet(&self, key: &Key) -> Option<Duration> {
+        self.read().changed.get(key).map(Instant::elapsed)
+    }
+
+    /// Forgets a OneAgent that is gone.
+    pub fn forget(&self, key: &Key) {
+        self.write().changed.remove(key);
+    }
+
+    /// The DaemonSet of a OneAgent's name, if it has the label of ours.
+    #[must_use]
+    pub fn daemonset(&self, key: &Key) -> Option<Arc<DaemonSet>> {
+        self.read().daemonsets.get(key).cloned()
+    }
+
+    /// Takes what we have just written, ahead of the watch; an older state that the watch still brings is passed over by `newer`.
+    pub fn wrote(&self, key: &Key, daemonset: DaemonSet) {
+        self.write().daemonsets.insert(key.clone(), Arc::new(daemonset));
+    }
+
+    /// Takes an event of the nodes' watch.
+    pub fn node(&self, event: &Event<NodeFacts>) -> Concerns {
+        let mut inner = self.write();
+        match event {
+            Event::Init => {
+                inner.relisted.insert("nodes".to_owned(), HashSet::new());
+                Concerns::Nobody
+            }
+            Event::InitApply(facts) | Event::Apply(facts) => {
+                let node = Arc::new(to_node(facts));
+                if matches!(event, Event::InitApply(_)) {
+                    inner.relisted.entry("nodes".to_owned()).or_default().insert((String::new(), node.name.clone()));
+                }
+                let before = inner.nodes.insert(node.name.clone(), node.clone());
+                if before.as_ref() == Some(&node) { Concerns::Nobody } else { Concerns::All }
+            }
+            Event::Delete(facts) => {
+                inner.nodes.remove(facts.name_any().as_str());
+                Concerns::All
+            }
+            Event::InitDone => {
+                let seen = inner.relisted.remove("nodes").unwrap_or_default();
+                inner.nodes.retain(|name, _| seen.contains(&(String::new(), name.clone())));
+                Concerns::All
+            }
+        }
+    }
+
+    /// Takes an event of the Pods' watch of one scope (a namespace, or all).
+    pub fn pod(&self, scope: &str, event: &Event<PodFacts>) -> Concerns {
+        let mut inner = self.write();
+        let watch = format!("pods/{scope}");
+        match event {
+            Event::Init => {
+                inner.relisted.insert(watch, HashSet::new());
+                Concerns::Nobody
+            }
+            Event::InitApply(facts) | Event::Apply(facts) => {
+                let (Some(key), Some(pod)) = (owner(facts), to_pod(facts)) else { return Concerns::Nobody };
+                if matches!(event, Event::InitApply(_)) {
+                    inner.relisted.entry(watch).or_default().insert((key.0.clone(), pod.name.clone()));
+                }
+                let pods = inner.pods.entry(key.clone()).or_default();
+                let unchanged =
+                    pods.get(&pod.name).is_some_and(|before| Pod { resource_version: pod.resource_version.clone(), ..(**before).clone() } == pod);
+                pods.insert(pod.name.clone(), Arc::new(pod));
+                if unchanged {
+                    return Concerns::Nobody;
+                }
+                inner.changed.insert(key.clone(), Instant::now());
+                Concerns::One(key)
+            }
+            Event::Delete(facts) => {
+                let Some(key) = owner(facts) else { return Concerns::Nobody };
+                if let Some(pods) = inner.pods.get_mut(&key) {
+                    pods.remove(facts.name_any().as_str());
+                    if pods.is_empty() {
+                        inner.pods.remove(&key);
+                    }
+                }
+                inner.changed.insert(key.clone(), Instant::now());
+                Concerns::One(key)
+            }
+            Event::InitDone => {
+                let seen = inner.relisted.remove(&watch).unwrap_or_default();
+                for (key, pods) in &mut inner.pods {
+                    if scope.is_empty() || *scope == key.0 {
+                        pods.retain(|name, _| seen.contains(&(key.0.clone(), name.clone())));
+                    }
+                }
+                inner.pods.retain(|_, pods| !pods.is_empty());
+                Concerns::All
+            }
+        }
+    }
+
+    /// Takes an event of the DaemonSets' watch of one scope.
+    pub fn daemonset_event(&self, scope: &str, event: Event<DaemonSet>) -> Concerns {
+        let mut inner = self.write();
+        let watch = format!("daemonsets/{scope}");
+        let key_of = |object: &DaemonSet| (object.namespace().unwrap_or_default(), object.name_any());
+        match event {
+            Event::Init => {
+                inner.relisted.insert(watch, HashSet::new());
+                Concerns::Nobody
+            }
+            Event::InitApply(object) => {
+                let key = key_of(&object);
+                inner.relisted.entry(watch).or_default().insert((key.0.clone(), key.1.as_str().into()));
+                inner.daemonsets.insert(key.clone(), Arc::new(object));
+                Concerns::One(key)
+            }
+            Event::Apply(object) => {
+                let key = key_of(&object);
+                if inner.daemonsets.get(&key).is_some_and(|known| newer(known, &object)) {
+                    return Concerns::Nobody;
+                }
+                inner.daemonsets.insert(key.clone(), Arc::new(object));
+                Concerns::One(key)
+            }
+            Event::Delete(object) => {
+                let key = key_of(&object);
+                inner.daemonsets.remove(&key);
+                Concerns::One(key)
+            }
+            Event::InitDone => {
+                let seen = inner.relisted.remove(&watch).unwrap_or_default();
+                inner.daemonsets.retain(|key, _| (!scope.is_empty() && scope != key.0) || seen.contains(&(key.0.clone(), key.1.as_str().into())));
+                Concerns::All
+            }
+        }
+    }
+}
+
+/// Whether what we know of the same object is newer than what the watch brings: our own write came first.
+fn newer(known: &DaemonSet, brought: &DaemonSet) -> bool {
+    let version = |object: &DaemonSet| object.resource_version().and_then(|v| v.parse::<u64>().ok());
+    known.metadata.uid == brought.metadata.uid && version(known).zip(version(brought)).is_some_and(|(known, brought)| known > brought)
+}
+
+/// The OneAgent that a Pod belongs to, by its labels.
+fn owner(facts: &PodFacts) -> Option<Key> {
+    let name = facts.metadata.labels.as_ref()?.get("oneagent")?;
+    Some((facts.namespace()?, name.clone()))
+}
+
+fn to_node(facts: &NodeFacts) -> Node {
+    let taints: Vec<Taint> = facts
+        .spec
+        .taints
+        .iter()
+        .map(|t| Taint { key: t.key.clone(), value: t.value.clone().unwrap_or_default(), effect: t.effect.clone() })
+        .collect();
+    let ready = facts.status.conditions.iter().find(|c| c.type_ == "Ready");
+    let busy = if facts.metadata.deletion_timestamp.is_some() {
+        Some("the node is being deleted")
+    } else if taints.iter().any(is_leaving) {
+        Some("the node is about to be removed")
+    } else if facts.spec.unschedulable {
+        Some("the node is cordoned")
+    } else {
+        None
+    };
+    Node {
+        name: facts.name_any().into(),
+        labels: facts.metadata.labels.clone().unwrap_or_default(),
+        taints,
+        ready: ready.is_some_and(|c| c.status == "True"),
+        ready_since: ready.and_then(since),
+        busy,
+        created: created(facts.metadata.creation_timestamp.as_ref()),
+        ip: facts.status.addresses.iter().filter(|a| a.type_ == "InternalIP").find_map(|a| a.address.parse::<IpAddr>().ok()),
+    }
+}
+
+fn to_pod(facts: &PodFacts) -> Option<Pod> {
+    let annotation = |key: &str| facts.metadata.annotations.as_ref()?.get(key);
+    let ready = facts.status.conditions.iter().find(|c| c.type_ == "Ready" && c.status == "True");
+    Some(Pod {
+        name: facts.metadata.name.as_deref()?.into(),
+        uid: facts.metadata.uid.as_deref()?.into(),
+        resource_version: facts.metadata.resource_version.as_deref().unwrap_or_default().into(),
+        node: facts.node()?.into(),
+        revision: annotation(HASH_ANNOTATION)
+            .map(|hash| Revision { version: annotation(VERSION_ANNOTATION).and_then(|v| v.parse().ok()), hash: hash.clone() }),
+        created: created(facts.metadata.creation_timestamp.as_ref()),
+        deleting: facts.metadata.deletion_timestamp.is_some(),
+        ready_since: ready.map(|c| since(c).unwrap_or_default()),
+        trouble: if ready.is_some() { None } else { trouble(facts) },
+    })
+}
+
+/// What a Pod's status says against it.
+fn trouble(facts: &PodFacts) -> Option<Trouble> {
+    for container in &facts.status.container_statuses {
+        let said = |why: &crate::kernel::facts::WhyFacts| {
+            let message = why.message.as_deref().map(|m| format!(": {}", m.chars().take(160).collect::<String>())).unwrap_or_default();
+            format!("{}{message}", why.reason.as_deref().unwrap_or("no reason given"))
+        };
+        if let Some(waiting) = &container.state.waiting {
+            match waiting.reason.as_deref() {
+                Some("ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ImageInspectError" | "ErrImageNeverPull") => {
+                    return Some(Trouble::Image(said(waiting)));
+                }
+                Some("CrashLoopBackOff" | "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") => {
+                    let code =
+                        container.last_state.terminated.as_ref().and_then(|t| t.exit_code).map(|c| format!(", exit code {c}")).unwrap_or_default();
+                    return Some(Trouble::Crash(format!("{}{code}", said(waiting))));
+                }
+                _ => {}
+            }
+        }
+        let ended = container.state.terminated.as_ref().or(container.last_state.terminated.as_ref());
+        if container.restart_count >= 2
+            && let Some(ended) = ended
+        {
+            let code = ended.exit_code.map(|c| format!(", exit code {c}")).unwrap_or_default();
+            return Some(Trouble::Crash(format!("restarted {} times ({}{code})", container.restart_count, said(ended))));
+        }
+    }
+    if facts.status.phase.as_deref() == Some("Failed") {
+        return Some(Trouble::Crash("the Pod has failed".to_owned()));
+    }
+    let unscheduled =
+        facts.status.conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable"))?;
+    Some(Trouble::Capacity(unscheduled.message.as_deref().unwrap_or("no room").chars().take(160).collect()))
+}
+
+fn since(condition: &ConditionFacts) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(condition.last_transition_time.as_deref()?).ok().map(|t| t.to_utc())
+}
+
+/// The one place where the API's time becomes ours.
+fn created(time: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>) -> DateTime<Utc> {
+    time.and_then(|time| DateTime::from_timestamp(time.0.as_second(), 0)).unwrap_or_default()
+}

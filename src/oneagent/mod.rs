@@ -1,0 +1,198 @@
+//! The pipeline of kind OneAgent: resolve → observe → plan → act → status, one file a step.
+//!
+//! Here is its table of contents, and what the steps share. Must not hold logic of its own.
+
+mod act;
+pub mod build;
+pub mod controller;
+pub mod fleet;
+pub mod observe;
+pub mod plan;
+pub mod resolve;
+pub mod status;
+pub mod version;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use kube::api::Api;
+use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
+use kube::runtime::controller::Action;
+use kube::{Client, Resource, ResourceExt};
+use serde_json::json;
+
+use crate::api::condition::{Reason, Transition};
+use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::dynatrace::Environments;
+use crate::kernel::backoff::Backoff;
+use crate::kernel::{self, Deletions, Events, Named, apply::apply_status};
+use crate::telemetry::Metrics;
+
+/// While a rollout runs, counts are written at most this often; what matters is written at once.
+const STATUS_PERIOD: Duration = Duration::from_secs(1);
+/// Without any event an object is looked at this often: a safety net, not a mechanism.
+const RESYNC: Duration = Duration::from_secs(900);
+
+/// What every reconcile shares.
+pub struct Context {
+    /// The cluster.
+    pub client: Client,
+    /// Settings.
+    pub settings: Settings,
+    /// The fleet, as the watches show it.
+    pub fleet: fleet::Fleet,
+    /// Secrets and ConfigMaps that OneAgents refer to.
+    pub named: Named,
+    /// Environments in use.
+    pub environments: Environments,
+    /// Deletions in flight.
+    pub deletions: Deletions,
+    /// Events.
+    pub events: Events,
+    /// Failures in a row.
+    pub backoff: Backoff<fleet::Key>,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// UID of Namespace kube-system.
+    pub cluster_id: tokio::sync::OnceCell<String>,
+    /// Last status written, by UID.
+    pub written: Mutex<HashMap<String, act::Written>>,
+}
+
+/// Settings that a reconcile needs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// Installer image where the spec names none.
+    pub agent_image: String,
+    /// Longest time for a call to an environment.
+    pub vendor_timeout: Duration,
+}
+
+/// Looks at one OneAgent, does what is to be done now, and says when to look again.
+pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, kernel::Error> {
+    if object.metadata.deletion_timestamp.is_some() {
+        // The garbage collector removes the DaemonSet; nothing outside the cluster is ours.
+        return Ok(Action::await_change());
+    }
+    let before = context.last_status(object);
+    let now = Utc::now();
+    let resolved = match resolve::resolve(object) {
+        Ok(resolved) => resolved,
+        Err(refusals) => {
+            let message = refusals.into_iter().map(|r| r.0).collect::<Vec<_>>().join("; ");
+            return refuse(context, object, &before, Reason::InvalidSpec, &message).await;
+        }
+    };
+    let seen = observe::observe(context, &resolved).await?;
+    let plan = plan::plan(object, &before, &resolved, &seen, &context.settings.agent_image, now)?;
+    context.environments.need(&observe::subscriber(&resolved), plan.interest);
+    context.metrics.nodes(object, &plan.status);
+
+    if let Err(error) = act::objects(context, &resolved, &seen, plan.objects).await {
+        // What the API server refuses for its content does not get better by trying again.
+        let Some(message) = error.refusal() else { return Err(error) };
+        return refuse(context, object, &before, Reason::InvalidSpec, &format!("the API server refuses the DaemonSet: {message}")).await;
+    }
+    // What must survive a crash is written before a Pod is touched; counts can wait.
+    let later =
+        if essence(&before) == essence(&plan.status) { None } else { context.write_status(object, &before, &plan.status, &plan.transitions).await? };
+    let changed = act::recycle(context, &resolved, &plan.steps, plan.budget).await?;
+    let later =
+        if essence(&before) == essence(&plan.status) { context.write_status(object, &before, &plan.status, &plan.transitions).await? } else { later };
+    let soon = changed.then_some(Duration::from_millis(20));
+    let next = [plan.next, later, soon, Some(RESYNC)].into_iter().flatten().min().unwrap_or(RESYNC);
+    Ok(Action::requeue(next))
+}
+
+/// Says in the status why nothing can be done, and waits for a change.
+async fn refuse(context: &Context, object: &OneAgent, before: &OneAgentStatus, reason: Reason, message: &str) -> Result<Action, kernel::Error> {
+    let (status, transitions) = status::invalid(object.metadata.generation, before, reason, message, Utc::now());
+    context.write_status(object, before, &status, &transitions).await?;
+    Ok(Action::requeue(RESYNC))
+}
+
+/// What of a status must not wait: all but counts, names and sentences that only follow them.
+fn essence(status: &OneAgentStatus) -> OneAgentStatus {
+    let mut essence = OneAgentStatus {
+        nodes: None,
+        instances: std::collections::BTreeMap::new(),
+        instances_truncated: None,
+        updated_timestamp: None,
+        ..status.clone()
+    };
+    for condition in &mut essence.conditions {
+        if condition.type_ != "Degraded" {
+            condition.message.clear();
+        }
+    }
+    if let Some(rollout) = &mut essence.rollout {
+        rollout.waiting_on.clear();
+    }
+    essence
+}
+
+impl Context {
+    /// The last status that we know of: our own last write, else what is stored.
+    fn last_status(&self, object: &OneAgent) -> OneAgentStatus {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let ours = object.uid().and_then(|uid| written.get(&uid).map(|w| w.status.clone()));
+        ours.or_else(|| object.status.clone()).unwrap_or_default()
+    }
+
+    /// Writes a status if it differs; returns how long to wait when it was too soon for mere counts.
+    async fn write_status(
+        &self,
+        object: &OneAgent,
+        before: &OneAgentStatus,
+        status: &OneAgentStatus,
+        transitions: &[Transition],
+    ) -> Result<Option<Duration>, kernel::Error> {
+        if status == before {
+            return Ok(None);
+        }
+        let uid = object.uid().unwrap_or_default();
+        let last = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(&uid).cloned();
+        if let Some(last) = &last
+            && essence(before) == essence(status)
+            && let Some(left) = STATUS_PERIOD.checked_sub(last.at.elapsed())
+        {
+            return Ok(Some(left));
+        }
+        // Only its metadata is read back: an object that does not decode must be able to say so.
+        let api: Api<PartialObjectMeta<OneAgent>> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
+        let desired = json!({
+            "apiVersion": OneAgent::api_version(&()),
+            "kind": OneAgent::kind(&()),
+            "metadata": { "name": object.name_any(), "namespace": object.namespace(), "uid": uid },
+            "status": status,
+        });
+        let live = last.map_or_else(|| std::sync::Arc::new(object.metadata.clone().into_response_partial()), |last| last.object);
+        let stored = apply_status(&api, &*live, &desired).await?;
+        self.metrics.status_written();
+        let written = act::Written { status: status.clone(), at: Instant::now(), object: std::sync::Arc::new(stored) };
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, written);
+        let about = object.object_ref(&());
+        for transition in transitions {
+            let finding = &transition.finding;
+            self.events.publish(&about, transition.warning, &finding.reason.to_string(), &finding.type_.to_string(), &finding.message).await;
+        }
+        Ok(None)
+    }
+
+    /// Forgets a OneAgent that is gone.
+    pub fn forget(&self, key: &fleet::Key, uid: Option<&str>) {
+        self.fleet.forget(key);
+        self.named.keep(key, &[]);
+        self.environments.forget(&crate::dynatrace::Subscriber { namespace: key.0.clone(), name: key.1.clone() });
+        self.backoff.succeeded(key);
+        self.metrics.forget(key);
+        if let Some(uid) = uid {
+            self.deletions.forget(uid);
+            self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Observe: gathers all that a decision about one OneAgent needs. The only step that reads the cluster and the vendor.
+//!
+//! Reads caches; waits only for the first look at a named object, and never for the vendor. Must not decide.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::Context;
+use super::fleet::Key;
+use super::resolve::{ProxySource, Resolved};
+use crate::dynatrace::poller::Access;
+use crate::dynatrace::{self, Snapshot, Subscriber, Transport};
+use crate::kernel::named::Look;
+use crate::kernel::{self, NamedKind, Reference, call};
+use crate::rollout::{Node, Pod};
+
+/// After so long without a change, missing Pods are asked about.
+pub const QUIET: Duration = Duration::from_secs(3);
+
+/// A token, as its Secret has it.
+#[derive(Debug, Clone)]
+pub enum Token {
+    /// There.
+    There {
+        /// Trimmed.
+        value: SecretString,
+        /// Whether there were blanks around it.
+        blanks: bool,
+    },
+    /// The Secret is missing.
+    NoSecret,
+    /// The Secret lacks the key, or it is empty.
+    NoKey,
+    /// The Secret could not be read.
+    Unread(String),
+}
+
+/// An object that the spec names.
+#[derive(Debug, Clone)]
+pub enum Named {
+    /// Its value and its resourceVersion.
+    There(SecretString, String),
+    /// Why it cannot be used, and the remedy.
+    Unusable(String),
+    /// The API server did not say.
+    Unread(String),
+}
+
+/// All that a decision needs.
+#[derive(Debug)]
+pub struct Observed {
+    /// `paasToken`.
+    pub paas: Token,
+    /// `apiToken`.
+    pub api: Token,
+    /// The proxy, when the spec has one.
+    pub proxy: Option<Named>,
+    /// Certificates, when the spec names some.
+    pub trusted: Option<Named>,
+    /// What is known of the environment; an error when no client can be made.
+    pub environment: Option<Result<Arc<Snapshot>, dynatrace::Error>>,
+    /// The DaemonSet of this name.
+    pub daemonset: Option<Arc<DaemonSet>>,
+    /// Every node.
+    pub nodes: Vec<Arc<Node>>,
+    /// The agents' Pods.
+    pub pods: Vec<Arc<Pod>>,
+    /// Pods that we deleted and that the watch still shows.
+    pub deleted: HashSet<Arc<str>>,
+    /// Why the API server refuses new Pods.
+    pub refused: Option<String>,
+    /// UID of Namespace kube-system.
+    pub cluster_id: String,
+    /// Whether the whole cluster is stopped.
+    pub stopped: bool,
+    /// Whether the original operator runs in the namespace.
+    pub other_operator: bool,
+}
+
+/// Gathers it.
+pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed, kernel::Error> {
+    let key: Key = (resolved.namespace.clone(), resolved.name.clone());
+    let (secret, proxy, trusted, stop) = references(context, resolved);
+    let look = |reference: Option<Reference>| async {
+        match reference {
+            Some(reference) => Some(context.named.look(&key, &reference).await),
+            None => None,
+        }
+    };
+    let (tokens, proxy_look, trusted_look, stop_look) =
+        tokio::join!(look(Some(secret.clone())), look(proxy.clone()), look(trusted.clone()), look(Some(stop.clone())));
+    context.named.keep(&key, &[Some(secret), proxy, trusted, Some(stop)].into_iter().flatten().collect::<Vec<_>>());
+
+    let proxy = match &resolved.proxy {
+        None => None,
+        Some(ProxySource::Value(url, _)) => Some(Named::There(url.clone(), String::new())),
+        Some(ProxySource::Secret(name)) => Some(named(proxy_look, "Secret", &resolved.namespace, name, "proxy")),
+    };
+    let trusted = resolved.trusted_cas.as_ref().map(|name| named(trusted_look, "ConfigMap", &resolved.namespace, name, "certs"));
+    let (paas, api) = (token(tokens.as_ref(), "paasToken"), token(tokens.as_ref(), "apiToken"));
+    let environment = environment(context, resolved, &paas, &api, proxy.as_ref(), trusted.as_ref());
+
+    let fleet = &context.fleet;
+    let mut daemonset = fleet.daemonset(&key);
+    let mut other_operator = false;
+    if daemonset.as_ref().is_none_or(|d| !kernel::ownership::is_adopted(d.managed_fields(), kernel::ownership::Part::Object)) {
+        // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the name.
+        let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
+        daemonset = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name)).await?.map(Arc::new);
+        other_operator = original_runs(context, &resolved.namespace).await?;
+    }
+    let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
+    let owner = &resolved.uid;
+    let available = |node: &str| pods.iter().any(|pod| &*pod.node == node && !pod.deleting && pod.ready_since.is_some());
+    let exists = |node: &str| nodes.iter().any(|n| &*n.name == node);
+    context.deletions.settle(owner, |uid| pods.iter().any(|pod| &*pod.uid == uid && !pod.deleting), |node| exists(node) && !available(node));
+    let deleted = context.deletions.uids(owner);
+    let refused = refused(context, resolved, daemonset.as_deref(), &pods).await;
+    Ok(Observed {
+        paas,
+        api,
+        proxy,
+        trusted,
+        environment,
+        daemonset,
+        nodes,
+        pods,
+        deleted,
+        refused,
+        cluster_id: cluster_id(context).await?,
+        stopped: matches!(&stop_look, Some(Look::Found(data)) if data.entries.get("stop").is_some_and(|v| v.expose_secret().trim() == "true")),
+        other_operator,
+    })
+}
+
+/// The objects that a OneAgent refers to: its tokens, proxy, certificates, and the stop for the whole cluster.
+fn references(context: &Context, resolved: &Resolved) -> (Reference, Option<Reference>, Option<Reference>, Reference) {
+    let here = |kind, name: &str| Reference { kind, namespace: resolved.namespace.clone(), name: name.to_owned() };
+    let proxy = match &resolved.proxy {
+        Some(ProxySource::Secret(name)) => Some(here(NamedKind::Secret, name)),
+        _ => None,
+    };
+    let stop = Reference { kind: NamedKind::ConfigMap, namespace: context.settings.namespace.clone(), name: kernel::MANAGER.to_owned() };
+    (here(NamedKind::Secret, &resolved.tokens), proxy, resolved.trusted_cas.as_deref().map(|name| here(NamedKind::ConfigMap, name)), stop)
+}
+
+fn token(look: Option<&Look>, key: &str) -> Token {
+    match look {
+        Some(Look::Found(data)) => match data.entries.get(key).map(|v| (v.expose_secret().trim(), v.expose_secret().len())) {
+            Some((trimmed, length)) if !trimmed.is_empty() => Token::There { value: trimmed.to_owned().into(), blanks: trimmed.len() != length },
+            _ => Token::NoKey,
+        },
+        Some(Look::Absent) | None => Token::NoSecret,
+        Some(Look::Unknown(why)) => Token::Unread(why.clone()),
+    }
+}
+
+fn named(look: Option<Look>, kind: &str, namespace: &str, name: &str, key: &str) -> Named {
+    match look {
+        Some(Look::Found(data)) => match data.entries.get(key).filter(|v| !v.expose_secret().trim().is_empty()) {
+            Some(value) => Named::There(value.expose_secret().trim().to_owned().into(), data.resource_version.clone()),
+            None => Named::Unusable(format!("{kind} {namespace}/{name} has no key {key}; add it")),
+        },
+        Some(Look::Absent) | None => Named::Unusable(format!("{kind} {namespace}/{name} does not exist; create it with key {key}")),
+        Some(Look::Unknown(why)) => Named::Unread(format!("{kind} {namespace}/{name} cannot be read: {why}")),
+    }
+}
+
+fn environment(
+    context: &Context,
+    resolved: &Resolved,
+    paas: &Token,
+    api: &Token,
+    proxy: Option<&Named>,
+    trusted: Option<&Named>,
+) -> Option<Result<Arc<Snapshot>, dynatrace::Error>> {
+    let value = |token: &Token| if let Token::There { value, .. } = token { Some(value.clone()) } else { None };
+    let there = |named: Option<&Named>| match named {
+        None => Some(None),
+        Some(Named::There(value, _)) => Some(Some(value.clone())),
+        Some(_) => None,
+    };
+    // One token is enough to ask what it is good for.
+    let (paas, api) = (value(paas), value(api));
+    let access = Access {
+        base: resolved.api_url.clone(),
+        paas: paas.clone().or_else(|| api.clone())?,
+        api: api.or(paas)?,
+        transport: Transport {
+            proxy: there(proxy)?,
+            trusted: there(trusted)?.map(|pem| pem.expose_secret().to_owned()),
+            skip_cert_check: resolved.skip_cert_check,
+            timeout: context.settings.vendor_timeout,
+        },
+    };
+    Some(context.environments.look(&subscriber(resolved), &access))
+}
+
+/// A OneAgent as a subscriber of an environment.
+pub fn subscriber(resolved: &Resolved) -> Subscriber {
+    Subscriber { namespace: resolved.namespace.clone(), name: resolved.name.clone() }
+}
+
+async fn original_runs(context: &Context, namespace: &str) -> Result<bool, kernel::Error> {
+    const NAME: &str = "dynatrace-oneagent-operator";
+    let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(context.client.clone(), namespace);
+    let found = call(|| format!("read Deployment {NAME}"), api.get_opt(NAME)).await?;
+    Ok(found.is_some_and(|d| d.spec.and_then(|s| s.replicas).unwrap_or(1) > 0))
+}
+
+async fn cluster_id(context: &Context) -> Result<String, kernel::Error> {
+    let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(context.client.clone());
+    let read = || async {
+        let namespace = call(|| "read Namespace kube-system".to_owned(), api.get("kube-system")).await?;
+        Ok::<_, kernel::Error>(namespace.uid().unwrap_or_default())
+    };
+    context.cluster_id.get_or_try_init(read).await.cloned()
+}
+
+/// Why the API server refuses the DaemonSet's Pods, in its own words: they stand only in Events. Asked for only
+/// when Pods are missing and nothing moves.
+async fn refused(context: &Context, resolved: &Resolved, daemonset: Option<&DaemonSet>, pods: &[Arc<Pod>]) -> Option<String> {
+    let daemonset = daemonset?;
+    let status = daemonset.status.as_ref()?;
+    let now = chrono::Utc::now().timestamp();
+    let age = daemonset.creation_timestamp().map_or(0, |t| now - t.0.as_second());
+    let key = (resolved.namespace.clone(), resolved.name.clone());
+    let moving = context.fleet.quiet(&key).is_some_and(|quiet| quiet < QUIET);
+    if age < 2 || moving || usize::try_from(status.desired_number_scheduled).is_ok_and(|desired| pods.len() >= desired) {
+        return None;
+    }
+    let fields = format!("involvedObject.kind=DaemonSet,involvedObject.name={},reason=FailedCreate", resolved.name);
+    let api: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(context.client.clone(), &resolved.namespace);
+    let events = call(|| "read Events".to_owned(), api.list(&ListParams::default().fields(&fields).limit(50))).await.ok()?;
+    let uid = daemonset.uid();
+    let of_this = events.items.into_iter().filter(|event| event.involved_object.uid == uid);
+    let last = of_this.max_by_key(|event| event.last_timestamp.as_ref().map(|t| t.0.as_second()))?;
+    let seen = last.last_timestamp.as_ref().map_or(0, |t| t.0.as_second());
+    let made_since = pods.iter().any(|pod| pod.created.timestamp() > seen);
+    // The controller repeats itself at growing intervals, up to about a quarter of an hour.
+    (!made_since && now - seen < 1200).then(|| last.message.unwrap_or_default().chars().take(400).collect())
+}

@@ -1,0 +1,302 @@
+//! Plan: from what is wanted and what is, everything that shall be done. Makes no choice that `act` would have to repeat.
+//!
+//! Pure: the same arguments give the same plan, byte for byte. Must not send, wait, log, or ask for the time.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, daemonset};
+use super::build::template::{self, Surroundings};
+use super::observe::{Named, Observed};
+use super::resolve::{Resolved, Wish};
+use super::status::{self, Picture};
+use super::version::{Choice, Facts, choose, withdrawn};
+use crate::api::condition::{Reason, Transition};
+use crate::api::name::Version;
+use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::dynatrace::Interest;
+use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
+use crate::kernel::ownership::{Part, is_adopted};
+use crate::rollout::{self, Desired, Hold, Inventory, Memory, Revision, Step, Template};
+
+/// Objects that are planned or applied.
+#[derive(Debug)]
+pub struct Objects<S> {
+    /// The DaemonSet; `None`: leave what is there alone.
+    pub daemonset: Option<Value>,
+    /// Which of the two.
+    pub state: PhantomData<S>,
+}
+
+/// Not applied yet.
+#[derive(Debug)]
+pub struct Planned;
+/// Applied.
+#[derive(Debug)]
+pub struct Applied;
+
+/// Everything that shall be done.
+#[derive(Debug)]
+pub struct Plan {
+    /// Objects to apply.
+    pub objects: Objects<Planned>,
+    /// Pods to replace.
+    pub steps: Vec<Step>,
+    /// How many available agents may be missing because of us.
+    pub budget: usize,
+    /// The status.
+    pub status: OneAgentStatus,
+    /// What changed in it.
+    pub transitions: Vec<Transition>,
+    /// What is needed of the environment.
+    pub interest: Interest,
+    /// When to look again if nothing happens before.
+    pub next: Option<Duration>,
+}
+
+/// Something that a human must mend, most important first in a list.
+pub type Problem = (Reason, String);
+
+/// Makes the plan.
+pub fn plan(
+    object: &OneAgent,
+    before: &OneAgentStatus,
+    resolved: &Resolved,
+    seen: &Observed,
+    default_image: &str,
+    now: DateTime<Utc>,
+) -> Result<Plan, serde_json::Error> {
+    let environment = seen.environment.as_ref().and_then(|e| e.as_ref().ok()).map(AsRef::as_ref);
+    let mut problems = Vec::new();
+    let hands_off = hands_off(resolved, seen);
+    problems.extend(hands_off.clone());
+
+    let memory = status::memory(before);
+    let live = seen.daemonset.as_deref();
+    let around = surroundings(seen, default_image);
+    let base = template::base(resolved, &around);
+    let base = Base { hash: template::hash(&base)?, template: base };
+    let running = live.map(|live| running(live, before, &base));
+    let running_version = running.as_ref().and_then(|r| r.version);
+    let facts =
+        Facts { environment, running: running_version, last_good: memory.last_good.as_ref().and_then(|r| r.version), rejected: &memory.rejected };
+    let choice = choose(resolved.wish, resolved.frozen, facts);
+    problems.extend(choice.problem.clone());
+
+    let desired = desired(resolved, &choice, &base);
+    // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
+    let template = running.clone().filter(|r| r.version.is_some() || resolved.wish == Wish::UserUrl);
+    let mut policy = resolved.policy.clone();
+    if seen.stopped {
+        policy.hold = Some(Hold::Stopped);
+    }
+    let inventory = Inventory {
+        nodes: &seen.nodes,
+        pods: &seen.pods,
+        template: template.as_ref(),
+        settled: live.is_some_and(settled),
+        deleted: &seen.deleted,
+        reported: environment.and_then(|e| e.hosts.as_deref()),
+        refused: seen.refused.as_deref(),
+        memory: &memory,
+    };
+    let mut rollout = rollout::plan(&policy, desired.as_ref(), &inventory, now);
+
+    let daemonset = match (&hands_off, &desired) {
+        (None, Some(desired)) => Some(render(resolved, live, &base, desired, running.as_ref(), &rollout, &memory)?),
+        _ => None,
+    };
+    if hands_off.is_some() {
+        rollout.steps.clear();
+        rollout.memory = memory.clone();
+    }
+    problems.extend(complaints(resolved, seen, &rollout, withdrawn(environment, running_version).filter(|_| resolved.wish != Wish::UserUrl)));
+
+    let has_originals = seen.pods.iter().any(|pod| pod.revision.is_none());
+    let interest = Interest { hosts: has_originals || rollout.report.outdated > 0, offered: choice.needs_offered };
+    let picture = Picture {
+        object,
+        before,
+        resolved,
+        seen,
+        environment,
+        choice: &choice,
+        rollout: &rollout,
+        template: daemonset_version(daemonset.as_ref()).or(running_version),
+        problems: &problems,
+        blocked: hands_off.is_some(),
+    };
+    let (status, transitions) = status::status(&picture, now);
+    let missing = rollout.report.bucket(rollout::Bucket::Starting) > 0;
+    let until = rollout.next.map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
+    let next = [until, missing.then_some(super::observe::QUIET + Duration::from_secs(2))].into_iter().flatten().min();
+    Ok(Plan { objects: Objects { daemonset, state: PhantomData }, steps: rollout.steps, budget: rollout.budget, status, transitions, interest, next })
+}
+
+/// Why nothing of ours may be touched at all.
+fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
+    if seen.other_operator {
+        return Some((
+            Reason::OtherOperatorRunning,
+            format!(
+                "the original operator still runs in this namespace: kubectl -n {} delete deployment dynatrace-oneagent-operator",
+                resolved.namespace
+            ),
+        ));
+    }
+    if let Some(live) = seen.daemonset.as_deref()
+        && let Some(why) = not_adoptable(resolved, live)
+    {
+        return Some((
+            Reason::NameTaken,
+            format!("DaemonSet {}/{} {why}; it is left alone: rename this OneAgent, or delete that DaemonSet", resolved.namespace, resolved.name),
+        ));
+    }
+    if let Some(field) = resolved.blocked_by {
+        return Some((
+            Reason::FieldNotSupported,
+            format!(
+                "spec.{field} is not carried out by this release and agents would differ from what it asks for; existing agents are left as they are: remove the field to go on"
+            ),
+        ));
+    }
+    for (named, reason) in [(&seen.trusted, Reason::TrustedCAsMissing), (&seen.proxy, Reason::ProxyInvalid)] {
+        if let Some(Named::Unusable(why) | Named::Unread(why)) = named {
+            return Some((reason, why.clone()));
+        }
+    }
+    None
+}
+
+fn not_adoptable(resolved: &Resolved, live: &DaemonSet) -> Option<&'static str> {
+    let selector = live.spec.as_ref().and_then(|s| s.selector.match_labels.clone()).unwrap_or_default();
+    if selector != template::selector(&resolved.name) {
+        return Some("was not made by this operator or the original one (its selector differs)");
+    }
+    let other = live.owner_references().iter().any(|owner| owner.controller == Some(true) && owner.uid != resolved.uid);
+    other.then_some("belongs to another object (its controller owner differs)")
+}
+
+fn surroundings(seen: &Observed, default_image: &str) -> Surroundings {
+    let version = |named: &Option<Named>| match named {
+        Some(Named::There(_, version)) if !version.is_empty() => Some(version.clone()),
+        _ => None,
+    };
+    Surroundings {
+        cluster_id: seen.cluster_id.clone(),
+        default_image: default_image.to_owned(),
+        proxy_version: version(&seen.proxy),
+        trusted_version: version(&seen.trusted),
+    }
+}
+
+/// The revision of a live template. One of the original operator counts as ours at the version its status names.
+fn running(live: &DaemonSet, before: &OneAgentStatus, base: &Base) -> Revision {
+    let annotations = live.spec.as_ref().and_then(|s| s.template.metadata.as_ref()).and_then(|m| m.annotations.as_ref());
+    let annotation = |key: &str| annotations.and_then(|a| a.get(key));
+    match annotation(HASH_ANNOTATION) {
+        Some(hash) if is_adopted(live.managed_fields(), Part::Object) => {
+            Revision { version: annotation(VERSION_ANNOTATION).and_then(|v| v.parse().ok()), hash: hash.clone() }
+        }
+        _ => Revision { version: before.version.as_deref().and_then(|v| v.parse().ok()), hash: base.hash.clone() },
+    }
+}
+
+fn settled(live: &DaemonSet) -> bool {
+    live.metadata.generation.is_some() && live.status.as_ref().and_then(|s| s.observed_generation) == live.metadata.generation
+}
+
+fn desired(resolved: &Resolved, choice: &Choice, base: &Base) -> Option<Desired> {
+    let version = choice.version;
+    (version.is_some() || resolved.wish == Wish::UserUrl)
+        .then(|| Desired { revision: Revision { version, hash: base.hash.clone() }, strict: choice.strict })
+}
+
+/// The DaemonSet that the rollout asks for: the desired template, the one it has, or the last good one.
+fn render(
+    resolved: &Resolved,
+    live: Option<&DaemonSet>,
+    base: &Base,
+    desired: &Desired,
+    running: Option<&Revision>,
+    rollout: &rollout::Plan,
+    memory: &Memory,
+) -> Result<Value, serde_json::Error> {
+    let stored = |key: &str, hash: &str| {
+        let text = live?.annotations().get(key)?;
+        let template: PodTemplateSpec = serde_json::from_str(text).ok()?;
+        (template::hash(&template).ok()? == hash).then(|| Base { template, hash: hash.to_owned() })
+    };
+    let wanted = Some(&desired.revision);
+    let revision = match rollout.template {
+        Template::Advance => wanted,
+        Template::Keep => running.or(wanted),
+        Template::GoBack => memory.last_good.as_ref().or(running),
+    }
+    .unwrap_or(&desired.revision);
+    let chosen = if revision.hash == base.hash {
+        base.clone()
+    } else {
+        let found = [TEMPLATE_ANNOTATION, GOOD_ANNOTATION].iter().find_map(|key| stored(key, &revision.hash));
+        // Records that somebody removed cannot be brought back: the spec is what remains.
+        found.unwrap_or_else(|| base.clone())
+    };
+    // The last good template is kept beside the one in use, for as long as they differ.
+    let good = rollout.memory.last_good.as_ref().filter(|good| good.hash != chosen.hash).and_then(|good| {
+        let here = (good.hash == base.hash).then(|| base.clone());
+        here.or_else(|| [GOOD_ANNOTATION, TEMPLATE_ANNOTATION].iter().find_map(|key| stored(key, &good.hash)))
+    });
+    daemonset(resolved, &chosen, revision.version, good.as_ref().map(|g| &g.template))
+}
+
+fn daemonset_version(daemonset: Option<&Value>) -> Option<Version> {
+    daemonset?["spec"]["template"]["metadata"]["annotations"][VERSION_ANNOTATION].as_str()?.parse().ok()
+}
+
+/// What is wrong beyond what keeps our hands off.
+fn complaints(resolved: &Resolved, seen: &Observed, rollout: &rollout::Plan, withdrawn: Option<String>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if let Some(failure) = &rollout.memory.failure {
+        let remedy = "pods that still run the version before are left alone and new ones get it; publish or pin (spec.update.version) a good version, or mend the spec";
+        problems.push((Reason::RolloutFailed, format!("{}; {remedy}", failure.message)));
+    }
+    if let Some(refused) = &seen.refused {
+        let account = &resolved.pod.service_account;
+        problems.push(if refused.contains("serviceaccount") && refused.contains("not found") {
+            (
+                Reason::ServiceAccountMissing,
+                format!("ServiceAccount {account} is missing in namespace {ns}: move this OneAgent to the operator's namespace, or run: oc -n {ns} create serviceaccount {account} && oc -n {ns} adm policy add-scc-to-user privileged -z {account}", ns = resolved.namespace),
+            )
+        } else {
+            (Reason::PodsRefused, format!("the API server refuses the agents' Pods: {refused}"))
+        });
+    }
+    problems.extend(withdrawn.map(|why| (Reason::VersionWithdrawn, why)));
+    match &seen.environment {
+        Some(Err(error)) => problems.push((Reason::EnvironmentUnreachable, error.to_string())),
+        Some(Ok(snapshot)) => {
+            if let Some(trouble) = &snapshot.trouble {
+                problems.push((Reason::EnvironmentUnreachable, format!("{}: {trouble}; agents run on, new versions are not seen", resolved.api_url)));
+            }
+        }
+        None => {}
+    }
+    if !rollout.report.troubled.is_empty() && rollout.memory.failure.is_none() && seen.refused.is_none() {
+        let nodes: Vec<String> =
+            rollout.report.troubled.iter().filter(|(_, why)| why != "the node is NotReady").map(|(node, why)| format!("{node}: {why}")).collect();
+        if !nodes.is_empty() {
+            problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
+        }
+    }
+    let ignored: Vec<&str> = resolved.unsupported.iter().filter(|f| Some(**f) != resolved.blocked_by).copied().collect();
+    if !ignored.is_empty() {
+        problems.push((Reason::FieldNotSupported, format!("this release does not carry out spec.{}", ignored.join(", spec."))));
+    }
+    problems
+}

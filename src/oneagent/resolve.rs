@@ -1,0 +1,410 @@
+//! Resolve: what the spec means. The only reader of the raw spec: it parses, fills in defaults, refuses.
+//!
+//! Pure. Every refusal names the field and the remedy. Must not look at the cluster or the vendor.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt;
+use secrecy::SecretString;
+
+use crate::api::name::{Share, Version, VersionWish};
+use crate::api::oneagent::{OneAgent, OneAgentSpec};
+use crate::kernel::drift::quantity;
+use crate::rollout::{self, Hold, Placement, Policy};
+
+/// Readiness deadline where the spec names none.
+const WAIT_READY: i64 = 300;
+/// Name of the environment variable that the agent's installer is fetched from.
+pub const SCRIPT_URL: &str = "ONEAGENT_INSTALLER_SCRIPT_URL";
+
+/// A spec that makes sense.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    /// Namespace.
+    pub namespace: String,
+    /// Name of the OneAgent and of its DaemonSet.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// API address without a trailing slash.
+    pub api_url: String,
+    /// Whether certificates go unverified.
+    pub skip_cert_check: bool,
+    /// Name of the Secret with the tokens.
+    pub tokens: String,
+    /// Proxy.
+    pub proxy: Option<ProxySource>,
+    /// Name of the ConfigMap with certificates.
+    pub trusted_cas: Option<String>,
+    /// Which version.
+    pub wish: Wish,
+    /// Whether to stay at the version reached.
+    pub frozen: bool,
+    /// How fast.
+    pub policy: Policy,
+    /// What the Pods look like.
+    pub pod: PodShape,
+    /// Fields that this release accepts and does not carry out.
+    pub unsupported: Vec<&'static str>,
+    /// Of them, one without which agents would be another thing than asked for: then nothing is touched.
+    pub blocked_by: Option<&'static str>,
+    /// What is allowed but unwise.
+    pub warnings: Vec<String>,
+}
+
+/// Where the proxy's address is.
+#[derive(Debug, Clone)]
+pub enum ProxySource {
+    /// In the spec.
+    Value(SecretString, String),
+    /// In a Secret of this name.
+    Secret(String),
+}
+
+/// Which version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// The newest.
+    Newest,
+    /// `agentVersion`.
+    AgentVersion(VersionWish),
+    /// `update.version`.
+    Pin {
+        /// Exactly this.
+        version: Version,
+        /// Also when it is older than what runs.
+        allow_downgrade: bool,
+    },
+    /// The user's own installer address: none of our business.
+    UserUrl,
+}
+
+/// What the Pods look like, placement apart.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PodShape {
+    /// Image, where the spec names one.
+    pub image: Option<String>,
+    /// The user's arguments.
+    pub args: Vec<String>,
+    /// The user's environment.
+    pub env: Vec<EnvVar>,
+    /// Resources.
+    pub resources: ResourceRequirements,
+    /// Priority class.
+    pub priority_class: Option<String>,
+    /// DNS policy.
+    pub dns_policy: Option<String>,
+    /// ServiceAccount.
+    pub service_account: String,
+    /// The user's labels.
+    pub labels: BTreeMap<String, String>,
+    /// Named capabilities instead of privileged.
+    pub unprivileged: bool,
+    /// Leave injection to others.
+    pub webhook_injection: bool,
+    /// The vendor's name of the installer's architecture.
+    pub installer_arch: &'static str,
+    /// As the spec has them.
+    pub node_selector: BTreeMap<String, String>,
+    /// As the spec has them.
+    pub tolerations: Vec<Toleration>,
+}
+
+/// A field that cannot be carried out, and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+/// Reads a spec; on refusal says everything that is wrong with it, not only the first thing.
+pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
+    let spec = &object.spec;
+    let name = object.name_any();
+    let mut wrong = Vec::new();
+    let api_url = api_url(&spec.api_url, &mut wrong);
+    let resources = resources(spec, &mut wrong);
+    let tolerations = spec.tolerations.clone().unwrap_or_default();
+    for (at, toleration) in tolerations.iter().enumerate() {
+        wrong.extend(check_toleration(at, toleration));
+    }
+    let env = env(spec, &mut wrong);
+    if let Some(policy) = text(spec.dns_policy.as_ref())
+        && !["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"].contains(&policy.as_str())
+    {
+        wrong.push(Refusal(format!("spec.dnsPolicy is {policy:?}; use ClusterFirst, ClusterFirstWithHostNet, Default or None")));
+    }
+    let wish = wish(spec, &env, &mut wrong);
+    let budget = budget(spec, &mut wrong);
+    let node_selector = spec.node_selector.clone().unwrap_or_default();
+    let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"].iter().find_map(|key| node_selector.get(*key).map(String::as_str));
+    let installer_arch = match pinned {
+        None | Some("amd64") => "x86",
+        Some("arm64") => "arm",
+        Some("s390x") => "s390",
+        Some("ppc64le") => "ppcle",
+        Some(other) => {
+            wrong.push(Refusal(format!(
+                "spec.nodeSelector asks for architecture {other:?}, for which there is no agent; use amd64, arm64, s390x or ppc64le"
+            )));
+            "x86"
+        }
+    };
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let unprivileged = spec.use_unprivileged_mode == Some(true);
+    let default_account = if unprivileged { "dynatrace-oneagent-unprivileged" } else { "dynatrace-oneagent" };
+    let wait = i64::from(spec.wait_ready_seconds.filter(|s| *s > 0).unwrap_or_default());
+    let rollout = spec.rollout.clone().unwrap_or_default();
+    let on = |flag: Option<bool>| flag == Some(true);
+    let placement = Placement {
+        // The template's affinity asks for Linux, too.
+        selector: node_selector.clone().into_iter().chain([("kubernetes.io/os".to_owned(), "linux".to_owned())]).collect(),
+        tolerations: tolerations.iter().map(plain_toleration).collect(),
+        architectures: if pinned.is_some() || wish == Wish::UserUrl { Vec::new() } else { vec!["amd64".to_owned()] },
+        virtual_nodes: super::build::VIRTUAL_NODES.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+    };
+    let ignored = [("enableIstio", on(spec.enable_istio)), ("customPullSecret", text(spec.custom_pull_secret.as_ref()).is_some())];
+    let essential = [("useImmutableImage", on(spec.use_immutable_image)), ("networkZone", text(spec.network_zone.as_ref()).is_some())];
+    let used = |fields: &[(&'static str, bool)]| fields.iter().filter(|(_, used)| *used).map(|(name, _)| *name).collect::<Vec<_>>();
+    let mut warnings = Vec::new();
+    if (1..90).contains(&wait) {
+        warnings.push(format!(
+            "spec.waitReadySeconds is {wait}: the agent's readiness is first looked at after 30 s, so below 90 good agents may count as failed"
+        ));
+    }
+    Ok(Resolved {
+        namespace: object.namespace().unwrap_or_default(),
+        uid: object.uid().unwrap_or_default(),
+        api_url,
+        skip_cert_check: on(spec.skip_cert_check),
+        tokens: text(spec.tokens.as_ref()).unwrap_or_else(|| name.clone()),
+        proxy: proxy(spec),
+        trusted_cas: text(spec.trusted_cas.as_ref()),
+        wish,
+        frozen: on(spec.disable_agent_update),
+        policy: Policy {
+            budget,
+            min_ready: TimeDelta::seconds(i64::from(rollout.min_ready_seconds.unwrap_or_default())),
+            wait_ready: TimeDelta::seconds(if wait == 0 { WAIT_READY } else { wait }),
+            hold: on(rollout.paused).then_some(Hold::Paused),
+            placement,
+        },
+        pod: PodShape {
+            image: text(spec.image.as_ref()),
+            args: spec.args.clone().unwrap_or_default(),
+            env,
+            resources,
+            priority_class: text(spec.priority_class_name.as_ref()),
+            dns_policy: text(spec.dns_policy.as_ref()),
+            service_account: text(spec.service_account_name.as_ref()).unwrap_or_else(|| default_account.to_owned()),
+            labels: spec.labels.clone().unwrap_or_default(),
+            unprivileged,
+            webhook_injection: on(spec.webhook_injection),
+            installer_arch,
+            node_selector,
+            tolerations,
+        },
+        unsupported: used(&[ignored, essential].concat()),
+        blocked_by: used(&essential).first().copied(),
+        warnings,
+        name,
+    })
+}
+
+/// Empty means unset.
+fn text(value: Option<&String>) -> Option<String> {
+    value.map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+fn api_url(raw: &str, wrong: &mut Vec<Refusal>) -> String {
+    let url = raw.trim().trim_end_matches('/').to_owned();
+    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).map(|rest| rest.split('/').next().unwrap_or_default());
+    let good_host = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '?', '#', ' ', '$']));
+    if !good_host || !url.ends_with("/api") || url.contains(['?', '#', ' ', '$']) {
+        wrong.push(Refusal(format!(
+            "spec.apiUrl is {raw:?}; it must be the environment's API address, such as https://ENVIRONMENTID.live.dynatrace.com/api"
+        )));
+    }
+    url
+}
+
+fn resources(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> ResourceRequirements {
+    let mut resources = spec.resources.clone().unwrap_or_default();
+    for (which, quantities) in [("limits", &resources.limits), ("requests", &resources.requests)] {
+        for (resource, Quantity(text)) in quantities.iter().flatten() {
+            if quantity(text).is_none_or(|number| number < 0.0) {
+                wrong.push(Refusal(format!("spec.resources.{which}.{resource} is {text:?}; use a quantity such as 100m, 512Mi or 1.5Gi")));
+            }
+        }
+    }
+    resources.requests.get_or_insert_default().entry("cpu".to_owned()).or_insert_with(|| Quantity("100m".to_owned()));
+    resources.limits = resources.limits.filter(|limits| !limits.is_empty());
+    resources.claims = None;
+    resources
+}
+
+fn check_toleration(at: usize, toleration: &Toleration) -> Option<Refusal> {
+    let field = format!("spec.tolerations[{at}]");
+    let filled = |text: &Option<String>| text.as_deref().is_some_and(|t| !t.is_empty());
+    match toleration.operator.as_deref().unwrap_or_default() {
+        "" | "Equal" if !filled(&toleration.key) => {
+            return Some(Refusal(format!("{field} has no key; give one, or use operator Exists to tolerate every taint")));
+        }
+        "Exists" if filled(&toleration.value) => return Some(Refusal(format!("{field} has operator Exists and a value; remove one of them"))),
+        "" | "Equal" | "Exists" => {}
+        other => return Some(Refusal(format!("{field}.operator is {other:?}; use Exists or Equal"))),
+    }
+    match toleration.effect.as_deref().unwrap_or_default() {
+        "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
+        other => {
+            return Some(Refusal(format!("{field}.effect is {other:?}; use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all")));
+        }
+    }
+    (toleration.toleration_seconds.is_some() && toleration.effect.as_deref() != Some("NoExecute"))
+        .then(|| Refusal(format!("{field}.tolerationSeconds works only with effect NoExecute; remove it")))
+}
+
+fn plain_toleration(toleration: &Toleration) -> rollout::Toleration {
+    let filled = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
+    rollout::Toleration {
+        key: filled(&toleration.key),
+        exists: toleration.operator.as_deref() == Some("Exists"),
+        value: toleration.value.clone().unwrap_or_default(),
+        effect: filled(&toleration.effect),
+    }
+}
+
+/// The user's environment. An installer address of the form that v0.1 to v0.6 wrote into specs counts as unset.
+fn env(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Vec<EnvVar> {
+    let mut kept: Vec<EnvVar> = Vec::new();
+    for (at, entry) in spec.env.iter().flatten().enumerate() {
+        let old_default = entry.name == SCRIPT_URL && entry.value.as_deref().is_some_and(|url| url.contains("/default/latest?"));
+        if entry.name.is_empty() || entry.name.contains('=') {
+            wrong.push(Refusal(format!("spec.env[{at}].name is {:?}; give the variable's name", entry.name)));
+        } else if kept.iter().any(|other| other.name == entry.name) {
+            wrong.push(Refusal(format!("spec.env names {} twice; remove one", entry.name)));
+        } else if !old_default {
+            kept.push(entry.clone());
+        }
+    }
+    kept
+}
+
+fn wish(spec: &OneAgentSpec, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
+    let update = spec.update.clone().unwrap_or_default();
+    let pin = text(update.version.as_ref()).map(|text| text.parse::<Version>());
+    let agent_version = text(spec.agent_version.as_ref()).map(|text| text.parse::<VersionWish>());
+    if let Some(Err(error)) = &pin {
+        wrong.push(Refusal(format!("spec.update.version: {error}")));
+    }
+    if let Some(Err(error)) = &agent_version {
+        wrong.push(Refusal(format!("spec.agentVersion: {error}, or its first three parts")));
+    }
+    let (pin, agent_version) = (pin.and_then(Result::ok), agent_version.and_then(Result::ok));
+    match (pin, agent_version) {
+        _ if env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
+        (Some(version), Some(wish)) if !wish.admits(&version) => {
+            wrong.push(Refusal(format!("spec.update.version is {version} and spec.agentVersion contradicts it; remove spec.agentVersion")));
+            Wish::Newest
+        }
+        (Some(version), _) => Wish::Pin { version, allow_downgrade: update.allow_downgrade == Some(true) },
+        (None, Some(wish)) => Wish::AgentVersion(wish),
+        (None, None) => Wish::Newest,
+    }
+}
+
+fn budget(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Share {
+    let raw = match spec.rollout.as_ref().and_then(|rollout| rollout.max_unavailable.as_ref()) {
+        None => return Share::Percent(10),
+        Some(IntOrString::Int(number)) => number.to_string(),
+        Some(IntOrString::String(text)) => text.clone(),
+    };
+    raw.parse().unwrap_or_else(|error| {
+        wrong.push(Refusal(format!("spec.rollout.maxUnavailable: {error}")));
+        Share::Percent(10)
+    })
+}
+
+fn proxy(spec: &OneAgentSpec) -> Option<ProxySource> {
+    let proxy = spec.proxy.as_ref()?;
+    text(proxy.value_from.as_ref())
+        .map(ProxySource::Secret)
+        .or_else(|| text(proxy.value.as_ref()).map(|url| ProxySource::Value(url.clone().into(), url)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn spec(value: serde_json::Value) -> Result<Resolved, Vec<Refusal>> {
+        let mut value = value;
+        value["apiUrl"] = value.get("apiUrl").cloned().unwrap_or_else(|| json!("https://e.example/api"));
+        resolve(&OneAgent::new("agents", serde_json::from_value(value).unwrap()))
+    }
+
+    #[test]
+    fn empty_means_unset() {
+        let r = spec(json!({"tokens": "", "image": "", "nodeSelector": {}, "env": [], "tolerations": [], "waitReadySeconds": 0, "agentVersion": "", "customPullSecret": "", "proxy": {"value": "", "valueFrom": ""}, "trustedCAs": ""})).unwrap();
+        assert_eq!((r.tokens.as_str(), r.pod.image, r.wish), ("agents", None, Wish::Newest));
+        assert_eq!(r.policy.wait_ready, TimeDelta::seconds(300));
+        assert!(r.proxy.is_none() && r.trusted_cas.is_none() && r.unsupported.is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_field_and_all_at_once() {
+        let wrong = spec(json!({"apiUrl": "ftp://x", "resources": {"limits": {"memory": "1.5Gx"}}, "tolerations": [{"operator": "Exist"}], "dnsPolicy": "x", "rollout": {"maxUnavailable": "0%"}, "agentVersion": "new", "env": [{"name": ""}]})).unwrap_err();
+        let all: String = wrong.iter().map(|r| r.0.clone() + "\n").collect();
+        for field in [
+            "spec.apiUrl",
+            "spec.resources.limits.memory",
+            "spec.tolerations[0].operator",
+            "spec.dnsPolicy",
+            "spec.rollout.maxUnavailable",
+            "spec.agentVersion",
+            "spec.env[0].name",
+        ] {
+            assert!(all.contains(field), "{field} is not in\n{all}");
+        }
+    }
+
+    #[test]
+    fn tolerations_that_the_api_server_would_refuse_are_refused_here() {
+        for wrong in [
+            json!({"key": "a", "operator": "Exists", "value": "b"}),
+            json!({"value": "b"}),
+            json!({"key": "a", "effect": "Never"}),
+            json!({"key": "a", "tolerationSeconds": 5, "effect": "NoSchedule"}),
+        ] {
+            assert!(spec(json!({"tolerations": [wrong]})).is_err(), "{wrong}");
+        }
+        assert!(spec(json!({"tolerations": [{"operator": "Exists"}, {"key": "a", "effect": ""}]})).is_ok());
+    }
+
+    #[test]
+    fn the_installer_address_that_old_releases_wrote_counts_as_unset_and_any_other_is_the_users() {
+        let old = spec(json!({"env": [{"name": SCRIPT_URL, "value": "https://e/api/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)"}]})).unwrap();
+        assert_eq!(old.wish, Wish::Newest);
+        assert!(old.pod.env.is_empty());
+        let own = spec(json!({"env": [{"name": SCRIPT_URL, "value": "https://mirror.example/agent.sh"}]})).unwrap();
+        assert_eq!(own.wish, Wish::UserUrl);
+        assert!(own.policy.placement.architectures.is_empty());
+    }
+
+    #[test]
+    fn a_pin_and_an_agent_version_must_agree() {
+        assert!(spec(json!({"agentVersion": "1.2.3", "update": {"version": "1.2.4.20250101-000000"}})).is_err());
+        assert!(matches!(spec(json!({"agentVersion": "1.2.3", "update": {"version": "1.2.3.20250101-000000"}})).unwrap().wish, Wish::Pin { .. }));
+    }
+
+    #[test]
+    fn a_pinned_architecture_selects_its_installer_and_needs_no_affinity() {
+        let arm = spec(json!({"nodeSelector": {"kubernetes.io/arch": "arm64"}})).unwrap();
+        assert_eq!(arm.pod.installer_arch, "arm");
+        assert!(arm.policy.placement.architectures.is_empty());
+        assert!(spec(json!({"nodeSelector": {"kubernetes.io/arch": "mips"}})).is_err());
+    }
+}

@@ -1,0 +1,362 @@
+//! The status of a OneAgent: what was found, in the words that users read, and what must outlive a call.
+//!
+//! Pure. The rollout's sentences come from `rollout::report`; this file only puts them in their places.
+
+use chrono::{DateTime, Utc};
+
+use super::observe::{Observed, Token};
+use super::plan::Problem;
+use super::resolve::Resolved;
+use super::version::Choice;
+use crate::api::condition::{ConditionType as C, Finding, Reason as R, Transition, merge, timestamp};
+use crate::api::name::Version;
+use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::api::status::{FailureStatus, INSTANCES_AT_MOST, Instance, NodeCounts, REJECTED_AT_MOST, RolloutStatus};
+use crate::dynatrace::{Snapshot, TokenState};
+use crate::rollout::{self, Bucket, Failure, Memory, Report, Revision, State};
+
+/// All that a status is made from.
+pub struct Picture<'a> {
+    /// The OneAgent.
+    pub object: &'a OneAgent,
+    /// Its last status.
+    pub before: &'a OneAgentStatus,
+    /// What its spec means.
+    pub resolved: &'a Resolved,
+    /// What was found.
+    pub seen: &'a Observed,
+    /// The environment, if there is one.
+    pub environment: Option<&'a Snapshot>,
+    /// The version that was chosen.
+    pub choice: &'a Choice,
+    /// What the engine says.
+    pub rollout: &'a rollout::Plan,
+    /// The version of the DaemonSet's template.
+    pub template: Option<Version>,
+    /// What a human must mend, most important first.
+    pub problems: &'a [Problem],
+    /// Whether nothing may be touched.
+    pub blocked: bool,
+}
+
+/// What outlived the last call.
+#[must_use]
+pub fn memory(status: &OneAgentStatus) -> Memory {
+    let version = |text: &Option<String>| text.as_deref().and_then(|t| t.parse().ok());
+    let time = |text: &Option<String>| text.as_deref().and_then(|t| DateTime::parse_from_rfc3339(t).ok()).map(|t| t.to_utc());
+    let rollout = status.rollout.clone().unwrap_or_default();
+    Memory {
+        started: time(&rollout.started_at).filter(|_| rollout.finished_at.is_none()),
+        finished: time(&rollout.finished_at),
+        from: version(&rollout.from),
+        last_good: rollout.last_good_hash.map(|hash| Revision { version: version(&status.last_good_version), hash }),
+        failure: rollout.failure.map(|f| Failure {
+            revision: Revision { version: version(&f.version), hash: f.hash },
+            strict: f.pinned,
+            message: f.message,
+        }),
+        rejected: status.rejected_versions.iter().filter_map(|v| v.parse().ok()).collect(),
+        adopted_hash: status.adopted_template_hash.clone(),
+    }
+}
+
+/// The status, and what changed in it.
+#[must_use]
+pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec<Transition>) {
+    let Picture { object, before, resolved, seen, environment, rollout, .. } = picture;
+    let report = &rollout.report;
+    let findings = findings(picture);
+    let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
+    let holds = |type_: C| findings.iter().find(|f| f.type_ == type_).and_then(|f| f.holds);
+    let phase = match (holds(C::Degraded), holds(C::Ready)) {
+        (Some(true), _) if picture.blocked || holds(C::Available) != Some(true) => "Error",
+        (_, Some(true)) => "Running",
+        _ => "Deploying",
+    };
+    let memory = &rollout.memory;
+    let text = |version: Option<Version>| version.map(|v| v.to_string());
+    let status = OneAgentStatus {
+        observed_generation: object.metadata.generation,
+        version: text(picture.template).or_else(|| before.version.clone()),
+        desired_version: text(picture.choice.version),
+        version_source: Some(picture.choice.source.to_owned()),
+        last_good_version: memory.last_good.as_ref().and_then(|r| text(r.version)),
+        rejected_versions: memory.rejected.iter().rev().take(REJECTED_AT_MOST).rev().map(ToString::to_string).collect(),
+        phase: Some(phase.to_owned()),
+        conditions,
+        nodes: Some(counts(report)),
+        rollout: Some(rollout_status(picture)),
+        instances: seen
+            .pods
+            .iter()
+            .filter(|pod| !pod.deleting)
+            .take(INSTANCES_AT_MOST)
+            .map(|pod| {
+                let ip = seen.nodes.iter().find(|n| n.name == pod.node).and_then(|n| n.ip);
+                let reported = ip.and_then(|ip| environment.and_then(|e| e.hosts.as_ref())?.get(&ip).copied());
+                let version = pod.revision.as_ref().and_then(|r| r.version).max(reported);
+                (
+                    pod.node.to_string(),
+                    Instance { pod_name: Some(pod.name.to_string()), version: text(version), ip_address: ip.map(|ip| ip.to_string()) },
+                )
+            })
+            .collect(),
+        instances_truncated: (seen.pods.len() > INSTANCES_AT_MOST).then_some(true),
+        tokens: Some(resolved.tokens.clone()),
+        environment_id: environment.and_then(|e| e.environment_id.clone()).or_else(|| before.environment_id.clone()),
+        use_immutable_image: before.use_immutable_image,
+        updated_timestamp: before.updated_timestamp.clone(),
+        last_update_probe_timestamp: probe_time(picture),
+        adopted_template_hash: memory.adopted_hash.clone(),
+    };
+    (stamped(status, before, now), transitions)
+}
+
+/// The status of a OneAgent whose spec makes no sense. Everything else stays as it was.
+#[must_use]
+pub fn invalid(generation: Option<i64>, before: &OneAgentStatus, reason: R, message: &str, now: DateTime<Utc>) -> (OneAgentStatus, Vec<Transition>) {
+    let known = |type_: C| before.conditions.iter().find(|c| c.type_ == type_.to_string());
+    let mut findings = vec![
+        Finding::new(C::Ready, false, reason, message),
+        Finding::new(C::Progressing, false, reason, "nothing is done until the spec is corrected; agents run on"),
+        Finding::new(C::Degraded, true, reason, message),
+    ];
+    if known(C::Available).is_none() {
+        findings.push(Finding::new(C::Available, None, reason, "not looked at: the spec cannot be read"));
+    }
+    let (mut conditions, transitions) = merge(&before.conditions, &findings, generation, now);
+    for condition in &mut conditions {
+        let found = findings.iter().any(|f| f.type_.to_string() == condition.type_);
+        if let Some(kept) = before.conditions.iter().find(|c| c.type_ == condition.type_).filter(|_| !found) {
+            *condition = kept.clone();
+        }
+    }
+    let status = OneAgentStatus { observed_generation: generation, phase: Some("Error".to_owned()), conditions, ..before.clone() };
+    (stamped(status, before, now), transitions)
+}
+
+/// A new time only with a new status: a look that found nothing new writes nothing.
+fn stamped(mut status: OneAgentStatus, before: &OneAgentStatus, now: DateTime<Utc>) -> OneAgentStatus {
+    if status != *before {
+        status.updated_timestamp = Some(timestamp(now));
+    }
+    status
+}
+
+fn probe_time(picture: &Picture<'_>) -> Option<String> {
+    let changed = picture.choice.version.is_some_and(|v| picture.before.desired_version != Some(v.to_string()));
+    let at = picture.environment.and_then(|e| e.latest_at);
+    if changed || picture.before.last_update_probe_timestamp.is_none() {
+        at.map(timestamp).or_else(|| picture.before.last_update_probe_timestamp.clone())
+    } else {
+        picture.before.last_update_probe_timestamp.clone()
+    }
+}
+
+fn counts(report: &Report) -> NodeCounts {
+    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let bucket = |bucket| number(report.bucket(bucket));
+    NodeCounts {
+        selected: number(report.selected),
+        running: number(report.running),
+        updated: number(report.updated),
+        outdated: number(report.outdated),
+        version_unknown: number(report.version_unknown),
+        unplanned: number(report.unplanned),
+        surplus: number(report.surplus),
+        progress: format!("{}/{}", report.updated, report.selected),
+        untolerated: number(report.untolerated),
+        arch: number(report.architecture),
+        node_not_ready: bucket(Bucket::NodeNotReady),
+        node_lost: bucket(Bucket::NodeLost),
+        node_busy: bucket(Bucket::NodeBusy),
+        capacity: bucket(Bucket::Capacity),
+        admission: bucket(Bucket::Admission),
+        image: bucket(Bucket::Image),
+        crash: bucket(Bucket::Crash),
+        starting: bucket(Bucket::Starting),
+        overdue: bucket(Bucket::Overdue),
+        terminating: bucket(Bucket::Terminating),
+        examples: report.examples.clone(),
+    }
+}
+
+fn rollout_status(picture: &Picture<'_>) -> RolloutStatus {
+    let (report, memory) = (&picture.rollout.report, &picture.rollout.memory);
+    let before = picture.before.rollout.clone().unwrap_or_default();
+    let text = |version: Option<Version>| version.map(|v| v.to_string());
+    RolloutStatus {
+        state: report.state.to_string(),
+        from: text(memory.from),
+        to: text(picture.choice.version),
+        started_at: memory.started.map(timestamp).or_else(|| before.started_at.filter(|_| memory.finished.is_some())),
+        finished_at: memory.finished.map(timestamp),
+        waiting_on: report.waiting_on.iter().map(ToString::to_string).collect(),
+        budget: i32::try_from(picture.rollout.budget).ok(),
+        last_good_hash: memory.last_good.as_ref().map(|r| r.hash.clone()),
+        failure: memory.failure.as_ref().map(|f| FailureStatus {
+            version: text(f.revision.version),
+            hash: f.revision.hash.clone(),
+            pinned: f.strict,
+            message: f.message.clone(),
+        }),
+    }
+}
+
+fn findings(picture: &Picture<'_>) -> Vec<Finding> {
+    let report = &picture.rollout.report;
+    let mut findings = vec![ready(picture), available(report), progressing(picture)];
+    findings.push(match picture.problems.first() {
+        None if picture.resolved.warnings.is_empty() => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
+        None => Finding::new(C::Degraded, false, R::AsExpected, picture.resolved.warnings.join("; ")),
+        Some((reason, _)) => {
+            let all: Vec<&str> = picture.problems.iter().map(|(_, message)| message.as_str()).collect();
+            Finding::new(C::Degraded, true, *reason, all.join("; "))
+        }
+    });
+    let namespace = &picture.resolved.namespace;
+    let state = |of: fn(&Snapshot) -> &TokenState| picture.environment.map(of);
+    findings.push(token(C::PaasToken, &picture.seen.paas, state(|s| &s.paas), "paasToken", namespace, &picture.resolved.tokens, picture));
+    findings.push(token(C::ApiToken, &picture.seen.api, state(|s| &s.api), "apiToken", namespace, &picture.resolved.tokens, picture));
+    findings
+}
+
+fn ready(picture: &Picture<'_>) -> Finding {
+    let report = &picture.rollout.report;
+    let finding = |holds: bool, reason, message: String| Finding::new(C::Ready, holds, reason, message);
+    if picture.blocked
+        && let Some((reason, message)) = picture.problems.first()
+    {
+        return finding(false, *reason, message.clone());
+    }
+    if picture.template.is_none() && !picture.choice.known {
+        return finding(
+            false,
+            R::WaitingForVersion,
+            "no version is known yet, so no agent is rolled out; see conditions PaaSToken and Degraded".to_owned(),
+        );
+    }
+    if report.selected == 0 {
+        let hint = if report.untolerated > 0 {
+            format!(
+                "; {} nodes match but carry a taint that spec.tolerations does not tolerate, such as {}",
+                report.untolerated,
+                report.examples.get("untolerated").map(|e| e.join(", ")).unwrap_or_default()
+            )
+        } else {
+            String::new()
+        };
+        return finding(false, R::NoNodesSelected, format!("no node is selected by spec.nodeSelector and spec.tolerations{hint}"));
+    }
+    if report.lacking > 0 {
+        let who = if report.troubled.is_empty() { String::new() } else { format!(": {}", pairs(&report.troubled)) };
+        let reason = if report.troubled.is_empty() { R::RollingOut } else { R::AgentsUnavailable };
+        return finding(false, reason, format!("{} of {} nodes have no Ready agent{who}", report.lacking, report.selected));
+    }
+    if report.outdated > 0 || picture.rollout.memory.failure.is_some() {
+        let reason = match report.state {
+            State::Paused => R::Paused,
+            State::Stopped => R::Stopped,
+            State::Failed => R::RolloutFailed,
+            _ if report.outdated == 0 => R::RolloutFailed,
+            _ => R::Outdated,
+        };
+        return finding(false, reason, format!("{} of {} nodes run the desired agent", report.updated, report.selected));
+    }
+    if report.version_unknown > 0 {
+        return finding(
+            false,
+            R::Outdated,
+            format!(
+                "the version of {} agents is not known: the environment does not report their hosts ({})",
+                report.version_unknown,
+                report.examples.get("versionUnknown").map(|e| e.join(", ")).unwrap_or_default()
+            ),
+        );
+    }
+    if report.joining > 0 && report.updated == 0 {
+        return finding(false, R::Starting, format!("{} nodes start their agent", report.joining));
+    }
+    let able = report.selected - report.bucket(Bucket::NodeNotReady) - report.bucket(Bucket::NodeBusy) - report.joining;
+    finding(true, R::AllUpdated, format!("all {able} nodes that can run an agent run the desired one"))
+}
+
+fn available(report: &Report) -> Finding {
+    let able = report.running + report.lacking;
+    if report.running > 0 && report.lacking * 2 <= able {
+        Finding::new(C::Available, true, R::AsExpected, format!("agents run on {} of {} selected nodes", report.running, report.selected))
+    } else if report.selected == 0 {
+        Finding::new(C::Available, false, R::NoNodesSelected, "no node is selected")
+    } else {
+        Finding::new(C::Available, false, R::AgentsUnavailable, format!("agents run on {} of {} selected nodes", report.running, report.selected))
+    }
+}
+
+fn progressing(picture: &Picture<'_>) -> Finding {
+    let report = &picture.rollout.report;
+    let finding = |holds: bool, reason, message: String| Finding::new(C::Progressing, holds, reason, message);
+    let waiting = || report.waiting_on.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let problem = picture.problems.first().map(|(reason, message)| (*reason, message.clone()));
+    match (report.state, problem) {
+        (_, Some((reason, message))) if picture.blocked => finding(false, reason, message),
+        (State::Waiting, _) => finding(true, R::WaitingForVersion, waiting()),
+        (State::Failed, _) => finding(false, R::RolloutFailed, waiting()),
+        (State::Paused, _) => finding(false, R::Paused, waiting()),
+        (State::Stopped, _) => finding(false, R::Stopped, waiting()),
+        (State::Rolling, _) => {
+            finding(true, R::RollingOut, format!("{} of {} nodes run the desired agent; waiting: {}", report.updated, report.selected, waiting()))
+        }
+        (State::Complete, _) if report.joining > 0 => finding(
+            true,
+            R::Starting,
+            format!(
+                "{} nodes joined and start their agent: {}",
+                report.joining,
+                report.examples.get("starting").map(|e| e.join(", ")).unwrap_or_default()
+            ),
+        ),
+        (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
+    }
+}
+
+fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, namespace: &str, secret: &str, picture: &Picture<'_>) -> Finding {
+    let no = |reason, message: String| Finding::new(type_, false, reason, message);
+    match token {
+        Token::NoSecret => {
+            no(R::TokenSecretNotFound, format!("Secret {namespace}/{secret} does not exist; create it with keys apiToken and paasToken"))
+        }
+        Token::Unread(why) => Finding::new(type_, None, R::TokenError, format!("Secret {namespace}/{secret} cannot be read: {why}")),
+        Token::NoKey => no(R::TokenMissing, format!("Secret {namespace}/{secret} has no key {key}; add it")),
+        Token::There { blanks: true, .. } => no(
+            R::TokenUnauthorized,
+            format!(
+                "key {key} of Secret {namespace}/{secret} has blanks or a line feed around the token; agents would send them with it: remove them"
+            ),
+        ),
+        Token::There { .. } => match state {
+            Some(TokenState::Ready) => Finding::new(type_, true, R::TokenReady, "Ready"),
+            Some(TokenState::Unauthorized(why)) => no(
+                R::TokenUnauthorized,
+                format!("the environment refuses the token in key {key} of Secret {namespace}/{secret} ({why}); put a valid one there"),
+            ),
+            Some(TokenState::ScopeMissing(scope)) => {
+                no(R::TokenScopeMissing, format!("the token in key {key} of Secret {namespace}/{secret} lacks scope {scope}; create one that has it"))
+            }
+            Some(TokenState::Error(why)) => {
+                Finding::new(type_, None, R::TokenError, format!("the token in key {key} of Secret {namespace}/{secret} could not be tried: {why}"))
+            }
+            Some(TokenState::Unknown) => kept(type_, picture).unwrap_or_else(|| Finding::new(type_, None, R::NotYetReported, "not tried yet")),
+            None => Finding::new(type_, None, R::TokenError, "not tried: the environment cannot be asked; see condition Degraded"),
+        },
+    }
+}
+
+/// After a start the token is not doubted before it was tried again.
+fn kept(type_: C, picture: &Picture<'_>) -> Option<Finding> {
+    let ready = picture.before.conditions.iter().find(|c| c.type_ == type_.to_string())?;
+    (ready.reason == R::TokenReady.to_string()).then(|| Finding::new(type_, true, R::TokenReady, "Ready"))
+}
+
+fn pairs(nodes: &[(String, String)]) -> String {
+    nodes.iter().map(|(node, why)| format!("{node} ({why})")).collect::<Vec<_>>().join(", ")
+}

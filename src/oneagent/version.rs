@@ -1,0 +1,179 @@
+//! Which version the agents shall have, and where that comes from.
+//!
+//! Pure: the user's wish, what the environment says, what runs. Must not know Pods or budgets.
+
+use crate::api::condition::Reason;
+use crate::api::name::Version;
+use crate::dynatrace::Snapshot;
+
+use super::resolve::Wish;
+
+/// What was chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Choice {
+    /// The version; `None` while nobody knows one, and with a user's own installer address.
+    pub version: Option<Version>,
+    /// Whether any other is wrong.
+    pub strict: bool,
+    /// For the status.
+    pub source: &'static str,
+    /// Why the wish is not followed.
+    pub problem: Option<(Reason, String)>,
+    /// Whether the list of versions on offer is needed.
+    pub needs_offered: bool,
+    /// Whether there is a version to speak of.
+    pub known: bool,
+}
+
+/// What the choice is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The environment, if it was ever reached.
+    pub environment: Option<&'a Snapshot>,
+    /// The version of the DaemonSet's template.
+    pub running: Option<Version>,
+    /// The last good one.
+    pub last_good: Option<Version>,
+    /// Those that failed.
+    pub rejected: &'a [Version],
+}
+
+/// Chooses. Precedence: the user's own address, a pin, `agentVersion`, the newest.
+#[must_use]
+pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
+    let offered = facts.environment.and_then(|e| e.offered.as_deref());
+    let mut choice = match wish {
+        Wish::UserUrl => return Choice { source: "UserURL", known: true, ..Choice::default() },
+        Wish::Pin { version, allow_downgrade } => pin(version, allow_downgrade, facts.running, offered),
+        _ if frozen && facts.running.is_some() => Choice { version: facts.running, source: "Frozen", ..Choice::default() },
+        Wish::AgentVersion(wish) => {
+            let candidate = offered.and_then(|versions| versions.iter().find(|v| wish.admits(v)).copied());
+            let missing = offered.is_some() && candidate.is_none() && !facts.running.is_some_and(|v| wish.admits(&v));
+            let problem = missing.then(|| {
+                (
+                    Reason::VersionNotOffered,
+                    format!("no version that the environment offers matches spec.agentVersion; it offers {}", listing(offered)),
+                )
+            });
+            // The original ignored this field, so it never moves an agent backwards.
+            Choice { version: candidate.max(facts.running), source: "AgentVersion", problem, needs_offered: true, ..Choice::default() }
+        }
+        Wish::Newest => {
+            let latest = facts.environment.and_then(|e| e.latest);
+            let good = latest.filter(|version| !facts.rejected.contains(version));
+            Choice { version: good.or(facts.last_good.filter(|_| latest.is_some())).max(facts.running), source: "Api", ..Choice::default() }
+        }
+    };
+    choice.known = choice.version.is_some();
+    choice
+}
+
+fn pin(version: Version, allow_downgrade: bool, running: Option<Version>, offered: Option<&Vec<Version>>) -> Choice {
+    let choice = Choice { version: Some(version), strict: true, source: "Pin", needs_offered: true, ..Choice::default() };
+    let stay = |problem| Choice { version: running, strict: false, problem, ..choice.clone() };
+    if running == Some(version) {
+        return choice;
+    }
+    match offered {
+        None => stay(None),
+        Some(versions) if !versions.contains(&version) => stay(Some((
+            Reason::VersionNotOffered,
+            format!("spec.update.version is {version}, which the environment does not offer; it offers {}", listing(offered)),
+        ))),
+        Some(_) if !allow_downgrade && running.is_some_and(|running| running > version) => stay(Some((
+            Reason::DowngradeNotAllowed,
+            format!(
+                "spec.update.version is {version} and agents run a newer version; the vendor does not support downgrades: set spec.update.allowDowngrade to true to try, or pin a newer version"
+            ),
+        ))),
+        Some(_) => choice,
+    }
+}
+
+fn listing(offered: Option<&Vec<Version>>) -> String {
+    match offered.map(Vec::as_slice) {
+        None | Some([]) => "none".to_owned(),
+        Some(versions) => {
+            let first: Vec<String> = versions.iter().take(5).map(ToString::to_string).collect();
+            let more = versions.len().saturating_sub(first.len());
+            if more > 0 { format!("{} and {more} older", first.join(", ")) } else { first.join(", ") }
+        }
+    }
+}
+
+/// Whether the version that Pods would download is gone from the environment.
+#[must_use]
+pub fn withdrawn(environment: Option<&Snapshot>, running: Option<Version>) -> Option<String> {
+    let offered = environment?.offered.as_ref()?;
+    let running = running.filter(|version| !offered.is_empty() && !offered.contains(version))?;
+    Some(format!(
+        "version {running} is no longer offered by the environment: a Pod that restarts cannot download it; it offers {}",
+        listing(Some(offered))
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn v(minor: u32) -> Version {
+        Version { major: 1, minor, revision: 0, day: 20_250_101, time: 0 }
+    }
+
+    fn snapshot(latest: u32, offered: &[u32]) -> Snapshot {
+        Snapshot { latest: Some(v(latest)), offered: Some(Arc::new(offered.iter().map(|m| v(*m)).collect())), ..Snapshot::default() }
+    }
+
+    fn facts(environment: &Snapshot, running: Option<u32>) -> Facts<'_> {
+        Facts { environment: Some(environment), running: running.map(v), last_good: None, rejected: &[] }
+    }
+
+    #[test]
+    fn the_newest_is_taken_and_nothing_ever_goes_backwards_by_itself() {
+        let environment = snapshot(5, &[5, 4]);
+        assert_eq!(choose(Wish::Newest, false, facts(&environment, Some(4))).version, Some(v(5)));
+        assert_eq!(choose(Wish::Newest, false, facts(&environment, Some(6))).version, Some(v(6)));
+        assert_eq!(choose(Wish::AgentVersion("1.4.0".parse().unwrap()), false, facts(&environment, Some(5))).version, Some(v(5)));
+        assert_eq!(choose(Wish::AgentVersion("1.4.0".parse().unwrap()), false, facts(&environment, None)).version, Some(v(4)));
+    }
+
+    #[test]
+    fn a_version_that_failed_is_not_offered_again_until_a_newer_one_appears() {
+        let environment = snapshot(5, &[]);
+        let rejected = [v(5)];
+        let facts = Facts { environment: Some(&environment), running: Some(v(4)), last_good: Some(v(4)), rejected: &rejected };
+        assert_eq!(choose(Wish::Newest, false, facts).version, Some(v(4)));
+        let newer = snapshot(6, &[]);
+        assert_eq!(choose(Wish::Newest, false, Facts { environment: Some(&newer), ..facts }).version, Some(v(6)));
+    }
+
+    #[test]
+    fn a_pin_is_strict_and_checked_before_anything_is_touched() {
+        let environment = snapshot(5, &[5, 4, 3]);
+        let pin = |minor, allow_downgrade| Wish::Pin { version: v(minor), allow_downgrade };
+        let chosen = choose(pin(5, false), false, facts(&environment, Some(4)));
+        assert!(chosen.strict && chosen.version == Some(v(5)) && chosen.problem.is_none());
+        let refused = choose(pin(3, false), false, facts(&environment, Some(4)));
+        assert_eq!((refused.version, refused.problem.unwrap().0), (Some(v(4)), Reason::DowngradeNotAllowed));
+        assert_eq!(choose(pin(3, true), false, facts(&environment, Some(4))).version, Some(v(3)));
+        let unknown = choose(pin(9, false), false, facts(&environment, Some(4)));
+        assert_eq!((unknown.version, unknown.problem.unwrap().0), (Some(v(4)), Reason::VersionNotOffered));
+        let unreached = choose(pin(5, false), false, Facts { environment: None, running: None, last_good: None, rejected: &[] });
+        assert!(!unreached.known && unreached.problem.is_none());
+    }
+
+    #[test]
+    fn frozen_stays_where_it_is_but_a_first_install_needs_some_version() {
+        let environment = snapshot(5, &[]);
+        assert_eq!(choose(Wish::Newest, true, facts(&environment, Some(4))).version, Some(v(4)));
+        assert_eq!(choose(Wish::Newest, true, facts(&environment, None)).version, Some(v(5)));
+    }
+
+    #[test]
+    fn a_running_version_that_is_no_longer_offered_is_noticed() {
+        assert!(withdrawn(Some(&snapshot(5, &[5])), Some(v(4))).is_some());
+        assert!(withdrawn(Some(&snapshot(5, &[5, 4])), Some(v(4))).is_none());
+        assert!(withdrawn(None, Some(v(4))).is_none());
+    }
+}

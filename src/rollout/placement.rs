@@ -1,0 +1,173 @@
+//! Placement: which nodes a DaemonSet's Pods may run on, as the scheduler and the DaemonSet controller see it.
+//!
+//! Here because "selected" is the base of every count and of the budget. Must not look at Pods or versions.
+
+use std::collections::BTreeMap;
+
+use super::Node;
+
+/// Where agents shall run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Labels that a node must have.
+    pub selector: BTreeMap<String, String>,
+    /// Taints that the Pods tolerate, beyond those of every DaemonSet.
+    pub tolerations: Vec<Toleration>,
+    /// Architectures that the agent serves; empty means any.
+    pub architectures: Vec<String>,
+    /// Labels of virtual nodes, on which no host agent can run.
+    pub virtual_nodes: Vec<(String, String)>,
+}
+
+/// A toleration, as Kubernetes defines it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Toleration {
+    /// Key; `None` with `exists` tolerates every key.
+    pub key: Option<String>,
+    /// Operator Exists (true) or Equal.
+    pub exists: bool,
+    /// Value for Equal.
+    pub value: String,
+    /// Effect; `None` means all.
+    pub effect: Option<String>,
+}
+
+/// A taint on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value, often empty.
+    pub value: String,
+    /// NoSchedule, PreferNoSchedule or NoExecute.
+    pub effect: String,
+}
+
+impl std::fmt::Display for Taint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        write!(f, "{}{equals}{}:{}", self.key, self.value, self.effect)
+    }
+}
+
+/// What a placement says of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// An agent belongs here.
+    Selected,
+    /// Not asked for.
+    NotMatching,
+    /// Asked for, but this taint is not tolerated.
+    Untolerated(Taint),
+    /// Asked for, but of this architecture.
+    Architecture(String),
+}
+
+/// Taints that say a node is about to go: its agent is left to its end.
+const LEAVING: &[&str] =
+    &["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"];
+
+/// Whether a taint says that its node is about to go.
+#[must_use]
+pub fn is_leaving(taint: &Taint) -> bool {
+    LEAVING.contains(&taint.key.as_str())
+}
+
+/// Taints that Kubernetes sets from a node's condition. They say how the node is, not who may run on it.
+fn is_condition(taint: &Taint) -> bool {
+    const CONDITIONS: &[&str] =
+        &["not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable", "unschedulable", "out-of-service"];
+    taint.key.strip_prefix("node.kubernetes.io/").is_some_and(|name| CONDITIONS.contains(&name))
+}
+
+impl Toleration {
+    fn covers(&self, taint: &Taint) -> bool {
+        let effect = self.effect.as_ref().is_none_or(|effect| *effect == taint.effect);
+        let key = match &self.key {
+            None => self.exists,
+            Some(key) => *key == taint.key && (self.exists || self.value == taint.value),
+        };
+        effect && key
+    }
+}
+
+impl Placement {
+    /// What this placement says of `node`.
+    #[must_use]
+    pub fn verdict(&self, node: &Node) -> Verdict {
+        let has = |key: &str, value: &str| node.labels.get(key).is_some_and(|v| v == value);
+        if !self.selector.iter().all(|(key, value)| has(key, value)) || self.virtual_nodes.iter().any(|(key, value)| has(key, value)) {
+            return Verdict::NotMatching;
+        }
+        if !self.architectures.is_empty() {
+            let Some(architecture) = node.labels.get("kubernetes.io/arch") else { return Verdict::NotMatching };
+            if !self.architectures.contains(architecture) {
+                return Verdict::Architecture(architecture.clone());
+            }
+        }
+        let binding = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !is_condition(taint) && !is_leaving(taint);
+        let refused = |taint: &&Taint| !self.tolerations.iter().any(|toleration| toleration.covers(taint));
+        match node.taints.iter().filter(binding).find(refused) {
+            Some(taint) => Verdict::Untolerated(taint.clone()),
+            None => Verdict::Selected,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(labels: &[(&str, &str)], taints: &[(&str, &str, &str)]) -> Node {
+        Node {
+            labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            taints: taints.iter().map(|(k, v, e)| Taint { key: (*k).into(), value: (*v).into(), effect: (*e).into() }).collect(),
+            ..Node::named("n")
+        }
+    }
+
+    #[test]
+    fn a_taint_needs_its_toleration_and_is_named() {
+        let tainted = node(&[], &[("infra", "yes", "NoSchedule")]);
+        let mut placement = Placement::default();
+        let Verdict::Untolerated(taint) = placement.verdict(&tainted) else { panic!("tolerated") };
+        assert_eq!(taint.to_string(), "infra=yes:NoSchedule");
+        for toleration in [
+            Toleration { exists: true, ..Toleration::default() },
+            Toleration { key: Some("infra".into()), exists: true, ..Toleration::default() },
+            Toleration { key: Some("infra".into()), value: "yes".into(), effect: Some("NoSchedule".into()), ..Toleration::default() },
+        ] {
+            placement.tolerations = vec![toleration];
+            assert_eq!(placement.verdict(&tainted), Verdict::Selected);
+        }
+        placement.tolerations = vec![Toleration { key: Some("infra".into()), value: "no".into(), ..Toleration::default() }];
+        assert_ne!(placement.verdict(&tainted), Verdict::Selected);
+    }
+
+    #[test]
+    fn taints_that_only_tell_a_nodes_condition_do_not_unselect_it() {
+        let down = node(
+            &[],
+            &[
+                ("node.kubernetes.io/unreachable", "", "NoSchedule"),
+                ("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule"),
+                ("x", "", "PreferNoSchedule"),
+            ],
+        );
+        assert_eq!(Placement::default().verdict(&down), Verdict::Selected);
+    }
+
+    #[test]
+    fn another_architecture_is_told_apart_from_another_label() {
+        let placement =
+            Placement { architectures: vec!["amd64".into()], selector: [("a".to_owned(), "b".to_owned())].into(), ..Placement::default() };
+        assert_eq!(placement.verdict(&node(&[("a", "b"), ("kubernetes.io/arch", "arm64")], &[])), Verdict::Architecture("arm64".into()));
+        assert_eq!(placement.verdict(&node(&[("a", "c"), ("kubernetes.io/arch", "arm64")], &[])), Verdict::NotMatching);
+    }
+
+    #[test]
+    fn virtual_nodes_are_left_out() {
+        let placement = Placement { virtual_nodes: vec![("type".into(), "virtual-kubelet".into())], ..Placement::default() };
+        assert_eq!(placement.verdict(&node(&[("type", "virtual-kubelet")], &[])), Verdict::NotMatching);
+    }
+}

@@ -1,0 +1,180 @@
+//! The report: what the engine found and what it waits for, in the only words that status, Events, metrics and
+//! the command line use for it.
+//!
+//! Must not decide anything.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+
+use super::Hold;
+use super::bucket::{Bucket, Currency, Sorted};
+
+/// How many names stand as an example.
+const EXAMPLES: usize = 5;
+
+/// Where a rollout stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum State {
+    /// Nothing is left to replace.
+    #[default]
+    Complete,
+    /// Pods are being replaced or started.
+    Rolling,
+    /// There is something to do, but first something must happen.
+    Waiting,
+    /// Held by the CR.
+    Paused,
+    /// Held for the whole cluster.
+    Stopped,
+    /// Stopped by a failure.
+    Failed,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Complete => "Complete",
+            Self::Rolling => "Rolling",
+            Self::Waiting => "Waiting",
+            Self::Paused => "Paused",
+            Self::Stopped => "Stopped",
+            Self::Failed => "Failed",
+        })
+    }
+}
+
+/// What a rollout waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitingOn {
+    /// Somebody to end the hold.
+    Hold(Hold),
+    /// Somebody to mend what failed.
+    Failure(String),
+    /// The vendor to say which version.
+    Version,
+    /// The DaemonSet controller to see the new template.
+    Template,
+    /// Replacements to become available: used and whole budget.
+    Budget(usize, usize),
+    /// One node.
+    Node {
+        /// Its name.
+        name: String,
+        /// What keeps its agent from being available.
+        why: String,
+        /// When its time is up.
+        until: Option<DateTime<Utc>>,
+    },
+}
+
+impl fmt::Display for WaitingOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hold(Hold::Paused) => f.write_str("rollout.paused is true"),
+            Self::Hold(Hold::Stopped) => f.write_str("ConfigMap oneagent-operator has key stop: \"true\""),
+            Self::Failure(message) => f.write_str(message),
+            Self::Version => f.write_str("the environment has not said which version is the newest"),
+            Self::Template => f.write_str("the DaemonSet controller has not seen the new template yet"),
+            Self::Budget(used, budget) => write!(f, "{used} of at most {budget} nodes are without an available agent"),
+            Self::Node { name, why, until: None } => write!(f, "node {name}: {why}"),
+            Self::Node { name, why, until: Some(until) } => write!(f, "node {name}: {why} (until {})", until.format("%H:%M:%SZ")),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Where the rollout stands.
+    pub state: State,
+    /// Nodes that shall run an agent.
+    pub selected: usize,
+    /// Of them, with an available agent.
+    pub running: usize,
+    /// Of the running, at the desired revision.
+    pub updated: usize,
+    /// Nodes whose agent is to be replaced.
+    pub outdated: usize,
+    /// Nodes whose agent's version nobody knows.
+    pub version_unknown: usize,
+    /// Nodes whose agent came from a template no longer wanted.
+    pub unplanned: usize,
+    /// Agents where they are no longer tolerated.
+    pub surplus: usize,
+    /// Matching nodes with a taint that is not tolerated.
+    pub untolerated: usize,
+    /// Matching nodes of another architecture.
+    pub architecture: usize,
+    /// How many nodes are in each bucket.
+    pub buckets: BTreeMap<Bucket, usize>,
+    /// Names of nodes, by bucket, at most five.
+    pub examples: BTreeMap<String, Vec<String>>,
+    /// What is waited for, most important first, at most five.
+    pub waiting_on: Vec<WaitingOn>,
+    /// Nodes without an available agent for a cause that needs somebody: name and cause, at most five.
+    pub troubled: Vec<(String, String)>,
+    /// Nodes that joined and whose agent is within its time.
+    pub joining: usize,
+    /// Nodes that can run an agent now and do not have an available one, those that joined apart.
+    pub lacking: usize,
+}
+
+impl Report {
+    /// The counts of a sorted fleet; state and waiting come from the decision.
+    pub(super) fn count(sorted: &Sorted<'_>) -> Self {
+        let mut report = Self {
+            selected: sorted.cells.len(),
+            surplus: sorted.surplus.len(),
+            untolerated: sorted.untolerated.len(),
+            architecture: sorted.architecture.len(),
+            ..Self::default()
+        };
+        for (node, taint) in &sorted.untolerated {
+            report.example("untolerated", &format!("{} ({taint})", node.name));
+        }
+        for (node, architecture) in &sorted.architecture {
+            report.example("arch", &format!("{} ({architecture})", node.name));
+        }
+        for cell in &sorted.cells {
+            match cell.currency {
+                Some(Currency::Outdated) => report.outdated += 1,
+                Some(Currency::Unknown) => {
+                    report.version_unknown += 1;
+                    report.example("versionUnknown", &cell.node.name);
+                }
+                Some(Currency::Updated) if cell.bucket.is_none() => report.updated += 1,
+                _ => {}
+            }
+            report.unplanned += usize::from(cell.unplanned);
+            let Some(bucket) = cell.bucket else {
+                report.running += 1;
+                continue;
+            };
+            *report.buckets.entry(bucket).or_default() += 1;
+            report.example(&bucket.to_string(), &cell.node.name);
+            let joining = bucket == Bucket::Starting && !cell.counts;
+            report.joining += usize::from(joining);
+            report.lacking += usize::from(!joining && !matches!(bucket, Bucket::NodeNotReady | Bucket::NodeBusy));
+            let needs_somebody = !matches!(bucket, Bucket::Starting | Bucket::Terminating | Bucket::NodeBusy);
+            if needs_somebody && report.troubled.len() < EXAMPLES {
+                report.troubled.push((cell.node.name.to_string(), cell.detail.clone()));
+            }
+        }
+        report
+    }
+
+    fn example(&mut self, bucket: &str, name: &str) {
+        let examples = self.examples.entry(bucket.to_owned()).or_default();
+        if examples.len() < EXAMPLES {
+            examples.push(name.to_owned());
+        }
+    }
+
+    /// How many nodes are in a bucket.
+    #[must_use]
+    pub fn bucket(&self, bucket: Bucket) -> usize {
+        self.buckets.get(&bucket).copied().unwrap_or_default()
+    }
+}

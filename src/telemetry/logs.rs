@@ -1,0 +1,28 @@
+//! Logs: one line an event, as text or JSON, on standard output, so that a platform does not take them for errors.
+//!
+//! Must not be used for what belongs into a status: a log is for those who read code.
+
+use clap::ValueEnum;
+use tracing_subscriber::EnvFilter;
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// Starts logging. `level` is a level or a list of `module=level`.
+pub fn start(level: &str, format: LogFormat) -> Result<(), String> {
+    let filter = EnvFilter::builder()
+        .parse(level)
+        .map_err(|error| format!("log level {level:?} is not understood ({error}); use error, warn, info, debug or trace"))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stdout);
+    let started = match format {
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+    started.map_err(|error| format!("logging is already started: {error}"))
+}

@@ -1,0 +1,11 @@
+//! Telemetry: logs, metrics, probes. Whoever looks at the operator from outside looks here.
+//!
+//! Must not influence what the operator does.
+
+mod http;
+mod logs;
+mod metrics;
+
+pub use http::{Health, serve};
+pub use logs::{LogFormat, start as start_logs};
+pub use metrics::Metrics;
