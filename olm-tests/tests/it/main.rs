@@ -2,4 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod adopt;
+mod fail;
 mod install;
+mod recover;
+mod secure;
+mod steady;
+mod update;

@@ -1,0 +1,277 @@
+//! New versions reach every Pod, safely; bad ones do not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use olm_tests::eventually;
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
+use olm_tests::nodes::Shape;
+use serde_json::json;
+
+/// The test's own eyes on a rollout: how many nodes were without a Ready agent at once, and how often each was replaced.
+#[derive(Default)]
+struct Seen {
+    ready: BTreeMap<String, BTreeSet<String>>,
+    counting: bool,
+    most_unready: usize,
+    pods_by_node: BTreeMap<String, BTreeSet<String>>,
+}
+
+fn watch(lab: &Lab<'_>, name: &str, nodes: usize) -> Arc<Mutex<Seen>> {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let (shared, api) = (seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
+    let config = watcher::Config::default().labels(&format!("oneagent={name}"));
+    tokio::spawn(async move {
+        let mut events = watcher(api, config).default_backoff().boxed();
+        while let Some(event) = events.next().await {
+            let mut seen = shared.lock().unwrap();
+            let (pod, gone) = match event {
+                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => (pod, false),
+                Ok(watcher::Event::Delete(pod)) => (pod, true),
+                _ => continue,
+            };
+            let Some(node) = pod.spec.as_ref().and_then(|s| s.node_name.clone()) else { continue };
+            let uid = pod.uid().unwrap();
+            let ready = !gone && is_ready(&pod);
+            let on_node = seen.ready.entry(node.clone()).or_default();
+            if ready { on_node.insert(uid.clone()) } else { on_node.remove(&uid) };
+            seen.pods_by_node.entry(node).or_default().insert(uid);
+            let unready = nodes - seen.ready.values().filter(|pods| !pods.is_empty()).count();
+            // Counting begins with the first complete fleet: before that Pods are starting, not replaced.
+            seen.counting |= unready == 0;
+            if seen.counting {
+                seen.most_unready = seen.most_unready.max(unready);
+            }
+        }
+    });
+    seen
+}
+
+#[test]
+fn two_hundred_outdated_pods_are_replaced_once_each_and_never_more_than_a_tenth_at_a_time() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-200", 200).await;
+        lab.behave(|b| b.ready_after = Duration::from_millis(700));
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 200, Duration::from_secs(90)).await;
+        let seen = watch(&lab, "agent", 200);
+        eventually("the test sees the whole fleet", SOON, || async {
+            if seen.lock().unwrap().counting { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 200, Duration::from_secs(120)).await;
+        {
+            let seen = seen.lock().unwrap();
+            assert!(seen.most_unready <= 20, "{} at once", seen.most_unready);
+            assert!(seen.most_unready > 10, "only {} at once: the budget is not used", seen.most_unready);
+            let replaced: Vec<_> = seen.pods_by_node.iter().filter(|(_, pods)| pods.len() != 2).collect();
+            assert!(replaced.is_empty(), "not replaced exactly once: {replaced:?}");
+        }
+        let status = lab.status("agent").await;
+        assert_eq!(status.last_good_version.as_deref(), Some(V2));
+        assert_eq!(status.rollout.unwrap().state, "Complete");
+        assert_eq!(status.nodes.unwrap().progress, "200/200");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_version_that_crashes_stops_within_the_budget_and_new_nodes_get_the_one_before() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("update-bad", 20).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": "10%" } }));
+        lab.all_at("agent", V1, 20, SOON).await;
+        lab.behave(|b| drop(b.versions.insert(V2.into(), Fault::CrashLoop)));
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let message = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        assert!(message.contains(V2) && message.contains("CrashLoopBackOff") && message.contains("spec.update.version"), "{message}");
+        let status = lab.status("agent").await;
+        assert_eq!(status.rejected_versions, [V2]);
+        // The verdict stands: nothing else is touched while we look.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let pods = lab.pods("agent").await;
+        let bad = pods.values().filter(|p| version_of(p).as_deref() == Some(V2)).count();
+        assert_eq!(bad, 2, "the budget of 10 % of 20 nodes");
+        assert_eq!(pods.values().filter(|p| is_ready(p)).count(), 18);
+        // A node that joins gets the last good version.
+        let joined = lab.add_nodes(1, &Shape::default()).await.remove(0);
+        eventually("the node that joined has the version before", SOON, || async {
+            match lab.pods("agent").await.get(&joined) {
+                Some(pod) if is_ready(pod) && version_of(pod).as_deref() == Some(V1) => Ok(()),
+                other => Err(format!("{:?}", other.and_then(version_of))),
+            }
+        })
+        .await;
+        assert!(lab.events("agent").await.iter().any(|e| e.starts_with("Warning RolloutFailed")), "{:?}", lab.events("agent").await);
+        // A good version goes everywhere, to the broken ones first.
+        lab.cluster.vendor.publish(&lab.name, V3);
+        lab.all_at("agent", V3, 21, Duration::from_secs(60)).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_and_agents_that_never_become_ready_stop_a_rollout_too() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-never", 10).await;
+        lab.oneagent(&json!({ "waitReadySeconds": 3 }));
+        lab.all_at("agent", V1, 10, SOON).await;
+        lab.behave(|b| {
+            b.versions.insert(V2.into(), Fault::NeverReady);
+            b.versions.insert(V3.into(), Fault::ImagePull);
+        });
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let message = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        assert!(message.contains("not Ready within 3 s"), "{message}");
+        assert_eq!(lab.status("agent").await.nodes.unwrap().overdue, 1);
+        lab.cluster.vendor.publish(&lab.name, V3);
+        eventually("the second bad version is rejected", SOON, || async {
+            let status = lab.status("agent").await;
+            if status.rejected_versions == [V2, V3] { Ok(()) } else { Err(format!("{status:#?}")) }
+        })
+        .await;
+        let message = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        assert!(message.contains("ImagePullBackOff"), "{message}");
+        assert_eq!(lab.pods("agent").await.values().filter(|p| is_ready(p)).count(), 9);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_pause_keeps_agents_and_template_as_they_are_until_it_ends() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("update-paused", 3).await;
+        lab.oneagent(&json!({ "rollout": { "paused": true } }));
+        lab.all_at("agent", V1, 3, SOON).await;
+        let before = lab.uids("agent").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.edit("agent", json!({ "env": [{ "name": "A", "value": "1" }] })).await;
+        lab.condition("agent", "Ready", "False", "Paused").await;
+        let joined = lab.add_nodes(1, &Shape::default()).await.remove(0);
+        eventually("the node that joined has the template of before", SOON, || async {
+            match lab.pods("agent").await.get(&joined) {
+                Some(pod) if is_ready(pod) => {
+                    assert_eq!(version_of(pod).as_deref(), Some(V1));
+                    assert!(!pod.spec.as_ref().unwrap().containers[0].env.iter().flatten().any(|e| e.name == "A"));
+                    Ok(())
+                }
+                _ => Err("no Pod".to_owned()),
+            }
+        })
+        .await;
+        let now = lab.uids("agent").await;
+        assert!(before.iter().all(|(node, uid)| now.get(node) == Some(uid)), "a Pod was replaced in a pause");
+        lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
+        lab.all_at("agent", V2, 4, SOON).await;
+        for pod in lab.pods("agent").await.values() {
+            assert!(pod.spec.as_ref().unwrap().containers[0].env.iter().flatten().any(|e| e.name == "A"));
+        }
+        lab.end().await;
+    });
+}
+
+#[test]
+fn the_stop_for_the_whole_cluster_holds_every_oneagent() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-stopped", 2).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let stop = |value: &str| lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "oneagent-operator", "namespace": lab.name }, "data": { "stop": value } }).to_string());
+        stop("true");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let message = lab.condition("agent", "Progressing", "False", "Stopped").await;
+        assert!(message.contains("ConfigMap oneagent-operator"), "{message}");
+        stop("false");
+        lab.all_at("agent", V2, 2, SOON).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_pin_is_honoured_checked_and_goes_back_only_when_allowed() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-pin", 2).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.cluster.vendor.publish(&lab.name, V3);
+        lab.oneagent(&json!({ "update": { "version": V2 } }));
+        lab.all_at("agent", V2, 2, SOON).await;
+        assert_eq!(lab.status("agent").await.version_source.as_deref(), Some("Pin"));
+        lab.edit("agent", json!({ "update": { "version": "1.999.0.20250101-000000" } })).await;
+        let message = lab.condition("agent", "Degraded", "True", "VersionNotOffered").await;
+        assert!(message.contains(V3), "it says what is offered: {message}");
+        lab.edit("agent", json!({ "update": { "version": V1 } })).await;
+        lab.condition("agent", "Degraded", "True", "DowngradeNotAllowed").await;
+        assert!(lab.pods("agent").await.values().all(|p| version_of(p).as_deref() == Some(V2)), "nothing was touched");
+        // On hosts that let it happen.
+        lab.behave(|b| b.refuse_downgrade = false);
+        lab.edit("agent", json!({ "update": { "allowDowngrade": true } })).await;
+        lab.all_at("agent", V1, 2, SOON).await;
+        lab.edit("agent", json!({ "update": null })).await;
+        lab.all_at("agent", V3, 2, SOON).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn one_node_that_is_not_ready_does_not_stall_the_others() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-notready", 5).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 5, SOON).await;
+        let down = lab.nodes[2].clone();
+        olm_tests::nodes::set_ready(&lab.cluster.client, &down, false).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        eventually("the other four are updated", SOON, || async {
+            let done = lab.pods("agent").await.values().filter(|p| version_of(p).as_deref() == Some(V2) && is_ready(p)).count();
+            if done == 4 { Ok(()) } else { Err(format!("{done}; {:#?}", lab.status("agent").await.nodes)) }
+        })
+        .await;
+        eventually("the node is named", SOON, || async {
+            let nodes = lab.status("agent").await.nodes.unwrap_or_default();
+            if nodes.examples.get("nodeNotReady").is_some_and(|names| names.contains(&down)) { Ok(()) } else { Err(format!("{nodes:#?}")) }
+        })
+        .await;
+        olm_tests::nodes::set_ready(&lab.cluster.client, &down, true).await;
+        lab.all_at("agent", V2, 5, SOON).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn an_agent_that_updated_itself_is_not_restarted() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-self", 2).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let before = lab.uids("agent").await;
+        let itself = lab.nodes[0].clone();
+        let ip = ip_of(&lab, &itself).await;
+        lab.cluster.vendor.with(&lab.name, |e| drop(e.hosts.insert(ip, V2.into())));
+        lab.cluster.vendor.publish(&lab.name, V2);
+        eventually("the other one is updated", SOON, || async {
+            let status = lab.status("agent").await;
+            let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+            if ready && status.desired_version.as_deref() == Some(V2) { Ok(()) } else { Err(format!("{status:#?}")) }
+        })
+        .await;
+        let now = lab.uids("agent").await;
+        assert_eq!(before[&itself], now[&itself], "it was restarted for nothing");
+        assert_ne!(before[&lab.nodes[1]], now[&lab.nodes[1]]);
+        lab.end().await;
+    });
+}
+
+async fn ip_of(lab: &Lab<'_>, node: &str) -> String {
+    let node = Api::<k8s_openapi::api::core::v1::Node>::all(lab.cluster.client.clone()).get(node).await.unwrap();
+    node.status.unwrap().addresses.unwrap().into_iter().find(|a| a.type_ == "InternalIP").unwrap().address
+}
