@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::drift::is_current;
-use super::ownership::{Part, take_over};
+use super::ownership::take_over;
 use super::{Error, MANAGER, call};
 
 /// Applies `desired` unless `live` already is it. Returns the object as stored, `None` when nothing was written.
@@ -22,30 +22,34 @@ where
         if is_current(desired, value, object.managed_fields()) {
             return Ok(None);
         }
-        hand_over(api, object, Part::Object, desired).await?;
+        hand_over(api, object, desired).await?;
     }
     let params = PatchParams::apply(MANAGER).force();
     let stored = call(|| format!("apply {kind} {name}"), api.patch(name, &params, &Patch::Apply(desired))).await?;
     Ok(Some(stored))
 }
 
-/// Applies a status. The caller knows that it differs from the one stored.
-pub async fn apply_status<K>(api: &Api<K>, live: &K, desired: &Value) -> Result<K, Error>
+/// Replaces a whole status: it is ours alone, and what the original operator left in it must go. Not by server-side
+/// apply: the status subresource takes no hand-over of ownership, so leftovers would stay.
+pub async fn replace_status<K>(api: &Api<K>, name: &str, uid: &str, status: &Value) -> Result<(), Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
-    hand_over(api, live, Part::Status, desired).await?;
-    let name = live.name_any();
-    let params = PatchParams::apply(MANAGER).force();
-    call(|| format!("write the status of {name}"), api.patch_status(&name, &params, &Patch::Apply(desired))).await
+    let patch = json!([{ "op": "test", "path": "/metadata/uid", "value": uid }, { "op": "add", "path": "/status", "value": status }]);
+    let patch = Patch::<Value>::Json(serde_json::from_value(patch)?);
+    call(|| format!("write the status of {name}"), api.patch_status(name, &params(), &patch)).await.map(drop)
 }
 
-async fn hand_over<K>(api: &Api<K>, live: &K, part: Part, desired: &Value) -> Result<(), Error>
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+async fn hand_over<K>(api: &Api<K>, live: &K, desired: &Value) -> Result<(), Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
     let api_version = desired["apiVersion"].as_str().unwrap_or_default();
-    let Some(fields) = take_over(live.managed_fields(), part, api_version, desired) else { return Ok(()) };
+    let Some(fields) = take_over(live.managed_fields(), api_version, desired) else { return Ok(()) };
     let name = live.name_any();
     // The test makes a hand-over of an object that changed meanwhile fail instead of taking fields unseen.
     let patch = json!([
@@ -53,11 +57,11 @@ where
         { "op": "replace", "path": "/metadata/managedFields", "value": fields },
     ]);
     let patch = Patch::<Value>::Json(serde_json::from_value(patch)?);
-    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    let action = || format!("take over the fields of {name}");
-    match part {
-        Part::Object => call(action, api.patch(&name, &params, &patch)).await?,
-        Part::Status => call(action, api.patch_status(&name, &params, &patch)).await?,
-    };
-    Ok(())
+    match call(|| format!("take over the fields of {name}"), api.patch(&name, &params(), &patch)).await {
+        // The API server's answer to a test that failed; nothing in the patch itself can be invalid.
+        Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_invalid()) => {
+            Err(Error::Stale(format!("take over the fields of {name}")))
+        }
+        outcome => outcome.map(drop),
+    }
 }

@@ -6,7 +6,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
-use super::ownership::{Part, take_over};
+use super::ownership::take_over;
 
 /// Annotation of an object of ours: hash of all that was applied, so that a removed field is noticed without a write.
 pub const APPLIED_ANNOTATION: &str = "oneagent.dynatrace.com/applied";
@@ -15,7 +15,7 @@ pub const APPLIED_ANNOTATION: &str = "oneagent.dynatrace.com/applied";
 #[must_use]
 pub fn is_current(desired: &Value, live: &Value, managed: &[ManagedFieldsEntry]) -> bool {
     let api_version = desired["apiVersion"].as_str().unwrap_or_default();
-    contains(live, desired, false) && take_over(managed, Part::Object, api_version, desired).is_none()
+    contains(live, desired, false) && take_over(managed, api_version, desired).is_none()
 }
 
 /// Whether `live` has every field of `desired` with the same meaning. Lists must match item by item.

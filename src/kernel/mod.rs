@@ -42,6 +42,9 @@ pub enum Error {
     /// A request got no answer.
     #[error("cannot {0}: no answer from the API server within {secs} s", secs = WRITE_TIMEOUT.as_secs())]
     Timeout(String),
+    /// An object changed since it was read.
+    #[error("cannot {0}: it changed since it was read")]
+    Stale(String),
     /// An object does not serialise; a defect of ours.
     #[error("cannot serialise")]
     Serialise(#[from] serde_json::Error),
@@ -51,7 +54,11 @@ impl Error {
     /// Whether the API server says the object changed meanwhile: look again, nothing is wrong.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_conflict()))
+        match self {
+            Self::Stale(_) => true,
+            Self::Api { source, .. } => matches!(&**source, kube::Error::Api(status) if status.is_conflict()),
+            _ => false,
+        }
     }
 
     /// The API server's own message, if it is one that retrying will not mend.

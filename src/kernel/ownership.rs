@@ -9,42 +9,24 @@ use serde_json::{Map, Value};
 
 use super::MANAGER;
 
-/// Which part of an object is ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Spec, our labels and annotations, owner references.
-    Object,
-    /// The status subresource.
-    Status,
-}
-
-impl Part {
-    fn subresource(self) -> Option<&'static str> {
-        match self {
-            Self::Object => None,
-            Self::Status => Some("status"),
-        }
-    }
-}
-
 /// Whether an entry is the one that our own applies make.
-fn is_ours(entry: &ManagedFieldsEntry, part: Part) -> bool {
-    entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply") && entry.subresource.as_deref() == part.subresource()
+fn is_ours(entry: &ManagedFieldsEntry) -> bool {
+    entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply") && entry.subresource.is_none()
 }
 
-/// Whether we have ever applied this part.
+/// Whether we have ever applied this object.
 #[must_use]
-pub fn is_adopted(entries: &[ManagedFieldsEntry], part: Part) -> bool {
-    entries.iter().any(|entry| is_ours(entry, part))
+pub fn is_adopted(entries: &[ManagedFieldsEntry]) -> bool {
+    entries.iter().any(is_ours)
 }
 
 /// The managed fields after the hand-over; `None` when nobody else owns anything that is ours.
 ///
-/// On adoption everything of the part is taken; later only spec (or status), owner references, and the labels and
-/// annotations that `ours` itself has: tools may put their own labels on our objects.
+/// On adoption all but the subresources is taken; later only spec, owner references, and the labels and annotations
+/// that `ours` itself has: tools may put their own labels on our objects.
 #[must_use]
-pub fn take_over(entries: &[ManagedFieldsEntry], part: Part, api_version: &str, ours: &Value) -> Option<Vec<ManagedFieldsEntry>> {
-    let adopting = !is_adopted(entries, part);
+pub fn take_over(entries: &[ManagedFieldsEntry], api_version: &str, ours: &Value) -> Option<Vec<ManagedFieldsEntry>> {
+    let adopting = !is_adopted(entries);
     let mut kept = Vec::new();
     let mut mine = Map::new();
     let mut taken = false;
@@ -53,12 +35,15 @@ pub fn take_over(entries: &[ManagedFieldsEntry], part: Part, api_version: &str, 
             kept.push(entry.clone());
             continue;
         };
-        if is_ours(entry, part) {
+        if is_ours(entry) {
             merge(&mut mine, fields.clone());
             continue;
         }
-        // A status written through the main resource carries no subresource; f:status is then in the plain entry.
-        let (take, leave) = split(fields, part, entry.subresource.as_deref(), adopting, ours);
+        if entry.subresource.is_some() {
+            kept.push(entry.clone());
+            continue;
+        }
+        let (take, leave) = split(fields, adopting, ours);
         taken |= !take.is_empty();
         merge(&mut mine, take);
         if !leave.is_empty() {
@@ -74,25 +59,18 @@ pub fn take_over(entries: &[ManagedFieldsEntry], part: Part, api_version: &str, 
         api_version: Some(api_version.to_owned()),
         fields_type: Some("FieldsV1".to_owned()),
         fields_v1: Some(FieldsV1(Value::Object(mine))),
-        subresource: part.subresource().map(str::to_owned),
+        subresource: None,
         time: None,
     });
     Some(kept)
 }
 
-fn split(
-    fields: &Map<String, Value>,
-    part: Part,
-    subresource: Option<&str>,
-    adopting: bool,
-    ours: &Value,
-) -> (Map<String, Value>, Map<String, Value>) {
+fn split(fields: &Map<String, Value>, adopting: bool, ours: &Value) -> (Map<String, Value>, Map<String, Value>) {
     let (mut take, mut leave) = (Map::new(), Map::new());
     for (key, value) in fields {
-        match (part, key.as_str()) {
-            (Part::Status, "f:status") if subresource != Some("scale") => drop(take.insert(key.clone(), value.clone())),
-            (Part::Object, "f:spec") if subresource.is_none() => drop(take.insert(key.clone(), value.clone())),
-            (Part::Object, "f:metadata") if subresource.is_none() => {
+        match key.as_str() {
+            "f:spec" => drop(take.insert(key.clone(), value.clone())),
+            "f:metadata" => {
                 let (ours, theirs) = split_metadata(value, adopting, ours);
                 for (target, map) in [(&mut take, ours), (&mut leave, theirs)] {
                     if !map.is_empty() {
@@ -116,9 +94,7 @@ fn split_metadata(metadata: &Value, adopting: bool, ours: &Value) -> (Map<String
             ("labels" | "annotations", Value::Object(entries)) => {
                 let is_mine = |entry: &str| {
                     let entry = entry.trim_start_matches("f:");
-                    let in_desired = ours["metadata"][name].get(entry).is_some();
-                    // The API server itself keeps this one; nobody can own it away.
-                    in_desired || (adopting && entry != "." && !entry.starts_with("deprecated.daemonset"))
+                    adopting || ours["metadata"][name].get(entry).is_some()
                 };
                 let (mine, theirs): (Map<_, _>, Map<_, _>) = entries.clone().into_iter().partition(|(entry, _)| is_mine(entry));
                 if !mine.is_empty() {
@@ -167,11 +143,11 @@ mod tests {
             entry("kubectl", "Update", None, json!({"f:spec": {"f:b": {}}})),
             entry("kube-controller-manager", "Update", Some("status"), json!({"f:status": {"f:n": {}}})),
         ];
-        let after = take_over(&before, Part::Object, "apps/v1", &json!({})).unwrap();
+        let after = take_over(&before, "apps/v1", &json!({})).unwrap();
         assert_eq!(after.len(), 2);
         assert_eq!(after[0].manager.as_deref(), Some("kube-controller-manager"));
-        assert_eq!(after[1].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:x": {}}}, "f:spec": {"f:a": {}, "f:b": {}}}));
-        assert_eq!(take_over(&after, Part::Object, "apps/v1", &json!({})), None, "a second look finds nothing");
+        assert_eq!(after[1].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}, "f:spec": {"f:a": {}, "f:b": {}}}));
+        assert_eq!(take_over(&after, "apps/v1", &json!({})), None, "a second look finds nothing");
     }
 
     #[test]
@@ -181,21 +157,10 @@ mod tests {
             entry(MANAGER, "Apply", None, json!({"f:spec": {"f:a": {}}})),
             entry("argocd", "Update", None, json!({"f:metadata": {"f:labels": {"f:argo": {}}}})),
         ];
-        assert_eq!(take_over(&before, Part::Object, "apps/v1", &ours), None);
+        assert_eq!(take_over(&before, "apps/v1", &ours), None);
         let before = [before[0].clone(), entry("kubectl", "Update", None, json!({"f:metadata": {"f:labels": {"f:argo": {}, "f:oneagent": {}}}}))];
-        let after = take_over(&before, Part::Object, "apps/v1", &ours).unwrap();
+        let after = take_over(&before, "apps/v1", &ours).unwrap();
         assert_eq!(after[0].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:argo": {}}}}));
         assert_eq!(after[1].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:oneagent": {}}}, "f:spec": {"f:a": {}}}));
-    }
-
-    #[test]
-    fn the_originals_status_is_taken_and_the_users_spec_is_not() {
-        let before = [
-            entry("kubectl-create", "Update", None, json!({"f:spec": {"f:apiUrl": {}}})),
-            entry("dynatrace-oneagent-operator", "Update", Some("status"), json!({"f:status": {"f:instances": {}}})),
-        ];
-        let after = take_over(&before, Part::Status, "dynatrace.com/v1alpha1", &json!({})).unwrap();
-        assert_eq!(after[0], before[0]);
-        assert_eq!(after[1].subresource.as_deref(), Some("status"));
     }
 }

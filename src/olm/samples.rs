@@ -60,7 +60,7 @@ spec:
       memory: 1.5Gi
   rollout:
     maxUnavailable: 5%
-    minReadySeconds: 30
+    minReadySeconds: 10
 "#,
     },
 ];

@@ -3,12 +3,10 @@
 //! Writes only through `kernel`. Must not decide, nor wait for a Pod.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::Api;
-use kube::core::PartialObjectMeta;
 
 use super::Context;
 use super::observe::Observed;
@@ -86,6 +84,4 @@ pub struct Written {
     pub status: crate::api::oneagent::OneAgentStatus,
     /// When.
     pub at: std::time::Instant,
-    /// The object as it was stored.
-    pub object: Arc<PartialObjectMeta<crate::api::oneagent::OneAgent>>,
 }

@@ -33,6 +33,8 @@ type Guarded = DeserializeGuard<OneAgent>;
 const CONCURRENCY: u16 = 8;
 /// No reconcile takes longer; it never waits for a Pod or for the vendor.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Conflicts are tried again at once for as long as the back-off would still be short.
+const SOON_ENOUGH: Duration = Duration::from_secs(3);
 /// Objects on a page of a list: small pages keep the peak low.
 const PAGE: u32 = 100;
 /// Label of every agent's Pod and DaemonSet.
@@ -290,10 +292,11 @@ async fn undecodable(context: &Context, key: &Key, metadata: &kube::api::ObjectM
 
 fn failed(object: &Guarded, error: &kernel::Error, context: &Context) -> Action {
     let key = (object.namespace().unwrap_or_default(), object.name_any());
-    if error.is_conflict() {
+    let wait = context.backoff.failed(&key);
+    // Somebody else wrote at the same time: look again at once, unless that goes on.
+    if error.is_conflict() && wait < SOON_ENOUGH {
         return Action::requeue(Duration::from_millis(50));
     }
-    let wait = context.backoff.failed(&key);
     tracing::warn!(namespace = key.0, name = key.1, error = error.chain(), again_in = ?wait, "a reconcile failed");
     Action::requeue(wait)
 }

@@ -18,16 +18,15 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use kube::api::Api;
-use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
+use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
 use kube::{Client, Resource, ResourceExt};
-use serde_json::json;
 
 use crate::api::condition::{Reason, Transition};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::Environments;
 use crate::kernel::backoff::Backoff;
-use crate::kernel::{self, Deletions, Events, Named, apply::apply_status};
+use crate::kernel::{self, Deletions, Events, Named, apply::replace_status};
 use crate::telemetry::Metrics;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
@@ -156,7 +155,7 @@ impl Context {
         }
         let uid = object.uid().unwrap_or_default();
         let last = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(&uid).cloned();
-        if let Some(last) = &last
+        if let Some(last) = last
             && essence(before) == essence(status)
             && let Some(left) = STATUS_PERIOD.checked_sub(last.at.elapsed())
         {
@@ -164,16 +163,9 @@ impl Context {
         }
         // Only its metadata is read back: an object that does not decode must be able to say so.
         let api: Api<PartialObjectMeta<OneAgent>> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
-        let desired = json!({
-            "apiVersion": OneAgent::api_version(&()),
-            "kind": OneAgent::kind(&()),
-            "metadata": { "name": object.name_any(), "namespace": object.namespace(), "uid": uid },
-            "status": status,
-        });
-        let live = last.map_or_else(|| std::sync::Arc::new(object.metadata.clone().into_response_partial()), |last| last.object);
-        let stored = apply_status(&api, &*live, &desired).await?;
+        replace_status(&api, &object.name_any(), &uid, &serde_json::to_value(status)?).await?;
         self.metrics.status_written();
-        let written = act::Written { status: status.clone(), at: Instant::now(), object: std::sync::Arc::new(stored) };
+        let written = act::Written { status: status.clone(), at: Instant::now() };
         self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, written);
         let about = object.object_ref(&());
         for transition in transitions {

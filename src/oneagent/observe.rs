@@ -109,7 +109,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     let fleet = &context.fleet;
     let mut daemonset = fleet.daemonset(&key);
     let mut other_operator = false;
-    if daemonset.as_ref().is_none_or(|d| !kernel::ownership::is_adopted(d.managed_fields(), kernel::ownership::Part::Object)) {
+    if daemonset.as_ref().is_none_or(|d| !kernel::ownership::is_adopted(d.managed_fields())) {
         // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the name.
         let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
         daemonset = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name)).await?.map(Arc::new);

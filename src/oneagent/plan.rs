@@ -22,7 +22,7 @@ use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::Interest;
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
-use crate::kernel::ownership::{Part, is_adopted};
+use crate::kernel::ownership::is_adopted;
 use crate::rollout::{self, Desired, Hold, Inventory, Memory, Revision, Step, Template};
 
 /// Objects that are planned or applied.
@@ -201,7 +201,7 @@ fn running(live: &DaemonSet, before: &OneAgentStatus, base: &Base) -> Revision {
     let annotations = live.spec.as_ref().and_then(|s| s.template.metadata.as_ref()).and_then(|m| m.annotations.as_ref());
     let annotation = |key: &str| annotations.and_then(|a| a.get(key));
     match annotation(HASH_ANNOTATION) {
-        Some(hash) if is_adopted(live.managed_fields(), Part::Object) => {
+        Some(hash) if is_adopted(live.managed_fields()) => {
             Revision { version: annotation(VERSION_ANNOTATION).and_then(|v| v.parse().ok()), hash: hash.clone() }
         }
         _ => Revision { version: before.version.as_deref().and_then(|v| v.parse().ok()), hash: base.hash.clone() },

@@ -1,7 +1,13 @@
 //! A OneAgent becomes agents on the right nodes, and its edits reach them.
 
-use olm_tests::lab::{Lab, SOON, V1};
-use olm_tests::nodes::Shape;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use olm_tests::cluster::{Cluster, repository};
+use olm_tests::lab::{Lab, SOON, V1, V2, is_ready};
+use olm_tests::nodes::{self, Shape};
+use olm_tests::vendor::{api_token, paas_token};
+use olm_tests::{audit, eventually};
 use serde_json::json;
 
 #[test]
@@ -9,13 +15,228 @@ fn a_oneagent_becomes_agents_on_selected_and_tolerated_nodes() {
     olm_tests::run(async {
         let mut lab = Lab::new("install", 3).await;
         let tainted = lab.add_nodes(1, &Shape::default().taint("infra", "", "NoSchedule")).await;
+        let arm = lab.add_nodes(1, &Shape { arch: "arm64".into(), ..Shape::default() }).await;
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 3, SOON).await;
-        let status = lab.status("agent").await;
-        assert_eq!(status.nodes.unwrap().untolerated, 1);
+        let nodes = lab.status("agent").await.nodes.unwrap();
+        assert_eq!((nodes.selected, nodes.untolerated, nodes.arch), (3, 1, 1));
+        assert_eq!(nodes.examples["untolerated"], [format!("{} (infra:NoSchedule)", tainted[0])]);
+        assert_eq!(nodes.examples["arch"], [format!("{} (arm64)", arm[0])]);
+
+        // A toleration brings the tainted node in, and restarts nobody.
+        let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "tolerations": [{ "key": "infra", "operator": "Exists" }] })).await;
         lab.all_at("agent", V1, 4, SOON).await;
-        assert!(lab.pods("agent").await.contains_key(&tainted[0]));
+        let after = lab.uids("agent").await;
+        assert!(after.contains_key(&tainted[0]));
+        assert!(before.iter().all(|(node, uid)| after.get(node) == Some(uid)), "a toleration restarted an agent");
+
+        // Without it the agent there is surplus, and goes.
+        lab.edit("agent", json!({ "tolerations": null })).await;
+        lab.pods_are("agent", &lab.nodes[..3]).await;
+        // A taint that is lifted brings the node back in.
+        nodes::patch(&lab.cluster.client, &tainted[0], &json!({ "spec": { "taints": [] } })).await;
+        lab.all_at("agent", V1, 4, SOON).await;
+        let last = lab.uids("agent").await;
+        assert!(before.iter().all(|(node, uid)| last.get(node) == Some(uid)), "an agent that stayed was restarted");
         lab.end().await;
+    });
+}
+
+#[test]
+fn labels_decide_and_several_oneagents_stay_out_of_each_others_way() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("install-labels", 0).await;
+        let a = lab.add_nodes(2, &Shape::default().label("team", "a")).await;
+        let b = lab.add_nodes(2, &Shape::default().label("team", "b")).await;
+        lab.oneagent_named("one", &json!({ "nodeSelector": { "lab": lab.name, "team": "a" } }));
+        lab.oneagent_named("two", &json!({ "nodeSelector": { "lab": lab.name, "team": "b" } }));
+        lab.all_at("one", V1, 2, SOON).await;
+        lab.all_at("two", V1, 2, SOON).await;
+        let two = lab.uids("two").await;
+        // A node changes sides: its agent goes and the other's comes; nobody else moves.
+        nodes::patch(&lab.cluster.client, &a[0], &json!({ "metadata": { "labels": { "team": "b" } } })).await;
+        lab.pods_are("one", &a[1..]).await;
+        lab.pods_are("two", &[a[0].clone(), b[0].clone(), b[1].clone()]).await;
+        lab.all_at("two", V1, 3, SOON).await;
+        // A selector that is narrowed removes agents and restarts none.
+        lab.edit("two", json!({ "nodeSelector": { "kubernetes.io/hostname": b[0] } })).await;
+        lab.pods_are("two", &b[..1]).await;
+        assert_eq!(lab.uids("two").await[&b[0]], two[&b[0]]);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
+    olm_tests::run(async {
+        let lab = Lab::new("install-edit", 3).await;
+        let text = |kind: &str, name: &str, key: &str, value: &str| lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": lab.name }, if kind == "Secret" { "stringData" } else { "data" }: { key: value } }).to_string());
+        text("Secret", "proxy", "proxy", "http://127.0.0.1:1");
+        text("ConfigMap", "ca", "certs", &lab.cluster.vendor_ca);
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 3, SOON).await;
+        lab.edit(
+            "agent",
+            json!({
+                "apiUrl": lab.cluster.vendor.tls_url(&lab.name), "trustedCAs": "ca",
+                "args": ["--set-host-group=prod"], "env": [{ "name": "X", "value": "y" }, { "name": "DT_K8S_CLUSTER_ID", "value": "mine" }],
+                "labels": { "team": "ops", "dynatrace": "not-yours" }, "priorityClassName": "system-node-critical", "dnsPolicy": "Default",
+                "resources": { "limits": { "memory": "1.5Gi" } }, "useUnprivilegedMode": true, "webhookInjection": true, "image": "registry.example/agent:7",
+            }),
+        )
+        .await;
+        eventually("every Pod has the new template", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let new = pods.values().filter(|p| p.labels().get("team").is_some_and(|t| t == "ops") && is_ready(p)).count();
+            if new == 3 { Ok(()) } else { Err(format!("{new}: {:#?}", lab.status("agent").await.conditions)) }
+        })
+        .await;
+        let pod = lab.pods("agent").await.into_values().next().unwrap();
+        let spec = pod.spec.clone().unwrap();
+        let container = &spec.containers[0];
+        let env = |name: &str| container.env.iter().flatten().find(|e| e.name == name).unwrap_or_else(|| panic!("no {name}")).clone();
+        assert_eq!(pod.labels()["dynatrace"], "oneagent", "the selector's labels win");
+        assert_eq!(env("DT_K8S_CLUSTER_ID").value.as_deref(), Some("mine"));
+        assert_eq!(env("X").value.as_deref(), Some("y"));
+        assert_eq!(env("ONEAGENT_DISABLE_CONTAINER_INJECTION").value.as_deref(), Some("true"));
+        assert!(env("ONEAGENT_INSTALLER_SCRIPT_URL").value.unwrap().ends_with(&format!("/version/{V1}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default")));
+        assert_eq!(container.args.as_ref().unwrap(), &["--set-host-group=prod", "--set-host-id-source=k8s-node-name"]);
+        assert_eq!(container.image.as_deref(), Some("registry.example/agent:7"));
+        assert_eq!((spec.dns_policy.as_deref(), spec.priority_class_name.as_deref()), (Some("Default"), Some("system-node-critical")));
+        assert_eq!(spec.service_account_name.as_deref(), Some("dynatrace-oneagent-unprivileged"));
+        assert_eq!(container.security_context.as_ref().unwrap().privileged, None);
+        assert_eq!(container.security_context.as_ref().unwrap().capabilities.as_ref().unwrap().add.as_ref().unwrap().len(), 15);
+        assert_eq!(container.resources.as_ref().unwrap().limits.as_ref().unwrap()["memory"].0, "1536Mi");
+        assert!(spec.volumes.unwrap().iter().any(|v| v.config_map.as_ref().is_some_and(|c| c.name == "ca")));
+        assert!(spec.host_network.unwrap() && spec.host_pid.unwrap() && spec.host_ipc.unwrap());
+
+        // What stands in a ConfigMap or a proxy Secret reaches the Pods, too.
+        let before = lab.uids("agent").await;
+        text("ConfigMap", "ca", "certs", &format!("{}\n# newer", lab.cluster.vendor_ca));
+        eventually("every Pod is replaced", SOON, || async {
+            let now = lab.uids("agent").await;
+            if now.len() == 3 && now.iter().all(|(node, uid)| before.get(node) != Some(uid)) { Ok(()) } else { Err("not all".to_owned()) }
+        })
+        .await;
+        lab.edit("agent", json!({ "proxy": { "valueFrom": "proxy" } })).await;
+        eventually("every Pod has the proxy", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let new = pods.values().filter(|p| p.spec.as_ref().unwrap().containers[0].args.iter().flatten().any(|a| a == "--set-proxy=$(https_proxy)") && is_ready(p)).count();
+            if new == 3 { Ok(()) } else { Err(format!("{new}")) }
+        })
+        .await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn deleting_a_oneagent_removes_its_agents_and_stopping_the_operator_does_not() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("install-delete", 2).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        lab.operators[0].process.signal("TERM");
+        let operator = std::cell::RefCell::new(lab.operators.remove(0));
+        eventually("the operator ends", SOON, || async { operator.borrow_mut().process.ended().map(drop).ok_or_else(|| "it runs".to_owned()) }).await;
+        drop(operator);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(lab.pods("agent").await.len(), 2, "agents live on without an operator");
+        lab.start_operator(&[]).await;
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "agent", "--wait=false"]);
+        lab.pods_are("agent", &[]).await;
+        assert!(lab.daemonset("agent").await.is_none());
+        lab.end().await;
+    });
+}
+
+#[test]
+fn objects_as_the_original_and_its_oldest_releases_wrote_them_apply_and_run() {
+    olm_tests::run(async {
+        let lab = Lab::new("install-old", 1).await;
+        let url = lab.cluster.vendor.url(&lab.name);
+        // As the original's sample has it: many fields present and empty.
+        lab.oneagent(&json!({
+            "tokens": "tokens", "skipCertCheck": false, "enableIstio": false, "waitReadySeconds": 300, "useUnprivilegedMode": true, "image": "", "args": [], "env": [], "agentVersion": "",
+            "customPullSecret": "", "dnsPolicy": "", "serviceAccountName": "", "priorityClassName": "", "labels": {}, "networkZone": "", "trustedCAs": "", "proxy": { "value": "", "valueFrom": "" },
+            "resources": { "requests": { "cpu": "100m", "memory": "512Mi" }, "limits": { "cpu": "300m", "memory": "1.5Gi" } },
+            "tolerations": [{ "effect": "NoSchedule", "key": "node-role.kubernetes.io/master", "operator": "Exists" }],
+        }));
+        lab.all_at("agent", V1, 1, SOON).await;
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "agent"]);
+        lab.pods_are("agent", &[]).await;
+        // As v0.1 to v0.6 left it: defaults written into the spec, a status of other shapes.
+        lab.oneagent_named(
+            "old",
+            &json!({
+                "image": "docker.io/dynatrace/oneagent:latest", "tokens": "tokens", "waitReadySeconds": 300, "nodeSelector": { "lab": lab.name, "beta.kubernetes.io/os": "linux" },
+                "env": [
+                    { "name": "ONEAGENT_INSTALLER_TOKEN", "valueFrom": { "secretKeyRef": { "name": "tokens", "key": "paasToken" } } },
+                    { "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": format!("{url}/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default") },
+                    { "name": "ONEAGENT_INSTALLER_SKIP_CERT_CHECK", "value": "false" },
+                ],
+            }),
+        );
+        lab.all_at("old", V1, 1, SOON).await;
+        assert_eq!(lab.status("old").await.version_source.as_deref(), Some("Api"));
+        let shown = lab.cluster.kubectl(&["-n", &lab.name, "get", "oa"]);
+        assert!(shown.lines().next().unwrap().split_whitespace().eq(["NAME", "APIURL", "TOKENS", "VERSION", "PHASE", "AGE", "READY", "UPDATED"]), "{shown}");
+        assert!(shown.contains("Running") && shown.contains("1/1"), "{shown}");
+        lab.end().await;
+    });
+}
+
+/// The installation in one file, on a cluster where the CRD was born as v1beta1, through the Deployment.
+#[test]
+fn the_installation_in_one_file_works_with_the_samples() {
+    olm_tests::run(async {
+        let settings = [("POLL_INTERVAL", "500ms"), ("LEASE_DURATION", "5s"), ("LEASE_RENEW_DEADLINE", "3s"), ("LEASE_RETRY_PERIOD", "1s")];
+        let cluster = Cluster::bare(settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()).await;
+        nodes::create(
+            &cluster.client,
+            vec![
+                nodes::node("worker", &Shape::default()),
+                nodes::node("master", &Shape::default().label("node-role.kubernetes.io/control-plane", "").taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")),
+                nodes::node("infra", &Shape::default().label("node-role.kubernetes.io/infra", "").taint("node-role.kubernetes.io/infra", "", "NoSchedule")),
+            ],
+        )
+        .await;
+        // What a CRD that was created as v1beta1 looks like today: unknown fields preserved.
+        let crd = std::fs::read_to_string(repository("config/crd/dynatrace.com_oneagents.yaml")).unwrap();
+        let mut born: serde_json::Value = olm_tests::cluster::documents(&crd).remove(0);
+        born["spec"].as_object_mut().unwrap().remove("preserveUnknownFields");
+        born["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        cluster.try_kubectl(&["create", "-f", "-"], Some(&born.to_string())).unwrap();
+        cluster.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &repository("config/install.yaml").display().to_string()]);
+        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
+        cluster.kubectl(&["-n", "dynatrace", "rollout", "status", "deployment/oneagent-operator", "--timeout=60s"]);
+        for (secret, sample) in [("oneagent", "oneagent-dynatrace.yaml"), ("desk", "oneagent-desk.yaml")] {
+            cluster.vendor.add(secret, V1);
+            cluster.apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": secret, "namespace": "dynatrace" }, "stringData": { "apiToken": api_token(secret), "paasToken": paas_token(secret) } }).to_string());
+            let text = std::fs::read_to_string(repository(&format!("config/samples/{sample}"))).unwrap();
+            let address = text.lines().find_map(|line| line.trim().strip_prefix("apiUrl: ")).unwrap();
+            cluster.apply(&text.replace(address, &cluster.vendor.url(secret)));
+        }
+        eventually("both samples are Ready", SOON, || async {
+            let shown = cluster.kubectl(&["-n", "dynatrace", "get", "oa", "--no-headers"]);
+            let ready = shown.lines().filter(|line| line.contains("True")).count();
+            if ready == 2 { Ok(()) } else { Err(shown) }
+        })
+        .await;
+        let pods = cluster.kubectl(&["-n", "dynatrace", "get", "pods", "-l", "dynatrace=oneagent", "-o", "wide", "--no-headers"]);
+        assert_eq!(pods.lines().filter(|l| l.contains("oneagent-")).count(), 2, "worker and control plane: {pods}");
+        assert_eq!(pods.lines().filter(|l| l.contains("desk-") && l.contains("infra")).count(), 1, "{pods}");
+        // A typo is refused now, also by a server that stored it in silence before.
+        let typo = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": "typo", "namespace": "dynatrace" }, "spec": { "apiUrl": "https://e.example/api", "tolerations": [], "nodeSelektor": {} } });
+        let refused = cluster.try_kubectl(&["apply", "--server-side", "--validate=strict", "-f", "-"], Some(&typo.to_string())).unwrap_err();
+        assert!(refused.contains("nodeSelektor"), "{refused}");
+        // The operator goes, the agents stay.
+        cluster.kubectl(&["-n", "dynatrace", "delete", "deployment", "oneagent-operator", "--wait=true"]);
+        cluster.vendor.publish("oneagent", V2);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let left = cluster.kubectl(&["-n", "dynatrace", "get", "pods", "-l", "dynatrace=oneagent", "--no-headers"]);
+        assert_eq!(left.lines().count(), 3, "{left}");
+        let forbidden = audit::forbidden(&audit::requests(&cluster.path("audit.log"), "dynatrace"));
+        assert!(forbidden.is_empty(), "{forbidden:?}");
     });
 }

@@ -89,7 +89,9 @@ fn a_version_that_crashes_stops_within_the_budget_and_new_nodes_get_the_one_befo
         let mut lab = Lab::new("update-bad", 20).await;
         lab.oneagent(&json!({ "rollout": { "maxUnavailable": "10%" } }));
         lab.all_at("agent", V1, 20, SOON).await;
-        lab.behave(|b| drop(b.versions.insert(V2.into(), Fault::CrashLoop)));
+        lab.behave(|b| {
+            b.versions.insert(V2.into(), Fault::CrashLoop);
+        });
         lab.cluster.vendor.publish(&lab.name, V2);
         let message = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
         assert!(message.contains(V2) && message.contains("CrashLoopBackOff") && message.contains("spec.update.version"), "{message}");

@@ -59,7 +59,7 @@ pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
         name: CONTAINER.into(),
         image: Some(pod.image.clone().unwrap_or_else(|| around.default_image.clone())),
         image_pull_policy: Some("Always".into()),
-        args: Some(args(resolved)),
+        args: Some(args(resolved)).filter(|args| !args.is_empty()),
         env: Some(env(resolved, around)),
         readiness_probe: Some(readiness()),
         resources: Some(pod.resources.clone()),
