@@ -61,12 +61,12 @@ impl Error {
         }
     }
 
-    /// The API server's own message, if it is one that retrying will not mend.
+    /// The API server's own message, if it refuses what was sent for its content: retrying will not mend that.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         match self {
             Self::Api { source, .. } => match &**source {
-                kube::Error::Api(status) if status.is_invalid() || status.code == 400 || status.is_forbidden() => Some(status.message.clone()),
+                kube::Error::Api(status) if status.is_invalid() || status.code == 400 => Some(status.message.clone()),
                 _ => None,
             },
             _ => None,

@@ -146,7 +146,10 @@ mod tests {
         let after = take_over(&before, "apps/v1", &json!({})).unwrap();
         assert_eq!(after.len(), 2);
         assert_eq!(after[0].manager.as_deref(), Some("kube-controller-manager"));
-        assert_eq!(after[1].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}, "f:spec": {"f:a": {}, "f:b": {}}}));
+        assert_eq!(
+            after[1].fields_v1.clone().unwrap().0,
+            json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}, "f:spec": {"f:a": {}, "f:b": {}}})
+        );
         assert_eq!(take_over(&after, "apps/v1", &json!({})), None, "a second look finds nothing");
     }
 

@@ -25,6 +25,9 @@ use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::kernel::ownership::is_adopted;
 use crate::rollout::{self, Desired, Hold, Inventory, Memory, Revision, Step, Template};
 
+/// What keeps our hands off is not always watched: it is looked at this often.
+const BLOCKED: Duration = Duration::from_secs(15);
+
 /// Objects that are planned or applied.
 #[derive(Debug)]
 pub struct Objects<S> {
@@ -135,7 +138,10 @@ pub fn plan(
     let (status, transitions) = status::status(&picture, now);
     let missing = rollout.report.bucket(rollout::Bucket::Starting) > 0;
     let until = rollout.next.map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
-    let next = [until, missing.then_some(super::observe::QUIET + Duration::from_secs(2))].into_iter().flatten().min();
+    let next = [until, missing.then_some(super::observe::QUIET + Duration::from_secs(2)), hands_off.is_some().then_some(BLOCKED)]
+        .into_iter()
+        .flatten()
+        .min();
     Ok(Plan { objects: Objects { daemonset, state: PhantomData }, steps: rollout.steps, budget: rollout.budget, status, transitions, interest, next })
 }
 

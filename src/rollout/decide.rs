@@ -109,16 +109,14 @@ fn new_failure(sorted: &Sorted<'_>, desired: &Desired, inventory: &Inventory<'_>
     let more = failures.len().saturating_sub(names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let why = failures.iter().map(|cell| cell.detail.as_str()).find(|detail| !detail.is_empty()).unwrap_or("not Ready");
-    let version = desired.revision.version.map_or_else(|| "the new template".to_owned(), |v| format!("version {v}"));
+    let new_version = desired.revision.version.filter(|version| memory.last_good.as_ref().is_none_or(|good| good.version != Some(*version)));
+    let what = new_version.map_or_else(|| "the new Pod template".to_owned(), |version| format!("version {version}"));
     memory.failure = Some(Failure {
         revision: desired.revision.clone(),
         strict: desired.strict,
-        message: format!("{version} failed on {} of {} nodes it reached ({}{more}): {why}", failures.len(), reached(sorted), names.join(", ")),
+        message: format!("{what} failed on {} of {} nodes it reached ({}{more}): {why}", failures.len(), reached(sorted), names.join(", ")),
     });
-    if let Some(version) = desired.revision.version
-        && memory.last_good.as_ref().and_then(|good| good.version) != Some(version)
-        && !memory.rejected.contains(&version)
-    {
+    if let Some(version) = new_version.filter(|version| !memory.rejected.contains(version)) {
         memory.rejected.push(version);
         let surplus = memory.rejected.len().saturating_sub(REJECTED);
         memory.rejected.drain(..surplus);

@@ -22,7 +22,7 @@ pub fn start(level: &str, format: LogFormat) -> Result<(), String> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stdout);
     let started = match format {
         LogFormat::Text => builder.with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Json => builder.json().with_current_span(false).with_span_list(false).try_init(),
     };
     started.map_err(|error| format!("logging is already started: {error}"))
 }

@@ -133,7 +133,10 @@ fn a_daemonset_of_somebody_else_is_left_alone() {
         assert!(message.contains("left alone") && message.contains("rename"), "{message}");
         assert_eq!(lab.status("agent").await.phase.as_deref(), Some("Error"));
         let after = lab.daemonset("agent").await.unwrap();
-        assert_eq!((before.spec, before.metadata.labels, before.metadata.annotations), (after.spec, after.metadata.labels, after.metadata.annotations));
+        assert_eq!(
+            (before.spec, before.metadata.labels, before.metadata.annotations),
+            (after.spec, after.metadata.labels, after.metadata.annotations)
+        );
         assert!(after.metadata.managed_fields.unwrap().iter().all(|f| f.manager.as_deref() != Some("oneagent-operator")));
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "daemonset", "agent"]);
         lab.edit("agent", json!({ "args": ["--go"] })).await;

@@ -71,7 +71,9 @@ fn labels_decide_and_several_oneagents_stay_out_of_each_others_way() {
 fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
     olm_tests::run(async {
         let lab = Lab::new("install-edit", 3).await;
-        let text = |kind: &str, name: &str, key: &str, value: &str| lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": lab.name }, if kind == "Secret" { "stringData" } else { "data" }: { key: value } }).to_string());
+        let text = |kind: &str, name: &str, key: &str, value: &str| {
+            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": lab.name }, if kind == "Secret" { "stringData" } else { "data" }: { key: value } }).to_string())
+        };
         text("Secret", "proxy", "proxy", "http://127.0.0.1:1");
         text("ConfigMap", "ca", "certs", &lab.cluster.vendor_ca);
         lab.oneagent(&json!({}));
@@ -100,7 +102,12 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
         assert_eq!(env("DT_K8S_CLUSTER_ID").value.as_deref(), Some("mine"));
         assert_eq!(env("X").value.as_deref(), Some("y"));
         assert_eq!(env("ONEAGENT_DISABLE_CONTAINER_INJECTION").value.as_deref(), Some("true"));
-        assert!(env("ONEAGENT_INSTALLER_SCRIPT_URL").value.unwrap().ends_with(&format!("/version/{V1}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default")));
+        assert!(
+            env("ONEAGENT_INSTALLER_SCRIPT_URL")
+                .value
+                .unwrap()
+                .ends_with(&format!("/version/{V1}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default"))
+        );
         assert_eq!(container.args.as_ref().unwrap(), &["--set-host-group=prod", "--set-host-id-source=k8s-node-name"]);
         assert_eq!(container.image.as_deref(), Some("registry.example/agent:7"));
         assert_eq!((spec.dns_policy.as_deref(), spec.priority_class_name.as_deref()), (Some("Default"), Some("system-node-critical")));
@@ -122,7 +129,10 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
         lab.edit("agent", json!({ "proxy": { "valueFrom": "proxy" } })).await;
         eventually("every Pod has the proxy", SOON, || async {
             let pods = lab.pods("agent").await;
-            let new = pods.values().filter(|p| p.spec.as_ref().unwrap().containers[0].args.iter().flatten().any(|a| a == "--set-proxy=$(https_proxy)") && is_ready(p)).count();
+            let new = pods
+                .values()
+                .filter(|p| p.spec.as_ref().unwrap().containers[0].args.iter().flatten().any(|a| a == "--set-proxy=$(https_proxy)") && is_ready(p))
+                .count();
             if new == 3 { Ok(()) } else { Err(format!("{new}")) }
         })
         .await;
@@ -180,7 +190,10 @@ fn objects_as_the_original_and_its_oldest_releases_wrote_them_apply_and_run() {
         lab.all_at("old", V1, 1, SOON).await;
         assert_eq!(lab.status("old").await.version_source.as_deref(), Some("Api"));
         let shown = lab.cluster.kubectl(&["-n", &lab.name, "get", "oa"]);
-        assert!(shown.lines().next().unwrap().split_whitespace().eq(["NAME", "APIURL", "TOKENS", "VERSION", "PHASE", "AGE", "READY", "UPDATED"]), "{shown}");
+        assert!(
+            shown.lines().next().unwrap().split_whitespace().eq(["NAME", "APIURL", "TOKENS", "VERSION", "PHASE", "AGE", "READY", "UPDATED"]),
+            "{shown}"
+        );
         assert!(shown.contains("Running") && shown.contains("1/1"), "{shown}");
         lab.end().await;
     });
@@ -196,8 +209,18 @@ fn the_installation_in_one_file_works_with_the_samples() {
             &cluster.client,
             vec![
                 nodes::node("worker", &Shape::default()),
-                nodes::node("master", &Shape::default().label("node-role.kubernetes.io/control-plane", "").taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")),
-                nodes::node("infra", &Shape::default().label("node-role.kubernetes.io/infra", "").taint("node-role.kubernetes.io/infra", "", "NoSchedule")),
+                nodes::node(
+                    "master",
+                    &Shape::default().label("node-role.kubernetes.io/control-plane", "").taint(
+                        "node-role.kubernetes.io/control-plane",
+                        "",
+                        "NoSchedule",
+                    ),
+                ),
+                nodes::node(
+                    "infra",
+                    &Shape::default().label("node-role.kubernetes.io/infra", "").taint("node-role.kubernetes.io/infra", "", "NoSchedule"),
+                ),
             ],
         )
         .await;

@@ -1,1 +1,197 @@
-//! wip
+//! Operators and API servers die; rollouts go on, and nothing is done twice.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use olm_tests::cluster::Cluster;
+use olm_tests::eventually;
+use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
+use serde_json::json;
+
+async fn holder(lab: &Lab<'_>) -> Option<String> {
+    let api: Api<Lease> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+    api.get_opt("oneagent-operator").await.unwrap()?.spec?.holder_identity.filter(|h| !h.is_empty())
+}
+
+/// Waits until so many agents are at a version.
+async fn reached(lab: &Lab<'_>, version: &str, at_least: usize) {
+    eventually(&format!("{at_least} agents at {version}"), SOON, || async {
+        let count = lab.pods("agent").await.values().filter(|p| version_of(p).as_deref() == Some(version)).count();
+        if count >= at_least { Ok(()) } else { Err(format!("{count}")) }
+    })
+    .await;
+}
+
+/// Watches how many nodes lack a Ready agent at once, and how many Pods each node had.
+fn watch(lab: &Lab<'_>) -> Arc<Mutex<(usize, BTreeMap<String, usize>)>> {
+    let seen = Arc::new(Mutex::new((0, BTreeMap::new())));
+    let (shared, api, total) = (seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name), lab.nodes.len());
+    tokio::spawn(async move {
+        let mut events = watcher(api, watcher::Config::default().labels("oneagent=agent")).default_backoff().boxed();
+        let mut ready: BTreeMap<String, String> = BTreeMap::new();
+        let mut known: BTreeMap<String, String> = BTreeMap::new();
+        let mut complete = false;
+        while let Some(event) = events.next().await {
+            let (pod, gone) = match event {
+                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => (pod, false),
+                Ok(watcher::Event::Delete(pod)) => (pod, true),
+                _ => continue,
+            };
+            let (Some(node), Some(uid)) = (pod.spec.as_ref().and_then(|s| s.node_name.clone()), pod.uid()) else { continue };
+            if !gone && is_ready(&pod) {
+                ready.insert(node.clone(), uid.clone());
+            } else if ready.get(&node) == Some(&uid) {
+                ready.remove(&node);
+            }
+            let mut seen = shared.lock().unwrap();
+            if known.insert(uid, node.clone()).is_none() {
+                *seen.1.entry(node).or_default() += 1;
+            }
+            complete |= ready.len() == total;
+            if complete {
+                seen.0 = seen.0.max(total - ready.len());
+            }
+        }
+    });
+    seen
+}
+
+#[test]
+fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("recover-kill", 30).await;
+        lab.behave(|b| b.ready_after = Duration::from_millis(700));
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 3 } }));
+        lab.all_at("agent", V1, 30, SOON).await;
+        let seen = watch(&lab);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        reached(&lab, V2, 6).await;
+        // Killed in the middle; the one that starts anew goes on where that one was.
+        lab.operators[0].process.kill();
+        lab.start_operator(&[]).await;
+        reached(&lab, V2, 15).await;
+        // And with a second one standing by: the leader dies, the other takes over.
+        lab.start_operator(&[]).await;
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let leader = holder(&lab).await.unwrap();
+        assert!(leader.contains("operator-1"), "{leader}");
+        let (_, standby) = lab.operators[2].get("/metrics").await.unwrap();
+        assert!(standby.contains("oneagent_leader 0"), "{standby}");
+        assert_eq!(lab.operators[2].get("/readyz").await.unwrap().0, 200, "a standby is ready");
+        lab.operators[1].process.kill();
+        lab.all_at("agent", V2, 30, Duration::from_secs(60)).await;
+        assert!(holder(&lab).await.unwrap().contains("operator-2"));
+        {
+            let seen = seen.lock().unwrap();
+            assert!(seen.0 <= 3, "{} nodes at once were without an agent", seen.0);
+            assert!(seen.1.values().all(|pods| *pods == 2), "not replaced exactly once: {:?}", seen.1);
+        }
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_leader_that_is_told_to_end_gives_the_lease_back_at_once() {
+    olm_tests::run(async {
+        let mut lab = Lab::without_operator(Cluster::shared().await, "recover-term", 1).await;
+        // The defaults: nobody could wait for such a lease to expire.
+        let long = [("LEASE_DURATION", "137s"), ("LEASE_RENEW_DEADLINE", "107s"), ("LEASE_RETRY_PERIOD", "26s")];
+        lab.start_operator(&long).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 1, SOON).await;
+        lab.start_operator(&long).await;
+        eventually("the second is ready", SOON, || async {
+            if lab.operators[1].get("/readyz").await.is_some_and(|(code, _)| code == 200) { Ok(()) } else { Err("not ready".into()) }
+        })
+        .await;
+        lab.operators[0].process.signal("TERM");
+        eventually("the other leads", Duration::from_secs(5), || async {
+            match holder(&lab).await {
+                Some(holder) if holder.contains("operator-1") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        assert!(lab.operators[0].process.ended().is_some_and(|how| how.contains("exit status: 0")));
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 1, SOON).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_leader_that_loses_its_lease_ends_itself() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("recover-lost", 1).await;
+        eventually("somebody leads", SOON, || async { holder(&lab).await.map(drop).ok_or_else(|| "nobody".into()) }).await;
+        let thief = json!({ "spec": { "holderIdentity": "thief", "leaseDurationSeconds": 3600 } });
+        lab.cluster.kubectl(&["-n", &lab.name, "patch", "lease", "oneagent-operator", "--type=merge", "-p", &thief.to_string()]);
+        let operator = std::cell::RefCell::new(lab.operators.remove(0));
+        eventually("it ends", SOON, || async {
+            match operator.borrow_mut().process.ended() {
+                Some(how) if how.contains("exit status: 1") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        assert!(operator.borrow().printed().contains("the lease was lost"));
+        drop(operator);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn an_api_server_that_restarts_under_a_rollout_is_survived() {
+    olm_tests::run(async {
+        let cluster = Cluster::start(Vec::new()).await;
+        let lab = Lab::on(&cluster, "recover-api", 10).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        lab.all_at("agent", V1, 10, SOON).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        reached(&lab, V2, 3).await;
+        let killed = chrono::Utc::now();
+        cluster.plane.lock().await.kill_apiserver();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cluster.plane.lock().await.start_apiserver().await;
+        let ready = chrono::Utc::now();
+        // The lease of this test is short: whichever operator is left goes on.
+        let mut lab = lab;
+        // An API server that is not ready yet knows no roles and forbids everything: that is not the operator's fault.
+        lab.unjudged = Some((killed, ready));
+        if lab.operators[0].process.ended().is_some() {
+            lab.start_operator(&[]).await;
+        }
+        lab.all_at("agent", V2, 10, Duration::from_secs(90)).await;
+        lab.cluster.vendor.publish(&lab.name, V3);
+        lab.all_at("agent", V3, 10, Duration::from_secs(60)).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn an_operator_that_starts_before_its_crd_waits_and_says_so() {
+    olm_tests::run(async {
+        let cluster = Cluster::bare(Vec::new()).await;
+        let lab = Lab::on(&cluster, "recover-crd", 1).await;
+        eventually("it says that it waits", SOON, || async {
+            match lab.operators[0].get("/readyz").await {
+                Some((503, why)) if why.contains("does not serve OneAgents") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        cluster.kubectl(&["apply", "--server-side", "-f", &olm_tests::cluster::repository("config/crd").display().to_string()]);
+        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 1, SOON).await;
+        lab.end().await;
+    });
+}

@@ -1,1 +1,178 @@
-//! wip
+//! The operator may do what it needs and nothing else, and shows no token anywhere.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use olm_tests::cluster::{Cluster, documents, repository};
+use olm_tests::eventually;
+use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::operator::get;
+use olm_tests::vendor::{api_token, paas_token};
+use serde_json::json;
+
+/// Everything that the operator does, once: then every rule must have been used, and nothing else asked for.
+#[test]
+fn every_right_is_used_and_no_other_is_asked_for() {
+    olm_tests::run(async {
+        let cluster = Cluster::start(Vec::new()).await;
+        let mut lab = Lab::on(&cluster, "secure", 2).await;
+        let put = |name: &str, key: &str, value: &str| {
+            cluster.apply(
+                &json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": lab.name }, "data": { key: value } })
+                    .to_string(),
+            )
+        };
+        put("ca", "certs", &cluster.vendor_ca);
+        cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce=baseline"]);
+        lab.oneagent(&json!({ "trustedCAs": "ca" }));
+        lab.condition("agent", "Degraded", "True", "PodsRefused").await;
+        cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce-"]);
+        lab.all_at("agent", V1, 2, Duration::from_secs(90)).await;
+        cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 2, SOON).await;
+        // An Event that repeats within minutes becomes a series: a patch.
+        for _ in 0..2 {
+            lab.edit("agent", json!({ "apiUrl": "nonsense" })).await;
+            lab.condition("agent", "Degraded", "True", "InvalidSpec").await;
+            lab.edit("agent", json!({ "apiUrl": cluster.vendor.url(&lab.name) })).await;
+            lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        }
+        // One more that stands by.
+        lab.start_operator(&[]).await;
+        // A drop of the lease's record in our memory makes it be read: a write by somebody else.
+        cluster.kubectl(&["-n", &lab.name, "label", "lease", "oneagent-operator", "touched=yes"]);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+
+        let requests = lab.requests();
+        let used = |group: &str, resource: &str, verb: &str| requests.iter().any(|r| r.group == group && r.resource == resource && r.verb == verb);
+        let text = std::fs::read_to_string(repository("config/rbac.yaml")).unwrap();
+        let mut granted = BTreeSet::new();
+        let mut unused = Vec::new();
+        // Consulted without a request of that verb, and shown by a SubjectAccessReview below: a server-side apply that
+        // creates is a patch that needs create; admission asks for delete when owner references change.
+        let right = |verb: &str| ("apps".to_owned(), "daemonsets".to_owned(), verb.to_owned());
+        let consulted = BTreeSet::from([right("create"), right("delete")]);
+        for document in documents(&text) {
+            for rule in document["rules"].as_array().into_iter().flatten() {
+                let one = |key: &str| rule[key][0].as_str().unwrap().to_owned();
+                for verb in rule["verbs"].as_array().unwrap() {
+                    let right = (one("apiGroups"), one("resources"), verb.as_str().unwrap().to_owned());
+                    if !used(&right.0, &right.1, &right.2) && !consulted.contains(&right) {
+                        unused.push(right.clone());
+                    }
+                    granted.insert(right);
+                }
+            }
+        }
+        assert!(unused.is_empty(), "rights that nothing uses: {unused:?}");
+        let asked: BTreeSet<_> =
+            requests.iter().filter(|r| !r.resource.is_empty()).map(|r| (r.group.clone(), r.resource.clone(), r.verb.clone())).collect();
+        let beyond: Vec<_> = asked.difference(&granted).collect();
+        assert!(beyond.is_empty(), "asked for without a right: {beyond:?}");
+        for (group, resource, verb) in consulted {
+            let user = format!("system:serviceaccount:{}:oneagent-operator", lab.name);
+            let answer = cluster.kubectl(&["auth", "can-i", &verb, &format!("{resource}.{group}"), "-n", &lab.name, "--as", &user]);
+            assert_eq!(answer.trim(), "yes");
+        }
+        // Secrets are only ever asked for by name.
+        assert!(requests.iter().filter(|r| r.resource == "secrets").all(|r| r.uri.contains("metadata.name%3D")), "{requests:?}");
+        lab.end().await;
+    });
+}
+
+/// Adoption needs `delete` on DaemonSets with that admission plugin, and only for its look-up.
+#[test]
+fn without_delete_on_daemonsets_an_adoption_is_refused() {
+    olm_tests::run(async {
+        let cluster = Cluster::shared().await;
+        let lab = Lab::without_operator(cluster, "secure-adopt", 1).await;
+        let review = |verb: &str| {
+            cluster.try_kubectl(
+                &[
+                    "auth",
+                    "can-i",
+                    verb,
+                    "daemonsets.apps",
+                    "-n",
+                    &lab.name,
+                    "--as",
+                    &format!("system:serviceaccount:{}:oneagent-operator", lab.name),
+                ],
+                None,
+            )
+        };
+        assert_eq!(review("delete").unwrap().trim(), "yes");
+        assert!(review("update").is_err(), "no right beyond what is needed");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_token_is_nowhere_to_be_seen() {
+    olm_tests::run(async {
+        let mut lab = Lab::without_operator(Cluster::shared().await, "secure-token", 2).await;
+        lab.start_operator(&[("LOG_LEVEL", "trace")]).await;
+        let (api, paas) = (api_token(&lab.name), paas_token(&lab.name));
+        let password = "SECRETPASSWORD";
+        lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "proxy", "namespace": lab.name }, "stringData": { "proxy": format!("http://user:{password}@127.0.0.1:1") } }).to_string());
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        // Every way to fail that might quote what it failed on.
+        lab.edit("agent", json!({ "proxy": { "valueFrom": "proxy" } })).await;
+        lab.condition("agent", "Degraded", "True", "EnvironmentUnreachable").await;
+        lab.edit("agent", json!({ "proxy": null })).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.secret(&api, &format!("{paas}\n"));
+        lab.condition("agent", "PaaSToken", "False", "TokenUnauthorized").await;
+        lab.secret(&format!("{api}\u{1}"), "dt0c01.WRONG.SECRETPAASwrong");
+        eventually("both are refused", SOON, || async {
+            let now = lab.status("agent").await;
+            let refused = now.conditions.iter().filter(|c| c.type_.ends_with("Token") && c.status == "False").count();
+            if refused == 2 { Ok(()) } else { Err(format!("{:#?}", now.conditions)) }
+        })
+        .await;
+        lab.secret(&api, &paas);
+        lab.condition("agent", "PaaSToken", "True", "TokenReady").await;
+        let (_, metrics) = get(&lab.operators[0].address, "/metrics").await.unwrap();
+        assert!(metrics.contains("oneagent_nodes{"), "{metrics}");
+        let objects =
+            lab.cluster.kubectl(&["-n", &lab.name, "get", "oneagents,daemonsets,pods,events,leases", "-o", "yaml", "--show-managed-fields"]);
+        let log = lab.operators[0].printed();
+        assert!(log.contains("TRACE"), "the log is at trace level");
+        for (place, text) in [("metrics", &metrics), ("objects", &objects), ("log", &log)] {
+            for secret in ["SECRETAPI", "SECRETPAAS", password] {
+                let at = text.find(secret).map(|at| text[at.saturating_sub(200)..at].to_owned());
+                assert!(at.is_none(), "{secret} is in {place}, after: {at:?}");
+            }
+        }
+        lab.end().await;
+    });
+}
+
+#[test]
+fn what_is_typed_wrongly_gets_one_clear_sentence() {
+    let run = |args: &[&str], env: &[(&str, &str)]| {
+        let output = std::process::Command::new(olm_tests::operator::binary())
+            .args(args)
+            .env_remove("KUBECONFIG")
+            .env("HOME", "/nonexistent")
+            .envs(env.iter().copied())
+            .output()
+            .unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (args, env, words) in [
+        (&["run"][..], &[][..], "KUBECONFIG"),
+        (&["run"], &[("KUBECONFIG", "/nonexistent/config")], "KUBECONFIG"),
+        (&["run", "--poll-interval", "15"], &[], "15m, 90s or 500ms"),
+        (&["run", "--lease-duration", "5s"], &[], "--lease-renew-deadline"),
+        (&["run"], &[("LOG_LEVEL", "loud=[")], "use error, warn, info, debug or trace"),
+        (&["generate", "--root", "/dev/null/none"], &[], "cannot write /dev/null/none"),
+        (&["generate", "--check", "--root", "/dev/null/none"], &[], "make generate"),
+        (&["explode"], &[], "unrecognized subcommand"),
+    ] {
+        let (good, said) = run(args, env);
+        assert!(!good && said.contains(words), "{args:?} said: {said}");
+        assert!(!said.contains("RUST_BACKTRACE") && !said.contains("panicked"), "{said}");
+    }
+}

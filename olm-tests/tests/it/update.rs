@@ -41,7 +41,11 @@ fn watch(lab: &Lab<'_>, name: &str, nodes: usize) -> Arc<Mutex<Seen>> {
             let uid = pod.uid().unwrap();
             let ready = !gone && is_ready(&pod);
             let on_node = seen.ready.entry(node.clone()).or_default();
-            if ready { on_node.insert(uid.clone()) } else { on_node.remove(&uid) };
+            if ready {
+                on_node.insert(uid.clone())
+            } else {
+                on_node.remove(&uid)
+            };
             seen.pods_by_node.entry(node).or_default().insert(uid);
             let unready = nodes - seen.ready.values().filter(|pods| !pods.is_empty()).count();
             // Counting begins with the first complete fleet: before that Pods are starting, not replaced.
@@ -187,7 +191,9 @@ fn the_stop_for_the_whole_cluster_holds_every_oneagent() {
         let lab = Lab::new("update-stopped", 2).await;
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 2, SOON).await;
-        let stop = |value: &str| lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "oneagent-operator", "namespace": lab.name }, "data": { "stop": value } }).to_string());
+        let stop = |value: &str| {
+            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "oneagent-operator", "namespace": lab.name }, "data": { "stop": value } }).to_string())
+        };
         stop("true");
         tokio::time::sleep(Duration::from_millis(500)).await;
         lab.cluster.vendor.publish(&lab.name, V2);
