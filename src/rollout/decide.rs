@@ -98,10 +98,13 @@ fn any_other_revision(inventory: &Inventory<'_>) -> bool {
 /// Rule 9: as many failures as the budget stop the rollout. Returns whether that happened now.
 fn new_failure(sorted: &Sorted<'_>, desired: &Desired, inventory: &Inventory<'_>, budget: usize, memory: &mut Memory) -> bool {
     let failures: Vec<&Cell<'_>> = sorted.cells.iter().filter(|cell| cell.failure).collect();
-    if memory.failure.as_ref().is_some_and(|f| f.revision == desired.revision && f.strict == desired.strict)
-        || failures.len() < budget
-        || inventory.template != Some(&desired.revision)
-    {
+    let known = memory.failure.as_ref().is_some_and(|f| f.revision == desired.revision && f.strict == desired.strict);
+    // A budget larger than what can be reached must not let everything fail without a word.
+    let all_fail = || {
+        !failures.is_empty() && sorted.cells.iter().all(|cell| cell.failure || matches!(cell.bucket, Some(Bucket::NodeNotReady | Bucket::NodeBusy)))
+    };
+    let too_many = failures.len() >= budget || all_fail();
+    if known || !too_many || inventory.template != Some(&desired.revision) {
         // A failure is over when something else is wanted and that is done; finish_or_wait forgets it.
         return false;
     }

@@ -1,1 +1,441 @@
+//! The engine against a world that does what worlds do: Pods late, broken or gone, watches stale, operators killed.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(second: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(1_000_000 + second, 0).unwrap()
+}
+
+fn v(minor: u32) -> Version {
+    Version { major: 1, minor, revision: 0, day: 20_250_101, time: 0 }
+}
+
+fn revision(minor: u32) -> Revision {
+    Revision { version: Some(v(minor)), hash: "h".to_owned() }
+}
+
+fn desired(minor: u32) -> Desired {
+    Desired { revision: revision(minor), strict: false }
+}
+
+fn policy(budget: Share) -> Policy {
+    Policy { budget, min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None, placement: Placement::default() }
+}
+
+fn pod(number: usize, node: &str, minor: u32, created: i64, ready: bool) -> Arc<Pod> {
+    Arc::new(Pod {
+        name: format!("pod-{number}").into(),
+        uid: format!("uid-{number}").into(),
+        resource_version: "1".into(),
+        node: node.into(),
+        revision: Some(revision(minor)),
+        created: at(created),
+        deleting: false,
+        ready_since: ready.then(|| at(created)),
+        trouble: None,
+    })
+}
+
+/// A fleet at version 1 whose template is at `template`.
+struct Fleet {
+    nodes: Vec<Arc<Node>>,
+    pods: Vec<Arc<Pod>>,
+    template: Revision,
+    memory: Memory,
+    deleted: HashSet<Arc<str>>,
+    reported: Option<HashMap<IpAddr, Version>>,
+    refused: Option<String>,
+}
+
+impl Fleet {
+    fn new(size: usize, template: u32) -> Self {
+        let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i:03}")))).collect();
+        let pods = nodes.iter().enumerate().map(|(i, node)| pod(i, &node.name, 1, i as i64 - 100_000, true)).collect();
+        let memory = Memory { last_good: Some(revision(1)), ..Memory::default() };
+        Self { nodes, pods, template: revision(template), memory, deleted: HashSet::new(), reported: None, refused: None }
+    }
+
+    fn plan(&self, policy: &Policy, desired: &Desired, now: i64) -> Plan {
+        plan(policy, Some(desired), &self.inventory(), at(now))
+    }
+
+    fn inventory(&self) -> Inventory<'_> {
+        Inventory {
+            nodes: &self.nodes,
+            pods: &self.pods,
+            template: Some(&self.template),
+            settled: true,
+            deleted: &self.deleted,
+            reported: self.reported.as_ref(),
+            refused: self.refused.as_deref(),
+            memory: &self.memory,
+        }
+    }
+
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Pod)) {
+        change(Arc::make_mut(&mut self.pods[at]));
+    }
+}
+
+#[test]
+fn the_template_advances_before_the_first_deletion_and_only_then_do_pods_go() {
+    let mut fleet = Fleet::new(20, 1);
+    let first = fleet.plan(&policy(Share::Percent(10)), &desired(2), 0);
+    assert_eq!((first.template, first.steps.len(), first.report.state), (Template::Advance, 0, State::Rolling));
+    assert_eq!(first.memory.started, Some(at(0)));
+    fleet.template = revision(2);
+    fleet.memory = first.memory;
+    let second = fleet.plan(&policy(Share::Percent(10)), &desired(2), 1);
+    let names: Vec<&str> = second.steps.iter().map(|s| &*s.pod.name).collect();
+    assert_eq!(names, ["pod-0", "pod-1"], "the oldest first, as many as the budget");
+    let unsettled = plan(&policy(Share::Percent(10)), Some(&desired(2)), &Inventory { settled: false, ..fleet.inventory() }, at(1));
+    assert!(unsettled.steps.is_empty(), "the DaemonSet controller has not seen the template");
+}
+
+#[test]
+fn the_same_facts_give_the_same_plan() {
+    let fleet = Fleet::new(50, 2);
+    let policy = policy(Share::Count(3));
+    assert_eq!(fleet.plan(&policy, &desired(2), 5), fleet.plan(&policy, &desired(2), 5));
+}
+
+#[test]
+fn a_hold_keeps_template_and_pods_and_says_so() {
+    let fleet = Fleet::new(4, 1);
+    for (hold, state) in [(Hold::Paused, State::Paused), (Hold::Stopped, State::Stopped)] {
+        let held = fleet.plan(&Policy { hold: Some(hold), ..policy(Share::Count(1)) }, &desired(2), 0);
+        assert_eq!((held.template, held.steps.len(), held.report.state), (Template::Keep, 0, state));
+        assert_eq!(held.report.waiting_on, [WaitingOn::Hold(hold)]);
+    }
+    let first_install = plan(
+        &Policy { hold: Some(Hold::Paused), ..policy(Share::Count(1)) },
+        Some(&desired(2)),
+        &Inventory { template: None, ..fleet.inventory() },
+        at(0),
+    );
+    assert_eq!(first_install.template, Template::Advance, "a first install replaces nothing, so nothing holds it");
+}
+
+#[test]
+fn broken_outdated_pods_go_first_and_cost_nothing() {
+    let mut fleet = Fleet::new(10, 2);
+    for broken in [7, 8] {
+        fleet.change(broken, |pod| {
+            pod.ready_since = None;
+            pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into()));
+        });
+    }
+    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 0);
+    let steps: Vec<(&str, bool)> = plan.steps.iter().map(|s| (&*s.pod.name, s.costs)).collect();
+    assert_eq!(steps, [("pod-7", false), ("pod-8", false)], "they occupy the budget already");
+}
+
+#[test]
+fn pods_that_we_deleted_and_that_the_watch_still_shows_occupy_the_budget() {
+    let mut fleet = Fleet::new(10, 2);
+    fleet.deleted.insert("uid-0".into());
+    let plan = fleet.plan(&policy(Share::Count(2)), &desired(2), 0);
+    let names: Vec<&str> = plan.steps.iter().map(|s| &*s.pod.name).collect();
+    assert_eq!(names, ["pod-1"]);
+}
+
+#[test]
+fn as_many_failures_as_the_budget_stop_the_rollout_and_the_template_goes_back() {
+    let mut fleet = Fleet::new(20, 2);
+    fleet.memory.started = Some(at(0));
+    for failed in [0, 1] {
+        fleet.pods[failed] = pod(100 + failed, &fleet.nodes[failed].name.clone(), 2, 1, false);
+        fleet.change(failed, |pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into())));
+        let plan = fleet.plan(&policy(Share::Percent(10)), &desired(2), 2);
+        if failed == 0 {
+            assert_eq!((plan.template, plan.steps.len()), (Template::Keep, 1), "one failure only slows it");
+        } else {
+            assert_eq!((plan.template, plan.steps.len(), plan.report.state), (Template::GoBack, 0, State::Failed));
+            assert_eq!(plan.memory.rejected, [v(2)]);
+            let message = plan.memory.failure.unwrap().message;
+            assert_eq!(message, "version 1.2.0.20250101-000000 failed on 2 of 2 nodes it reached (node-000, node-001): ImagePullBackOff");
+        }
+    }
+}
+
+#[test]
+fn a_failure_on_a_node_that_joined_does_not_stop_a_rollout() {
+    let mut fleet = Fleet::new(10, 2);
+    fleet.memory.started = Some(at(0));
+    let mut joined = Node::named("joined");
+    joined.created = at(5);
+    fleet.nodes.push(Arc::new(joined));
+    fleet.pods.push(pod(50, "joined", 2, 6, false));
+    fleet.change(10, |pod| pod.trouble = Some(Trouble::Crash("bad host".into())));
+    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
+    assert!(plan.memory.failure.is_none());
+}
+
+#[test]
+fn nothing_goes_backwards_by_itself_and_a_pin_does() {
+    let mut fleet = Fleet::new(3, 1);
+    fleet.change(0, |pod| pod.revision = Some(revision(5)));
+    let steps = |plan: &Plan| plan.steps.iter().map(|s| s.pod.name.to_string()).collect::<Vec<_>>();
+    assert!(steps(&fleet.plan(&policy(Share::Count(3)), &desired(1), 0)).is_empty());
+    let pinned = Desired { strict: true, ..desired(1) };
+    assert_eq!(steps(&fleet.plan(&policy(Share::Count(3)), &pinned, 0)), ["pod-0"]);
+}
+
+#[test]
+fn every_selected_node_is_available_or_in_exactly_one_bucket() {
+    let mut fleet = Fleet::new(9, 2);
+    Arc::make_mut(&mut fleet.nodes[0]).ready = false;
+    Arc::make_mut(&mut fleet.nodes[1]).busy = Some("the node is cordoned");
+    for (number, trouble) in
+        [(1, None), (2, Some(Trouble::Capacity("no room".into()))), (3, Some(Trouble::Image("i".into()))), (4, Some(Trouble::Crash("c".into())))]
+    {
+        fleet.change(number, |pod| {
+            pod.ready_since = None;
+            pod.trouble = trouble;
+        });
+    }
+    fleet.change(5, |pod| pod.ready_since = None);
+    fleet.change(6, |pod| pod.deleting = true);
+    fleet.pods.remove(7);
+    let report = fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report;
+    assert_eq!(report.running + report.buckets.values().sum::<usize>(), report.selected);
+    let expected = [
+        Bucket::NodeNotReady,
+        Bucket::NodeBusy,
+        Bucket::Capacity,
+        Bucket::Image,
+        Bucket::Crash,
+        Bucket::Overdue,
+        Bucket::Terminating,
+        Bucket::Starting,
+    ];
+    for bucket in expected {
+        assert_eq!(report.bucket(bucket), 1, "{bucket}: {:?}", report.buckets);
+    }
+    fleet.refused = Some("exceeded quota".into());
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report.bucket(Bucket::Admission), 1);
+}
+
+#[test]
+fn an_agent_must_stay_ready_for_as_long_as_asked() {
+    let mut fleet = Fleet::new(2, 2);
+    fleet.memory.started = Some(at(-10));
+    fleet.pods[0] = pod(9, "node-000", 2, 0, true);
+    let slow = Policy { min_ready: TimeDelta::seconds(30), ..policy(Share::Count(1)) };
+    let early = fleet.plan(&slow, &desired(2), 29);
+    assert_eq!((early.steps.len(), early.next), (0, Some(at(30))));
+    assert_eq!(fleet.plan(&slow, &desired(2), 30).steps.len(), 1);
+}
+
+#[test]
+fn pods_of_the_original_are_judged_by_what_the_vendor_reports() {
+    let mut fleet = Fleet::new(2, 1);
+    for number in 0..2 {
+        fleet.change(number, |pod| pod.revision = None);
+        Arc::make_mut(&mut fleet.nodes[number]).ip = Some(IpAddr::from([10, 0, 0, number as u8]));
+    }
+    let adopted = fleet.plan(&policy(Share::Count(2)), &desired(1), 0);
+    assert_eq!((adopted.report.version_unknown, adopted.steps.len(), adopted.memory.adopted_hash.as_deref()), (2, 0, Some("h")));
+    fleet.memory = adopted.memory;
+    fleet.reported = Some([(IpAddr::from([10, 0, 0, 0]), v(1)), (IpAddr::from([10, 0, 0, 1]), v(2))].into());
+    fleet.template = revision(2);
+    let names: Vec<String> = fleet.plan(&policy(Share::Count(2)), &desired(2), 0).steps.iter().map(|s| s.pod.name.to_string()).collect();
+    assert_eq!(names, ["pod-0"], "the other is at the new version already");
+    // A template edit reaches them whatever is reported.
+    fleet.reported = None;
+    let edited = Desired { revision: Revision { hash: "h2".into(), ..revision(2) }, strict: false };
+    fleet.template = edited.revision.clone();
+    assert_eq!(fleet.plan(&policy(Share::Count(2)), &edited, 0).steps.len(), 2);
+}
+
+/// A world to run the engine in: the truth, and what a watch that lags behind shows of it.
+struct World {
+    truth: Fleet,
+    shown: Vec<Arc<Pod>>,
+    version: u32,
+    clock: i64,
+    next: usize,
+    bad: HashSet<u32>,
+    /// Nodes that lost an available agent by us and have none yet.
+    ours: HashSet<Arc<str>>,
+    policy: Policy,
+}
+
+impl World {
+    fn new(size: usize, budget: usize) -> Self {
+        let truth = Fleet::new(size, 1);
+        Self {
+            shown: truth.pods.clone(),
+            truth,
+            version: 1,
+            clock: 0,
+            next: 1000,
+            bad: HashSet::new(),
+            ours: HashSet::new(),
+            policy: policy(Share::Count(budget as u32)),
+        }
+    }
+
+    /// What resolve does: a version that failed is not wanted again by itself.
+    fn wanted(&self) -> Desired {
+        let memory = &self.truth.memory;
+        let rejected = memory.rejected.contains(&v(self.version));
+        let good = memory.last_good.as_ref().and_then(|g| g.version).filter(|_| rejected);
+        Desired { revision: Revision { version: Some(good.unwrap_or(v(self.version))), hash: "h".into() }, strict: false }
+    }
+
+    fn act(&mut self) -> Plan {
+        self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.uid == *uid && !pod.deleting));
+        let wanted = self.wanted();
+        let inventory = Inventory { pods: &self.shown, ..self.truth.inventory() };
+        let plan = plan(&self.policy, Some(&wanted), &inventory, at(self.clock));
+        match plan.template {
+            Template::Advance => self.truth.template = wanted.revision.clone(),
+            Template::GoBack => self.truth.template = plan.memory.last_good.clone().unwrap(),
+            Template::Keep => {}
+        }
+        for step in &plan.steps {
+            let Some(pod) = self.truth.pods.iter_mut().find(|pod| pod.uid == step.pod.uid && !pod.deleting) else { continue };
+            let available = pod.ready_since.is_some();
+            assert!(!(available && pod.revision.as_ref() == Some(&wanted.revision)), "an up-to-date, available Pod is replaced");
+            if available {
+                self.ours.insert(pod.node.clone());
+            }
+            Arc::make_mut(pod).deleting = true;
+            self.truth.deleted.insert(pod.uid.clone());
+        }
+        assert!(self.ours.len() <= plan.budget, "{} without an agent because of us, budget {}", self.ours.len(), plan.budget);
+        self.truth.memory = plan.memory.clone();
+        plan
+    }
+
+    fn happen(&mut self, event: u8) {
+        let pick = usize::from(event / 10);
+        match event % 10 {
+            0 => self.clock += 1 + i64::from(event),
+            1 => self.make_pods(),
+            2 | 3 => self.start(pick),
+            4 => self.truth.pods.retain(|pod| !pod.deleting),
+            5 | 6 => self.shown.clone_from(&self.truth.pods),
+            7 => {
+                self.version += 1;
+                if pick.is_multiple_of(2) {
+                    self.bad.insert(self.version);
+                }
+            }
+            8 => {
+                // The operator dies: what it remembers is what the status has, and its watch begins with a list.
+                self.truth.deleted.clear();
+                self.shown.clone_from(&self.truth.pods);
+            }
+            _ => drop(self.act()),
+        }
+    }
+
+    fn make_pods(&mut self) {
+        for node in self.truth.nodes.clone() {
+            if !self.truth.pods.iter().any(|pod| pod.node == node.name) {
+                self.next += 1;
+                let mut made = Arc::unwrap_or_clone(pod(self.next, &node.name, 1, self.clock, false));
+                made.revision = Some(self.truth.template.clone());
+                self.truth.pods.push(Arc::new(made));
+            }
+        }
+    }
+
+    fn start(&mut self, pick: usize) {
+        let starting: Vec<usize> =
+            (0..self.truth.pods.len()).filter(|i| self.truth.pods[*i].ready_since.is_none() && !self.truth.pods[*i].deleting).collect();
+        let Some(index) = starting.get(pick % starting.len().max(1)) else { return };
+        let clock = self.clock;
+        let version = self.truth.pods[*index].revision.as_ref().and_then(|r| r.version).map_or(0, |v| v.minor);
+        let pod = Arc::make_mut(&mut self.truth.pods[*index]);
+        if self.bad.contains(&version) {
+            pod.trouble = Some(Trouble::Crash("bad version".into()));
+        } else {
+            pod.ready_since = Some(at(clock));
+            self.ours.remove(&pod.node.clone());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_the_budget_holds_and_no_good_agent_is_touched(size in 1usize..12, budget in 1usize..5, events in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let mut world = World::new(size, budget);
+        for event in events {
+            world.happen(event);
+        }
+    }
+
+    #[test]
+    fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, budget in 1usize..5, events in proptest::collection::vec(any::<u8>(), 0..100)) {
+        let mut world = World::new(size, budget);
+        for event in events {
+            world.happen(event);
+        }
+        world.version += 1;
+        world.bad.remove(&world.version);
+        for _ in 0..(20 * size + 50) {
+            world.clock += 1;
+            world.truth.pods.retain(|pod| !pod.deleting);
+            world.make_pods();
+            for pick in 0..size {
+                world.start(pick);
+            }
+            world.shown.clone_from(&world.truth.pods);
+            let plan = world.act();
+            if plan.report.updated == size && plan.report.state == State::Complete {
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "not finished: {:?}", world.act().report);
+    }
+
+    #[test]
+    fn a_bad_version_reaches_no_more_nodes_than_the_budget(size in 2usize..40, budget in 1usize..6) {
+        let mut world = World::new(size, budget);
+        world.version = 2;
+        world.bad.insert(2);
+        for _ in 0..(5 * size + 20) {
+            world.clock += 1;
+            world.truth.pods.retain(|pod| !pod.deleting);
+            world.make_pods();
+            for pick in 0..size {
+                world.start(pick);
+            }
+            world.shown.clone_from(&world.truth.pods);
+            world.act();
+        }
+        let reached = world.truth.pods.iter().filter(|pod| pod.revision.as_ref().is_some_and(|r| r.version == Some(v(2)))).count();
+        prop_assert!(reached <= budget.min(size), "{reached} of {size} nodes, budget {budget}");
+        prop_assert_eq!(world.truth.template.version, Some(v(1)));
+        prop_assert_eq!(&world.truth.memory.rejected, &[v(2)]);
+    }
+}
+
+#[test]
+fn ten_thousand_nodes_are_planned_in_one_pass() {
+    // Linear: ten times the nodes take about ten times as long; a square would take a hundred. Generous on a busy machine.
+    let time = |size| {
+        let fleet = Fleet::new(size, 2);
+        let policy = policy(Share::Percent(10));
+        let runs = (0..5).map(|_| {
+            let began = std::time::Instant::now();
+            let plan = fleet.plan(&policy, &desired(2), 0);
+            assert_eq!(plan.steps.len(), size / 10);
+            began.elapsed()
+        });
+        runs.min().unwrap()
+    };
+    let (small, large) = (time(1_000), time(10_000));
+    assert!(large < small * 50, "{small:?} for 1,000 and {large:?} for 10,000");
+}
