@@ -1,4 +1,39 @@
-//! wip
+//! OneAgent Operator: keeps a monitoring agent on the right nodes, at the right version, and can always say why.
+//!
+//! # The house
+//!
+//! ```text
+//!  main ─▶ cli ─┬─▶ oneagent ─┬─▶ rollout      what to replace now, and what everything waits for (pure)
+//!               │             ├─▶ dynatrace    the vendor's API: client, one poller per environment
+//!               │             ├─▶ kernel       everything that is written to Kubernetes; watches of named objects
+//!               │             └─▶ api          the types users hold
+//!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
+//!               └─▶ telemetry                  logs, metrics, probes
+//! ```
+//!
+//! One look at a OneAgent goes through [`oneagent`]'s files in this order: `resolve` (what does the spec mean?) →
+//! `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) → `status` (say so). Only `observe` and
+//! `act` touch the cluster or the vendor; the rest is a function of its arguments.
+//!
+//! # Invariants
+//!
+//! 1. `api`, `rollout`, `olm`, `oneagent::{resolve, version, plan, status, build}` are synchronous: no client, no clock,
+//!    no environment, no log. A test reads their sources and holds this.
+//! 2. Everything that is written goes through `kernel`, with one field manager. The user's spec is never written.
+//! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
+//! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for
+//!    a Pod or for the vendor.
+//! 5. The budget is checked twice, by the plan and, with a count of its own, by `kernel::delete`.
+//! 6. Everything needed to go on after a crash is in the cluster: in the status and in the DaemonSet's annotations.
+//! 7. A secret's bytes never reach `Debug`, a log, an Event, a status or an error text.
+//! 8. Every condition exists from the first visit, and every reason says what to do.
+//!
+//! # Words
+//!
+//! *Revision*: what a Pod was made from, its version and the hash of its template. *Outdated*: of another revision
+//! than desired. *Budget*: how many selected nodes may lack an available agent because of us. *Bucket*: why a node
+//! lacks one. *Placement*: selector, affinity, tolerations; applied at once and never in the hash.
+
 pub mod api;
 pub mod cli;
 pub mod dynatrace;

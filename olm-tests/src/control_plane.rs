@@ -53,6 +53,7 @@ fn args(list: &[&str]) -> Vec<String> {
 
 impl ControlPlane {
     /// Starts one and waits until it is ready.
+    #[allow(clippy::too_many_lines, reason = "a list of flags, read from top to bottom")]
     pub async fn start() -> Self {
         sweep();
         let folder = TempDir::with_prefix(format!("{PREFIX}{}-", std::process::id())).expect("a temporary folder");

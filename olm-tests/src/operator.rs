@@ -63,6 +63,7 @@ pub struct Operator {
 
 impl Operator {
     /// Starts it with `env` on top of what the cluster gives it.
+    #[must_use]
     pub fn start(folder: &Path, name: &str, kubeconfig: &str, env: &[(String, String)]) -> Self {
         let file = folder.join(format!("{name}.kubeconfig"));
         std::fs::write(&file, kubeconfig).expect("a kubeconfig");

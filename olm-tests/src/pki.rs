@@ -45,7 +45,7 @@ impl Ca {
             params.distinguished_name.push(DnType::OrganizationName, group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign(params)
+        self.sign(&params)
     }
 
     /// A server's certificate for names and 127.0.0.1.
@@ -58,10 +58,10 @@ impl Ca {
         }
         params.distinguished_name.push(DnType::CommonName, names.first().copied().unwrap_or("server"));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        self.sign(params)
+        self.sign(&params)
     }
 
-    fn sign(&self, params: CertificateParams) -> Pair {
+    fn sign(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let cert = params.signed_by(&key, &self.issuer).expect("a certificate");
         Pair { cert: cert.pem(), key: key.serialize_pem() }

@@ -37,6 +37,7 @@ pub struct Process {
 
 impl Process {
     /// Starts `program`; what it prints goes to `log`.
+    #[must_use]
     pub fn start(name: &str, program: &Path, args: &[String], env: &[(String, String)], log: &Path) -> Self {
         let out = File::options().create(true).append(true).open(log).unwrap_or_else(|e| panic!("cannot write {}: {e}", log.display()));
         let mut command = Command::new("setpriv");

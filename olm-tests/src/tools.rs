@@ -32,6 +32,7 @@ const MODULES: &[Module] = &[
 const DISK: u64 = 8 << 30;
 
 /// Where a tool is; builds its module when it is not there yet.
+#[must_use]
 pub fn tool(name: &str) -> PathBuf {
     let module = MODULES.iter().find(|m| m.programs.iter().any(|(_, used)| *used == name)).unwrap_or_else(|| panic!("no tool {name}"));
     build(module).unwrap_or_else(|why| panic!("{why}")).join(name)
@@ -61,7 +62,7 @@ fn build(module: &Module) -> Result<PathBuf, String> {
     let key = [go.as_str(), &read("go.mod"), &read("go.sum"), &flags]
         .iter()
         .fold(Sha256::new(), |hash, part| hash.chain_update(part.len().to_le_bytes()).chain_update(part));
-    let key: String = key.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let key: String = key.finalize().iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
     let root = cache();
     let done = root.join(format!("{}-{key}", module.folder));
     if done.is_dir() {

@@ -115,7 +115,7 @@ impl Vendor {
     /// Publishes a version: it is offered, and the newest.
     pub fn publish(&self, name: &str, version: &str) {
         self.with(name, |e| {
-            e.latest = version.to_owned();
+            version.clone_into(&mut e.latest);
             e.offered.insert(0, version.to_owned());
         });
     }

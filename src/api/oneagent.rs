@@ -4,6 +4,8 @@
 //! unchanged; whatever is newer is optional and stands under `update` and `rollout`. No default is written into
 //! the spec. Must not interpret anything: `oneagent::resolve` alone reads the raw spec.
 
+#![allow(clippy::duplicated_attributes, reason = "several printer columns have one type")]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, Toleration};

@@ -18,7 +18,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the operator: watch OneAgents and make them so. Started by the Deployment.
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Write the generated files of the repository.
     Generate(generate::Args),
 }
@@ -26,7 +26,7 @@ enum Command {
 /// Parses the command line and does what it says. `Err` is a sentence for whoever typed it.
 pub async fn main() -> Result<(), String> {
     match Cli::parse().command {
-        Command::Run(args) => Box::pin(run::run(args)).await,
+        Command::Run(args) => Box::pin(run::run(*args)).await,
         Command::Generate(args) => generate::generate(&args),
     }
 }

@@ -99,12 +99,11 @@ impl Candidate {
                     known = true;
                     continue;
                 }
-                Some(Ok(watcher::Event::Init)) => continue,
                 Some(Err(error)) => {
                     tracing::warn!(%error, "cannot watch the lease");
                     continue;
                 }
-                None => continue,
+                Some(Ok(watcher::Event::Init)) | None => continue,
             };
             if update.as_ref().and_then(|l| l.spec.as_ref()) != seen.as_ref().and_then(|l| l.spec.as_ref()) {
                 since = Instant::now();
@@ -130,7 +129,7 @@ impl Candidate {
                         // Somebody wrote it: us through a retried request, or the one who took it.
                         match call(|| format!("read Lease {}", self.name), self.api.get_opt(&self.name)).await {
                             Ok(Some(lease)) if lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&self.me) => {
-                                self.held = Some(lease)
+                                self.held = Some(lease);
                             }
                             Ok(_) => return error,
                             Err(_) => {}

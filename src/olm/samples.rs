@@ -15,7 +15,7 @@ pub struct Sample {
 pub const SAMPLES: &[Sample] = &[
     Sample {
         file: "oneagent-dynatrace.yaml",
-        yaml: r#"# The smallest OneAgent that reaches every Linux node of a plain cluster, control plane included.
+        yaml: r"# The smallest OneAgent that reaches every Linux node of a plain cluster, control plane included.
 # First: kubectl -n dynatrace create secret generic oneagent --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
 kind: OneAgent
@@ -32,7 +32,7 @@ spec:
     - key: node-role.kubernetes.io/master
       operator: Exists
       effect: NoSchedule
-"#,
+",
     },
     Sample {
         file: "oneagent-desk.yaml",

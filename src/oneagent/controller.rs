@@ -61,8 +61,11 @@ where
 /// Sends changes to the controllers of the scopes.
 #[derive(Debug, Clone, Default)]
 pub struct Triggers {
-    scopes: Arc<HashMap<String, (UnboundedSender<ObjectRef<Guarded>>, UnboundedSender<()>)>>,
+    scopes: Arc<HashMap<String, Senders>>,
 }
+
+/// One OneAgent is to be looked at, or all of a scope.
+type Senders = (UnboundedSender<ObjectRef<Guarded>>, UnboundedSender<()>);
 
 impl Triggers {
     /// Triggers for a scope, with the receiving ends.
@@ -167,16 +170,16 @@ pub fn watch_fleet(context: &Arc<Context>, scope: &Scope, triggers: &Triggers) -
     let client = &context.client;
     let (shared, told) = (context.clone(), triggers.clone());
     tokio::spawn(follow("nodes".to_owned(), Api::<NodeFacts>::all(client.clone()), config, synced.clone(), move |event| {
-        told.concerns(shared.fleet.node(&event))
+        told.concerns(shared.fleet.node(&event));
     }));
     for scope in scopes {
         let (shared, told, name) = (context.clone(), triggers.clone(), scope.clone());
         tokio::spawn(follow(format!("pods/{scope}"), api::<PodFacts>(client, &scope), ours.clone(), synced.clone(), move |event| {
-            told.concerns(shared.fleet.pod(&name, &event))
+            told.concerns(shared.fleet.pod(&name, &event));
         }));
         let (shared, told, name) = (context.clone(), triggers.clone(), scope.clone());
         tokio::spawn(follow(format!("daemonsets/{scope}"), api::<DaemonSet>(client, &scope), ours.clone(), synced.clone(), move |event| {
-            told.concerns(shared.fleet.daemonset_event(&name, event))
+            told.concerns(shared.fleet.daemonset_event(&name, event));
         }));
     }
     synced

@@ -203,6 +203,7 @@ fn environment(
 }
 
 /// A OneAgent as a subscriber of an environment.
+#[must_use]
 pub fn subscriber(resolved: &Resolved) -> Subscriber {
     Subscriber { namespace: resolved.namespace.clone(), name: resolved.name.clone() }
 }

@@ -134,15 +134,14 @@ fn reached(sorted: &Sorted<'_>) -> usize {
 /// Rule 0: the template is part of the plan.
 fn template(desired: &Desired, inventory: &Inventory<'_>, memory: &Memory, failed: bool, hold: Option<Hold>) -> Template {
     match inventory.template {
-        // A first install replaces nothing, so nothing holds it.
-        None => Template::Advance,
         Some(running) if failed => match &memory.last_good {
             Some(good) if good != running && *good != desired.revision => Template::GoBack,
             _ => Template::Keep,
         },
         Some(running) if *running == desired.revision => Template::Keep,
         Some(_) if hold.is_some() => Template::Keep,
-        Some(_) => Template::Advance,
+        // A first install replaces nothing, so nothing holds it.
+        None | Some(_) => Template::Advance,
     }
 }
 

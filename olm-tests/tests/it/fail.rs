@@ -121,7 +121,7 @@ fn what_is_wrong_with_tokens_is_said_and_mending_them_works_at_once() {
             lab.cluster.apply(
                 &json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "tokens", "namespace": lab.name }, "stringData": data })
                     .to_string(),
-            )
+            );
         };
         secret(json!({ "apiToken": api }));
         let message = lab.condition("agent", "PaaSToken", "False", "TokenMissing").await;
@@ -228,7 +228,7 @@ fn missing_certificates_and_proxies_are_named_and_certificates_are_used() {
     olm_tests::run(async {
         let lab = Lab::new("fail-ca", 1).await;
         let put = |kind: &str, name: &str, key: &str, value: &str| {
-            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": lab.name }, if kind == "Secret" { "stringData" } else { "data" }: { key: value } }).to_string())
+            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": lab.name }, if kind == "Secret" { "stringData" } else { "data" }: { key: value } }).to_string());
         };
         lab.oneagent(&json!({ "apiUrl": lab.cluster.vendor.tls_url(&lab.name), "trustedCAs": "ca", "proxy": { "valueFrom": "proxy" } }));
         let message = lab.condition("agent", "Degraded", "True", "TrustedCAsMissing").await;

@@ -72,7 +72,7 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
     olm_tests::run(async {
         let lab = Lab::new("install-edit", 3).await;
         let text = |kind: &str, name: &str, key: &str, value: &str| {
-            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": lab.name }, if kind == "Secret" { "stringData" } else { "data" }: { key: value } }).to_string())
+            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": lab.name }, if kind == "Secret" { "stringData" } else { "data" }: { key: value } }).to_string());
         };
         text("Secret", "proxy", "proxy", "http://127.0.0.1:1");
         text("ConfigMap", "ca", "certs", &lab.cluster.vendor_ca);

@@ -20,7 +20,7 @@ fn every_right_is_used_and_no_other_is_asked_for() {
             cluster.apply(
                 &json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": lab.name }, "data": { key: value } })
                     .to_string(),
-            )
+            );
         };
         put("ca", "certs", &cluster.vendor_ca);
         cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce=baseline"]);
@@ -70,8 +70,8 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         let beyond: Vec<_> = asked.difference(&granted).collect();
         assert!(beyond.is_empty(), "asked for without a right: {beyond:?}");
         for (group, resource, verb) in consulted {
-            let user = format!("system:serviceaccount:{}:oneagent-operator", lab.name);
-            let answer = cluster.kubectl(&["auth", "can-i", &verb, &format!("{resource}.{group}"), "-n", &lab.name, "--as", &user]);
+            let account = format!("system:serviceaccount:{}:oneagent-operator", lab.name);
+            let answer = cluster.kubectl(&["auth", "can-i", &verb, &format!("{resource}.{group}"), "-n", &lab.name, "--as", &account]);
             assert_eq!(answer.trim(), "yes");
         }
         // Secrets are only ever asked for by name.

@@ -192,7 +192,7 @@ fn the_stop_for_the_whole_cluster_holds_every_oneagent() {
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 2, SOON).await;
         let stop = |value: &str| {
-            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "oneagent-operator", "namespace": lab.name }, "data": { "stop": value } }).to_string())
+            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "oneagent-operator", "namespace": lab.name }, "data": { "stop": value } }).to_string());
         };
         stop("true");
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -182,27 +182,29 @@ fn readiness() -> Probe {
     }
 }
 
+/// Capabilities of unprivileged mode.
+const ADD: [&str; 15] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_ADMIN",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETUID",
+    "SYS_ADMIN",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_RESOURCE",
+];
+
 fn security(unprivileged: bool) -> SecurityContext {
     if !unprivileged {
         return SecurityContext { privileged: Some(true), ..SecurityContext::default() };
     }
-    const ADD: [&str; 15] = [
-        "CHOWN",
-        "DAC_OVERRIDE",
-        "DAC_READ_SEARCH",
-        "FOWNER",
-        "FSETID",
-        "KILL",
-        "NET_ADMIN",
-        "NET_RAW",
-        "SETFCAP",
-        "SETGID",
-        "SETUID",
-        "SYS_ADMIN",
-        "SYS_CHROOT",
-        "SYS_PTRACE",
-        "SYS_RESOURCE",
-    ];
     SecurityContext {
         app_armor_profile: Some(AppArmorProfile { type_: "Unconfined".into(), localhost_profile: None }),
         capabilities: Some(Capabilities { add: Some(ADD.map(str::to_owned).to_vec()), drop: Some(vec!["ALL".into()]) }),
