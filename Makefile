@@ -15,6 +15,12 @@ demo: build
 test: check build tools
 	$(CARGO) test --workspace --quiet
 
+# Measures the release build on a real control plane and prints a table.
+bench:
+	$(CARGO) build --release --quiet --package oneagent-operator
+	$(CARGO) build --release --quiet --package olm-tests --bin bench
+	$(CARGO) run --release --quiet --package olm-tests --bin bench
+
 # What can be said without running anything.
 check:
 	$(CARGO) fmt --all --check

@@ -1,0 +1,221 @@
+//! `make bench`: measures the operator on a real control plane and prints a table. No verdict: figures depend on the
+//! machine, and whoever reads them has the goals beside them.
+//!
+//! The operator's binary is taken from `OPERATOR_BINARY` or from beside this program: measure a release build.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench that cannot go on stops")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::{TimeDelta, Utc};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use olm_tests::cluster::Cluster;
+use olm_tests::lab::{Lab, V1, V2};
+use olm_tests::nodes::Shape;
+use olm_tests::operator::binary;
+use oneagent_operator::api::name::Share;
+use oneagent_operator::rollout::{self, Desired, Inventory, Memory, Node, Placement, Pod, Policy, Revision};
+use serde_json::json;
+
+/// From bound to Ready in the rollouts that are measured.
+const READY_AFTER: Duration = Duration::from_secs(1);
+
+fn main() {
+    let mut rows: Vec<(String, String)> =
+        vec![("binary".into(), format!("{:.1} MiB", std::fs::metadata(binary()).expect("a binary").len() as f64 / f64::from(1 << 20)))];
+    for size in [10_000, 100_000] {
+        rows.push((
+            format!("rollout::plan for {size} nodes (this program's own build)"),
+            format!("{:.2} ms", plan_time(size).as_secs_f64() * 1000.0),
+        ));
+    }
+    olm_tests::run(async {
+        latency(&mut rows).await;
+        rollout_of_200(&mut rows).await;
+        for size in [100, 1000] {
+            memory(size, &mut rows).await;
+        }
+    });
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    println!();
+    for (name, figure) in rows {
+        println!("{name:<width$}  {figure}");
+    }
+}
+
+/// The best of five: what the code costs, not what else the machine does.
+fn plan_time(size: usize) -> Duration {
+    let revision = |minor: u32| Revision { version: format!("1.{minor}.0.20250101-000000").parse().ok(), hash: "h".into() };
+    let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i}")))).collect();
+    let pods: Vec<Arc<Pod>> = nodes
+        .iter()
+        .map(|node| {
+            Arc::new(Pod {
+                name: node.name.clone(),
+                uid: node.name.clone(),
+                resource_version: "1".into(),
+                node: node.name.clone(),
+                revision: Some(revision(1)),
+                created: Utc::now(),
+                deleting: false,
+                ready_since: Some(Utc::now()),
+                trouble: None,
+            })
+        })
+        .collect();
+    let (template, memory, deleted) = (revision(2), Memory::default(), std::collections::HashSet::new());
+    let inventory = Inventory {
+        nodes: &nodes,
+        pods: &pods,
+        template: Some(&template),
+        settled: true,
+        deleted: &deleted,
+        reported: None,
+        refused: None,
+        memory: &memory,
+    };
+    let policy = Policy {
+        budget: Share::Percent(10),
+        min_ready: TimeDelta::zero(),
+        wait_ready: TimeDelta::seconds(300),
+        hold: None,
+        placement: Placement::default(),
+    };
+    let desired = Desired { revision: revision(2), strict: false };
+    let now = Utc::now();
+    let run = |_| {
+        let began = Instant::now();
+        std::hint::black_box(rollout::plan(&policy, Some(&desired), &inventory, now));
+        began.elapsed()
+    };
+    (0..5).map(run).min().unwrap()
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// From a OneAgent's creation to its DaemonSet's, beside a client that makes the same calls with nothing in between.
+async fn latency(rows: &mut Vec<(String, String)>) {
+    let lab = Lab::new("bench-latency", 0).await;
+    let daemonsets: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+    let mut times = Vec::new();
+    for round in 0..20 {
+        let name = format!("agent-{round}");
+        let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": name, "namespace": lab.name }, "spec": { "apiUrl": lab.cluster.vendor.url(&lab.name), "tokens": "tokens", "nodeSelector": { "none": "such" } } });
+        let began = Instant::now();
+        lab.agents().create(&kube::api::PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+        while daemonsets.get_opt(&name).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        times.push(began.elapsed().as_secs_f64() * 1000.0);
+    }
+    let first = times.remove(0);
+    rows.push(("OneAgent created → DaemonSet created, the first (vendor asked)".into(), format!("{first:.1} ms")));
+    rows.push(("… median of 19 more".into(), format!("{:.1} ms", median(times))));
+    // The same calls by a bare client: create the OneAgent, read the DaemonSet and the Deployment, apply, look.
+    let template = daemonsets.get("agent-1").await.unwrap();
+    let mut value = serde_json::to_value(&template).unwrap();
+    value["metadata"] = json!({ "namespace": lab.name, "labels": value["metadata"]["labels"], "annotations": value["metadata"]["annotations"] });
+    value.as_object_mut().unwrap().remove("status");
+    let mut times = Vec::new();
+    for round in 0..20 {
+        let name = format!("bare-{round}");
+        value["metadata"]["name"] = name.clone().into();
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": lab.name }, "data": {} });
+        let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let began = Instant::now();
+        maps.create(&kube::api::PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+        let _ = daemonsets.get_opt(&name).await;
+        let _ = deployments.get_opt("dynatrace-oneagent-operator").await;
+        daemonsets.patch(&name, &PatchParams::apply("bare").force(), &Patch::Apply(&value)).await.unwrap();
+        while daemonsets.get_opt(&name).await.unwrap().is_none() {}
+        times.push(began.elapsed().as_secs_f64() * 1000.0);
+        let _ = daemonsets.delete(&name, &DeleteParams::default()).await;
+    }
+    rows.push(("… a bare client doing the same calls, median of 20".into(), format!("{:.1} ms", median(times))));
+    lab.end().await;
+}
+
+async fn rollout_of_200(rows: &mut Vec<(String, String)>) {
+    let size = 200;
+    let lab = Lab::new("bench-rollout", size).await;
+    lab.behave(|b| b.ready_after = READY_AFTER);
+    lab.oneagent(&json!({}));
+    lab.all_at("agent", V1, size, Duration::from_secs(120)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = lab.requests().len();
+    let began = Instant::now();
+    lab.cluster.vendor.publish(&lab.name, V2);
+    lab.all_at("agent", V2, size, Duration::from_secs(300)).await;
+    let took = began.elapsed().as_secs_f64();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let requests = lab.requests().split_off(before);
+    let of = |writes: bool| requests.iter().filter(|r| r.resource != "leases" && r.verb != "watch" && r.writes() == writes).count();
+    // Ten waves of 20 at 10 %; a replacement is gone, made, bound and Ready in about this long when nothing else happens.
+    let replacement = READY_AFTER.as_secs_f64() + 0.05;
+    rows.push((format!("rollout of {size} nodes at 10 %"), format!("{took:.1} s")));
+    rows.push(("… ideal: ten times a replacement (50 ms to go, 1 s to Ready), poll of 0.5 s apart".into(), format!("{:.1} s", replacement * 10.0)));
+    rows.push(("… API writes per recycled Pod, lease apart".into(), format!("{:.3}", of(true) as f64 / size as f64)));
+    rows.push(("… API reads per recycled Pod".into(), format!("{:.3}", of(false) as f64 / size as f64)));
+    lab.end().await;
+}
+
+async fn memory(size: usize, rows: &mut Vec<(String, String)>) {
+    let cluster = Cluster::start(Vec::new()).await;
+    let mut lab = Lab::without_operator(&cluster, "bench-memory", 0).await;
+    lab.add_nodes(size, &Shape { images: 50, ..Shape::default() }).await;
+    lab.start_operator(&[
+        ("POLL_INTERVAL", "15m"),
+        ("SLOW_POLL_INTERVAL", "60m"),
+        ("LEASE_DURATION", "137s"),
+        ("LEASE_RENEW_DEADLINE", "107s"),
+        ("LEASE_RETRY_PERIOD", "26s"),
+    ])
+    .await;
+    lab.oneagent(&json!({}));
+    lab.all_at("agent", V1, size, Duration::from_secs(300)).await;
+    // Started anew with everything there: the time to the first reconcile, as its metrics tell.
+    lab.operators.clear();
+    let lease = kube::api::Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(cluster.client.clone(), &lab.name);
+    let _ = lease.delete("oneagent-operator", &DeleteParams::default()).await;
+    let began = Instant::now();
+    lab.start_operator(&[
+        ("POLL_INTERVAL", "15m"),
+        ("SLOW_POLL_INTERVAL", "60m"),
+        ("LEASE_DURATION", "137s"),
+        ("LEASE_RENEW_DEADLINE", "107s"),
+        ("LEASE_RETRY_PERIOD", "26s"),
+    ])
+    .await;
+    loop {
+        let metrics = lab.operators[0].get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
+        if metrics.lines().any(|l| l.starts_with("oneagent_reconciles_total{") && !l.ends_with(" 0")) {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "no reconcile");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    rows.push((format!("start → first reconcile at {size} real-size nodes"), format!("{:.2} s", began.elapsed().as_secs_f64())));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let pid = lab.operators[0].process.id();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| {
+        status.lines().find_map(|l| l.strip_prefix(name)).and_then(|l| l.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or_default() / 1024.0
+    };
+    rows.push((format!("RSS / RssAnon at {size} real-size nodes"), format!("{:.1} / {:.1} MiB", field("VmRSS:"), field("RssAnon:"))));
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields: Vec<u64> = stat.rsplit_once(')').unwrap().1.split_whitespace().filter_map(|f| f.parse().ok()).collect();
+        // utime and stime, 100 a second, counted from the state on.
+        fields[10] + fields[11]
+    };
+    let before = ticks();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    rows.push((format!("idle CPU per minute at {size} nodes"), format!("{} ms", (ticks() - before) * 10)));
+    lab.end().await;
+}
