@@ -26,7 +26,12 @@ const MODULES: &[Module] = &[
             ("kubectl", "kubectl"),
         ],
     },
+    Module { folder: "opm", programs: &[("opm", "opm")] },
+    Module { folder: "sdk", programs: &[("operator-sdk", "operator-sdk"), ("scorecard-test", "scorecard-test")] },
 ];
+
+/// The modules that a control plane needs.
+pub const CONTROL_PLANE: &[&str] = &["etcd", "kubernetes"];
 
 /// Bytes that building everything takes on disk, module and build caches included.
 const DISK: u64 = 8 << 30;
@@ -38,9 +43,10 @@ pub fn tool(name: &str) -> PathBuf {
     build(module).unwrap_or_else(|why| panic!("{why}")).join(name)
 }
 
-/// Builds all tools.
-pub fn build_all() -> Result<(), String> {
-    MODULES.iter().try_for_each(|module| build(module).map(drop))
+/// Builds the modules of these folders; all of them when none is named.
+pub fn prepare(folders: &[&str]) -> Result<(), String> {
+    let wanted = |module: &&Module| folders.is_empty() || folders.contains(&module.folder);
+    MODULES.iter().filter(wanted).try_for_each(|module| build(module).map(drop))
 }
 
 /// Where caches of the rig are: `RIG_CACHE`, else the user's cache folder.
@@ -59,7 +65,8 @@ fn build(module: &Module) -> Result<PathBuf, String> {
     let read = |name: &str| fs::read_to_string(source.join(name)).unwrap_or_default();
     let go = go_version()?;
     let flags = format!("-s -w {}", read("flags").trim());
-    let key = [go.as_str(), &read("go.mod"), &read("go.sum"), &flags]
+    let tags = read("tags").trim().to_owned();
+    let key = [go.as_str(), &read("go.mod"), &read("go.sum"), &flags, &tags]
         .iter()
         .fold(Sha256::new(), |hash, part| hash.chain_update(part.len().to_le_bytes()).chain_update(part));
     let key: String = key.finalize().iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
@@ -80,7 +87,7 @@ fn build(module: &Module) -> Result<PathBuf, String> {
     let making = root.join(format!("{}-{key}.{}", module.folder, std::process::id()));
     fs::create_dir_all(&making).map_err(|e| e.to_string())?;
     let output = Command::new("go")
-        .args(["build", "-trimpath", "-ldflags", &flags, "-o"])
+        .args(["build", "-trimpath", "-ldflags", &flags, "-tags", &tags, "-o"])
         .arg(format!("{}/", making.display()))
         .arg("tool")
         .current_dir(&source)

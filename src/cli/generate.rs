@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use crate::olm::manifests::{self, File};
+use crate::olm::release::{self, Releases};
+use crate::olm::{catalog, check};
 
 /// Arguments of `generate`.
 #[derive(Debug, clap::Args)]
@@ -30,19 +32,29 @@ enum What {
     Rbac,
     /// The installation in one file, and the samples.
     Manifests,
+    /// The OLM bundle of the newest release in the release list.
+    Bundle,
+    /// The file-based catalog of all releases.
+    Catalog,
 }
 
 pub(super) fn generate(args: &Args) -> Result<(), String> {
     let wanted = |what| args.what.is_empty() || args.what.contains(&what);
+    let everything = [What::Crds, What::Rbac, What::Manifests, What::Bundle, What::Catalog];
     let mut files = Vec::new();
-    for (what, make) in [
-        (What::Crds, manifests::crds as fn() -> Result<Vec<File>, manifests::Error>),
-        (What::Rbac, manifests::rbac),
-        (What::Manifests, manifests::manifests),
-    ] {
-        if wanted(what) {
-            files.extend(make().map_err(|error| format!("cannot generate {what:?}: {error}"))?);
-        }
+    for what in everything.into_iter().filter(|what| wanted(*what)) {
+        let made = match what {
+            What::Crds => manifests::crds(),
+            What::Rbac => manifests::rbac(),
+            What::Manifests => manifests::manifests(),
+            What::Bundle => catalog::bundle(&releases(&args.root)?),
+            What::Catalog => catalog::catalog(&releases(&args.root)?),
+        };
+        files.extend(made.map_err(|error| format!("cannot generate {what:?}: {error}"))?);
+    }
+    let wrong = check::check(&files);
+    if !wrong.is_empty() {
+        return Err(format!("what was generated breaks the rules of OLM:\n  {}", wrong.join("\n  ")));
     }
     let mut differing = Vec::new();
     for file in &files {
@@ -58,6 +70,13 @@ pub(super) fn generate(args: &Args) -> Result<(), String> {
     } else {
         Err(format!("generated files are not up to date; run `make generate` and commit:\n{}", differing.join("\n")))
     }
+}
+
+fn releases(root: &Path) -> Result<Releases, String> {
+    let path = root.join(release::PATH);
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| format!("cannot read the release list {}: {error}; name the repository with --root", path.display()))?;
+    Releases::parse(&text).map_err(|error| error.to_string())
 }
 
 fn difference(path: &Path, file: &File) -> Option<String> {

@@ -63,4 +63,44 @@ spec:
     minReadySeconds: 10
 "#,
     },
+    Sample {
+        file: "oneagent-openshift.yaml",
+        yaml: r"# OpenShift: workers, infra and control-plane nodes. The ServiceAccount needs the SCC privileged; OLM's bundle grants it.
+# First: oc -n dynatrace create secret generic openshift --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: openshift
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  tolerations:
+    - key: node-role.kubernetes.io/master
+      operator: Exists
+      effect: NoSchedule
+    - key: node-role.kubernetes.io/infra
+      operator: Exists
+",
+    },
+    Sample {
+        file: "oneagent-careful.yaml",
+        yaml: r"# A fleet that is updated with care: a pinned version, few nodes at a time, each watched for a while.
+# First: kubectl -n dynatrace create secret generic careful --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: careful
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  nodeSelector:
+    node-role.kubernetes.io/worker: ''
+  waitReadySeconds: 600
+  update:
+    version: 1.301.72.20250601-101010
+  rollout:
+    maxUnavailable: 2%
+    minReadySeconds: 60
+",
+    },
 ];

@@ -36,7 +36,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Conflicts are tried again at once for as long as the back-off would still be short.
 const SOON_ENOUGH: Duration = Duration::from_secs(3);
 /// Objects on a page of a list: small pages keep the peak low.
-const PAGE: u32 = 100;
+const PAGE: u32 = 25;
 /// Label of every agent's Pod and DaemonSet.
 const LABEL: &str = "dynatrace=oneagent";
 

@@ -30,7 +30,7 @@ use crate::kernel::{self, Deletions, Events, Named, apply::replace_status};
 use crate::telemetry::Metrics;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
-const STATUS_PERIOD: Duration = Duration::from_secs(1);
+const STATUS_PERIOD: Duration = Duration::from_secs(2);
 /// Without any event an object is looked at this often: a safety net, not a mechanism.
 const RESYNC: Duration = Duration::from_secs(900);
 

@@ -112,8 +112,10 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     if daemonset.as_ref().is_none_or(|d| !kernel::ownership::is_adopted(d.managed_fields())) {
         // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the name.
         let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
-        daemonset = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name)).await?.map(Arc::new);
-        other_operator = original_runs(context, &resolved.namespace).await?;
+        let read = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name));
+        let (found, runs) = tokio::try_join!(read, original_runs(context, &resolved.namespace))?;
+        daemonset = found.map(Arc::new);
+        other_operator = runs;
     }
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
     let owner = &resolved.uid;

@@ -360,3 +360,56 @@ fn kept(type_: C, picture: &Picture<'_>) -> Option<Finding> {
 fn pairs(nodes: &[(String, String)]) -> String {
     nodes.iter().map(|(node, why)| format!("{node} ({why})")).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_outlive_a_call_reads_back_from_the_status() {
+        let version = |text: &str| text.parse::<Version>().ok();
+        let revision = |text: &str| Revision { version: version(text), hash: "h".into() };
+        let memory_before = Memory {
+            started: None,
+            finished: DateTime::from_timestamp(1_000_000, 0),
+            from: version("1.1.0.20250101-000000"),
+            last_good: Some(revision("1.1.0.20250101-000000")),
+            failure: Some(Failure { revision: revision("1.2.0.20250101-000000"), strict: true, message: "it failed".into() }),
+            rejected: vec![version("1.2.0.20250101-000000").unwrap()],
+            adopted_hash: Some("h".into()),
+        };
+        let rollout = RolloutStatus {
+            from: Some("1.1.0.20250101-000000".into()),
+            finished_at: memory_before.finished.map(timestamp),
+            last_good_hash: Some("h".into()),
+            failure: Some(FailureStatus {
+                version: Some("1.2.0.20250101-000000".into()),
+                hash: "h".into(),
+                pinned: true,
+                message: "it failed".into(),
+            }),
+            ..RolloutStatus::default()
+        };
+        let status = OneAgentStatus {
+            last_good_version: Some("1.1.0.20250101-000000".into()),
+            rejected_versions: vec!["1.2.0.20250101-000000".into()],
+            adopted_template_hash: Some("h".into()),
+            rollout: Some(rollout.clone()),
+            ..OneAgentStatus::default()
+        };
+        assert_eq!(memory(&status), memory_before);
+        let running = RolloutStatus { started_at: Some("1970-01-12T13:46:40Z".into()), finished_at: None, ..rollout };
+        assert_eq!(memory(&OneAgentStatus { rollout: Some(running), ..status }).started, DateTime::from_timestamp(1_000_000, 0));
+    }
+
+    #[test]
+    fn a_status_full_of_nonsense_is_an_empty_memory() {
+        let status = OneAgentStatus {
+            rejected_versions: vec!["x".into()],
+            last_good_version: Some("y".into()),
+            rollout: Some(RolloutStatus { started_at: Some("yesterday".into()), ..RolloutStatus::default() }),
+            ..OneAgentStatus::default()
+        };
+        assert_eq!(memory(&status), Memory::default());
+    }
+}

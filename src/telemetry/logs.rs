@@ -3,7 +3,9 @@
 //! Must not be used for what belongs into a status: a log is for those who read code.
 
 use clap::ValueEnum;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -16,13 +18,13 @@ pub enum LogFormat {
 
 /// Starts logging. `level` is a level or a list of `module=level`.
 pub fn start(level: &str, format: LogFormat) -> Result<(), String> {
-    let filter = EnvFilter::builder()
-        .parse(level)
-        .map_err(|error| format!("log level {level:?} is not understood ({error}); use error, warn, info, debug or trace"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stdout);
+    let filter: Targets =
+        level.parse().map_err(|error| format!("log level {level:?} is not understood ({error}); use error, warn, info, debug or trace"))?;
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = || tracing_subscriber::fmt::layer().with_writer(std::io::stdout);
     let started = match format {
-        LogFormat::Text => builder.with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().with_current_span(false).with_span_list(false).try_init(),
+        LogFormat::Text => registry.with(layer().with_ansi(false)).try_init(),
+        LogFormat::Json => registry.with(layer().json().with_current_span(false).with_span_list(false)).try_init(),
     };
     started.map_err(|error| format!("logging is already started: {error}"))
 }

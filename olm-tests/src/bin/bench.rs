@@ -102,6 +102,9 @@ fn median(mut times: Vec<f64>) -> f64 {
 async fn latency(rows: &mut Vec<(String, String)>) {
     let lab = Lab::new("bench-latency", 0).await;
     let daemonsets: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+    while !lab.operators[0].get("/metrics").await.is_some_and(|(_, text)| text.contains("oneagent_leader 1")) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let mut times = Vec::new();
     for round in 0..20 {
         let name = format!("agent-{round}");

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 async fn demo(args: &Args) -> ExitCode {
     let began = Instant::now();
     say("starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler (built from Go modules on the first run)");
-    if let Err(why) = olm_tests::tools::build_all() {
+    if let Err(why) = olm_tests::tools::prepare(olm_tests::tools::CONTROL_PLANE) {
         eprintln!("{why}");
         return ExitCode::FAILURE;
     }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match olm_tests::tools::build_all() {
+    match olm_tests::tools::prepare(&[]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("tools: {why}");

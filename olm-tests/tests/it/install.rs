@@ -199,6 +199,55 @@ fn objects_as_the_original_and_its_oldest_releases_wrote_them_apply_and_run() {
     });
 }
 
+#[test]
+fn one_operator_can_watch_several_namespaces_or_all() {
+    olm_tests::run(async {
+        let cluster = Cluster::start(Vec::new()).await;
+        let mut lab = Lab::without_operator(&cluster, "several", 2).await;
+        let other = "several-other";
+        cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": other } }).to_string());
+        cluster.apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "tokens", "namespace": other }, "stringData": { "apiToken": api_token("several"), "paasToken": paas_token("several") } }).to_string());
+        cluster.kubectl(&["-n", other, "create", "serviceaccount", "dynatrace-oneagent"]);
+        // The same rights in the other namespace: as OLM gives them, one Role per watched namespace.
+        let role: serde_json::Value =
+            serde_json::from_str(&cluster.kubectl(&["-n", &lab.name, "get", "role", "oneagent-operator", "-o", "json"])).unwrap();
+        let account = json!([{ "kind": "ServiceAccount", "name": "oneagent-operator", "namespace": lab.name }]);
+        let rbac = |kind: &str, namespace: Option<&str>| json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": "several", "namespace": namespace } });
+        let mut there = rbac("Role", Some(other));
+        there["rules"] = role["rules"].clone();
+        let mut binding = rbac("RoleBinding", Some(other));
+        binding["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "several" });
+        binding["subjects"] = account.clone();
+        cluster.apply(&format!("{there}\n---\n{binding}"));
+        let agent = |node: &str| json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": "there", "namespace": other }, "spec": { "apiUrl": cluster.vendor.url("several"), "tokens": "tokens", "nodeSelector": { "kubernetes.io/hostname": node } } });
+        cluster.apply(&agent(&lab.nodes[1]).to_string());
+        lab.oneagent(&json!({ "nodeSelector": { "kubernetes.io/hostname": lab.nodes[0] } }));
+        lab.start_operator(&[("WATCH_NAMESPACE", &format!("{}, {other}", lab.name))]).await;
+        let both_at = async |lab: &Lab<'_>, version: &str| {
+            lab.all_at("agent", version, 1, SOON).await;
+            eventually("the other namespace's agent runs it", SOON, || async {
+                let shown = cluster.kubectl(&["-n", other, "get", "oa", "there", "-o", "jsonpath={.status.version} {.status.nodes.progress}"]);
+                if shown == format!("{version} 1/1") { Ok(()) } else { Err(shown) }
+            })
+            .await;
+        };
+        both_at(&lab, V1).await;
+        assert_eq!(cluster.vendor.with("several", |e| e.calls["/v1/deployment/installer/agent/connectioninfo"]), 1, "one poller for both");
+        // All namespaces: the same rights in the whole cluster.
+        lab.operators.clear();
+        let mut everywhere = rbac("ClusterRole", None);
+        everywhere["rules"] = role["rules"].clone();
+        let mut binding = rbac("ClusterRoleBinding", None);
+        binding["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "several" });
+        binding["subjects"] = account;
+        cluster.apply(&format!("{everywhere}\n---\n{binding}"));
+        lab.start_operator(&[("WATCH_NAMESPACE", "")]).await;
+        cluster.vendor.publish("several", V2);
+        both_at(&lab, V2).await;
+        lab.end().await;
+    });
+}
+
 /// The installation in one file, on a cluster where the CRD was born as v1beta1, through the Deployment.
 #[test]
 fn the_installation_in_one_file_works_with_the_samples() {

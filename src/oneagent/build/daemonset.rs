@@ -111,3 +111,63 @@ fn affinity(architectures: &[String]) -> Affinity {
         ..Affinity::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::oneagent::OneAgent;
+    use crate::oneagent::build::template::{Surroundings, base, hash};
+    use crate::oneagent::resolve::resolve;
+
+    fn rendered(spec: serde_json::Value) -> Value {
+        let mut agent = OneAgent::new("agent", serde_json::from_value(spec).unwrap());
+        agent.metadata.namespace = Some("dynatrace".into());
+        agent.metadata.uid = Some("uid".into());
+        let resolved = resolve(&agent).unwrap();
+        let around = Surroundings {
+            cluster_id: "cluster".into(),
+            default_image: "docker.io/dynatrace/oneagent:latest".into(),
+            proxy_version: resolved.proxy.is_some().then(|| "7".to_owned()),
+            trusted_version: resolved.trusted_cas.is_some().then(|| "8".to_owned()),
+        };
+        let template = base(&resolved, &around);
+        let base = Base { hash: hash(&template).unwrap(), template };
+        daemonset(&resolved, &base, "1.301.72.20250601-101010".parse().ok(), None).unwrap()
+    }
+
+    /// What changes here restarts every agent of every user at the next upgrade of the operator: change it knowingly.
+    #[test]
+    fn the_smallest_oneagent_gives_this_daemonset() {
+        insta::assert_yaml_snapshot!(rendered(serde_json::json!({ "apiUrl": "https://e.example/api" })));
+    }
+
+    /// As above, with every field that reaches the Pods.
+    #[test]
+    fn a_rich_oneagent_gives_this_daemonset() {
+        insta::assert_yaml_snapshot!(rendered(serde_json::json!({
+            "apiUrl": "https://e.example/api/", "tokens": "secret", "skipCertCheck": true, "proxy": { "valueFrom": "proxy" }, "trustedCAs": "ca",
+            "nodeSelector": { "kubernetes.io/arch": "arm64" }, "tolerations": [{ "operator": "Exists" }], "image": "registry.example/agent:7",
+            "resources": { "limits": { "memory": "1.5Gi" } }, "webhookInjection": true, "args": ["--set-host-group=x"],
+            "env": [{ "name": "ONEAGENT_INSTALLER_SKIP_CERT_CHECK", "value": "false" }, { "name": "X", "value": "y" }],
+            "priorityClassName": "high", "dnsPolicy": "Default", "serviceAccountName": "mine", "labels": { "team": "ops" }, "useUnprivilegedMode": true,
+        })));
+    }
+
+    #[test]
+    fn placement_is_not_in_the_hash_and_everything_else_is() {
+        let hash_of = |spec: serde_json::Value| rendered(spec)["spec"]["template"]["metadata"]["annotations"][HASH_ANNOTATION].clone();
+        let plain = hash_of(serde_json::json!({ "apiUrl": "https://e.example/api" }));
+        let placed = serde_json::json!({ "apiUrl": "https://e.example/api", "nodeSelector": { "a": "b" }, "tolerations": [{ "operator": "Exists" }], "rollout": { "maxUnavailable": 3 }, "waitReadySeconds": 100 });
+        assert_eq!(hash_of(placed), plain);
+        for change in [
+            serde_json::json!({ "args": ["x"] }),
+            serde_json::json!({ "image": "i" }),
+            serde_json::json!({ "labels": { "a": "b" } }),
+            serde_json::json!({ "tokens": "t" }),
+        ] {
+            let mut spec = change.clone();
+            spec["apiUrl"] = "https://e.example/api".into();
+            assert_ne!(hash_of(spec), plain, "{change}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The bundle and the catalog, as the field's own validators see them.
+
+use std::process::Command;
+
+use olm_tests::cluster::{Cluster, documents, repository};
+use olm_tests::tools::tool;
+use serde_json::{Value, json};
+
+fn output(command: &mut Command) -> (bool, String, String) {
+    let output = command.output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn read(path: &str) -> Vec<Value> {
+    documents(&std::fs::read_to_string(repository(path)).unwrap_or_else(|_| panic!("{path} is missing; run `make generate`")))
+}
+
+fn csv() -> Value {
+    read("bundle/manifests/oneagent-operator.clusterserviceversion.yaml").remove(0)
+}
+
+#[test]
+fn opm_finds_the_catalog_valid_and_a_broken_one_not() {
+    let (good, _, said) = output(Command::new(tool("opm")).arg("validate").arg(repository("catalog/oneagent-operator")));
+    assert!(good, "{said}");
+    // A channel without a head: the validator is really asked.
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(repository("catalog/oneagent-operator/catalog.yaml")).unwrap();
+    std::fs::write(folder.path().join("catalog.yaml"), text.replace("defaultChannel: stable-v0", "defaultChannel: none")).unwrap();
+    let (good, _, said) = output(Command::new(tool("opm")).arg("validate").arg(folder.path()));
+    assert!(!good && said.contains("none"), "{said}");
+}
+
+/// What opm makes of the bundle directory is what our catalog says of that release.
+#[test]
+fn opm_renders_the_bundle_to_what_the_catalog_has() {
+    let (good, rendered, said) = output(
+        Command::new(tool("opm"))
+            .args([
+                "render",
+                "-o",
+                "json",
+                "--migrate-level",
+                "bundle-object-to-csv-metadata",
+                "--alpha-image-ref-template",
+                "ghcr.io/oneagent-operator/oneagent-operator-bundle:{{.Version}}",
+            ])
+            .arg(repository("bundle")),
+    );
+    assert!(good, "{said}");
+    let theirs: Value = serde_json::from_str(&rendered).unwrap();
+    let name = csv()["metadata"]["name"].clone();
+    let ours = read("catalog/oneagent-operator/catalog.yaml").into_iter().find(|b| b["schema"] == "olm.bundle" && b["name"] == name).unwrap();
+    let sorted = |blob: &Value, key: &str| {
+        let mut all: Vec<String> = blob[key].as_array().unwrap().iter().map(|p| without_empty(p).to_string()).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(sorted(&theirs, "properties"), sorted(&ours, "properties"));
+    let images = |blob: &Value| blob["relatedImages"].as_array().unwrap().iter().map(|i| i["image"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!((images(&theirs), &theirs["image"], &theirs["package"]), (images(&ours), &ours["image"], &ours["package"]));
+}
+
+/// Empty fields are written by one and left out by the other.
+fn without_empty(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(k, v)| (k.clone(), without_empty(v)))
+            .filter(|(_, v)| !(v.is_null() || *v == json!("") || *v == json!([]) || *v == json!({})))
+            .collect(),
+        Value::Array(list) => list.iter().map(without_empty).collect(),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn operator_sdk_has_nothing_to_say_of_the_bundle() {
+    let validate = |folder: &std::path::Path| {
+        let args = ["bundle", "validate", "--select-optional", "suite=operatorframework", "--optional-values=k8s-version=1.36", "-o", "json-alpha1"];
+        let (_, said, failed) = output(Command::new(tool("operator-sdk")).args(args).arg(folder));
+        serde_json::from_str::<Value>(&said).unwrap_or_else(|_| panic!("{said}{failed}"))
+    };
+    let answer = validate(&repository("bundle"));
+    assert!(answer["passed"] == true && answer["outputs"].as_array().is_none_or(Vec::is_empty), "{answer:#}");
+    // It has something to say of a worse one.
+    let folder = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp").arg("-r").arg(repository("bundle")).arg(folder.path()).status().unwrap();
+    assert!(copied.success());
+    let path = folder.path().join("bundle/manifests/oneagent-operator.clusterserviceversion.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("capabilities: Deep Insights", "capabilities: Deepest Insights")).unwrap();
+    assert!(!validate(&folder.path().join("bundle"))["outputs"].as_array().unwrap().is_empty());
+}
+
+/// The scorecard's own tests, without Pods: they read /bundle, so they are given a root of their own.
+#[test]
+fn the_six_tests_of_the_scorecard_pass() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::copy(tool("scorecard-test"), root.path().join("scorecard-test")).unwrap();
+    assert!(Command::new("cp").arg("-r").arg(repository("bundle")).arg(root.path()).status().unwrap().success());
+    let names = [
+        "basic-check-spec",
+        "olm-bundle-validation",
+        "olm-crds-have-validation",
+        "olm-crds-have-resources",
+        "olm-spec-descriptors",
+        "olm-status-descriptors",
+    ];
+    for name in names {
+        let (_, said, failed) = output(Command::new("unshare").args(["-r", "chroot"]).arg(root.path()).args(["/scorecard-test", name]));
+        let answer: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{name}: {said}{failed}"));
+        assert_eq!(answer["results"][0]["state"], "pass", "{name}: {answer:#}");
+    }
+}
+
+#[test]
+fn the_csv_grants_what_config_grants_and_its_examples_apply() {
+    let csv = csv();
+    let install = &csv["spec"]["install"]["spec"];
+    let rbac = read("config/rbac.yaml");
+    let of = |kind: &str| rbac.iter().find(|o| o["kind"] == kind).unwrap()["rules"].clone();
+    assert_eq!(install["permissions"][0]["rules"], of("Role"));
+    assert_eq!(install["clusterPermissions"][0]["rules"], of("ClusterRole"));
+    let labels = std::fs::read_to_string(repository("bundle/Containerfile")).unwrap();
+    for (key, value) in read("bundle/metadata/annotations.yaml")[0]["annotations"].as_object().unwrap() {
+        assert!(labels.contains(&format!("LABEL {key}={}\n", value.as_str().unwrap())), "{key}");
+    }
+    olm_tests::run(async {
+        let cluster = Cluster::shared().await;
+        let template = csv["metadata"]["annotations"]["operatorframework.io/suggested-namespace-template"].as_str().unwrap();
+        cluster.apply(template);
+        let examples: Vec<Value> = serde_json::from_str(csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap()).unwrap();
+        assert_eq!(examples.len(), 4);
+        for example in examples {
+            cluster.try_kubectl(&["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"], Some(&example.to_string())).unwrap();
+        }
+    });
+}
