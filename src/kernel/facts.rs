@@ -20,7 +20,7 @@ pub const HASH_ANNOTATION: &str = "oneagent.dynatrace.com/template-hash";
 #[derive(Debug, Clone, Default, Deserialize, kube::Resource)]
 #[resource(inherit = Pod)]
 pub struct PodFacts {
-    /// Name, namespace, UID, resourceVersion, labels, our annotations, times.
+    /// Name, namespace, UID, resourceVersion, labels, owners, our annotations, times.
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
     /// Where it is.
@@ -259,6 +259,7 @@ struct SlimMeta {
     creation_timestamp: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
     deletion_timestamp: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
     labels: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference>>,
     #[serde(default, deserialize_with = "our_annotations")]
     annotations: Option<BTreeMap<String, String>>,
 }
@@ -273,6 +274,7 @@ fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         creation_timestamp: slim.creation_timestamp,
         deletion_timestamp: slim.deletion_timestamp,
         labels: slim.labels,
+        owner_references: slim.owner_references,
         annotations: slim.annotations,
         ..ObjectMeta::default()
     })

@@ -20,7 +20,7 @@ pub fn check(files: &[File]) -> Vec<String> {
         if let Some(name) = file.path.strip_prefix("bundle/manifests/") {
             manifest(name, &documents, &mut wrong);
         }
-        if file.path.starts_with("catalog/") && file.path.ends_with(".yaml") {
+        if file.path.starts_with("catalog/") && !documents.is_empty() && documents[0].is_object() {
             catalog(&file.path, &documents, &mut wrong);
         }
         if file.path == "bundle/metadata/dependencies.yaml" {
@@ -130,7 +130,7 @@ fn catalog(path: &str, blobs: &[Value], wrong: &mut Vec<String>) {
         match kind {
             "olm.bundle.object" => wrong.push(format!("R12: {path}: {kind} is refused by newer catalogs; use olm.csv.metadata")),
             "olm.package.required" | "olm.gvk.required" | "olm.constraint" => {
-                wrong.push(format!("R10: {path}: {kind} is a dependency, which OLM v1 refuses"))
+                wrong.push(format!("R10: {path}: {kind} is a dependency, which OLM v1 refuses"));
             }
             _ => {}
         }
@@ -212,7 +212,7 @@ mod tests {
         let file = files.iter_mut().find(|f| f.path.ends_with(path)).unwrap();
         let mut documents = documents(&file.content);
         change(documents.last_mut().unwrap());
-        file.content = documents.iter().map(|d| format!("---\n{d}\n")).collect();
+        file.content = documents.iter().fold(String::new(), |text, d| format!("{text}---\n{d}\n"));
         check(&files)
     }
 
@@ -221,11 +221,12 @@ mod tests {
         assert_eq!(broken("clusterserviceversion.yaml", |_| {}), Vec::<String>::new());
     }
 
+    type Change = Box<dyn FnOnce(&mut Value)>;
+
     #[test]
     fn each_rule_has_a_bundle_that_breaks_it_and_is_named() {
         const CSV: &str = "clusterserviceversion.yaml";
         let install = |csv: &mut Value, path: &str, value: Value| *csv.pointer_mut(&format!("/spec/install/spec/{path}")).unwrap() = value;
-        type Change = Box<dyn FnOnce(&mut Value)>;
         let cases: Vec<(&str, &str, Change)> = vec![
             ("R2", "oneagents.yaml", Box::new(|crd| crd["kind"] = "NetworkPolicy".into())),
             ("R3", "oneagents.yaml", Box::new(|crd| crd["kind"] = "ServiceAccount".into())),

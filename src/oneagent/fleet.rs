@@ -211,10 +211,12 @@ fn newer(known: &DaemonSet, brought: &DaemonSet) -> bool {
     known.metadata.uid == brought.metadata.uid && version(known).zip(version(brought)).is_some_and(|(known, brought)| known > brought)
 }
 
-/// The OneAgent that a Pod belongs to, by its labels.
+/// The OneAgent that a Pod belongs to. Labels alone do not make a Pod ours: its DaemonSet must be its controller, for
+/// what is ours may be deleted.
 fn owner(facts: &PodFacts) -> Option<Key> {
     let name = facts.metadata.labels.as_ref()?.get("oneagent")?;
-    Some((facts.namespace()?, name.clone()))
+    let controller = facts.metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))?;
+    (controller.kind == "DaemonSet" && controller.name == *name).then(|| (facts.namespace().unwrap_or_default(), name.clone()))
 }
 
 fn to_node(facts: &NodeFacts) -> Node {
@@ -306,4 +308,79 @@ fn since(condition: &ConditionFacts) -> Option<DateTime<Utc>> {
 /// The one place where the API's time becomes ours.
 fn created(time: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>) -> DateTime<Utc> {
     time.and_then(|time| DateTime::from_timestamp(time.0.as_second(), 0)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(change: impl FnOnce(&mut Value)) -> Event<PodFacts> {
+        let mut value = json!({
+            "metadata": {
+                "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": { "dynatrace": "oneagent", "oneagent": "a" }, "annotations": { "other": "x", HASH_ANNOTATION: "h" },
+                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "d", "controller": true }],
+                "managedFields": [{ "manager": "m", "fieldsV1": { "f:spec": {} } }],
+            },
+            "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["node-1"] }] }] } } }, "containers": [] },
+            "status": { "phase": "Pending" },
+        });
+        change(&mut value);
+        Event::Apply(serde_json::from_value(value).unwrap())
+    }
+
+    #[test]
+    fn a_pod_is_ours_by_its_controller_and_not_by_its_labels() {
+        let key = ("n".to_owned(), "a".to_owned());
+        let fleet = Fleet::default();
+        for theirs in [pod(|p| p["metadata"]["ownerReferences"] = json!([])), pod(|p| p["metadata"]["ownerReferences"][0]["name"] = "b".into())] {
+            assert_eq!(fleet.pod("", &theirs), Concerns::Nobody);
+        }
+        assert!(fleet.pods(&key).is_empty());
+        assert_eq!(fleet.pod("", &pod(|_| {})), Concerns::One(key.clone()));
+        let known = fleet.pods(&key).remove(0);
+        assert_eq!(
+            (&*known.node, known.revision.as_ref().unwrap().hash.as_str()),
+            ("node-1", "h"),
+            "a Pod that is not bound yet is on the node that it is made for"
+        );
+        assert_eq!(fleet.pod("", &pod(|p| p["metadata"]["resourceVersion"] = "2".into())), Concerns::Nobody, "nothing that matters changed");
+        assert_eq!(&*fleet.pods(&key)[0].resource_version, "2", "and yet the newest version is known, for deletions");
+    }
+
+    #[test]
+    fn a_heartbeat_concerns_nobody_and_a_relist_forgets_what_is_gone() {
+        let node = |name: &str, beat: &str, ready: &str| {
+            let value = json!({ "metadata": { "name": name, "labels": {} }, "status": { "conditions": [{ "type": "Ready", "status": ready, "lastHeartbeatTime": beat, "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
+            serde_json::from_value::<NodeFacts>(value).unwrap()
+        };
+        let fleet = Fleet::default();
+        assert_eq!(fleet.node(&Event::Apply(node("a", "1", "True"))), Concerns::All);
+        assert_eq!(fleet.node(&Event::Apply(node("a", "2", "True"))), Concerns::Nobody);
+        assert_eq!(fleet.node(&Event::Apply(node("a", "3", "False"))), Concerns::All);
+        fleet.node(&Event::Apply(node("b", "1", "True")));
+        fleet.node(&Event::Init);
+        fleet.node(&Event::InitApply(node("b", "1", "True")));
+        fleet.node(&Event::InitDone);
+        assert_eq!(fleet.nodes().iter().map(|n| n.name.to_string()).collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn a_pods_status_says_what_is_wrong_with_it() {
+        let trouble_of = |status: Value| {
+            let Event::Apply(facts) = pod(|p| p["status"] = status) else { unreachable!() };
+            trouble(&facts)
+        };
+        let container = |state: Value, restarts: i32| json!({ "containerStatuses": [{ "restartCount": restarts, "state": state, "lastState": { "terminated": { "exitCode": 3, "reason": "Error" } } }] });
+        assert!(
+            matches!(trouble_of(container(json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off" } }), 5)), Some(Trouble::Crash(why)) if why == "CrashLoopBackOff: back-off, exit code 3")
+        );
+        assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "ErrImagePull" } }), 0)), Some(Trouble::Image(_))));
+        assert!(matches!(trouble_of(container(json!({ "running": {} }), 2)), Some(Trouble::Crash(_))));
+        assert_eq!(trouble_of(container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0)), None);
+        assert!(
+            matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room" }] })), Some(Trouble::Capacity(why)) if why == "no room")
+        );
+    }
 }

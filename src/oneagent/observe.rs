@@ -119,9 +119,12 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     }
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
     let owner = &resolved.uid;
-    let available = |node: &str| pods.iter().any(|pod| &*pod.node == node && !pod.deleting && pod.ready_since.is_some());
-    let exists = |node: &str| nodes.iter().any(|n| &*n.name == node);
-    context.deletions.settle(owner, |uid| pods.iter().any(|pod| &*pod.uid == uid && !pod.deleting), |node| exists(node) && !available(node));
+    let lacking: HashSet<&str> = {
+        let available: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting && pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
+        nodes.iter().map(|node| &*node.name).filter(|node| !available.contains(node)).collect()
+    };
+    let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
+    context.deletions.settle(owner, |uid| shown.contains(uid), |node| lacking.contains(node));
     let deleted = context.deletions.uids(owner);
     let refused = refused(context, resolved, daemonset.as_deref(), &pods).await;
     Ok(Observed {

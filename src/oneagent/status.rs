@@ -2,6 +2,9 @@
 //!
 //! Pure. The rollout's sentences come from `rollout::report`; this file only puts them in their places.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
 use chrono::{DateTime, Utc};
 
 use super::observe::{Observed, Token};
@@ -75,6 +78,7 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec
     };
     let memory = &rollout.memory;
     let text = |version: Option<Version>| version.map(|v| v.to_string());
+    let addresses: HashMap<&str, IpAddr> = seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect();
     let status = OneAgentStatus {
         observed_generation: object.metadata.generation,
         version: text(picture.template).or_else(|| before.version.clone()),
@@ -92,7 +96,7 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec
             .filter(|pod| !pod.deleting)
             .take(INSTANCES_AT_MOST)
             .map(|pod| {
-                let ip = seen.nodes.iter().find(|n| n.name == pod.node).and_then(|n| n.ip);
+                let ip = addresses.get(&*pod.node).copied();
                 let reported = ip.and_then(|ip| environment.and_then(|e| e.hosts.as_ref())?.get(&ip).copied());
                 let version = pod.revision.as_ref().and_then(|r| r.version).max(reported);
                 (
