@@ -4,7 +4,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test bench generate check build tools clean
+.PHONY: demo test bench generate bundle catalog check build tools clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
 # KEEP=1 leaves it running; Ctrl-C ends it.
@@ -13,7 +13,7 @@ demo: build
 
 # All tests.
 test: check build tools
-	$(CARGO) test --workspace --quiet
+	$(CARGO) test --workspace --quiet -- --test-threads=4
 
 # Measures the release build on a real control plane and prints a table.
 bench:
@@ -34,9 +34,16 @@ build:
 tools:
 	$(CARGO) run --quiet --package olm-tests --bin tools
 
-# Writes config/ from the Rust types.
+# Writes config/, bundle/ and catalog/ from the Rust types and catalog/releases.yaml.
 generate:
 	$(CARGO) run --quiet -- generate
+
+# The OLM bundle and catalog alone.
+bundle:
+	$(CARGO) run --quiet -- generate bundle
+
+catalog:
+	$(CARGO) run --quiet -- generate catalog
 
 clean:
 	$(CARGO) clean

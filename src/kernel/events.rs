@@ -1,41 +1,59 @@
-//! Events: one for each transition, through the events API, aggregated by it. Best effort: an Event that cannot be
-//! written is logged and never fails a reconcile.
+//! Events: one for each transition. Best effort: an Event that cannot be written is logged and never fails a reconcile.
 //!
-//! Must not word anything: reasons and messages come from the conditions.
+//! Core Events, created and never changed, so that one right is enough; a transition is rare, so nothing is
+//! aggregated. Must not word anything: reasons and messages come from the conditions.
 
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::api::{Api, ObjectMeta, PostParams};
 
 use super::{MANAGER, call};
 
+/// The API server refuses longer messages.
+const NOTE_AT_MOST: usize = 1000;
+
 /// Publishes Events.
 #[derive(Clone)]
-pub struct Events(Recorder);
-
-impl std::fmt::Debug for Events {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Events")
-    }
+pub struct Events {
+    client: Client,
+    instance: String,
 }
 
 impl Events {
     /// As reported by this instance.
     #[must_use]
     pub fn new(client: Client, instance: &str) -> Self {
-        Self(Recorder::new(client, Reporter { controller: MANAGER.to_owned(), instance: Some(instance.chars().take(128).collect()) }))
+        Self { client, instance: instance.chars().take(128).collect() }
     }
 
     /// Publishes one.
     pub async fn publish(&self, about: &ObjectReference, warning: bool, reason: &str, action: &str, note: &str) {
+        let now = Timestamp::now();
+        let (name, namespace) = (about.name.clone().unwrap_or_default(), about.namespace.clone().unwrap_or_default());
         let event = Event {
-            type_: if warning { EventType::Warning } else { EventType::Normal },
-            reason: reason.to_owned(),
-            note: Some(note.chars().take(1000).collect()),
-            action: action.to_owned(),
-            secondary: None,
+            metadata: ObjectMeta {
+                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                namespace: Some(namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            involved_object: about.clone(),
+            type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
+            reason: Some(reason.to_owned()),
+            action: Some(action.to_owned()),
+            message: Some(note.chars().take(NOTE_AT_MOST).collect()),
+            source: Some(EventSource { component: Some(MANAGER.to_owned()), host: None }),
+            reporting_component: Some(MANAGER.to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            count: Some(1),
+            ..Event::default()
         };
-        if let Err(error) = call(|| "write an Event".to_owned(), self.0.publish(&event, about)).await {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        if let Err(error) = call(|| "write an Event".to_owned(), api.create(&params, &event)).await {
             tracing::warn!(error = error.chain(), reason, "an Event was lost");
         }
     }
