@@ -160,8 +160,8 @@ fn what_is_typed_wrongly_gets_one_clear_sentence() {
         (&["run", "--poll-interval", "15"], &[], "15m, 90s or 500ms"),
         (&["run", "--lease-duration", "5s"], &[], "--lease-renew-deadline"),
         (&["run"], &[("LOG_LEVEL", "loud=[")], "use error, warn, info, debug or trace"),
-        (&["generate", "--root", "/dev/null/none"], &[], "cannot write /dev/null/none"),
-        (&["generate", "--check", "--root", "/dev/null/none"], &[], "make generate"),
+        (&["generate", "crds", "--root", "/dev/null/none"], &[], "cannot write /dev/null/none"),
+        (&["generate", "crds", "--check", "--root", "/dev/null/none"], &[], "make generate"),
         (&["explode"], &[], "unrecognized subcommand"),
     ] {
         let (good, said) = run(args, env);
