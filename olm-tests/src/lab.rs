@@ -189,6 +189,16 @@ impl<'a> Lab<'a> {
         message.into_inner().expect("a message")
     }
 
+    /// Waits until a condition of a OneAgent says something.
+    pub async fn says(&self, name: &str, type_: &str, words: &str) {
+        eventually(&format!("{}/{name} says in {type_}: {words}", self.name), SOON, || async {
+            let now = self.status(name).await;
+            let said = now.conditions.iter().any(|c| c.type_ == type_ && c.message.contains(words));
+            if said { Ok(()) } else { Err(format!("{:#?}\n{}", now.conditions, self.last_words())) }
+        })
+        .await;
+    }
+
     /// Waits until every selected node runs `version`, as the API server has it, and the status agrees.
     pub async fn all_at(&self, name: &str, version: &str, count: usize, within: Duration) {
         eventually(&format!("{count} agents of {}/{name} at {version}", self.name), within, || async {

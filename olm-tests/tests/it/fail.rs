@@ -46,15 +46,7 @@ fn a_vendor_that_is_down_lying_or_slow_changes_nothing_but_one_condition() {
         let message = lab.condition("agent", "Degraded", "True", "EnvironmentUnreachable").await;
         assert!(message.contains("older than what it named before"), "{message}");
         lab.cluster.vendor.with(&lab.name, |e| e.latest = "new!".into());
-        eventually("a version of another format is said", SOON, || async {
-            let now = lab.status("agent").await;
-            if now.conditions.iter().any(|c| c.type_ == "Degraded" && c.message.contains("not an agent version")) {
-                Ok(())
-            } else {
-                Err(format!("{:#?}", now.conditions))
-            }
-        })
-        .await;
+        lab.says("agent", "Degraded", "not an agent version").await;
         assert_eq!(lab.uids("agent").await, before, "an agent was touched");
         lab.cluster.vendor.with(&lab.name, |e| e.latest = V1.into());
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
@@ -133,15 +125,7 @@ fn what_is_wrong_with_tokens_is_said_and_mending_them_works_at_once() {
         lab.condition("agent", "PaaSToken", "False", "TokenUnauthorized").await;
         // Blanks and line feeds: `echo token | base64` does that.
         lab.secret(&format!("{api}\n"), &format!(" {paas}"));
-        eventually("the blanks are said", SOON, || async {
-            let now = lab.status("agent").await;
-            if now.conditions.iter().any(|c| c.type_ == "PaaSToken" && c.message.contains("blanks or a line feed")) {
-                Ok(())
-            } else {
-                Err(format!("{:#?}", now.conditions))
-            }
-        })
-        .await;
+        lab.says("agent", "PaaSToken", "blanks or a line feed").await;
         lab.condition("agent", "APIToken", "False", "TokenUnauthorized").await;
         lab.all_pods_ready("agent", 1).await;
         lab.secret(&api, &paas);
@@ -247,29 +231,13 @@ fn missing_certificates_and_proxies_are_named_and_certificates_are_used() {
         assert!(message.contains("no PEM certificate"), "{message}");
         // A CA that did not sign the environment's certificate.
         put("ConfigMap", "ca", "certs", &olm_tests::pki::Ca::new("another").pem());
-        eventually("the unknown issuer is said", SOON, || async {
-            let now = lab.status("agent").await;
-            if now.conditions.iter().any(|c| c.type_ == "Degraded" && c.message.contains("certificate")) {
-                Ok(())
-            } else {
-                Err(format!("{:#?}", now.conditions))
-            }
-        })
-        .await;
+        lab.says("agent", "Degraded", "certificate").await;
         put("ConfigMap", "ca", "certs", &lab.cluster.vendor_ca);
         lab.all_at("agent", V1, 1, SOON).await;
         // The right CA and the wrong name.
         let wrong_name = lab.cluster.vendor.tls_url(&lab.name).replace("localhost", "127.0.0.1");
         lab.edit("agent", json!({ "apiUrl": wrong_name })).await;
-        eventually("the wrong name is said", SOON, || async {
-            let now = lab.status("agent").await;
-            if now.conditions.iter().any(|c| c.type_ == "Degraded" && c.message.contains("certificate")) {
-                Ok(())
-            } else {
-                Err(format!("{:#?}", now.conditions))
-            }
-        })
-        .await;
+        lab.says("agent", "Degraded", "certificate").await;
         lab.edit("agent", json!({ "skipCertCheck": true })).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
         lab.end().await;
