@@ -116,20 +116,17 @@ impl Client {
         info.scopes.ok_or(Error::Lacks("scopes"))
     }
 
-    /// The version that each host's agent reports, by address; of two hosts with one address the one seen last.
+    /// The version that each host's agent reports, by address. Several clusters may use the same addresses: of two hosts
+    /// with one address the older version counts, so that nobody else's agent makes ours look up to date.
     pub async fn hosts(&self, api: &SecretString) -> Result<HashMap<IpAddr, Version>, Error> {
-        let mut found: HashMap<IpAddr, (i64, Version)> = HashMap::new();
+        let mut found: HashMap<IpAddr, Version> = HashMap::new();
         let mut query = format!("includeDetails=false&relativeTime=30mins&pageSize={PAGE}");
         for _ in 0..PAGES {
             let answer = self.call(Method::GET, &format!("/v1/entity/infrastructure/hosts?{query}"), api, None, HOSTS_MIB).await?;
             for host in json::<Vec<Host>>(&answer.body)? {
                 let Some(version) = host_version(&host) else { continue };
-                let seen = host.last_seen_timestamp.unwrap_or_default();
                 for ip in host.ip_addresses.iter().flatten().filter_map(|ip| ip.parse().ok()) {
-                    let slot = found.entry(ip).or_insert((seen, version));
-                    if slot.0 <= seen {
-                        *slot = (seen, version);
-                    }
+                    found.entry(ip).and_modify(|known| *known = version.min(*known)).or_insert(version);
                 }
             }
             match answer.next_page {
@@ -137,7 +134,7 @@ impl Client {
                 Some(key) => query = format!("nextPageKey={}", encode(&key)),
             }
         }
-        Ok(found.into_iter().map(|(ip, (_, version))| (ip, version)).collect())
+        Ok(found)
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str, token: &SecretString) -> Result<T, Error> {

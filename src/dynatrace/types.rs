@@ -39,8 +39,6 @@ pub(super) struct Host {
     pub(super) ip_addresses: Option<Vec<String>>,
     #[serde(default)]
     pub(super) agent_version: Option<HostVersion>,
-    #[serde(default)]
-    pub(super) last_seen_timestamp: Option<i64>,
 }
 
 /// A host's agent.

@@ -5,12 +5,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use kube::api::{Api, DeleteParams, Preconditions};
 
 use super::facts::PodFacts;
 use super::{Error, call};
+
+/// A deletion that the watch does not show for so long never happened: its answer was lost, or it was given up.
+const BELIEVED: Duration = Duration::from_secs(90);
 
 /// A Pod to delete.
 #[derive(Debug, Clone)]
@@ -44,8 +48,8 @@ pub enum Outcome {
 struct InFlight {
     /// Nodes that lost an available agent by us and have none yet.
     nodes: HashSet<Arc<str>>,
-    /// UIDs that we deleted and that the watch may still show.
-    uids: HashSet<Arc<str>>,
+    /// UIDs that we deleted and that the watch may still show, with the time of the deletion.
+    uids: HashMap<Arc<str>, Instant>,
 }
 
 /// Deletions in flight, by owner.
@@ -58,13 +62,13 @@ impl Deletions {
     /// UIDs that were deleted and that the watch may still show.
     #[must_use]
     pub fn uids(&self, owner: &str) -> HashSet<Arc<str>> {
-        self.owners().get(owner).map(|flight| flight.uids.clone()).unwrap_or_default()
+        self.owners().get(owner).map(|flight| flight.uids.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// Forgets what the watch has shown: UIDs that are gone or terminating, nodes with an available agent again.
     pub fn settle(&self, owner: &str, still_shown: impl Fn(&str) -> bool, still_lacking: impl Fn(&str) -> bool) {
         if let Some(flight) = self.owners().get_mut(owner) {
-            flight.uids.retain(|uid| still_shown(uid));
+            flight.uids.retain(|uid, at| still_shown(uid) && at.elapsed() < BELIEVED);
             flight.nodes.retain(|node| still_lacking(node));
         }
     }
@@ -82,7 +86,7 @@ impl Deletions {
             if target.costs && !flight.nodes.contains(target.node) && flight.nodes.len() >= budget {
                 return Ok(Outcome::OverBudget);
             }
-            flight.uids.insert(target.uid.clone());
+            flight.uids.insert(target.uid.clone(), Instant::now());
             if target.costs {
                 flight.nodes.insert(target.node.clone());
             }

@@ -45,6 +45,9 @@ pub enum Error {
     /// An object changed since it was read.
     #[error("cannot {0}: it changed since it was read")]
     Stale(String),
+    /// An object could not be read, and nothing may be done without it.
+    #[error("cannot read {0}")]
+    Unread(String),
     /// An object does not serialise; a defect of ours.
     #[error("cannot serialise")]
     Serialise(#[from] serde_json::Error),

@@ -252,7 +252,7 @@ mod tests {
             assert!(said.iter().any(|s| s.starts_with(&format!("{rule}:"))), "{rule}: {said:?}");
         }
         let mut two = catalog::bundle(&releases()).unwrap();
-        let copy = two[1].content.clone();
+        let copy = format!("---\n{}", two[1].content);
         two[1].content.push_str(&copy);
         assert!(check(&two).iter().any(|s| s.starts_with("R1:")));
     }

@@ -261,6 +261,7 @@ fn to_pod(facts: &PodFacts) -> Option<Pod> {
         created: created(facts.metadata.creation_timestamp.as_ref()),
         deleting: facts.metadata.deletion_timestamp.is_some(),
         ready_since: ready.map(|c| since(c).unwrap_or_default()),
+        unready_since: facts.status.conditions.iter().find(|c| c.type_ == "Ready" && c.status != "True").and_then(since),
         trouble: if ready.is_some() { None } else { trouble(facts) },
     })
 }

@@ -102,7 +102,8 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     let changed = act::recycle(context, &resolved, &plan.steps, plan.budget).await?;
     let later =
         if essence(&before) == essence(&plan.status) { context.write_status(object, &before, &plan.status, &plan.transitions).await? } else { later };
-    let soon = changed.then_some(Duration::from_millis(20));
+    // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
+    let soon = changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
     let next = [plan.next, later, soon, Some(RESYNC)].into_iter().flatten().min().unwrap_or(RESYNC);
     Ok(Action::requeue(next))
 }

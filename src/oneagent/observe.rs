@@ -18,7 +18,8 @@ use crate::dynatrace::poller::Access;
 use crate::dynatrace::{self, Snapshot, Subscriber, Transport};
 use crate::kernel::named::Look;
 use crate::kernel::{self, NamedKind, Reference, call};
-use crate::rollout::{Node, Pod};
+use crate::rollout::placement::Verdict;
+use crate::rollout::{Node, Pod, Trouble};
 
 /// After so long without a change, missing Pods are asked about.
 pub const QUIET: Duration = Duration::from_secs(3);
@@ -95,6 +96,10 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     };
     let (tokens, proxy_look, trusted_look, stop_look) =
         tokio::join!(look(Some(secret.clone())), look(proxy.clone()), look(trusted.clone()), look(Some(stop.clone())));
+    if let Some(Look::Unknown(why)) = &stop_look {
+        // A stop that cannot be read may be set.
+        return Err(kernel::Error::Unread(format!("ConfigMap {}/{}: {why}", context.settings.namespace, kernel::MANAGER)));
+    }
     context.named.keep(&key, &[Some(secret), proxy, trusted, Some(stop)].into_iter().flatten().collect::<Vec<_>>());
 
     let proxy = match &resolved.proxy {
@@ -119,10 +124,14 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     }
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
     let owner = &resolved.uid;
-    let lacking: HashSet<&str> = {
-        let available: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting && pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
-        nodes.iter().map(|node| &*node.name).filter(|node| !available.contains(node)).collect()
-    };
+    let gone = context.deletions.uids(owner);
+    let available: HashSet<&str> =
+        pods.iter().filter(|pod| !pod.deleting && pod.ready_since.is_some() && !gone.contains(&pod.uid)).map(|pod| &*pod.node).collect();
+    // As the plan sees it: what lacks an agent for a cause of its own is not in flight.
+    let full: HashSet<&str> = pods.iter().filter(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_)))).map(|pod| &*pod.node).collect();
+    let placement = &resolved.policy.placement;
+    let able = nodes.iter().filter(|node| node.ready && node.busy.is_none() && placement.verdict(node) == Verdict::Selected);
+    let lacking: HashSet<&str> = able.map(|node| &*node.name).filter(|node| !available.contains(node) && !full.contains(node)).collect();
     let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
     context.deletions.settle(owner, |uid| shown.contains(uid), |node| lacking.contains(node));
     let deleted = context.deletions.uids(owner);

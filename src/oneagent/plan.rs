@@ -94,7 +94,8 @@ pub fn plan(
 
     let desired = desired(resolved, &choice, &base);
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
-    let template = running.clone().filter(|r| r.version.is_some() || resolved.wish == Wish::UserUrl);
+    let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
+    let template = running.clone().filter(|r| r.version.is_some() || resolved.wish == Wish::UserUrl || adopted);
     let mut policy = resolved.policy.clone();
     if seen.stopped {
         policy.hold = Some(Hold::Stopped);

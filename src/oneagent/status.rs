@@ -209,7 +209,7 @@ fn rollout_status(picture: &Picture<'_>) -> RolloutStatus {
 
 fn findings(picture: &Picture<'_>) -> Vec<Finding> {
     let report = &picture.rollout.report;
-    let mut findings = vec![ready(picture), available(report), progressing(picture)];
+    let mut findings = vec![ready(picture), available(report, picture.rollout.memory.last_good.is_none()), progressing(picture)];
     findings.push(match picture.problems.first() {
         None if picture.resolved.warnings.is_empty() => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
         None => Finding::new(C::Degraded, false, R::AsExpected, picture.resolved.warnings.join("; ")),
@@ -278,16 +278,18 @@ fn ready(picture: &Picture<'_>) -> Finding {
             ),
         );
     }
-    if report.joining > 0 && report.updated == 0 {
-        return finding(false, R::Starting, format!("{} nodes start their agent", report.joining));
+    // While agents are installed for the first time a node that starts is not one that joined.
+    if report.running == 0 || (report.joining > 0 && picture.rollout.memory.last_good.is_none()) {
+        return finding(false, R::Starting, format!("{} of {} nodes have a Ready agent", report.running, report.selected));
     }
     let able = report.selected - report.bucket(Bucket::NodeNotReady) - report.bucket(Bucket::NodeBusy) - report.joining;
     finding(true, R::AllUpdated, format!("all {able} nodes that can run an agent run the desired one"))
 }
 
-fn available(report: &Report) -> Finding {
-    let able = report.running + report.lacking;
-    if report.running > 0 && report.lacking * 2 <= able {
+fn available(report: &Report, first_install: bool) -> Finding {
+    let lacking = report.lacking + if first_install { report.joining } else { 0 };
+    let able = report.running + lacking;
+    if report.running > 0 && lacking * 2 <= able {
         Finding::new(C::Available, true, R::AsExpected, format!("agents run on {} of {} selected nodes", report.running, report.selected))
     } else if report.selected == 0 {
         Finding::new(C::Available, false, R::NoNodesSelected, "no node is selected")

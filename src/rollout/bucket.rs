@@ -193,7 +193,9 @@ fn cell<'a>(
         && template.is_some()
         && template != desired.map(|d| &d.revision)
         && pod.is_some_and(|pod| pod.revision.as_ref() == template && inventory.memory.started.is_some_and(|s| pod.created > s));
-    let (bucket, detail) = if !node.ready {
+    let (bucket, detail) = if let (false, Some(why)) = (node.ready, node.busy) {
+        (Bucket::NodeBusy, why.to_owned())
+    } else if !node.ready {
         let replaced_before = ours && made_from_desired && pod.is_some_and(|pod| node.ready_since.is_some_and(|since| since > pod.created));
         (if replaced_before { Bucket::NodeLost } else { Bucket::NodeNotReady }, "the node is NotReady".to_owned())
     } else if let Some(pod) = pod {
@@ -210,7 +212,7 @@ fn cell<'a>(
         } else if let Some(why) = node.busy {
             (Bucket::NodeBusy, why.to_owned())
         } else {
-            unready(policy, pod, now, &mut cell.until)
+            unready(policy, node, pod, now, &mut cell.until)
         }
     } else if let Some(why) = node.busy {
         (Bucket::NodeBusy, why.to_owned())
@@ -230,13 +232,15 @@ fn cell<'a>(
     cell
 }
 
-fn unready(policy: &Policy, pod: &Pod, now: DateTime<Utc>, until: &mut Option<DateTime<Utc>>) -> (Bucket, String) {
+fn unready(policy: &Policy, node: &Node, pod: &Pod, now: DateTime<Utc>, until: &mut Option<DateTime<Utc>>) -> (Bucket, String) {
     match &pod.trouble {
         Some(Trouble::Crash(why)) => (Bucket::Crash, why.clone()),
         Some(Trouble::Image(why)) => (Bucket::Image, why.clone()),
         Some(Trouble::Capacity(why)) => (Bucket::Capacity, why.clone()),
         None => {
-            let deadline = pod.created + policy.wait_ready;
+            // An agent that was Ready, or whose node was away, gets its time anew.
+            let since = [pod.unready_since, node.ready_since].into_iter().flatten().fold(pod.created, DateTime::max);
+            let deadline = since + policy.wait_ready;
             if deadline <= now {
                 return (Bucket::Overdue, format!("not Ready within {} s", policy.wait_ready.num_seconds()));
             }

@@ -23,7 +23,9 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
     let budget = policy.budget.of(sorted.cells.len());
     let mut report = Report::count(&sorted);
     let next = sorted.cells.iter().filter_map(|cell| cell.until).min();
-    let mut steps: Vec<Step> = sorted.surplus.iter().map(|pod| Step { pod: (*pod).clone(), costs: false }).collect();
+    // A hold holds everything that we do: only what the DaemonSet controller does by itself lies outside of it.
+    let surplus = sorted.surplus.iter().filter(|_| policy.hold.is_none());
+    let mut steps: Vec<Step> = surplus.map(|pod| Step { pod: (*pod).clone(), costs: false }).collect();
 
     let Some(desired) = desired else {
         report.state = State::Waiting;
@@ -59,7 +61,8 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
 
     // A rollout begins when the template advances, or with Pods that do not have it.
     let advances = template == Template::Advance && inventory.template.is_some();
-    if memory.started.is_none() && (advances || (inventory.template == Some(&desired.revision) && outdated > 0)) {
+    let work = sorted.cells.iter().any(is_open);
+    if advances || (memory.started.is_none() && inventory.template == Some(&desired.revision) && work) {
         memory.started = Some(now);
         memory.finished = None;
         if memory.last_good.is_none() && advances {
@@ -90,6 +93,11 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
     Plan { template, steps, budget, report, memory, next }
 }
 
+/// Whether an agent is to be replaced and can be: one on a node that is away or busy waits for its node.
+fn is_open(cell: &Cell<'_>) -> bool {
+    cell.currency == Some(Currency::Outdated) && cell.node.busy.is_none() && !matches!(cell.bucket, Some(Bucket::NodeNotReady | Bucket::NodeBusy))
+}
+
 /// Whether some Pod was made from something else than the template: a rollout whose beginning nobody remembers.
 fn any_other_revision(inventory: &Inventory<'_>) -> bool {
     inventory.pods.iter().any(|pod| pod.revision.is_some() && pod.revision.as_ref() != inventory.template)
@@ -104,7 +112,9 @@ fn new_failure(sorted: &Sorted<'_>, desired: &Desired, inventory: &Inventory<'_>
         !failures.is_empty() && sorted.cells.iter().all(|cell| cell.failure || matches!(cell.bucket, Some(Bucket::NodeNotReady | Bucket::NodeBusy)))
     };
     let too_many = failures.len() >= budget || all_fail();
-    if known || !too_many || inventory.template != Some(&desired.revision) {
+    // Outside of a rollout an agent that fails says nothing about a version.
+    let in_rollout = inventory.memory.started.is_some() && inventory.template == Some(&desired.revision);
+    if known || !too_many || !in_rollout {
         // A failure is over when something else is wanted and that is done; finish_or_wait forgets it.
         return false;
     }
@@ -146,12 +156,7 @@ fn template(desired: &Desired, inventory: &Inventory<'_>, memory: &Memory, faile
 }
 
 fn finish_or_wait(sorted: &Sorted<'_>, desired: &Desired, budget: usize, busy: usize, report: &mut Report, memory: &mut Memory, now: DateTime<Utc>) {
-    let open = |cell: &&Cell<'_>| {
-        cell.currency == Some(Currency::Outdated)
-            && !matches!(cell.bucket, Some(Bucket::NodeNotReady | Bucket::NodeBusy))
-            && !(cell.bucket.is_none() && cell.node.busy.is_some())
-    };
-    let left = sorted.cells.iter().filter(open).count();
+    let left = sorted.cells.iter().filter(|cell| is_open(cell)).count();
     let moving = sorted.cells.iter().filter(|cell| cell.counts && matches!(cell.bucket, Some(Bucket::Starting | Bucket::Terminating))).count();
     let waiting: Vec<WaitingOn> = sorted
         .cells

@@ -126,6 +126,8 @@ pub struct Pod {
     pub deleting: bool,
     /// Since when it is Ready.
     pub ready_since: Option<DateTime<Utc>>,
+    /// Since when it is not.
+    pub unready_since: Option<DateTime<Utc>>,
     /// What keeps it from being Ready, where its status says so.
     pub trouble: Option<Trouble>,
 }

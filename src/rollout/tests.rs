@@ -38,6 +38,7 @@ fn pod(number: usize, node: &str, minor: u32, created: i64, ready: bool) -> Arc<
         created: at(created),
         deleting: false,
         ready_since: ready.then(|| at(created)),
+        unready_since: None,
         trouble: None,
     })
 }
@@ -252,6 +253,56 @@ fn pods_of_the_original_are_judged_by_what_the_vendor_reports() {
     let edited = Desired { revision: Revision { hash: "h2".into(), ..revision(2) }, strict: false };
     fleet.template = edited.revision.clone();
     assert_eq!(fleet.plan(&policy(Share::Count(2)), &edited, 0).steps.len(), 2);
+}
+
+#[test]
+fn an_old_agent_on_a_cordoned_node_keeps_no_rollout_alive() {
+    let mut fleet = Fleet::new(3, 2);
+    for number in [1, 2] {
+        fleet.change(number, |pod| pod.revision = Some(revision(2)));
+    }
+    Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
+    fleet.memory.finished = Some(at(0));
+    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
+    assert_eq!((plan.memory.finished, plan.memory.started, plan.steps.len()), (Some(at(0)), None, 0), "nothing to write");
+    // Outside of a rollout an agent that breaks says nothing about the version.
+    fleet.change(1, |pod| {
+        pod.ready_since = None;
+        pod.trouble = Some(Trouble::Crash("out of memory".into()));
+    });
+    assert!(fleet.plan(&policy(Share::Count(1)), &desired(2), 10).memory.failure.is_none());
+    // Back again, it is replaced.
+    fleet.change(1, |pod| {
+        pod.ready_since = Some(at(0));
+        pod.trouble = None;
+    });
+    Arc::make_mut(&mut fleet.nodes[0]).busy = None;
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 20).steps.len(), 1);
+}
+
+#[test]
+fn an_agent_that_was_ready_gets_its_time_anew_and_a_drained_node_is_busy_not_lost() {
+    let mut fleet = Fleet::new(2, 2);
+    fleet.memory.started = Some(at(-1000));
+    fleet.pods = vec![pod(1, "node-000", 2, -900, false), pod(2, "node-001", 2, -900, true)];
+    fleet.change(0, |pod| pod.unready_since = Some(at(0)));
+    let node = Arc::make_mut(&mut fleet.nodes[1]);
+    (node.ready, node.ready_since, node.busy) = (false, Some(at(0)), Some("the node is cordoned"));
+    let early = fleet.plan(&policy(Share::Count(1)), &desired(2), 299);
+    assert_eq!((early.report.bucket(Bucket::Starting), early.report.bucket(Bucket::NodeBusy)), (1, 1));
+    assert!(early.memory.failure.is_none());
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 300).report.bucket(Bucket::Overdue), 1);
+}
+
+#[test]
+fn surplus_agents_go_outside_the_budget_but_not_while_everything_is_held() {
+    let mut fleet = Fleet::new(3, 1);
+    for node in &mut fleet.nodes {
+        Arc::make_mut(node).taints = vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }];
+    }
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(1), 0).steps.len(), 3);
+    let held = Policy { hold: Some(Hold::Stopped), ..policy(Share::Count(1)) };
+    assert_eq!(fleet.plan(&held, &desired(1), 0).steps.len(), 0);
 }
 
 /// A world to run the engine in: the truth, and what a watch that lags behind shows of it.

@@ -57,6 +57,7 @@ fn plan_time(size: usize) -> Duration {
                 created: Utc::now(),
                 deleting: false,
                 ready_since: Some(Utc::now()),
+                unready_since: None,
                 trouble: None,
             })
         })
