@@ -96,6 +96,12 @@ impl Kubelet {
         self.installed.lock().expect("hosts").insert(node.to_owned(), version);
     }
 
+    /// Evicts a Pod as a kubelet under pressure does: it has failed, and its controller makes another.
+    pub async fn evict(&self, pod: &Pod) {
+        let why = json!({ "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory." });
+        self.write(pod, why).await;
+    }
+
     /// The processes of operators that were started as Pods.
     #[must_use]
     pub fn launcher(&self) -> &Launcher {

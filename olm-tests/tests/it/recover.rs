@@ -195,3 +195,41 @@ fn an_operator_that_starts_before_its_crd_waits_and_says_so() {
         lab.end().await;
     });
 }
+
+#[test]
+fn evicted_pods_and_lost_nodes_are_no_fault_of_a_version() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("recover-evict", 3).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 3, SOON).await;
+        let pods = lab.pods("agent").await;
+        let victim = &pods[&lab.nodes[0]];
+        lab.cluster.kubelet.evict(victim).await;
+        eventually("another Pod takes its place", SOON, || async {
+            match lab.pods("agent").await.get(&lab.nodes[0]) {
+                Some(pod) if pod.uid() != victim.uid() && is_ready(pod) => Ok(()),
+                other => Err(format!("{:?}", other.map(ResourceExt::name_any))),
+            }
+        })
+        .await;
+        // A node that is gone is gone from every count.
+        olm_tests::nodes::delete(&lab.cluster.client, &lab.nodes.split_off(2)).await;
+        // Its Pod stays for a while, until the garbage collector comes: it holds up nothing.
+        let two_at = async |version: &str| {
+            eventually(&format!("the two nodes that are left run {version}"), SOON, || async {
+                let status = lab.status("agent").await;
+                let nodes = status.nodes.unwrap_or_default();
+                let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+                let there = ready && nodes.progress == "2/2" && status.desired_version.as_deref() == Some(version);
+                if there { Ok(()) } else { Err(format!("{nodes:?}")) }
+            })
+            .await;
+        };
+        two_at(V1).await;
+        assert!(lab.status("agent").await.rejected_versions.is_empty());
+        lab.cluster.vendor.publish(&lab.name, V2);
+        two_at(V2).await;
+        reached(&lab, V2, 2).await;
+        lab.end().await;
+    });
+}
