@@ -5,6 +5,7 @@
 pub mod client;
 pub mod error;
 pub mod poller;
+mod schedule;
 pub mod types;
 
 pub use client::{Client, Transport};

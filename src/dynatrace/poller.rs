@@ -16,13 +16,9 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
+use super::schedule::Due;
 use super::{Client, Error, Transport};
 use crate::api::name::Version;
-
-/// Longest wait after a failure, unless the environment asks for more.
-const BACKOFF_AT_MOST: Duration = Duration::from_secs(25);
-/// Longest wait that an environment may ask for.
-const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(3600);
 
 /// How often an environment is asked.
 #[derive(Debug, Clone, Copy)]
@@ -242,47 +238,6 @@ impl Environments {
     fn running(&self) -> MutexGuard<'_, HashMap<String, Environment>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// When a question is due, and how often it failed in a row.
-#[derive(Debug, Clone, Copy)]
-struct Due {
-    at: Instant,
-    failures: u32,
-}
-
-impl Default for Due {
-    fn default() -> Self {
-        Self { at: Instant::now(), failures: 0 }
-    }
-}
-
-impl Due {
-    fn is_now(&self) -> bool {
-        self.at <= Instant::now()
-    }
-
-    fn settle<T>(&mut self, outcome: &Result<T, Error>, period: Duration) {
-        let wait = match outcome {
-            Ok(_) => {
-                self.failures = 0;
-                period
-            }
-            Err(error) => {
-                self.failures += 1;
-                let backoff =
-                    Duration::from_secs(1 << self.failures.min(6).saturating_sub(1)).min(BACKOFF_AT_MOST).min(period.max(Duration::from_millis(200)));
-                error.retry_after().map_or(backoff, |after| after.clamp(backoff, RETRY_AFTER_AT_MOST))
-            }
-        };
-        self.at = Instant::now() + jitter(wait);
-    }
-}
-
-/// Up to a tenth more, so that the pollers of many clusters do not ask at once.
-fn jitter(wait: Duration) -> Duration {
-    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
-    wait + wait.mul_f64(f64::from(nanos % 1000) / 10_000.0)
 }
 
 #[derive(Debug, Default)]
