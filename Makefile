@@ -13,7 +13,7 @@ demo: build
 
 # All tests.
 test: check build tools
-	$(CARGO) test --workspace --quiet -- --test-threads=4
+	$(CARGO) test --workspace --quiet --lib --test '*' -- --test-threads=4
 
 # Measures the release build on a real control plane and prints a table.
 bench:
