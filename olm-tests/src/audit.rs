@@ -2,7 +2,6 @@
 //!
 //! Only requests of an operator's ServiceAccount count; the log has no others that matter. Must not be edited to fit.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
@@ -68,14 +67,4 @@ pub fn requests(log: &Path, namespace: &str) -> Vec<Request> {
 #[must_use]
 pub fn forbidden(requests: &[Request]) -> Vec<String> {
     requests.iter().filter(|r| r.code == 403).map(|r| format!("{} {} {}/{}", r.verb, r.resource, r.namespace, r.name)).collect()
-}
-
-/// How many of each verb and resource.
-#[must_use]
-pub fn tally(requests: &[Request]) -> BTreeMap<String, usize> {
-    let mut tally = BTreeMap::new();
-    for request in requests {
-        *tally.entry(format!("{} {}", request.verb, request.resource)).or_default() += 1;
-    }
-    tally
 }

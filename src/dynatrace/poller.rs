@@ -212,18 +212,6 @@ impl Environments {
         Self::leave_others(&mut self.running(), subscriber, "");
     }
 
-    /// How many pollers run.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.running().len()
-    }
-
-    /// Whether none runs.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     fn leave_others(running: &mut HashMap<String, Environment>, subscriber: &Subscriber, but: &str) {
         running.retain(|key, environment| {
             if key == but {

@@ -31,7 +31,8 @@ pub struct Rule {
     pub name: Option<&'static str>,
     /// What it is for.
     pub why: &'static str,
-    /// Verbs that only an admission plugin asks about: no request of ours shows them.
+    /// Verbs that the API server asks about while it serves another (an apply that creates is a patch that needs create;
+    /// admission asks for delete when owner references change): no request of ours shows them.
     pub consulted: &'static [&'static str],
 }
 
@@ -44,7 +45,7 @@ pub const RULES: &[Rule] = &[
     rule(Where::Watched, "dynatrace.com", "oneagents", &["list", "watch"], "follow the OneAgents; their spec is never written"),
     rule(Where::Watched, "dynatrace.com", "oneagents/status", &["patch"], "say what was found"),
     Rule {
-        consulted: &["delete"],
+        consulted: &["create", "delete"],
         ..rule(
             Where::Watched,
             "apps",

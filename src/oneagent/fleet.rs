@@ -88,7 +88,11 @@ impl Fleet {
 
     /// Takes what we have just written, ahead of the watch; an older state that the watch still brings is passed over by `newer`.
     pub fn wrote(&self, key: &Key, daemonset: DaemonSet) {
-        self.write().daemonsets.insert(key.clone(), Arc::new(daemonset));
+        let mut inner = self.write();
+        // The watch may have been faster than the answer: what it brought since must not be lost.
+        if !inner.daemonsets.get(key).is_some_and(|known| newer(known, &daemonset)) {
+            inner.daemonsets.insert(key.clone(), Arc::new(daemonset));
+        }
     }
 
     /// Takes an event of the nodes' watch.

@@ -97,11 +97,11 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
         return refuse(context, object, &before, Reason::InvalidSpec, &format!("the API server refuses the DaemonSet: {message}")).await;
     }
     // What must survive a crash is written before a Pod is touched; counts can wait.
-    let later =
-        if essence(&before) == essence(&plan.status) { None } else { context.write_status(object, &before, &plan.status, &plan.transitions).await? };
+    let write = async || context.write_status(object, &before, &plan.status, &plan.transitions).await;
+    let first = essence(&before) != essence(&plan.status);
+    let written = if first { write().await? } else { None };
     let changed = act::recycle(context, &resolved, &plan.steps, plan.budget).await?;
-    let later =
-        if essence(&before) == essence(&plan.status) { context.write_status(object, &before, &plan.status, &plan.transitions).await? } else { later };
+    let later = if first { written } else { write().await? };
     // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
     let soon = changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
     let next = [plan.next, later, soon, Some(RESYNC)].into_iter().flatten().min().unwrap_or(RESYNC);

@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::api::status::NodeCounts;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
@@ -98,48 +99,14 @@ impl Metrics {
     pub fn nodes(&self, object: &OneAgent, status: &OneAgentStatus) {
         let Some(counts) = &status.nodes else { return };
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        for (state, count) in [
-            ("selected", counts.selected),
-            ("running", counts.running),
-            ("updated", counts.updated),
-            ("outdated", counts.outdated),
-            ("versionUnknown", counts.version_unknown),
-            ("untolerated", counts.untolerated),
-            ("nodeNotReady", counts.node_not_ready),
-            ("nodeLost", counts.node_lost),
-            ("nodeBusy", counts.node_busy),
-            ("capacity", counts.capacity),
-            ("admission", counts.admission),
-            ("image", counts.image),
-            ("crash", counts.crash),
-            ("starting", counts.starting),
-            ("overdue", counts.overdue),
-            ("terminating", counts.terminating),
-        ] {
+        for (state, count) in states(counts) {
             self.nodes.get_or_create(&Nodes { namespace: namespace.clone(), name: name.clone(), state }).set(i64::from(count));
         }
     }
 
     /// Forgets a OneAgent that is gone.
     pub fn forget(&self, (namespace, name): &(String, String)) {
-        for state in [
-            "selected",
-            "running",
-            "updated",
-            "outdated",
-            "versionUnknown",
-            "untolerated",
-            "nodeNotReady",
-            "nodeLost",
-            "nodeBusy",
-            "capacity",
-            "admission",
-            "image",
-            "crash",
-            "starting",
-            "overdue",
-            "terminating",
-        ] {
+        for (state, _) in states(&NodeCounts::default()) {
             self.nodes.remove(&Nodes { namespace: namespace.clone(), name: name.clone(), state });
         }
     }
@@ -152,4 +119,26 @@ impl Metrics {
         let _ = encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner));
         text
     }
+}
+
+/// The states of a fleet that are counted, by the names of `status.nodes`.
+fn states(counts: &NodeCounts) -> [(&'static str, i32); 16] {
+    [
+        ("selected", counts.selected),
+        ("running", counts.running),
+        ("updated", counts.updated),
+        ("outdated", counts.outdated),
+        ("versionUnknown", counts.version_unknown),
+        ("untolerated", counts.untolerated),
+        ("nodeNotReady", counts.node_not_ready),
+        ("nodeLost", counts.node_lost),
+        ("nodeBusy", counts.node_busy),
+        ("capacity", counts.capacity),
+        ("admission", counts.admission),
+        ("image", counts.image),
+        ("crash", counts.crash),
+        ("starting", counts.starting),
+        ("overdue", counts.overdue),
+        ("terminating", counts.terminating),
+    ]
 }

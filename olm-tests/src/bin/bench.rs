@@ -22,6 +22,15 @@ use serde_json::json;
 /// From bound to Ready in the rollouts that are measured.
 const READY_AFTER: Duration = Duration::from_secs(1);
 
+/// The periods that the operator has where nothing is said, for figures at rest.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("POLL_INTERVAL", "15m"),
+    ("SLOW_POLL_INTERVAL", "60m"),
+    ("LEASE_DURATION", "137s"),
+    ("LEASE_RENEW_DEADLINE", "107s"),
+    ("LEASE_RETRY_PERIOD", "26s"),
+];
+
 /// Prints a row as soon as it is measured.
 fn row(name: &str, figure: &str) {
     println!("{name:<90}  {figure}");
@@ -173,14 +182,7 @@ async fn memory(size: usize) {
     let cluster = Cluster::start(Vec::new()).await;
     let mut lab = Lab::without_operator(&cluster, "bench-memory", 0).await;
     lab.add_nodes(size, &Shape { images: 50, ..Shape::default() }).await;
-    lab.start_operator(&[
-        ("POLL_INTERVAL", "15m"),
-        ("SLOW_POLL_INTERVAL", "60m"),
-        ("LEASE_DURATION", "137s"),
-        ("LEASE_RENEW_DEADLINE", "107s"),
-        ("LEASE_RETRY_PERIOD", "26s"),
-    ])
-    .await;
+    lab.start_operator(DEFAULTS).await;
     lab.oneagent(&json!({}));
     lab.all_at("agent", V1, size, Duration::from_secs(300)).await;
     // Started anew with everything there: the time to the first reconcile, as its metrics tell.
@@ -188,14 +190,7 @@ async fn memory(size: usize) {
     let lease = kube::api::Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(cluster.client.clone(), &lab.name);
     let _ = lease.delete("oneagent-operator", &DeleteParams::default()).await;
     let began = Instant::now();
-    lab.start_operator(&[
-        ("POLL_INTERVAL", "15m"),
-        ("SLOW_POLL_INTERVAL", "60m"),
-        ("LEASE_DURATION", "137s"),
-        ("LEASE_RENEW_DEADLINE", "107s"),
-        ("LEASE_RETRY_PERIOD", "26s"),
-    ])
-    .await;
+    lab.start_operator(DEFAULTS).await;
     loop {
         let metrics = lab.operators[0].get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
         if metrics.lines().any(|l| l.starts_with("oneagent_reconciles_total{") && !l.ends_with(" 0")) {

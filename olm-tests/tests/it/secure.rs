@@ -8,6 +8,7 @@ use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::operator::get;
 use olm_tests::vendor::{api_token, paas_token};
+use oneagent_operator::olm::rbac::{RULES, Rule};
 use serde_json::json;
 
 /// Everything that the operator does, once: then every rule must have been used, and nothing else asked for.
@@ -41,10 +42,10 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         let text = std::fs::read_to_string(repository("config/rbac.yaml")).unwrap();
         let mut granted = BTreeSet::new();
         let mut unused = Vec::new();
-        // Consulted without a request of that verb, and shown by a SubjectAccessReview below: a server-side apply that
-        // creates is a patch that needs create; admission asks for delete when owner references change.
-        let right = |verb: &str| ("apps".to_owned(), "daemonsets".to_owned(), verb.to_owned());
-        let consulted = BTreeSet::from([right("create"), right("delete")]);
+        // Consulted without a request of that verb, and shown by a SubjectAccessReview below.
+        let of = |rule: &Rule, verb: &str| (rule.group.to_owned(), rule.resource.to_owned(), verb.to_owned());
+        let consulted: BTreeSet<_> = RULES.iter().flat_map(|rule| rule.consulted.iter().map(move |verb| of(rule, verb))).collect();
+        assert_eq!(consulted.len(), 2, "create and delete of DaemonSets, and nothing else is taken on trust");
         for document in documents(&text) {
             for rule in document["rules"].as_array().into_iter().flatten() {
                 let one = |key: &str| rule[key][0].as_str().unwrap().to_owned();
