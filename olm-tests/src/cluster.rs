@@ -57,7 +57,8 @@ impl Cluster {
         let vendor = Vendor::start(Some(&pair)).await;
         let folder = plane.path("");
         let template = plane.token_kubeconfig(Path::new("TOKEN-FILE"));
-        let launcher = Launcher::new(folder.clone(), move |token| template.replace("TOKEN-FILE", &token.display().to_string()), extra);
+        let launcher =
+            Launcher::new(folder.clone(), plane.admin_kubeconfig(), move |token| template.replace("TOKEN-FILE", &token.display().to_string()), extra);
         let kubelet = Kubelet::start(client.clone(), vendor.clone(), launcher);
         let kubeconfig = plane.admin_kubeconfig();
         Self { plane: Mutex::new(plane), client, kubelet, vendor, vendor_ca: ca.pem(), folder, kubeconfig }

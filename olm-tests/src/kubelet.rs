@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
@@ -152,10 +152,19 @@ impl Kubelet {
     }
 
     async fn begin(&self, pod: &Pod) {
+        if let Some(unpacked) = self.launcher.unpack(pod).await {
+            let status = match &unpacked {
+                Ok(()) => succeeded(pod),
+                Err(why) => waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0),
+            };
+            return self.write(pod, status).await;
+        }
         if self.launcher.is_operator(pod) {
-            self.launcher.launch(&self.client, pod).await;
-            self.write(pod, running(pod, true)).await;
-            return;
+            let status = match self.launcher.launch(&self.client, pod).await {
+                Ok(()) => running(pod, true),
+                Err(why) => waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0),
+            };
+            return self.write(pod, status).await;
         }
         let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());
         let node = pod.spec.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default();
@@ -255,6 +264,23 @@ fn status(pod: &Pod, ready: bool, state: &Value, last: &Value, restarts: i32) ->
 
 fn running(pod: &Pod, ready: bool) -> Value {
     status(pod, ready, &json!({ "running": { "startedAt": now() } }), &json!({}), 0)
+}
+
+/// What a Pod looks like whose containers all did their work.
+fn succeeded(pod: &Pod) -> Value {
+    let spec = pod.spec.as_ref().expect("a spec");
+    let done = |containers: &[Container]| {
+        let all: Vec<Value> = containers
+            .iter()
+            .map(|c| json!({ "name": c.name, "image": c.image, "imageID": c.image, "ready": false, "started": false, "restartCount": 0, "state": { "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now(), "finishedAt": now() } } }))
+            .collect();
+        all
+    };
+    json!({
+        "phase": "Succeeded", "startTime": now(),
+        "initContainerStatuses": done(spec.init_containers.as_deref().unwrap_or_default()),
+        "containerStatuses": done(&spec.containers),
+    })
 }
 
 fn waiting(pod: &Pod, reason: &str, message: &str, restarts: i32) -> Value {

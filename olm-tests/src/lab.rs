@@ -61,9 +61,14 @@ impl<'a> Lab<'a> {
 
     /// A corner of a cluster, without an operator.
     pub async fn without_operator(cluster: &'a Cluster, name: &str, count: usize) -> Self {
-        let mut lab = Self { cluster, name: name.to_owned(), nodes: Vec::new(), operators: Vec::new(), unjudged: None };
         cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string());
         cluster.apply(&rbac(name));
+        Self::in_namespace(cluster, name, count).await
+    }
+
+    /// A corner in a namespace that is there, with whatever rights and operator others put into it.
+    pub async fn in_namespace(cluster: &'a Cluster, name: &str, count: usize) -> Self {
+        let mut lab = Self { cluster, name: name.to_owned(), nodes: Vec::new(), operators: Vec::new(), unjudged: None };
         cluster.vendor.add(name, V1);
         lab.secret(&api_token(name), &paas_token(name));
         lab.add_nodes(count, &Shape::default()).await;

@@ -11,9 +11,11 @@
 pub mod audit;
 pub mod cluster;
 pub mod control_plane;
+pub mod images;
 pub mod kubelet;
 pub mod lab;
 pub mod nodes;
+pub mod olm;
 pub mod operator;
 pub mod pki;
 pub mod process;

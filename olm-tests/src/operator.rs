@@ -65,6 +65,12 @@ impl Operator {
     /// Starts it with `env` on top of what the cluster gives it.
     #[must_use]
     pub fn start(folder: &Path, name: &str, kubeconfig: &str, env: &[(String, String)]) -> Self {
+        Self::start_binary(&binary(), folder, name, kubeconfig, env)
+    }
+
+    /// The same with another binary.
+    #[must_use]
+    pub fn start_binary(binary: &Path, folder: &Path, name: &str, kubeconfig: &str, env: &[(String, String)]) -> Self {
         let file = folder.join(format!("{name}.kubeconfig"));
         std::fs::write(&file, kubeconfig).expect("a kubeconfig");
         let address = free_address();
@@ -72,7 +78,7 @@ impl Operator {
             vec![("KUBECONFIG".into(), file.display().to_string()), ("LISTEN_ADDRESS".into(), address.clone()), ("LOG_LEVEL".into(), "info".into())];
         all.extend(env.iter().cloned());
         let log = folder.join(format!("{name}.log"));
-        Self { process: Process::start(name, &binary(), &["run".to_owned()], &all, &log), address, log }
+        Self { process: Process::start(name, binary, &["run".to_owned()], &all, &log), address, log }
     }
 
     /// What a path of its HTTP server answers: status and body.
@@ -98,9 +104,11 @@ pub async fn get(address: &str, path: &str) -> Option<(u16, String)> {
     Some((code, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()))
 }
 
-/// Starts the operator for its own Pod.
+/// Starts programs of ours, and of OLM's, for their Pods.
 pub struct Launcher {
     folder: PathBuf,
+    /// Kubeconfig with all rights, for what stands in for a Pod's own.
+    admin: PathBuf,
     /// Makes a kubeconfig from the path of a token.
     kubeconfig: Box<dyn Fn(&Path) -> String + Send + Sync>,
     /// Settings on top of the Pod's own.
@@ -110,8 +118,34 @@ pub struct Launcher {
 
 impl Launcher {
     /// In a folder; `extra` settings go on top of the Pod's own.
-    pub fn new(folder: PathBuf, kubeconfig: impl Fn(&Path) -> String + Send + Sync + 'static, extra: Vec<(String, String)>) -> Self {
-        Self { folder, kubeconfig: Box::new(kubeconfig), extra, running: Arc::default() }
+    pub fn new(folder: PathBuf, admin: PathBuf, kubeconfig: impl Fn(&Path) -> String + Send + Sync + 'static, extra: Vec<(String, String)>) -> Self {
+        Self { folder, admin, kubeconfig: Box::new(kubeconfig), extra, running: Arc::default() }
+    }
+
+    /// Does the work of OLM's unpack Job: pulls the bundle image and runs the Pod's own command on what is in it.
+    /// `None`: the Pod is another.
+    pub async fn unpack(&self, pod: &Pod) -> Option<Result<(), String>> {
+        let name = pod.labels().get("operatorframework.io/bundle-unpack-ref")?.clone();
+        let spec = pod.spec.as_ref()?;
+        let image = spec.init_containers.as_ref()?.iter().find(|c| c.name == "pull")?.image.clone()?;
+        let extract = spec.containers.iter().find(|c| c.name == "extract")?.clone();
+        let into = self.folder.join(format!("unpack-{}", pod.uid().unwrap_or_default()));
+        let kubeconfig = self.admin.clone();
+        let work = move || {
+            let folder = crate::images::pull(&image, &into)?;
+            // The Pod's command, with the folder of the image in place of the volume.
+            let args: Vec<String> = extract.command.into_iter().flatten().chain(extract.args.into_iter().flatten()).skip(1).collect();
+            let args = args.into_iter().map(|a| if a == "/bundle/" { format!("{}/", folder.display()) } else { a });
+            let output = std::process::Command::new(crate::tools::tool("opm"))
+                .args(args)
+                .env("KUBECONFIG", kubeconfig)
+                .env("CONTAINER_IMAGE", &image)
+                .output()
+                .map_err(|e| e.to_string())?;
+            let _ = std::fs::remove_dir_all(&folder);
+            if output.status.success() { Ok(()) } else { Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr))) }
+        };
+        Some(tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| Err(e.to_string())))
     }
 
     /// Whether a Pod is the operator's own.
@@ -120,8 +154,23 @@ impl Launcher {
         pod.labels().get("app.kubernetes.io/name").is_some_and(|name| name == "oneagent-operator")
     }
 
-    /// Starts the binary with the Pod's environment and its ServiceAccount's token; returns when it is ready.
-    pub async fn launch(&self, client: &Client, pod: &Pod) {
+    /// The binary of an image of ours: out of the registry if it is there, else the one that was just built.
+    async fn binary(&self, image: &str) -> Result<PathBuf, String> {
+        if !image.starts_with("127.0.0.1:") {
+            return Ok(binary());
+        }
+        let into = self.folder.join(format!("image-{}", image.replace(['/', ':', '@'], "-")));
+        let program = into.join("oneagent-operator");
+        if !program.exists() {
+            let image = image.to_owned();
+            tokio::task::spawn_blocking(move || crate::images::pull(&image, &into)).await.map_err(|e| e.to_string())??;
+        }
+        Ok(program)
+    }
+
+    /// Starts the binary of the Pod's image with the Pod's environment and its ServiceAccount's token; returns when it
+    /// is ready. `Err`: the image cannot be had.
+    pub async fn launch(&self, client: &Client, pod: &Pod) -> Result<(), String> {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let spec = pod.spec.as_ref().expect("a spec");
         let token = token(client, &namespace, spec.service_account_name.as_deref().unwrap_or("default"), Some(pod)).await;
@@ -139,16 +188,18 @@ impl Launcher {
             (e.name.clone(), e.value.clone().or(from).unwrap_or_default())
         });
         let env: Vec<(String, String)> = env.chain(self.extra.iter().cloned()).collect();
-        let operator = Operator::start(&self.folder, &name, &(self.kubeconfig)(&token_file), &env);
+        let binary = self.binary(spec.containers[0].image.as_deref().unwrap_or_default()).await?;
+        let operator = Operator::start_binary(&binary, &self.folder, &name, &(self.kubeconfig)(&token_file), &env);
         let address = operator.address.clone();
         self.running.lock().expect("operators").insert(pod.uid().unwrap_or_default(), operator);
         // The readiness probe, as the Pod has it.
         for _ in 0..300 {
             if get(&address, "/readyz").await.is_some_and(|(code, _)| code == 200) {
-                return;
+                break;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+        Ok(())
     }
 
     /// Ends the process of a Pod as a kubelet does: TERM, and KILL after the grace period.

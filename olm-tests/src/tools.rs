@@ -9,14 +9,19 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-/// A Go module of `tools/`, and what it builds: name as built, name as used.
+/// A Go module of `tools/`, and what it gives.
 struct Module {
     folder: &'static str,
+    /// Programs: name as built, name as used.
     programs: &'static [(&'static str, &'static str)],
+    /// Files and folders of a module that are kept beside the programs: module, path there, name as used.
+    files: &'static [(&'static str, &'static str, &'static str)],
 }
 
+const OLM: &str = "github.com/operator-framework/operator-lifecycle-manager";
+
 const MODULES: &[Module] = &[
-    Module { folder: "etcd", programs: &[("server", "etcd")] },
+    Module { folder: "etcd", programs: &[("server", "etcd")], files: &[] },
     Module {
         folder: "kubernetes",
         programs: &[
@@ -25,9 +30,21 @@ const MODULES: &[Module] = &[
             ("kube-scheduler", "kube-scheduler"),
             ("kubectl", "kubectl"),
         ],
+        files: &[],
     },
-    Module { folder: "opm", programs: &[("opm", "opm")] },
-    Module { folder: "sdk", programs: &[("operator-sdk", "operator-sdk"), ("scorecard-test", "scorecard-test")] },
+    Module { folder: "opm", programs: &[("opm", "opm")], files: &[] },
+    Module { folder: "sdk", programs: &[("operator-sdk", "operator-sdk"), ("scorecard-test", "scorecard-test")], files: &[] },
+    Module { folder: "crane", programs: &[("crane", "crane")], files: &[] },
+    Module {
+        folder: "olm",
+        programs: &[("olm", "olm-operator"), ("catalog", "catalog-operator")],
+        files: &[(OLM, "deploy/chart/crds", "olm-crds"), (OLM, "deploy/upstream/quickstart/olm.yaml", "olm.yaml")],
+    },
+    Module {
+        folder: "olmv1",
+        programs: &[("catalogd", "catalogd")],
+        files: &[("github.com/operator-framework/operator-controller", "manifests/standard.yaml", "olmv1.yaml")],
+    },
 ];
 
 /// The modules that a control plane needs.
@@ -36,10 +53,11 @@ pub const CONTROL_PLANE: &[&str] = &["etcd", "kubernetes"];
 /// Bytes that building everything takes on disk, module and build caches included.
 const DISK: u64 = 8 << 30;
 
-/// Where a tool is; builds its module when it is not there yet.
+/// Where a tool, or a file that came with one, is; builds its module when it is not there yet.
 #[must_use]
 pub fn tool(name: &str) -> PathBuf {
-    let module = MODULES.iter().find(|m| m.programs.iter().any(|(_, used)| *used == name)).unwrap_or_else(|| panic!("no tool {name}"));
+    let gives = |m: &&Module| m.programs.iter().any(|(_, used)| *used == name) || m.files.iter().any(|(_, _, used)| *used == name);
+    let module = MODULES.iter().find(gives).unwrap_or_else(|| panic!("no tool {name}"));
     build(module).unwrap_or_else(|why| panic!("{why}")).join(name)
 }
 
@@ -104,8 +122,19 @@ fn build(module: &Module) -> Result<PathBuf, String> {
             fs::rename(making.join(built), making.join(used)).map_err(|e| format!("{built} was not built: {e}"))?;
         }
     }
+    for (from, path, name) in module.files {
+        copy(&source, from, path, &making.join(name))?;
+    }
     fs::rename(&making, &done).map_err(|e| e.to_string())?;
     Ok(done)
+}
+
+/// Copies a file or a folder out of a module; they are read-only there.
+fn copy(source: &Path, module: &str, path: &str, to: &Path) -> Result<(), String> {
+    let output = Command::new("go").args(["list", "-m", "-f", "{{.Dir}}", module]).current_dir(source).output().map_err(|e| e.to_string())?;
+    let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let copied = Command::new("cp").args(["-r", "--no-preserve=mode"]).arg(folder.join(path)).arg(to).output().map_err(|e| e.to_string())?;
+    if copied.status.success() { Ok(()) } else { Err(format!("{path} of {module}: {}", String::from_utf8_lossy(&copied.stderr))) }
 }
 
 fn go_version() -> Result<String, String> {

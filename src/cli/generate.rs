@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+use crate::api::{KINDS, schema};
 use crate::olm::manifests::{self, File};
-use crate::olm::release::{self, Releases};
+use crate::olm::release::{self, Release, Released, Releases};
 use crate::olm::{catalog, check};
 
 /// Arguments of `generate`.
@@ -22,6 +23,21 @@ pub(super) struct Args {
     /// Write nothing; fail with a list of differences if the files are not what would be written.
     #[arg(long)]
     check: bool,
+    /// First add a release of this version, which must be the code's own, to the release list.
+    #[arg(long, value_name = "VERSION", requires = "commit", requires = "date", conflicts_with_all = ["check", "what"])]
+    release: Option<String>,
+    /// Commit that the release is made from.
+    #[arg(long, value_name = "HASH")]
+    commit: Option<String>,
+    /// Day of the release, such as 2026-11-21.
+    #[arg(long)]
+    date: Option<String>,
+    /// The operator's image as it was built; by digest, or mirrors cannot be told of it. Default: by tag.
+    #[arg(long, value_name = "IMAGE", env = "OPERATOR_IMAGE")]
+    operator_image: Option<String>,
+    /// The bundle's image as it was built. Default: by tag.
+    #[arg(long, value_name = "IMAGE", env = "BUNDLE_IMAGE")]
+    bundle_image: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -32,13 +48,19 @@ enum What {
     Rbac,
     /// The installation in one file, and the samples.
     Manifests,
-    /// The OLM bundle of the newest release in the release list.
+    /// The OLM bundle that the present code would be released as.
     Bundle,
-    /// The file-based catalog of all releases.
+    /// The file-based catalog of the releases in the release list.
     Catalog,
 }
 
 pub(super) fn generate(args: &Args) -> Result<(), String> {
+    let mut list = list(&args.root)?;
+    if let Some(version) = &args.release {
+        add(args, &mut list, version)?;
+    }
+    let bundles = bundles(&args.root, &list)?;
+    let (release, before) = list.of(env!("CARGO_PKG_VERSION"));
     let wanted = |what| args.what.is_empty() || args.what.contains(&what);
     let everything = [What::Crds, What::Rbac, What::Manifests, What::Bundle, What::Catalog];
     let mut files = Vec::new();
@@ -47,12 +69,17 @@ pub(super) fn generate(args: &Args) -> Result<(), String> {
             What::Crds => manifests::crds(),
             What::Rbac => manifests::rbac(),
             What::Manifests => manifests::manifests(),
-            What::Bundle => catalog::bundle(&releases(&args.root)?),
-            What::Catalog => catalog::catalog(&releases(&args.root)?),
+            What::Bundle => catalog::bundle(&release, before),
+            What::Catalog => catalog::catalog(&bundles),
         };
         files.extend(made.map_err(|error| format!("cannot generate {what:?}: {error}"))?);
     }
-    let wrong = check::check(&files);
+    let mut wrong = check::check(&files);
+    let mut history: Vec<(String, Vec<serde_json::Value>)> =
+        bundles.iter().map(|r| (r.release.version.clone(), r.manifests("CustomResourceDefinition"))).collect();
+    let crds = KINDS.iter().map(schema::crd).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    history.push(("the present code".to_owned(), crds));
+    wrong.extend(check::history(&history));
     if !wrong.is_empty() {
         return Err(format!("what was generated breaks the rules of OLM:\n  {}", wrong.join("\n  ")));
     }
@@ -72,11 +99,66 @@ pub(super) fn generate(args: &Args) -> Result<(), String> {
     }
 }
 
-fn releases(root: &Path) -> Result<Releases, String> {
+fn list(root: &Path) -> Result<Releases, String> {
     let path = root.join(release::PATH);
     let text = std::fs::read_to_string(&path)
         .map_err(|error| format!("cannot read the release list {}: {error}; name the repository with --root", path.display()))?;
     Releases::parse(&text).map_err(|error| error.to_string())
+}
+
+/// Adds a release to the list, and keeps its bundle as it is released.
+fn add(args: &Args, list: &mut Releases, version: &str) -> Result<(), String> {
+    if version != env!("CARGO_PKG_VERSION") {
+        return Err(format!(
+            "the code is version {}; set version in Cargo.toml to {version} and commit before releasing it",
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    let mut release = Release::new(version, args.date.as_deref().unwrap_or_default(), args.commit.as_deref().unwrap_or_default());
+    release.operator_image = args.operator_image.clone().unwrap_or(release.operator_image);
+    release.bundle_image = args.bundle_image.clone().unwrap_or(release.bundle_image);
+    list.add(release).map_err(|error| error.to_string())?;
+    let (release, before) = list.of(version);
+    let bundle = catalog::bundle(&release, before).map_err(|error| error.to_string())?;
+    let folder = args.root.join(Released::folder(version));
+    for file in bundle {
+        let path = folder.join(file.path.trim_start_matches("bundle/"));
+        write(&path, &file.content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    let text = serde_yaml::to_string(list).map_err(|error| error.to_string())?;
+    let path = args.root.join(release::PATH);
+    write(&path, &format!("{}{text}", release::HEAD)).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// The bundles of the listed releases, as they were released.
+fn bundles(root: &Path, list: &Releases) -> Result<Vec<Released>, String> {
+    let of = |release: &Release| {
+        let folder = root.join(Released::folder(&release.version));
+        let mut files = Vec::new();
+        collect(&folder, &folder, &mut files)
+            .map_err(|error| format!("the bundle of release {} is not in {}: {error}", release.version, folder.display()))?;
+        let bundle = Released { release: release.clone(), files };
+        match bundle.manifests("ClusterServiceVersion").as_slice() {
+            [csv] if csv["spec"]["version"] == release.version.as_str() => Ok(bundle),
+            _ => Err(format!("{} does not hold one CSV of version {}", folder.display(), release.version)),
+        }
+    };
+    list.releases.iter().map(of).collect()
+}
+
+/// The files below a folder, in a fixed order.
+fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> std::io::Result<()> {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            collect(root, &path, files)?;
+        } else {
+            let inside = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+            files.push(File { path: inside, content: std::fs::read_to_string(&path)? });
+        }
+    }
+    Ok(())
 }
 
 fn difference(path: &Path, file: &File) -> Option<String> {

@@ -137,6 +137,23 @@ fn catalog(path: &str, blobs: &[Value], wrong: &mut Vec<String>) {
     }
 }
 
+/// R13 over the whole history: every CRD against the same of the release before, by version.
+#[must_use]
+pub fn history(releases: &[(String, Vec<Value>)]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for pair in releases.windows(2) {
+        let [(old, before), (new, after)] = pair else { continue };
+        for crd in before {
+            let name = &crd["metadata"]["name"];
+            match after.iter().find(|other| other["metadata"]["name"] == *name) {
+                None => wrong.push(format!("R13: CRD {name} of {old} is not in {new}; objects of it may be stored")),
+                Some(after) => wrong.extend(evolution(crd, after).into_iter().map(|what| format!("{what} (from {old} to {new})"))),
+            }
+        }
+    }
+    wrong
+}
+
 /// R13: how a CRD may not change between releases. Returns complaints, by field.
 #[must_use]
 pub fn evolution(before: &Value, after: &Value) -> Vec<String> {
@@ -198,17 +215,18 @@ fn narrowed(old: &Value, new: &Value, path: &str, wrong: &mut Vec<String>) {
 mod tests {
     use super::*;
     use crate::olm::catalog;
-    use crate::olm::release::Releases;
+    use crate::olm::release::{Release, Released};
     use serde_json::json;
 
-    fn releases() -> Releases {
-        let entry = |v: &str| format!("- {{ version: {v}, date: 2026-11-21, operatorImage: o, agentImage: a, bundleImage: b }}\n");
-        Releases::parse(&format!("releases:\n{}{}", entry("0.1.0"), entry("0.2.0"))).unwrap()
+    fn bundle() -> Vec<File> {
+        catalog::bundle(&Release::new("0.2.0", "2026-11-21", "abcdef0"), Some(&Release::new("0.1.0", "2026-11-20", "abcdef0"))).unwrap()
     }
 
     /// The generated files with one of them changed.
     fn broken(path: &str, change: impl FnOnce(&mut Value)) -> Vec<String> {
-        let mut files = [catalog::bundle(&releases()).unwrap(), catalog::catalog(&releases()).unwrap()].concat();
+        let inside = |file: File| Some(File { path: file.path.strip_prefix("bundle/")?.to_owned(), ..file });
+        let released = Released { release: Release::new("0.2.0", "2026-11-21", "abcdef0"), files: bundle().into_iter().filter_map(inside).collect() };
+        let mut files = [bundle(), catalog::catalog(&[released]).unwrap()].concat();
         let file = files.iter_mut().find(|f| f.path.ends_with(path)).unwrap();
         let mut documents = documents(&file.content);
         change(documents.last_mut().unwrap());
@@ -251,7 +269,7 @@ mod tests {
             let said = broken(path, change);
             assert!(said.iter().any(|s| s.starts_with(&format!("{rule}:"))), "{rule}: {said:?}");
         }
-        let mut two = catalog::bundle(&releases()).unwrap();
+        let mut two = bundle();
         let copy = format!("---\n{}", two[1].content);
         two[1].content.push_str(&copy);
         assert!(check(&two).iter().any(|s| s.starts_with("R1:")));
@@ -297,5 +315,10 @@ mod tests {
             let said = evolution(&before, &after);
             assert!(said.iter().any(|s| s.contains(words)), "{words}: {said:?}");
         }
+        let release = |version: &str, crds: &[&Value]| (version.to_owned(), crds.iter().map(|crd| (*crd).clone()).collect::<Vec<_>>());
+        assert_eq!(history(&[release("1", &[&before]), release("2", &[&grown])]), Vec::<String>::new());
+        let said = history(&[release("1", &[&grown]), release("2", &[&before])]);
+        assert!(said.len() == 1 && said[0].contains(".spec.b: it is gone (from 1 to 2)"), "{said:?}");
+        assert!(history(&[release("1", &[&before]), release("2", &[])])[0].contains("is not in 2"));
     }
 }

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use olm_tests::cluster::{Cluster, documents, repository};
 use olm_tests::tools::tool;
+use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
 
 fn output(command: &mut Command) -> (bool, String, String) {
@@ -31,34 +32,28 @@ fn opm_finds_the_catalog_valid_and_a_broken_one_not() {
     assert!(!good && said.contains("none"), "{said}");
 }
 
-/// What opm makes of the bundle directory is what our catalog says of that release.
+/// What opm makes of a bundle directory is what our catalog says of that release.
 #[test]
-fn opm_renders_the_bundle_to_what_the_catalog_has() {
-    let (good, rendered, said) = output(
-        Command::new(tool("opm"))
-            .args([
-                "render",
-                "-o",
-                "json",
-                "--migrate-level",
-                "bundle-object-to-csv-metadata",
-                "--alpha-image-ref-template",
-                "ghcr.io/oneagent-operator/oneagent-operator-bundle:{{.Version}}",
-            ])
-            .arg(repository("bundle")),
-    );
-    assert!(good, "{said}");
-    let theirs: Value = serde_json::from_str(&rendered).unwrap();
-    let name = csv()["metadata"]["name"].clone();
-    let ours = read("catalog/oneagent-operator/catalog.yaml").into_iter().find(|b| b["schema"] == "olm.bundle" && b["name"] == name).unwrap();
-    let sorted = |blob: &Value, key: &str| {
-        let mut all: Vec<String> = blob[key].as_array().unwrap().iter().map(|p| without_empty(p).to_string()).collect();
-        all.sort();
-        all
-    };
-    assert_eq!(sorted(&theirs, "properties"), sorted(&ours, "properties"));
-    let images = |blob: &Value| blob["relatedImages"].as_array().unwrap().iter().map(|i| i["image"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    assert_eq!((images(&theirs), &theirs["image"], &theirs["package"]), (images(&ours), &ours["image"], &ours["package"]));
+fn opm_renders_every_released_bundle_to_what_the_catalog_has() {
+    let catalog = read("catalog/oneagent-operator/catalog.yaml");
+    let releases = olm_tests::olm::releases().releases;
+    assert!(!releases.is_empty());
+    for release in releases {
+        let level = ["render", "-o", "json", "--migrate-level", "bundle-object-to-csv-metadata", "--alpha-image-ref-template", &release.bundle_image];
+        let (good, rendered, said) = output(Command::new(tool("opm")).args(level).arg(repository(&Released::folder(&release.version))));
+        assert!(good, "{said}");
+        let theirs: Value = serde_json::from_str(&rendered).unwrap();
+        let ours = catalog.iter().find(|b| b["schema"] == "olm.bundle" && b["name"] == format!("oneagent-operator.v{}", release.version)).unwrap();
+        let sorted = |blob: &Value, key: &str| {
+            let mut all: Vec<String> = blob[key].as_array().unwrap().iter().map(|p| without_empty(p).to_string()).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(sorted(&theirs, "properties"), sorted(ours, "properties"));
+        let images =
+            |blob: &Value| blob["relatedImages"].as_array().unwrap().iter().map(|i| i["image"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+        assert_eq!((images(&theirs), &theirs["image"], &theirs["package"]), (images(ours), &ours["image"], &ours["package"]));
+    }
 }
 
 /// Empty fields are written by one and left out by the other.
