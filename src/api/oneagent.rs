@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 
 pub use super::status::OneAgentStatus;
 
+/// Installer image where neither the spec nor the installation names one; the vendor gives no digest for it.
+pub const DEFAULT_IMAGE: &str = "docker.io/dynatrace/oneagent:latest";
+
 /// Rolls the OneAgent out to the selected nodes and keeps it at the right version.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, kube(cel))]

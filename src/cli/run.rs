@@ -13,11 +13,10 @@ use kube::Client;
 use kube::api::Api;
 use tokio::sync::mpsc;
 
-use crate::api::oneagent::OneAgent;
+use crate::api::oneagent::{DEFAULT_IMAGE, OneAgent};
 use crate::dynatrace::{Environments, Periods};
 use crate::kernel::lease::{Candidate, Timing};
 use crate::kernel::{self, Events, Named};
-use crate::oneagent::build::template::DEFAULT_IMAGE;
 use crate::oneagent::controller::{self, Scope, Synced, Triggers};
 use crate::oneagent::{Context, Settings, fleet::Fleet};
 use crate::telemetry::{self, Health, LogFormat, Metrics};
@@ -37,6 +36,9 @@ pub(super) struct Args {
     /// UID of the operator's Pod.
     #[arg(long, env = "POD_UID", default_value = "")]
     pod_uid: String,
+    /// Name of OLM's OperatorCondition; set by OLM v0. Empty: there is none.
+    #[arg(long, env = "OPERATOR_CONDITION_NAME", default_value = "")]
+    operator_condition_name: String,
     /// Where probes (/livez, /readyz) and metrics (/metrics) are served.
     #[arg(long, env = "LISTEN_ADDRESS", default_value = "0.0.0.0:8080")]
     listen_address: SocketAddr,
@@ -154,8 +156,15 @@ async fn lead(
     tracing::info!(identity, "leading");
     context.metrics.leads(true);
     let controllers = controller::run(context.clone(), receivers, stop.clone());
+    let tell_olm = async {
+        if args.operator_condition_name.is_empty() {
+            std::future::pending::<()>().await;
+        }
+        context.upgradeable.keep(context.client.clone(), &args.pod_namespace, &args.operator_condition_name).await;
+    };
     let lost = tokio::select! {
         () = controllers => None,
+        () = tell_olm => None,
         error = candidate.keep() => Some(error),
     };
     match lost {
@@ -182,6 +191,7 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
         named: Named::new(client.clone(), tell_named),
         environments: Environments::new(periods, tell_environment),
         deletions: kernel::Deletions::default(),
+        upgradeable: kernel::Upgradeable::default(),
         events: Events::new(client, &args.pod_name),
         backoff: kernel::backoff::Backoff::default(),
         metrics: Metrics::default(),

@@ -40,7 +40,7 @@ where
     call(|| format!("write the status of {name}"), api.patch_status(name, &params(), &patch)).await.map(drop)
 }
 
-fn params() -> PatchParams {
+pub(super) fn params() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
 }
 

@@ -46,8 +46,8 @@ pub enum Outcome {
 
 #[derive(Debug, Default)]
 struct InFlight {
-    /// Nodes that lost an available agent by us and have none yet.
-    nodes: HashSet<Arc<str>>,
+    /// Nodes that lost an available agent by us and have none yet, with the time of the deletion.
+    nodes: HashMap<Arc<str>, Instant>,
     /// UIDs that we deleted and that the watch may still show, with the time of the deletion.
     uids: HashMap<Arc<str>, Instant>,
 }
@@ -69,8 +69,14 @@ impl Deletions {
     pub fn settle(&self, owner: &str, still_shown: impl Fn(&str) -> bool, still_lacking: impl Fn(&str) -> bool) {
         if let Some(flight) = self.owners().get_mut(owner) {
             flight.uids.retain(|uid, at| still_shown(uid) && at.elapsed() < BELIEVED);
-            flight.nodes.retain(|node| still_lacking(node));
+            flight.nodes.retain(|node, _| still_lacking(node));
         }
+    }
+
+    /// When the latest Pod was deleted that is not replaced yet.
+    #[must_use]
+    pub fn latest(&self, owner: &str) -> Option<Instant> {
+        self.owners().get(owner).and_then(|flight| flight.nodes.values().max().copied())
     }
 
     /// Forgets an owner.
@@ -83,12 +89,12 @@ impl Deletions {
         {
             let mut owners = self.owners();
             let flight = owners.entry(owner.to_owned()).or_default();
-            if target.costs && !flight.nodes.contains(target.node) && flight.nodes.len() >= budget {
+            if target.costs && !flight.nodes.contains_key(target.node) && flight.nodes.len() >= budget {
                 return Ok(Outcome::OverBudget);
             }
             flight.uids.insert(target.uid.clone(), Instant::now());
             if target.costs {
-                flight.nodes.insert(target.node.clone());
+                flight.nodes.insert(target.node.clone(), Instant::now());
             }
         }
         let api: Api<PodFacts> = Api::namespaced(client.clone(), target.namespace);

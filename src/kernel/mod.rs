@@ -12,6 +12,7 @@ pub mod facts;
 pub mod lease;
 pub mod named;
 pub mod ownership;
+pub mod upgradeable;
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use kube::Client;
 pub use delete::Deletions;
 pub use events::Events;
 pub use named::{Data, Named, NamedKind, Reference};
+pub use upgradeable::Upgradeable;
 
 /// The one field manager of everything we write.
 pub const MANAGER: &str = "oneagent-operator";

@@ -8,14 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::manifests::{File, NAME};
+use crate::api::oneagent::DEFAULT_IMAGE;
 
 /// Path of the list below the repository.
 pub const PATH: &str = "catalog/releases.yaml";
 
 /// Where images are pushed.
 pub const REPOSITORY: &str = "ghcr.io/oneagent-operator";
-/// The agent's installer: the vendor gives no digest for it.
-const AGENT: &str = crate::oneagent::build::template::DEFAULT_IMAGE;
 
 /// What the list begins with.
 pub const HEAD: &str = "# Every release, oldest first; `make release VERSION=…` adds one. An image is named by its digest once it was built.\n";
@@ -131,7 +130,7 @@ impl Release {
             date: date.to_owned(),
             commit: commit.to_owned(),
             operator_image: format!("{REPOSITORY}/{NAME}:{version}"),
-            agent_image: AGENT.to_owned(),
+            agent_image: DEFAULT_IMAGE.to_owned(),
             bundle_image: format!("{REPOSITORY}/{NAME}-bundle:{version}"),
         }
     }

@@ -26,7 +26,7 @@ use crate::api::condition::{Reason, Transition};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::Environments;
 use crate::kernel::backoff::Backoff;
-use crate::kernel::{self, Deletions, Events, Named, apply::replace_status};
+use crate::kernel::{self, Deletions, Events, Named, Upgradeable, apply::replace_status};
 use crate::telemetry::Metrics;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
@@ -48,6 +48,8 @@ pub struct Context {
     pub environments: Environments,
     /// Deletions in flight.
     pub deletions: Deletions,
+    /// What OLM is told of them.
+    pub upgradeable: Upgradeable,
     /// Events.
     pub events: Events,
     /// Failures in a row.
@@ -100,12 +102,21 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     let write = async || context.write_status(object, &before, &plan.status, &plan.transitions).await;
     let first = essence(&before) != essence(&plan.status);
     let written = if first { write().await? } else { None };
-    let changed = act::recycle(context, &resolved, &plan.steps, plan.budget).await?;
+    let recycled = act::recycle(context, &resolved, &plan.steps, plan.budget).await;
+    // While nothing may be replaced, nothing that OLM could interrupt is under way.
+    let latest = context.deletions.latest(&resolved.uid).filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
+    context.upgradeable.tell(&label(object), latest.map(|at| at + resolved.policy.wait_ready.to_std().unwrap_or_default()));
+    let changed = recycled?;
     let later = if first { written } else { write().await? };
     // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
     let soon = changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
     let next = [plan.next, later, soon, Some(RESYNC)].into_iter().flatten().min().unwrap_or(RESYNC);
     Ok(Action::requeue(next))
+}
+
+/// Namespace and name, as people write them.
+fn label(object: &OneAgent) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
 /// Says in the status why nothing can be done, and waits for a change.
@@ -182,6 +193,7 @@ impl Context {
         self.named.keep(key, &[]);
         self.environments.forget(&crate::dynatrace::Subscriber { namespace: key.0.clone(), name: key.1.clone() });
         self.backoff.succeeded(key);
+        self.upgradeable.tell(&format!("{}/{}", key.0, key.1), None);
         self.metrics.forget(key);
         if let Some(uid) = uid {
             self.deletions.forget(uid);

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use olm_tests::lab::{Lab, V1, V2};
+use olm_tests::eventually;
+use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::nodes::Shape;
-use olm_tests::olm::{NEXT, Olm, Wish};
-use serde_json::json;
+use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use serde_json::{Value, json};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -17,17 +18,141 @@ async fn agents(olm: &Olm, namespace: &str) {
     lab.all_at("agent", V1, 5, MINUTE).await;
     olm.cluster.vendor.publish(namespace, V2);
     lab.all_at("agent", V2, 5, MINUTE).await;
+    // What OLM writes into the operator's Pod template stays there.
+    let daemonset = lab.daemonset("agent").await.unwrap();
+    let template = daemonset.spec.unwrap().template.metadata.unwrap();
+    assert!(!template.annotations.unwrap_or_default().keys().any(|key| key.starts_with("olm.") || key.starts_with("alm-")));
 }
 
+/// The same in a namespace beside the operator's: the agents' ServiceAccounts are not there by themselves, and the
+/// status names the commands that mend it.
+async fn agents_elsewhere(olm: &Olm, namespace: &str) {
+    let lab = Lab::in_namespace(&olm.cluster, namespace, 1).await;
+    lab.oneagent(&json!({}));
+    let said = lab.condition("agent", "Degraded", "True", "ServiceAccountMissing").await;
+    assert!(said.contains("dynatrace-oneagent"), "{said}");
+    for account in ["dynatrace-oneagent", "dynatrace-oneagent-unprivileged"] {
+        olm.cluster.kubectl(&["-n", namespace, "create", "serviceaccount", account]);
+    }
+    drop(lab);
+    agents(olm, namespace).await;
+}
+
+/// What the operator's Pods are told to watch.
+async fn watched(olm: &Olm, namespace: &str) -> Vec<String> {
+    let pods = olm.list("Pod", namespace).await;
+    let ours = pods.iter().filter(|p| p["metadata"]["labels"]["app.kubernetes.io/name"] == PACKAGE && p["metadata"]["deletionTimestamp"].is_null());
+    ours.map(|p| p["metadata"]["annotations"]["olm.targetNamespaces"].as_str().unwrap_or("-").to_owned()).collect()
+}
+
+/// A user who may write Subscriptions and OperatorGroups of one namespace, and nothing else anywhere, installs it.
 #[test]
-fn own_namespace_a_subscription_becomes_an_operator_and_its_agents() {
+fn own_namespace_a_user_with_few_rights_subscribes_and_has_agents() {
     olm_tests::run(async {
         let olm = Olm::start(&[]).await;
         olm.publish(&[olm.release(NEXT)]).await;
         olm.namespace("dynatrace");
-        olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
+        let metadata = json!({ "name": "subscriber", "namespace": "dynatrace" });
+        let rule =
+            json!({ "apiGroups": ["operators.coreos.com"], "resources": ["subscriptions", "operatorgroups"], "verbs": ["get", "create", "patch"] });
+        let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": [rule] });
+        let subjects = json!([{ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "tenant" }]);
+        let reference = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "subscriber" });
+        let binding = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata, "roleRef": reference, "subjects": subjects });
+        olm.cluster.apply(&role.to_string());
+        olm.cluster.apply(&binding.to_string());
+        assert!(olm.cluster.try_kubectl(&["-n", "dynatrace", "auth", "can-i", "create", "deployments", "--as=tenant"], None).is_err());
+        for object in Olm::recipe(&Wish::own("dynatrace", &["dynatrace"])) {
+            olm.cluster.try_kubectl(&["apply", "--server-side", "--as=tenant", "-f", "-"], Some(&object.to_string())).unwrap();
+        }
         olm.installed("dynatrace", NEXT).await;
+        assert_eq!(watched(&olm, "dynatrace").await, ["dynatrace"]);
+        // The agents may use the one SCC that they need; the operator may use none.
+        let may = |account: &str| {
+            let user = format!("--as=system:serviceaccount:dynatrace:{account}");
+            olm.cluster.try_kubectl(&["auth", "can-i", "use", "securitycontextconstraints.security.openshift.io/privileged", &user], None).is_ok()
+        };
+        assert_eq!([PACKAGE, "dynatrace-oneagent", "dynatrace-oneagent-unprivileged"].map(may), [false, true, true]);
         agents(&olm, "dynatrace").await;
         olm.judge("dynatrace");
     });
+}
+
+#[test]
+fn single_namespace_then_several_as_the_operator_group_is_changed() {
+    olm_tests::run(async {
+        let olm = Olm::start(&[]).await;
+        olm.publish(&[olm.release(NEXT)]).await;
+        for name in ["operators-one", "team", "other"] {
+            olm.namespace(name);
+        }
+        olm.subscribe(&Wish { namespace: "operators-one", targets: &["team"], starting: None, manual: false });
+        olm.installed("operators-one", NEXT).await;
+        assert_eq!(watched(&olm, "operators-one").await, ["team"]);
+        agents_elsewhere(&olm, "team").await;
+        olm.judge("operators-one");
+        // MultiNamespace, by changing the group under the running operator: OLM rolls its Pod.
+        let began = chrono::Utc::now().to_rfc3339();
+        olm.merge("OperatorGroup", "operators-one", "agents", &json!({ "spec": { "targetNamespaces": ["other", "team"] } })).await;
+        eventually("the operator watches both", MINUTE, || async {
+            let now = watched(&olm, "operators-one").await;
+            if now == ["other,team"] { Ok(()) } else { Err(format!("since {began}: {now:?}")) }
+        })
+        .await;
+        olm.installed("operators-one", NEXT).await;
+        agents_elsewhere(&olm, "other").await;
+    });
+}
+
+#[test]
+fn several_namespaces_from_the_start() {
+    olm_tests::run(async {
+        let olm = Olm::start(&[]).await;
+        olm.publish(&[olm.release(NEXT)]).await;
+        for name in ["dynatrace", "team"] {
+            olm.namespace(name);
+        }
+        olm.subscribe(&Wish { namespace: "dynatrace", targets: &["dynatrace", "team"], starting: None, manual: false });
+        olm.installed("dynatrace", NEXT).await;
+        agents(&olm, "dynatrace").await;
+        agents_elsewhere(&olm, "team").await;
+        olm.judge("dynatrace");
+    });
+}
+
+#[test]
+fn all_namespaces_and_a_second_subscription_elsewhere_does_no_harm() {
+    olm_tests::run(async {
+        let olm = Olm::start(&[]).await;
+        olm.publish(&[olm.release(NEXT)]).await;
+        for name in ["dynatrace", "team", "second"] {
+            olm.namespace(name);
+        }
+        olm.subscribe(&Wish { namespace: "dynatrace", targets: &[], starting: None, manual: false });
+        olm.installed("dynatrace", NEXT).await;
+        assert_eq!(watched(&olm, "dynatrace").await, [""]);
+        agents(&olm, "dynatrace").await;
+        agents_elsewhere(&olm, "team").await;
+        // OLM refuses a second operator for the same API, and says so; the first goes on.
+        olm.subscribe(&Wish::own("second", &["second"]));
+        let name = format!("{PACKAGE}.v{NEXT}");
+        eventually("OLM refuses the second", MINUTE, || async {
+            let csvs = olm.list("ClusterServiceVersion", "second").await;
+            let own = csvs.into_iter().find(|c| c["metadata"]["name"] == name.as_str() && c["metadata"]["labels"]["olm.copiedFrom"].is_null());
+            let status = own.map(|c| c["status"].clone()).unwrap_or_default();
+            let subscription = olm.get("Subscription", "second", PACKAGE).await.unwrap_or_default();
+            let refused =
+                status["reason"] == "InterOperatorGroupOwnerConflict" || says(&subscription, "is provided by") || says(&subscription, "conflict");
+            if refused { Ok(()) } else { Err(format!("{status}; {}", subscription["status"])) }
+        })
+        .await;
+        assert!(olm.get("Deployment", "second", PACKAGE).await.is_none());
+        let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 0).await;
+        lab.condition_within(SOON, "agent", "Ready", "True", "AllUpdated").await;
+        olm.judge("dynatrace");
+    });
+}
+
+fn says(object: &Value, words: &str) -> bool {
+    object["status"].to_string().contains(words)
 }

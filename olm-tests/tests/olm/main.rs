@@ -5,3 +5,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod install;
+mod remove;
+mod upgrade;

@@ -17,8 +17,6 @@ use crate::oneagent::resolve::{PodShape, ProxySource, Resolved, SCRIPT_URL, Wish
 
 /// Stands for the version until a template is rendered.
 pub const VERSION: &str = "{agent-version}";
-/// Image of the installer where neither the spec nor the release names one.
-pub const DEFAULT_IMAGE: &str = "docker.io/dynatrace/oneagent:latest";
 const CONTAINER: &str = "dynatrace-oneagent";
 
 /// What the template needs beside the spec.

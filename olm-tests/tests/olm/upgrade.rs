@@ -1,0 +1,164 @@
+//! One release after the other, under running agents.
+
+use std::time::Duration;
+
+use olm_tests::eventually;
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use serde_json::{Value, json};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// What comes after the present code.
+const AFTER: &str = "0.9.0";
+
+/// Image of the operator's Pods.
+async fn operator_images(olm: &Olm, namespace: &str) -> Vec<String> {
+    let pods = olm.list("Pod", namespace).await;
+    let ours = pods.iter().filter(|p| p["metadata"]["labels"]["app.kubernetes.io/name"] == PACKAGE);
+    ours.map(|p| p["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Approves the InstallPlan that waits (as the console: not before OLM says that it waits), once it is there; returns what it would install.
+async fn approve(olm: &Olm, namespace: &str, version: &str) {
+    let wanted = json!([format!("{PACKAGE}.v{version}")]);
+    let find = async || {
+        let plans = olm.list("InstallPlan", namespace).await;
+        plans.into_iter().find(|p| p["status"]["phase"] == "RequiresApproval" && p["spec"]["clusterServiceVersionNames"] == wanted)
+    };
+    eventually(&format!("an InstallPlan for {version} waits for approval"), MINUTE, || async {
+        if find().await.is_some() {
+            Ok(())
+        } else {
+            Err(format!("{:?}", olm.list("InstallPlan", namespace).await.iter().map(|p| p["spec"].clone()).collect::<Vec<_>>()))
+        }
+    })
+    .await;
+    let plan = find().await.unwrap();
+    olm.merge("InstallPlan", namespace, plan["metadata"]["name"].as_str().unwrap(), &json!({ "spec": { "approved": true } })).await;
+}
+
+#[test]
+fn the_first_release_is_replaced_by_the_next_under_running_agents_and_never_the_other_way() {
+    olm_tests::run(async {
+        let olm = Olm::start(&[]).await;
+        let (first, next) = (olm.release("0.1.0"), olm.release(NEXT));
+        let images = [first.release.operator_image.clone(), next.release.operator_image.clone()];
+        assert_ne!(images[0], images[1]);
+        olm.publish(&[first.clone()]).await;
+        olm.namespace("dynatrace");
+        olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
+        olm.installed("dynatrace", "0.1.0").await;
+        assert_eq!(operator_images(&olm, "dynatrace").await, [images[0].clone()]);
+        let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 5).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 5, MINUTE).await;
+        let before = lab.uids("agent").await;
+
+        olm.publish(&[first.clone(), next]).await;
+        olm.installed("dynatrace", NEXT).await;
+        eventually("the new operator alone is there", MINUTE, || async {
+            let now = operator_images(&olm, "dynatrace").await;
+            if now == [images[1].clone()] { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(lab.uids("agent").await, before, "an agent restarted because the operator was upgraded");
+        // And the new one goes on where the old one was.
+        olm.cluster.vendor.publish("dynatrace", V2);
+        lab.all_at("agent", V2, 5, MINUTE).await;
+
+        // A catalog that knows only the older release does not bring it back.
+        olm.publish(&[first]).await;
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        olm.installed("dynatrace", NEXT).await;
+        assert_eq!(operator_images(&olm, "dynatrace").await, [images[1].clone()]);
+        olm.judge("dynatrace");
+    });
+}
+
+#[test]
+fn an_administrator_approves_and_a_release_may_be_jumped_over() {
+    olm_tests::run(async {
+        let olm = Olm::start(&[]).await;
+        olm.publish(&[olm.release("0.1.0"), olm.release(NEXT), olm.release(AFTER)]).await;
+        olm.namespace("dynatrace");
+        olm.subscribe(&Wish { manual: true, ..Wish::own("dynatrace", &["dynatrace"]).starting("0.1.0") });
+        approve(&olm, "dynatrace", "0.1.0").await;
+        eventually("the first release is installed", MINUTE, || async {
+            let csv = olm.get("ClusterServiceVersion", "dynatrace", &format!("{PACKAGE}.v0.1.0")).await.unwrap_or_default();
+            if csv["status"]["phase"] == "Succeeded" {
+                return Ok(());
+            }
+            let plans = olm.list("InstallPlan", "dynatrace").await;
+            Err(format!("{}; {plans:?}", csv["status"]))
+        })
+        .await;
+        // skipRange: from the first to the last, without the one between.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let csvs = olm.list("ClusterServiceVersion", "dynatrace").await;
+        assert_eq!(csvs.len(), 1, "nothing is upgraded without approval");
+        approve(&olm, "dynatrace", AFTER).await;
+        olm.installed("dynatrace", AFTER).await;
+        let planned: Vec<Value> =
+            olm.list("InstallPlan", "dynatrace").await.into_iter().map(|p| p["spec"]["clusterServiceVersionNames"][0].clone()).collect();
+        assert!(!planned.contains(&format!("{PACKAGE}.v{NEXT}").into()), "{planned:?}");
+        olm.judge("dynatrace");
+    });
+}
+
+#[test]
+fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
+    olm_tests::run(async {
+        let olm = Olm::start(&[]).await;
+        let next = olm.release(NEXT);
+        olm.publish(&[next.clone()]).await;
+        olm.namespace("dynatrace");
+        olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
+        olm.installed("dynatrace", NEXT).await;
+        let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 3).await;
+        lab.oneagent(&json!({ "waitReadySeconds": 600 }));
+        lab.all_at("agent", V1, 3, MINUTE).await;
+        let name = format!("{PACKAGE}.v{NEXT}");
+        let upgradeable = |wanted: &'static str| {
+            let (olm, name) = (&olm, &name);
+            async move {
+                eventually(&format!("Upgradeable={wanted}"), SOON, || async {
+                    let condition = olm.get("OperatorCondition", "dynatrace", name).await.unwrap_or_default();
+                    let now = condition["spec"]["conditions"][0].clone();
+                    if now["type"] == "Upgradeable" && now["status"] == wanted { Ok(()) } else { Err(condition.to_string()) }
+                })
+                .await;
+            }
+        };
+        upgradeable("True").await;
+        // The first replacement never becomes Ready: the operator is in the middle of something.
+        lab.behave(|b| {
+            b.versions.insert(V2.into(), Fault::NeverReady);
+        });
+        olm.cluster.vendor.publish("dynatrace", V2);
+        upgradeable("False").await;
+        olm.publish(&[next, olm.release(AFTER)]).await;
+        let newer = format!("{PACKAGE}.v{AFTER}");
+        eventually("OLM waits for the operator", MINUTE, || async {
+            let csv = olm.get("ClusterServiceVersion", "dynatrace", &newer).await.unwrap_or_default();
+            let status = &csv["status"];
+            let says = status["message"].as_str().unwrap_or_default().contains("OneAgent dynatrace/agent");
+            if status["phase"] == "Pending" && status["reason"] == "OperatorConditionNotUpgradeable" && says {
+                Ok(())
+            } else {
+                Err(status.to_string())
+            }
+        })
+        .await;
+        // A pause is an administrator's word that nothing is under way; then OLM goes on at once.
+        lab.edit("agent", json!({ "rollout": { "paused": true } })).await;
+        olm.installed("dynatrace", AFTER).await;
+        lab.behave(|b| b.versions.clear());
+        lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
+        let stuck = lab.pods("agent").await.into_values().find(|p| !olm_tests::lab::is_ready(p)).unwrap();
+        olm.delete("Pod", "dynatrace", stuck.metadata.name.as_deref().unwrap()).await;
+        lab.all_at("agent", V2, 3, MINUTE).await;
+        olm.judge("dynatrace");
+    });
+}

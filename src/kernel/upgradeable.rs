@@ -1,0 +1,115 @@
+//! OLM's OperatorCondition: "do not replace the operator now", while Pods are deleted and not yet replaced.
+//!
+//! Here because a controller that is replaced between a deletion and the replacement's readiness forgets what it was
+//! waiting for. It never holds an upgrade longer than the latest deletion's deadline. Everything works without it:
+//! only OLM v0 makes such an object. Must not decide what counts as replaced.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::{Error, apply::params, call};
+
+/// A rollout deletes the next Pod a moment after the last one was replaced: that is not worth a write.
+const QUIET: Duration = Duration::from_secs(1);
+/// A write that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Who is in the middle of what.
+#[derive(Debug, Default)]
+pub struct Upgradeable {
+    owners: Mutex<BTreeMap<String, Instant>>,
+    changed: Notify,
+}
+
+impl Upgradeable {
+    /// Says until when Pods of an object count as deleted and not yet replaced; `None`: there are none.
+    pub fn tell(&self, owner: &str, until: Option<Instant>) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match until {
+            Some(until) => owners.insert(owner.to_owned(), until),
+            None => owners.remove(owner),
+        };
+        if before != until {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Objects in the middle of something, and until when at most.
+    fn busy(&self, now: Instant) -> Option<(String, Instant)> {
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy: Vec<(&String, &Instant)> = owners.iter().filter(|(_, until)| **until > now).collect();
+        let until = busy.iter().map(|(_, until)| **until).max()?;
+        Some((busy.into_iter().map(|(owner, _)| owner.as_str()).collect::<Vec<_>>().join(", "), until))
+    }
+
+    /// Keeps the OperatorCondition of this name in step. Never ends.
+    pub async fn keep(&self, client: Client, namespace: &str, name: &str) {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("operators.coreos.com", "v2", "OperatorCondition"));
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+        let mut said: Option<bool> = None;
+        loop {
+            let busy = self.busy(Instant::now());
+            let wish = busy.is_none();
+            let mut next = busy.as_ref().map(|(_, until)| until.saturating_duration_since(Instant::now()));
+            if said != Some(wish) {
+                if wish && said.is_some() && tokio::time::timeout(QUIET, self.changed.notified()).await.is_ok() {
+                    continue;
+                }
+                let patch = json!({ "spec": { "conditions": [condition(busy.as_ref().map(|(who, _)| who.as_str()), Utc::now())] } });
+                match call(|| format!("write OperatorCondition {name}"), api.patch(name, &params(), &Patch::Merge(patch))).await {
+                    Ok(_) => said = Some(wish),
+                    // Not installed by OLM v0, or not any more: nobody waits for what we say.
+                    Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 403 || status.code == 404) => {
+                        said = Some(wish);
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "OLM is not told whether the operator may be upgraded now; trying again");
+                        next = Some(AGAIN);
+                    }
+                }
+            }
+            let _ = tokio::time::timeout(next.unwrap_or(Duration::MAX), self.changed.notified()).await;
+        }
+    }
+}
+
+/// What OLM reads.
+fn condition(busy: Option<&str>, now: DateTime<Utc>) -> Value {
+    let (status, reason, message) = match busy {
+        None => ("True", "NothingInFlight", "no agent is between deletion and replacement".to_owned()),
+        Some(who) => (
+            "False",
+            "ReplacingAgents",
+            format!("agents of OneAgent {who} are deleted and not yet replaced; an upgrade waits for them, for at most waitReadySeconds"),
+        ),
+    };
+    json!({ "type": "Upgradeable", "status": status, "reason": reason, "message": message, "lastTransitionTime": now.to_rfc3339_opts(SecondsFormat::Secs, true) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upgrade_waits_for_pods_in_flight_and_never_longer_than_their_deadline() {
+        let upgradeable = Upgradeable::default();
+        let now = Instant::now();
+        assert_eq!(upgradeable.busy(now), None);
+        upgradeable.tell("a/one", Some(now + Duration::from_secs(5)));
+        upgradeable.tell("b/two", Some(now + Duration::from_secs(9)));
+        assert_eq!(upgradeable.busy(now), Some(("a/one, b/two".into(), now + Duration::from_secs(9))));
+        assert_eq!(upgradeable.busy(now + Duration::from_secs(6)).unwrap().0, "b/two");
+        assert_eq!(upgradeable.busy(now + Duration::from_secs(9)), None);
+        upgradeable.tell("b/two", None);
+        assert_eq!(upgradeable.busy(now).unwrap().0, "a/one");
+        assert!(condition(Some("a/one"), Utc::now())["message"].as_str().unwrap().contains("a/one"));
+    }
+}
