@@ -4,12 +4,12 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test bench generate bundle catalog check build tools clean
+.PHONY: demo test bench generate bundle catalog check build tools release clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
-# KEEP=1 leaves it running; Ctrl-C ends it.
+# OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1 leaves it running; Ctrl-C ends it.
 demo: build
-	$(CARGO) run --quiet --package olm-tests --bin demo -- $(if $(KEEP),--keep)
+	$(CARGO) run --quiet --package olm-tests --bin demo -- $(if $(KEEP),--keep) $(if $(OLM),--olm)
 
 # All tests.
 test: check build tools
@@ -44,6 +44,13 @@ bundle:
 
 catalog:
 	$(CARGO) run --quiet -- generate catalog
+
+# Adds the code's version to the release list and the catalog, and keeps its bundle:
+# make release VERSION=0.3.0 [OPERATOR_IMAGE=…@sha256:… BUNDLE_IMAGE=…@sha256:…]
+release:
+	@test -n "$(VERSION)" || { echo "make release VERSION=…: name the version, as in Cargo.toml"; exit 1; }
+	@git diff --quiet HEAD || { echo "there are uncommitted changes; commit first, for a release names its commit"; exit 1; }
+	$(CARGO) run --quiet -- generate --release $(VERSION) --commit $$(git rev-parse HEAD) --date $$(date -u +%F)
 
 clean:
 	$(CARGO) clean

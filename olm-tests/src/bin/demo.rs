@@ -1,7 +1,7 @@
 //! `make demo`: a fleet of 60 nodes for two environments, kept up to date before your eyes, on a real control plane.
 //!
-//! Installs from `config/install.yaml`, runs the operator as the Deployment's Pod, and ends with what the API server
-//! says: exit code 0 only if the fleet is what it should be. Must not claim anything that the API server does not say.
+//! Installs from `config/install.yaml`, or with `--olm` through a Subscription of a real Operator Lifecycle Manager
+//! and then upgrades the operator under its agents. Ends with what the API server says: exit code 0 only if the fleet is what it should be. Must not claim anything that the API server does not say.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a demo that cannot go on says why and ends")]
 
@@ -18,6 +18,7 @@ use kube::api::{Api, ListParams};
 use olm_tests::cluster::{Cluster, repository};
 use olm_tests::lab::{V1, V2, is_ready, version_of};
 use olm_tests::nodes::{self, Shape};
+use olm_tests::olm::{NEXT, Olm, Wish, releases};
 use olm_tests::vendor::{api_token, paas_token};
 use oneagent_operator::api::oneagent::OneAgent;
 use serde_json::json;
@@ -28,6 +29,9 @@ struct Args {
     /// Leave everything running at the end, and say how to look at it.
     #[arg(long)]
     keep: bool,
+    /// Install and upgrade the operator with Operator Lifecycle Manager.
+    #[arg(long)]
+    olm: bool,
 }
 
 const NAMESPACE: &str = "dynatrace";
@@ -39,7 +43,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     olm_tests::run(async {
         tokio::select! {
-            code = demo(&args) => code,
+            code = async { if args.olm { Box::pin(demo_olm(&args)).await } else { Box::pin(demo(&args)).await } } => code,
             _ = tokio::signal::ctrl_c() => {
                 // Every process that was started here ends with this one.
                 eprintln!("\ninterrupted; everything that was started has ended");
@@ -93,6 +97,48 @@ async fn demo(args: &Args) -> ExitCode {
     }
     println!("\n{}", cluster.kubectl(&["-n", NAMESPACE, "get", "oneagents", "-o", "wide"]));
     println!("{}", cluster.kubectl(&["-n", NAMESPACE, "get", "daemonsets"]));
+    end(args, &cluster, began).await
+}
+
+/// Catalog, Subscription, operator, agents; then the next release of the operator, under the same agents.
+async fn demo_olm(args: &Args) -> ExitCode {
+    let began = Instant::now();
+    say("starting a control plane, Operator Lifecycle Manager and a registry (built from Go modules on the first run)");
+    let olm = Olm::start(&[]).await;
+    let cluster = &olm.cluster;
+    nodes::create(&cluster.client, fleet()).await;
+    let first = releases().releases.remove(0).version;
+    say(&format!("pushing operator, bundle and catalog images; the catalog offers release {first}"));
+    let old = olm.release(&first);
+    olm.publish(std::slice::from_ref(&old)).await;
+    say("creating Namespace, OperatorGroup and Subscription; OLM installs what the catalog offers");
+    olm.namespace(NAMESPACE);
+    olm.subscribe(&Wish::own(NAMESPACE, &[NAMESPACE]));
+    olm.installed(NAMESPACE, &first).await;
+    println!("\n{}", cluster.kubectl(&["-n", NAMESPACE, "get", "subscriptions,clusterserviceversions,deployments"]));
+    say("creating two Secrets and two OneAgents; 60 nodes, 12 of them tainted");
+    for name in AGENTS {
+        cluster.vendor.add(name, V1);
+        create(cluster, name);
+    }
+    let mut screen = Screen::new(cluster).await;
+    if let Err(why) = screen.until(V1).await {
+        return failed(&why);
+    }
+    let pods = || cluster.kubectl(&["-n", NAMESPACE, "get", "pods", "-l", "dynatrace=oneagent", "-o", "jsonpath={.items[*].metadata.uid}"]);
+    let before = pods();
+    screen.line(&format!("all 60 nodes run an agent; the catalog now offers release {NEXT} too, and OLM upgrades the operator"));
+    olm.publish(&[old, olm.release(NEXT)]).await;
+    olm.installed(NAMESPACE, NEXT).await;
+    println!("\n{}", cluster.kubectl(&["-n", NAMESPACE, "get", "subscriptions,clusterserviceversions,deployments"]));
+    if pods() != before {
+        return failed("an agent restarted because the operator was upgraded");
+    }
+    say("the operator was replaced, and not one agent restarted");
+    end(args, cluster, began).await
+}
+
+async fn end(args: &Args, cluster: &Cluster, began: Instant) -> ExitCode {
     println!("{} s in all", began.elapsed().as_secs());
     if args.keep {
         println!("\nIt keeps running until Ctrl-C. Look at it with:\n  export KUBECONFIG={}", cluster.kubeconfig().display());

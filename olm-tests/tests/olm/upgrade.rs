@@ -45,7 +45,7 @@ fn the_first_release_is_replaced_by_the_next_under_running_agents_and_never_the_
         let (first, next) = (olm.release("0.1.0"), olm.release(NEXT));
         let images = [first.release.operator_image.clone(), next.release.operator_image.clone()];
         assert_ne!(images[0], images[1]);
-        olm.publish(&[first.clone()]).await;
+        olm.publish(std::slice::from_ref(&first)).await;
         olm.namespace("dynatrace");
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
         olm.installed("dynatrace", "0.1.0").await;
@@ -112,7 +112,7 @@ fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
     olm_tests::run(async {
         let olm = Olm::start(&[]).await;
         let next = olm.release(NEXT);
-        olm.publish(&[next.clone()]).await;
+        olm.publish(std::slice::from_ref(&next)).await;
         olm.namespace("dynatrace");
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
         olm.installed("dynatrace", NEXT).await;
