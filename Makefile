@@ -13,7 +13,8 @@ demo: build
 
 # All tests.
 test: check build tools
-	$(CARGO) test --workspace --quiet --lib --test '*' -- --test-threads=4
+	$(CARGO) test --workspace --quiet --lib --test architecture --test readme --test it -- --test-threads=4
+	$(CARGO) test --package olm-tests --quiet --test olm -- --test-threads=2
 
 # Measures the release build on a real control plane and prints a table.
 bench:
@@ -49,7 +50,7 @@ catalog:
 # make release VERSION=0.3.0 [OPERATOR_IMAGE=…@sha256:… BUNDLE_IMAGE=…@sha256:…]
 release:
 	@test -n "$(VERSION)" || { echo "make release VERSION=…: name the version, as in Cargo.toml"; exit 1; }
-	@git diff --quiet HEAD || { echo "there are uncommitted changes; commit first, for a release names its commit"; exit 1; }
+	@git diff --quiet HEAD || { echo "there are uncommitted changes: commit first, because a release names its commit"; exit 1; }
 	$(CARGO) run --quiet -- generate --release $(VERSION) --commit $$(git rev-parse HEAD) --date $$(date -u +%F)
 
 clean:
