@@ -1,11 +1,18 @@
 //! One release after the other, under running agents.
 
+use std::collections::BTreeSet;
+use std::process::Command;
 use std::time::Duration;
 
+use olm_tests::cluster::documents;
 use olm_tests::eventually;
+use olm_tests::images::said;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use olm_tests::tools::tool;
+use oneagent_operator::olm::catalog::catalog;
+use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -36,6 +43,28 @@ async fn approve(olm: &Olm, namespace: &str, version: &str) {
     .await;
     let plan = find().await.unwrap();
     olm.merge("InstallPlan", namespace, plan["metadata"]["name"].as_str().unwrap(), &json!({ "spec": { "approved": true } })).await;
+}
+
+/// Channel, entry and what it replaces, of a catalog.
+fn edges(catalog: &str) -> BTreeSet<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let channels = documents(catalog).into_iter().filter(|blob| blob["schema"] == "olm.channel");
+    let entries = channels.flat_map(|c| c["entries"].as_array().cloned().unwrap_or_default().into_iter().map(move |e| (c["name"].clone(), e)));
+    entries.map(|(channel, entry)| (text(&channel), text(&entry["name"]), text(&entry["replaces"]))).collect()
+}
+
+/// The same, as opm's semver template makes it from the pushed bundle images.
+fn of_template(all: &[Released]) -> BTreeSet<(String, String, String)> {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(home.path().join(".config/containers")).unwrap();
+    std::fs::write(home.path().join(".config/containers/policy.json"), r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).unwrap();
+    let bundles: Vec<Value> = all.iter().map(|r| json!({ "image": r.release.bundle_image })).collect();
+    let template = json!({ "schema": "olm.semver", "generateMajorChannels": true, "generateMinorChannels": false, "candidate": { "bundles": bundles }, "stable": { "bundles": bundles } });
+    let file = home.path().join("template.yaml");
+    std::fs::write(&file, template.to_string()).unwrap();
+    edges(&said(
+        Command::new(tool("opm")).args(["alpha", "render-template", "semver", "--use-http", "-o", "yaml"]).arg(&file).env("HOME", home.path()),
+    ))
 }
 
 #[test]
@@ -81,7 +110,9 @@ fn the_first_release_is_replaced_by_the_next_under_running_agents_and_never_the_
 fn an_administrator_approves_and_a_release_may_be_jumped_over() {
     olm_tests::run(async {
         let olm = Olm::start(&[]).await;
-        olm.publish(&[olm.release("0.1.0"), olm.release(NEXT), olm.release(AFTER)]).await;
+        let all = [olm.release("0.1.0"), olm.release(NEXT), olm.release(AFTER)];
+        assert_eq!(edges(&catalog(&all).unwrap()[0].content), of_template(&all), "opm's own template makes other edges of the same releases");
+        olm.publish(&all).await;
         olm.namespace("dynatrace");
         olm.subscribe(&Wish { manual: true, ..Wish::own("dynatrace", &["dynatrace"]).starting("0.1.0") });
         approve(&olm, "dynatrace", "0.1.0").await;

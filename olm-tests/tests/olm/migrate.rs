@@ -1,0 +1,109 @@
+//! OLM installs over the CRD of the original operator, with the objects that its versions stored.
+
+use std::time::Duration;
+
+use olm_tests::eventually;
+use olm_tests::lab::{Lab, is_ready};
+use olm_tests::nodes::Shape;
+use olm_tests::olm::{NEXT, Olm, Wish};
+use serde_json::{Value, json};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A CRD as the original's first versions had it: no schema, everything is kept.
+fn crd() -> Value {
+    let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let version = json!({ "name": "v1alpha1", "served": true, "storage": true, "schema": schema, "subresources": { "status": {} } });
+    let names = json!({ "kind": "OneAgent", "listKind": "OneAgentList", "plural": "oneagents", "singular": "oneagent" });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": "oneagents.dynatrace.com" },
+        "spec": { "group": "dynatrace.com", "scope": "Namespaced", "names": names, "versions": [version] },
+    })
+}
+
+/// Objects with what v0.1, v0.6 and v0.10 left in spec and status: name, spec, status.
+fn stored(url: &str) -> Vec<(&'static str, Value, Value)> {
+    let select = |age: &str| json!({ "beta.kubernetes.io/os": "linux", "age": age });
+    let token = json!({ "secretKeyRef": { "name": "tokens", "key": "paasToken" } });
+    let first = json!({
+        "apiUrl": url, "tokens": "tokens", "skipCertCheck": true, "enableIstio": false, "waitReadySeconds": 300,
+        "image": "docker.io/dynatrace/oneagent:latest", "nodeSelector": select("v01"), "args": ["APP_LOG_CONTENT_ACCESS=1"],
+        "env": [
+            { "name": "ONEAGENT_INSTALLER_TOKEN", "valueFrom": token },
+            { "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": format!("{url}/v1/deployment/installer/agent/unix/default/latest") },
+            { "name": "ONEAGENT_INSTALLER_SKIP_CERT_CHECK", "value": "true" },
+        ],
+    });
+    let items = json!({ "node-0": { "podName": "oneagent-abcde", "version": "1.156.0.20181127-131234" } });
+    let second = json!({
+        "apiUrl": url, "tokens": "tokens", "skipCertCheck": true, "image": "", "nodeSelector": select("v06"), "env": [], "args": [],
+        "waitReadySeconds": 300, "dnsPolicy": "ClusterFirst", "labels": {},
+    });
+    let condition = |type_: &str| json!({ "type": type_, "status": "True", "reason": "TokenReady", "message": "Ready" });
+    let instances = json!({ "node-0": { "podName": "oneagent-abcde", "version": "1.190.0.20200401-100000", "ipAddress": "10.0.0.1" } });
+    let third = json!({ "apiUrl": url, "tokens": "", "skipCertCheck": true, "nodeSelector": select("v10"), "useImmutableImage": false, "useUnprivilegedMode": true });
+    let dated = |type_: &str| {
+        let mut condition = condition(type_);
+        condition["lastTransitionTime"] = "2021-09-01T10:00:00Z".into();
+        condition
+    };
+    vec![
+        ("v01", first, json!({ "version": "1.156.0.20181127-131234", "items": items, "updatedTimestamp": "2018-11-27T13:12:34Z" })),
+        (
+            "v06",
+            second,
+            json!({ "version": "1.190.0.20200401-100000", "phase": "Running", "instances": instances, "conditions": [condition("APIToken"), condition("PaaSToken")], "updatedTimestamp": "2020-04-01T10:00:00Z", "lastAPITokenProbeTimestamp": "2020-04-01T10:00:00Z" }),
+        ),
+        (
+            "v10",
+            third,
+            json!({ "version": "1.230.10.20210901-100000", "phase": "Error", "tokens": "v10", "environmentID": "abc", "useImmutableImage": false, "imageHash": "00ff", "imageVersion": "1.2", "instances": instances, "conditions": [dated("APIToken"), dated("PaaSToken")], "lastUpdateProbeTimestamp": "2021-09-01T10:00:00Z", "lastImageVersionProbeTimestamp": "2021-09-01T10:00:00Z" }),
+        ),
+    ]
+}
+
+#[test]
+fn olm_installs_over_the_crd_of_the_original_and_its_objects_have_agents() {
+    olm_tests::run(async {
+        let olm = Olm::start(&[]).await;
+        olm.publish(&[olm.release(NEXT)]).await;
+        olm.namespace("dynatrace");
+        olm.cluster.apply(&crd().to_string());
+        olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
+        let mut lab = Lab::in_namespace(&olm.cluster, "dynatrace", 0).await;
+        let url = olm.cluster.vendor.url("dynatrace");
+        // Only v0.10 has an empty name of a Secret: it is then the object's own.
+        olm.cluster.kubectl(&[
+            "-n",
+            "dynatrace",
+            "create",
+            "secret",
+            "generic",
+            "v10",
+            &format!("--from-literal=apiToken={}", olm_tests::vendor::api_token("dynatrace")),
+            &format!("--from-literal=paasToken={}", olm_tests::vendor::paas_token("dynatrace")),
+        ]);
+        for (name, spec, status) in stored(&url) {
+            lab.add_nodes(2, &Shape::default().label("age", name)).await;
+            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": name, "namespace": "dynatrace" }, "spec": spec });
+            olm.cluster.try_kubectl(&["create", "-f", "-"], Some(&object.to_string())).unwrap();
+            let patch = json!({ "status": status }).to_string();
+            olm.cluster.kubectl(&["-n", "dynatrace", "patch", "oneagent", name, "--subresource=status", "--type=merge", "-p", &patch]);
+        }
+        olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
+        olm.installed("dynatrace", NEXT).await;
+        for (name, spec, _) in stored(&url) {
+            eventually(&format!("{name} has agents"), MINUTE, || async {
+                let ready = lab.pods(name).await.values().filter(|p| is_ready(p)).count();
+                let object = olm.get("OneAgent", "dynatrace", name).await.unwrap_or_default();
+                let settled = object["status"]["conditions"].as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
+                if ready == 2 && settled { Ok(()) } else { Err(format!("{ready}; {}", object["status"])) }
+            })
+            .await;
+            let object = olm.get("OneAgent", "dynatrace", name).await.unwrap();
+            assert_eq!(object["spec"], spec, "{name}: the spec was changed");
+            assert!(object["status"].get("items").is_none() && object["status"].get("imageHash").is_none(), "{name}: {}", object["status"]);
+        }
+        olm.judge("dynatrace");
+    });
+}
