@@ -201,7 +201,7 @@ struct Screen<'a> {
 impl<'a> Screen<'a> {
     async fn new(cluster: &'a Cluster) -> Self {
         let list = Api::<Node>::all(cluster.client.clone()).list(&ListParams::default()).await.unwrap();
-        let mut nodes: Vec<(String, String)> = list.items.iter().map(|n| (n.labels()["tier"].clone(), n.name_any())).collect();
+        let mut nodes: Vec<(String, String)> = list.items.iter().filter_map(|n| Some((n.labels().get("tier")?.clone(), n.name_any()))).collect();
         nodes.sort_by_key(|(tier, name)| (tier != AGENTS[0], name.clone()));
         Self { cluster, nodes, terminal: std::io::stdout().is_terminal(), drawn: 0, last: String::new(), most: [0, 0] }
     }
