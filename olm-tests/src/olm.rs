@@ -76,11 +76,11 @@ impl<'a> Wish<'a> {
 }
 
 impl Olm {
-    /// Starts one; `extra` settings reach the operator's Pods on top of their own.
-    pub async fn start(extra: &[(&str, &str)]) -> Self {
+    /// Starts one. The operator's Pods ask the vendor more often than by default.
+    pub async fn start() -> Self {
         prepare(&["etcd", "kubernetes", "opm", "crane", "olm"]).unwrap_or_else(|why| panic!("{why}"));
         let settings = [("POLL_INTERVAL", "500ms"), ("SLOW_POLL_INTERVAL", "1s"), ("HOSTS_POLL_INTERVAL", "1s"), ("VENDOR_TIMEOUT", "2s")];
-        let settings = settings.iter().chain(extra).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let cluster = Cluster::bare(settings).await;
         // Where the Pods of OLM and of the operator run.
         nodes::create(&cluster.client, vec![nodes::node("rig", &Shape::default())]).await;
@@ -99,7 +99,6 @@ impl Olm {
         };
         let file = |name: &str| cluster.path(name).display().to_string();
         let controllers = [
-            // In CI's environment OLM turns into a stricter program than the one that users run.
             start("olm-operator", &["--namespace", SYSTEM, "--writeStatusName", ""], &[("OPERATOR_NAMESPACE", SYSTEM), ("KUBECONFIG", &kubeconfig)]),
             // With a certificate it listens on another port than its sibling.
             start(
@@ -175,8 +174,7 @@ impl Olm {
     }
 
     /// Pushes a bundle as an image.
-    #[must_use]
-    pub fn push_bundle(&self, released: &Released) -> String {
+    fn push_bundle(&self, released: &Released) -> String {
         let root = tempfile::tempdir().expect("a folder");
         for file in &released.files {
             let path = root.path().join(&file.path);

@@ -104,7 +104,7 @@ async fn demo(args: &Args) -> ExitCode {
 async fn demo_olm(args: &Args) -> ExitCode {
     let began = Instant::now();
     say("starting a control plane, Operator Lifecycle Manager and a registry (built from Go modules on the first run)");
-    let olm = Olm::start(&[]).await;
+    let olm = Olm::start().await;
     let cluster = &olm.cluster;
     nodes::create(&cluster.client, fleet()).await;
     let first = releases().releases.remove(0).version;

@@ -65,7 +65,7 @@ fn stored(url: &str) -> Vec<(&'static str, Value, Value)> {
 #[test]
 fn olm_installs_over_the_crd_of_the_original_and_its_objects_have_agents() {
     olm_tests::run(async {
-        let olm = Olm::start(&[]).await;
+        let olm = Olm::start().await;
         olm.publish(&[olm.release(NEXT)]).await;
         olm.namespace("dynatrace");
         olm.cluster.apply(&crd().to_string());

@@ -56,7 +56,7 @@ async fn clean(olm: &Olm, namespace: &str) {
 #[test]
 fn subscription_and_csv_first_agents_stay_and_a_new_installation_takes_them_back() {
     olm_tests::run(async {
-        let olm = Olm::start(&[]).await;
+        let olm = Olm::start().await;
         olm.publish(&[olm.release(NEXT)]).await;
         let lab = installed(&olm, "dynatrace").await;
         let before = lab.uids("agent").await;
@@ -92,7 +92,7 @@ fn subscription_and_csv_first_agents_stay_and_a_new_installation_takes_them_back
 #[test]
 fn crd_first_csv_first_or_namespace_first_nothing_is_wedged() {
     olm_tests::run(async {
-        let olm = Olm::start(&[]).await;
+        let olm = Olm::start().await;
         olm.publish(&[olm.release(NEXT)]).await;
         // The CSV alone: its Subscription does not bring it back.
         let lab = installed(&olm, "csv-first").await;

@@ -70,7 +70,7 @@ fn of_template(all: &[Released]) -> BTreeSet<(String, String, String)> {
 #[test]
 fn the_first_release_is_replaced_by_the_next_under_running_agents_and_never_the_other_way() {
     olm_tests::run(async {
-        let olm = Olm::start(&[]).await;
+        let olm = Olm::start().await;
         let (first, next) = (olm.release("0.1.0"), olm.release(NEXT));
         let images = [first.release.operator_image.clone(), next.release.operator_image.clone()];
         assert_ne!(images[0], images[1]);
@@ -109,7 +109,7 @@ fn the_first_release_is_replaced_by_the_next_under_running_agents_and_never_the_
 #[test]
 fn an_administrator_approves_and_a_release_may_be_jumped_over() {
     olm_tests::run(async {
-        let olm = Olm::start(&[]).await;
+        let olm = Olm::start().await;
         let all = [olm.release("0.1.0"), olm.release(NEXT), olm.release(AFTER)];
         assert_eq!(edges(&catalog(&all).unwrap()[0].content), of_template(&all), "opm's own template makes other edges of the same releases");
         olm.publish(&all).await;
@@ -141,7 +141,7 @@ fn an_administrator_approves_and_a_release_may_be_jumped_over() {
 #[test]
 fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
     olm_tests::run(async {
-        let olm = Olm::start(&[]).await;
+        let olm = Olm::start().await;
         let next = olm.release(NEXT);
         olm.publish(std::slice::from_ref(&next)).await;
         olm.namespace("dynatrace");
