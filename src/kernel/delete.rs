@@ -44,8 +44,17 @@ pub enum Outcome {
     OverBudget,
 }
 
+/// What an owner has in flight.
 #[derive(Debug, Default)]
-struct InFlight {
+pub struct InFlight {
+    /// UIDs that were deleted and that the watch may still show.
+    pub uids: HashSet<Arc<str>>,
+    /// Nodes that lost an available agent by us and have none yet.
+    pub nodes: HashSet<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+struct Flight {
     /// Nodes that lost an available agent by us and have none yet, with the time of the deletion.
     nodes: HashMap<Arc<str>, Instant>,
     /// UIDs that we deleted and that the watch may still show, with the time of the deletion.
@@ -55,14 +64,15 @@ struct InFlight {
 /// Deletions in flight, by owner.
 #[derive(Debug, Default)]
 pub struct Deletions {
-    owners: Mutex<HashMap<String, InFlight>>,
+    owners: Mutex<HashMap<String, Flight>>,
 }
 
 impl Deletions {
-    /// UIDs that were deleted and that the watch may still show.
+    /// What an owner has in flight.
     #[must_use]
-    pub fn uids(&self, owner: &str) -> HashSet<Arc<str>> {
-        self.owners().get(owner).map(|flight| flight.uids.keys().cloned().collect()).unwrap_or_default()
+    pub fn in_flight(&self, owner: &str) -> InFlight {
+        let keys = |map: &HashMap<Arc<str>, Instant>| map.keys().cloned().collect();
+        self.owners().get(owner).map(|flight| InFlight { uids: keys(&flight.uids), nodes: keys(&flight.nodes) }).unwrap_or_default()
     }
 
     /// Forgets what the watch has shown: UIDs that are gone or terminating, nodes with an available agent again.
@@ -125,7 +135,7 @@ impl Deletions {
         }
     }
 
-    fn owners(&self) -> MutexGuard<'_, HashMap<String, InFlight>> {
+    fn owners(&self) -> MutexGuard<'_, HashMap<String, Flight>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,6 +16,7 @@ use super::fleet::Key;
 use super::resolve::{ProxySource, Resolved};
 use crate::dynatrace::poller::Access;
 use crate::dynatrace::{self, Snapshot, Subscriber, Transport};
+use crate::kernel::delete::InFlight;
 use crate::kernel::named::Look;
 use crate::kernel::{self, NamedKind, Reference, call};
 use crate::rollout::placement::Verdict;
@@ -72,8 +73,8 @@ pub struct Observed {
     pub nodes: Vec<Arc<Node>>,
     /// The agents' Pods.
     pub pods: Vec<Arc<Pod>>,
-    /// Pods that we deleted and that the watch still shows.
-    pub deleted: HashSet<Arc<str>>,
+    /// What we deleted and what is not replaced yet.
+    pub in_flight: InFlight,
     /// Why the API server refuses new Pods.
     pub refused: Option<String>,
     /// UID of Namespace kube-system.
@@ -124,7 +125,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     }
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
     let owner = &resolved.uid;
-    let gone = context.deletions.uids(owner);
+    let gone = context.deletions.in_flight(owner).uids;
     let available: HashSet<&str> =
         pods.iter().filter(|pod| !pod.deleting && pod.ready_since.is_some() && !gone.contains(&pod.uid)).map(|pod| &*pod.node).collect();
     // As the plan sees it: what lacks an agent for a cause of its own is not in flight.
@@ -134,7 +135,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     let lacking: HashSet<&str> = able.map(|node| &*node.name).filter(|node| !available.contains(node) && !full.contains(node)).collect();
     let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
     context.deletions.settle(owner, |uid| shown.contains(uid), |node| lacking.contains(node));
-    let deleted = context.deletions.uids(owner);
+    let in_flight = context.deletions.in_flight(owner);
     let refused = refused(context, resolved, daemonset.as_deref(), &pods).await;
     Ok(Observed {
         paas,
@@ -145,7 +146,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         daemonset,
         nodes,
         pods,
-        deleted,
+        in_flight,
         refused,
         cluster_id: cluster_id(context).await?,
         stopped: matches!(&stop_look, Some(Look::Found(data)) if data.entries.get("stop").is_some_and(|v| v.expose_secret().trim() == "true")),

@@ -184,8 +184,10 @@ fn cell<'a>(
     let currency = pod.map(|pod| currency(desired, inventory, node, pod));
     let made_from_desired = pod.is_some_and(|pod| pod.revision.is_some() && pod.revision.as_ref() == desired.map(|d| &d.revision));
     // Whether a Pod missing or starting here is our doing. Without a remembered beginning we assume so: that only slows us.
-    let was_there = inventory.memory.started.is_none_or(|started| node.created < started);
-    let ours = rolling && was_there;
+    // The API's times are whole seconds, so within the same second too.
+    let was_there = inventory.memory.started.is_none_or(|started| node.created <= started);
+    // A node that joined may still have got a Pod of the old template, which we replaced.
+    let ours = rolling && (was_there || inventory.lost.contains(&node.name));
     let deleted_by_us = pod.is_some_and(|pod| inventory.deleted.contains(&pod.uid));
     let mut cell = Cell { node, pod, currency, bucket: None, counts: false, failure: false, unplanned: false, detail: String::new(), until: None };
     let template = inventory.template;

@@ -186,6 +186,8 @@ pub struct Inventory<'a> {
     pub settled: bool,
     /// UIDs of Pods that we deleted and that the watch still shows.
     pub deleted: &'a HashSet<Arc<str>>,
+    /// Nodes that lost an available agent by us and have none yet, as far as this process knows.
+    pub lost: &'a HashSet<Arc<str>>,
     /// Versions that the vendor reports, by node address; `None` when it was not asked.
     pub reported: Option<&'a HashMap<IpAddr, Version>>,
     /// Why the API server refuses new Pods, if it does.

@@ -50,6 +50,7 @@ struct Fleet {
     template: Revision,
     memory: Memory,
     deleted: HashSet<Arc<str>>,
+    lost: HashSet<Arc<str>>,
     reported: Option<HashMap<IpAddr, Version>>,
     refused: Option<String>,
 }
@@ -59,7 +60,7 @@ impl Fleet {
         let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i:03}")))).collect();
         let pods = nodes.iter().enumerate().map(|(i, node)| pod(i, &node.name, 1, i as i64 - 100_000, true)).collect();
         let memory = Memory { last_good: Some(revision(1)), ..Memory::default() };
-        Self { nodes, pods, template: revision(template), memory, deleted: HashSet::new(), reported: None, refused: None }
+        Self { nodes, pods, template: revision(template), memory, deleted: HashSet::new(), lost: HashSet::new(), reported: None, refused: None }
     }
 
     fn plan(&self, policy: &Policy, desired: &Desired, now: i64) -> Plan {
@@ -73,6 +74,7 @@ impl Fleet {
             template: Some(&self.template),
             settled: true,
             deleted: &self.deleted,
+            lost: &self.lost,
             reported: self.reported.as_ref(),
             refused: self.refused.as_deref(),
             memory: &self.memory,
@@ -342,6 +344,10 @@ impl World {
     }
 
     fn act(&mut self) -> Plan {
+        let gone = &self.truth.deleted;
+        let available =
+            |node: &Arc<str>| self.shown.iter().any(|p| p.node == *node && p.ready_since.is_some() && !p.deleting && !gone.contains(&p.uid));
+        self.truth.lost.retain(|node| !available(node));
         self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.uid == *uid && !pod.deleting));
         let wanted = self.wanted();
         let inventory = Inventory { pods: &self.shown, ..self.truth.inventory() };
@@ -352,11 +358,14 @@ impl World {
             Template::Keep => {}
         }
         for step in &plan.steps {
-            let Some(pod) = self.truth.pods.iter_mut().find(|pod| pod.uid == step.pod.uid && !pod.deleting) else { continue };
+            // The API server refuses to delete a Pod that changed since it was judged.
+            let same = |pod: &&mut Arc<Pod>| pod.uid == step.pod.uid && !pod.deleting && pod.ready_since == step.pod.ready_since;
+            let Some(pod) = self.truth.pods.iter_mut().find(same) else { continue };
             let available = pod.ready_since.is_some();
             assert!(!(available && pod.revision.as_ref() == Some(&wanted.revision)), "an up-to-date, available Pod is replaced");
             if available {
                 self.ours.insert(pod.node.clone());
+                self.truth.lost.insert(pod.node.clone());
             }
             Arc::make_mut(pod).deleting = true;
             self.truth.deleted.insert(pod.uid.clone());
@@ -370,7 +379,12 @@ impl World {
         let pick = usize::from(event / 10);
         match event % 10 {
             0 => self.clock += 1 + i64::from(event),
-            1 => self.make_pods(),
+            1 => {
+                if pick % 5 == 4 {
+                    self.join();
+                }
+                self.make_pods();
+            }
             2 | 3 => self.start(pick),
             4 => self.truth.pods.retain(|pod| !pod.deleting),
             5 | 6 => self.shown.clone_from(&self.truth.pods),
@@ -383,10 +397,21 @@ impl World {
             8 => {
                 // The operator dies: what it remembers is what the status has, and its watch begins with a list.
                 self.truth.deleted.clear();
+                self.truth.lost.clear();
+                // Nobody remembers whether the agent of a node that joined meanwhile is missing because of us.
+                let began = self.truth.memory.started;
+                let joined = |name: &Arc<str>| self.truth.nodes.iter().any(|n| n.name == *name && began.is_some_and(|began| n.created > began));
+                self.ours.retain(|name| !joined(name));
                 self.shown.clone_from(&self.truth.pods);
             }
             _ => drop(self.act()),
         }
+    }
+
+    fn join(&mut self) {
+        let mut node = Node::named(&format!("joined-{:03}", self.truth.nodes.len()));
+        node.created = at(self.clock);
+        self.truth.nodes.push(Arc::new(node));
     }
 
     fn make_pods(&mut self) {
@@ -435,6 +460,7 @@ proptest! {
         }
         world.version += 1;
         world.bad.remove(&world.version);
+        let size = world.truth.nodes.len();
         for _ in 0..(20 * size + 50) {
             world.clock += 1;
             world.truth.pods.retain(|pod| !pod.deleting);
@@ -444,7 +470,7 @@ proptest! {
             }
             world.shown.clone_from(&world.truth.pods);
             let plan = world.act();
-            if plan.report.updated == size && plan.report.state == State::Complete {
+            if plan.report.updated == world.truth.nodes.len() && plan.report.state == State::Complete {
                 return Ok(());
             }
         }

@@ -78,6 +78,7 @@ fn plan_time(size: usize) -> Duration {
         template: Some(&template),
         settled: true,
         deleted: &deleted,
+        lost: &deleted,
         reported: None,
         refused: None,
         memory: &memory,
