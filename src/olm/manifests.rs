@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::rbac::{Where, rules};
+use super::rbac::{USERS, Where, rules};
 use super::samples::SAMPLES;
 use crate::api::{KINDS, schema};
 
@@ -47,7 +47,11 @@ pub fn crds() -> Result<Vec<File>, Error> {
 
 /// RBAC.
 pub fn rbac() -> Result<Vec<File>, Error> {
-    Ok(vec![File { path: "config/rbac.yaml".into(), content: yaml(&rbac_objects())? }])
+    let users: Vec<Value> = user_roles().collect();
+    Ok(vec![
+        File { path: "config/rbac.yaml".into(), content: yaml(&rbac_objects())? },
+        File { path: "config/user-roles.yaml".into(), content: yaml(&users)? },
+    ])
 }
 
 /// Everything else, and all in one file.
@@ -57,6 +61,7 @@ pub fn manifests() -> Result<Vec<File>, Error> {
         all.push(schema::crd(kind)?);
     }
     all.extend(rbac_objects());
+    all.extend(user_roles());
     all.push(deployment());
     let mut files = vec![File { path: "config/install.yaml".into(), content: yaml(&all)? }];
     files.extend(SAMPLES.iter().map(|sample| File { path: format!("config/samples/{}", sample.file), content: sample.yaml.to_owned() }));
@@ -121,6 +126,23 @@ fn rbac_objects() -> Vec<Value> {
         cluster_role,
         bind("ClusterRoleBinding", "ClusterRole", false),
     ]
+}
+
+/// Roles for people. Not in the bundle: OLM makes its own.
+fn user_roles() -> impl Iterator<Item = Value> {
+    let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.plural).collect();
+    let group = KINDS[0].group;
+    USERS.iter().map(move |(role, verbs, aggregated)| {
+        let mut labels = labels();
+        if let Some(key) = aggregated {
+            labels[*key] = "true".into();
+        }
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": { "name": format!("{NAME}-{role}"), "labels": labels },
+            "rules": [{ "apiGroups": [group], "resources": kinds, "verbs": verbs }],
+        })
+    })
 }
 
 pub(super) fn deployment() -> Value {

@@ -71,6 +71,15 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
+/// What people may do with our kinds: role, verbs, and the default role that gets it by aggregation.
+///
+/// Only reading is aggregated: who writes OneAgents is root on nodes, so that is granted by hand.
+pub const USERS: &[(&str, &[&str], Option<&str>)] = &[
+    ("view", &["get", "list", "watch"], Some("rbac.authorization.k8s.io/aggregate-to-view")),
+    ("edit", &["get", "list", "watch", "create", "update", "patch", "delete"], None),
+    ("admin", &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"], None),
+];
+
 /// The rules of a place as Kubernetes writes them.
 #[must_use]
 pub fn rules(scope: Where) -> Vec<Value> {

@@ -101,6 +101,30 @@ fn without_delete_on_daemonsets_an_adoption_is_refused() {
     });
 }
 
+/// Reading comes with the default role; writing, which is root on nodes, only with a role granted by hand.
+#[test]
+fn who_may_view_a_namespace_sees_its_oneagents_and_who_may_edit_it_cannot_write_them() {
+    olm_tests::run(async {
+        let cluster = Cluster::shared().await;
+        let lab = Lab::without_operator(cluster, "secure-users", 0).await;
+        cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/user-roles.yaml").display().to_string()]);
+        let may = |verb: &str, user: &str| {
+            cluster.try_kubectl(&["auth", "can-i", verb, "oneagents.dynatrace.com", "-n", &lab.name, "--as", user], None).is_ok()
+        };
+        let roles = ["view", "edit", "oneagent-operator-view", "oneagent-operator-edit", "oneagent-operator-admin"];
+        for role in roles {
+            cluster.kubectl(&["-n", &lab.name, "create", "rolebinding", role, &format!("--clusterrole={role}"), &format!("--user={role}-er")]);
+        }
+        // A controller copies aggregated rules.
+        eventually("view lists OneAgents", SOON, || async { if may("list", "view-er") { Ok(()) } else { Err("not yet".to_owned()) } }).await;
+        let can = |verb: &str| roles.map(|role| may(verb, &format!("{role}-er")));
+        assert_eq!(can("list"), [true, true, true, true, true]);
+        assert_eq!(can("patch"), [false, false, false, true, true]);
+        assert_eq!(can("deletecollection"), [false, false, false, false, true]);
+        lab.end().await;
+    });
+}
+
 #[test]
 fn a_token_is_nowhere_to_be_seen() {
     olm_tests::run(async {

@@ -78,6 +78,13 @@ fn own_namespace_a_user_with_few_rights_subscribes_and_has_agents() {
         };
         assert_eq!([PACKAGE, "dynatrace-oneagent", "dynatrace-oneagent-unprivileged"].map(may), [false, true, true]);
         agents(&olm, "dynatrace").await;
+        // As the README warns: OLM lets everybody who may edit the namespace write OneAgents.
+        olm.cluster.kubectl(&["-n", "dynatrace", "create", "rolebinding", "editor", "--clusterrole=edit", "--user=editor"]);
+        eventually("OLM's own role is aggregated", SOON, || async {
+            let asked = olm.cluster.try_kubectl(&["-n", "dynatrace", "auth", "can-i", "patch", "oneagents.dynatrace.com", "--as=editor"], None);
+            asked.map(drop)
+        })
+        .await;
         olm.judge("dynatrace");
     });
 }
