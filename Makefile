@@ -4,7 +4,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test bench generate bundle catalog check build tools release clean
+.PHONY: demo test bench generate bundle catalog check build tools images release clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
 # OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1 leaves it running; Ctrl-C ends it.
@@ -46,8 +46,13 @@ bundle:
 catalog:
 	$(CARGO) run --quiet -- generate catalog
 
+# Images of operator, bundle and catalog for every architecture that the toolchain can, by buildah or podman:
+# make images [REGISTRY=host/path] [PUSH=1]
+images:
+	@REGISTRY="$(REGISTRY)" PUSH="$(PUSH)" .ci/images
+
 # Adds the code's version to the release list and the catalog, and keeps its bundle:
-# make release VERSION=0.3.0 [OPERATOR_IMAGE=…@sha256:… BUNDLE_IMAGE=…@sha256:…]
+# make release VERSION=0.3.0 [OPERATOR_IMAGE=…@sha256:…]
 release:
 	@test -n "$(VERSION)" || { echo "make release VERSION=…: name the version, as in Cargo.toml"; exit 1; }
 	@git diff --quiet HEAD || { echo "there are uncommitted changes: commit first, because a release names its commit"; exit 1; }

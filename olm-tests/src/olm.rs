@@ -124,6 +124,11 @@ impl Olm {
         Self { cluster, registry, catalog, server: Mutex::new(None), images: Mutex::default(), _controllers: controllers }
     }
 
+    /// Names the operator's image of a version, pushed already.
+    pub fn operator_is(&self, version: &str, image: &str) {
+        self.images.lock().expect("images").insert(version.to_owned(), image.to_owned());
+    }
+
     /// The operator's image of a version, pushed.
     fn operator_image(&self, version: &str, binary: &Path) -> String {
         if let Some(image) = self.images.lock().expect("images").get(version) {

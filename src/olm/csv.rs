@@ -66,9 +66,13 @@ pub fn csv(release: &Release, before: Option<&Release>) -> Result<Value, manifes
     Ok(csv)
 }
 
-/// What the operator runs on. An architecture is named once an image of it is built; only this one is.
+/// What the operator runs on: what its image is built for.
 fn labels() -> Value {
-    json!({ "operatorframework.io/arch.amd64": "supported", "operatorframework.io/os.linux": "supported" })
+    json!({
+        "operatorframework.io/arch.amd64": "supported",
+        "operatorframework.io/arch.arm64": "supported",
+        "operatorframework.io/os.linux": "supported",
+    })
 }
 
 fn annotations(release: &Release) -> Result<Value, manifests::Error> {
