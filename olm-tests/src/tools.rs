@@ -40,6 +40,11 @@ const MODULES: &[Module] = &[
         programs: &[("olm", "olm-operator"), ("catalog", "catalog-operator")],
         files: &[(OLM, "deploy/chart/crds", "olm-crds"), (OLM, "deploy/upstream/quickstart/olm.yaml", "olm.yaml")],
     },
+    Module {
+        folder: "olmv1",
+        programs: &[("catalogd", "catalogd")],
+        files: &[("github.com/operator-framework/operator-controller", "manifests/standard.yaml", "olmv1.yaml")],
+    },
 ];
 
 /// The modules that a control plane needs.

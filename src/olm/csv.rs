@@ -127,6 +127,11 @@ fn owned(kind: &Kind) -> Result<Value, manifests::Error> {
     }))
 }
 
+/// What agents need on OpenShift, and all they need.
+pub(super) fn scc() -> Value {
+    json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"], "resourceNames": ["privileged"], "verbs": ["use"] })
+}
+
 fn install(release: &Release) -> Value {
     let mut deployment = manifests::deployment();
     let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
@@ -140,10 +145,7 @@ fn install(release: &Release) -> Value {
         env.push(json!({ "name": "RELATED_IMAGE_DYNATRACE_ONEAGENT", "value": release.agent_image }));
     }
     // The agents' ServiceAccounts exist through their one right: `use` of an SCC. OLM makes them from it.
-    let agent = |account: &str| {
-        let scc = json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"], "resourceNames": ["privileged"], "verbs": ["use"] });
-        json!({ "serviceAccountName": account, "rules": [scc] })
-    };
+    let agent = |account: &str| json!({ "serviceAccountName": account, "rules": [scc()] });
     let namespaced = [rules(Where::Watched), rules(Where::Own)].concat();
     json!({
         "deployments": [{ "name": NAME, "label": deployment["metadata"]["labels"], "spec": deployment["spec"] }],

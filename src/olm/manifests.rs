@@ -51,6 +51,7 @@ pub fn rbac() -> Result<Vec<File>, Error> {
     Ok(vec![
         File { path: "config/rbac.yaml".into(), content: yaml(&rbac_objects())? },
         File { path: "config/user-roles.yaml".into(), content: yaml(&users)? },
+        File { path: "config/olmv1-installer.yaml".into(), content: yaml(&installer())? },
     ])
 }
 
@@ -143,6 +144,54 @@ fn user_roles() -> impl Iterator<Item = Value> {
             "rules": [{ "apiGroups": [group], "resources": kinds, "verbs": verbs }],
         })
     })
+}
+
+/// The identity under which OLM v1 before 1.11 installs the bundle: rights on its objects, and every right that they hand on.
+fn installer() -> Vec<Value> {
+    let name = format!("{NAME}-installer");
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
+    let named = |group: &str, resources: &[&str], names: Vec<String>| {
+        let mut rule = rule(group, resources, &["get", "update", "patch", "delete"]);
+        rule["resourceNames"] = names.into();
+        rule
+    };
+    // To create cannot be limited to a name; OLM follows what it made by list and watch.
+    let new = ["create", "list", "watch"];
+    let crds = KINDS.iter().map(|kind| format!("{}.{}", kind.plural, kind.group)).collect();
+    let rbac = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
+    let mut cluster = vec![
+        json!({ "apiGroups": ["olm.operatorframework.io"], "resources": ["clusterextensions/finalizers"], "verbs": ["update"], "resourceNames": [NAME] }),
+        rule("apiextensions.k8s.io", &["customresourcedefinitions"], &new),
+        named("apiextensions.k8s.io", &["customresourcedefinitions"], crds),
+        // OLM makes these names from hashes.
+        rule("rbac.authorization.k8s.io", &rbac, &["create", "list", "watch", "get", "update", "patch", "delete"]),
+        super::csv::scc(),
+    ];
+    cluster.extend([Where::Watched, Where::Own, Where::Cluster].into_iter().flat_map(rules));
+    let accounts = [NAME, "dynatrace-oneagent", "dynatrace-oneagent-unprivileged"].map(str::to_owned).to_vec();
+    let own = vec![
+        rule("", &["serviceaccounts"], &new),
+        named("", &["serviceaccounts"], accounts),
+        rule("apps", &["deployments"], &new),
+        named("apps", &["deployments"], vec![NAME.to_owned()]),
+    ];
+    let object = |kind: &str, namespaced: bool| {
+        let group = if kind == "ServiceAccount" { "v1" } else { "rbac.authorization.k8s.io/v1" };
+        let mut object = json!({ "apiVersion": group, "kind": kind, "metadata": { "name": name, "labels": labels() } });
+        if namespaced {
+            object["metadata"]["namespace"] = NAMESPACE.into();
+        }
+        object
+    };
+    let bound = |kind: &str, role: &str, namespaced: bool| {
+        let mut binding = object(kind, namespaced);
+        binding["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name });
+        binding["subjects"] = json!([{ "kind": "ServiceAccount", "name": name, "namespace": NAMESPACE }]);
+        binding
+    };
+    let (mut inside, mut outside) = (object("Role", true), object("ClusterRole", false));
+    (inside["rules"], outside["rules"]) = (own.into(), cluster.into());
+    vec![object("ServiceAccount", true), inside, bound("RoleBinding", "Role", true), outside, bound("ClusterRoleBinding", "ClusterRole", false)]
 }
 
 pub(super) fn deployment() -> Value {

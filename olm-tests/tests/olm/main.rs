@@ -9,3 +9,4 @@ mod install;
 mod migrate;
 mod remove;
 mod upgrade;
+mod v1;
