@@ -17,6 +17,7 @@ pub mod lab;
 pub mod nodes;
 pub mod olm;
 pub mod operator;
+pub mod original;
 pub mod pki;
 pub mod process;
 pub mod tools;

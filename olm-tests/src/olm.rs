@@ -191,8 +191,46 @@ impl Olm {
         self.registry.push(&name, root.path(), &["manifests", "metadata", "tests"], &Config { labels, ..Config::default() })
     }
 
+    /// Somebody else's package of one bundle, pushed as an image: what a catalog says of it, as opm renders it.
+    #[must_use]
+    pub fn foreign(&self, package: &str, channel: &str, csv: &str, manifests: &[(String, Value)]) -> String {
+        let root = tempfile::tempdir().expect("a folder");
+        let annotations = json!({
+            "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
+            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
+            "operators.operatorframework.io.bundle.package.v1": package,
+            "operators.operatorframework.io.bundle.channels.v1": channel,
+        });
+        let labels = annotations.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned())).collect();
+        let metadata = ("metadata/annotations.yaml".to_owned(), json!({ "annotations": annotations }));
+        for (path, object) in manifests.iter().chain([&metadata]) {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, object.to_string()).expect("a file");
+        }
+        let image = self.registry.push(
+            &format!("{package}-bundle:{channel}"),
+            root.path(),
+            &["manifests", "metadata"],
+            &Config { labels, ..Config::default() },
+        );
+        let level = ["render", "-o", "yaml", "--migrate-level", "bundle-object-to-csv-metadata", "--alpha-image-ref-template", &image];
+        let bundle = said(Command::new(tool("opm")).args(level).arg(root.path()));
+        let head = [
+            json!({ "schema": "olm.package", "name": package, "defaultChannel": channel }),
+            json!({ "schema": "olm.channel", "package": package, "name": channel, "entries": [{ "name": csv }] }),
+        ];
+        format!("{}\n---\n{}\n{bundle}", head[0], head[1])
+    }
+
     /// Serves a catalog of these releases: pushed as an image, pulled, served by opm. Served content is replaced.
     pub async fn publish(&self, released: &[Released]) {
+        self.publish_with(released, &[]).await;
+    }
+
+    /// The same, with packages of others beside it.
+    pub async fn publish_with(&self, released: &[Released], others: &[String]) {
         let root = tempfile::tempdir().expect("a folder");
         let configs = root.path().join("configs");
         for file in catalog(released).expect("a catalog") {
@@ -200,6 +238,9 @@ impl Olm {
                 std::fs::create_dir_all(configs.join(path).parent().expect("a folder")).expect("a folder");
                 std::fs::write(configs.join(path), file.content).expect("a file");
             }
+        }
+        for (at, other) in others.iter().enumerate() {
+            std::fs::write(configs.join(format!("other-{at}.yaml")), other).expect("a file");
         }
         let labels = vec![("operators.operatorframework.io.index.configs.v1".into(), "/configs".into())];
         let image = self.registry.push("catalog:latest", root.path(), &["configs"], &Config { labels, ..Config::default() });

@@ -1,7 +1,8 @@
 //! The rights of the operator, in one table: every rule with the reason it is there for.
 //!
-//! Here so that manifests (and later the bundle) cannot disagree. Must not contain a right that nothing uses; a
-//! test on a real API server's audit log holds that.
+//! Here so that manifests, bundle and the installer's role cannot disagree. Must not contain a right that nothing uses:
+//! `every_right_is_used_and_no_other_is_asked_for` (olm-tests, `secure`) holds it by a real API server's audit log, and
+//! `own_namespace_a_user_with_few_rights_subscribes_and_has_agents` (`install`) asks for the agents' `use` of the SCC.
 
 use serde_json::{Value, json};
 

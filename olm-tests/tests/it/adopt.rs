@@ -2,52 +2,13 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
-use olm_tests::cluster::{Cluster, documents};
-use olm_tests::eventually;
-use olm_tests::lab::{Lab, SOON, V1, V2, is_ready};
+use olm_tests::cluster::Cluster;
+use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::original::{ORIGINAL, original};
 use serde_json::{Value, json};
-
-const ORIGINAL: &str = "dynatrace-oneagent-operator";
-
-/// Puts what the original leaves into a lab's namespace, as the original did, and waits until its agents run.
-async fn original(lab: &Lab<'_>, nodes: usize) {
-    // CRDs of the original's time keep what ours does not know: its status must be stored with all it had.
-    lab.oneagent(&json!({}));
-    let agent = lab.agents().get("agent").await.unwrap();
-    let text = include_str!("../fixtures/original.yaml")
-        .replace("@NAMESPACE@", &lab.name)
-        .replace("@NAME@", "agent")
-        .replace("@UID@", &agent.uid().unwrap())
-        .replace("@URL@", &lab.cluster.vendor.url(&lab.name))
-        .replace("@LAB@", &lab.name)
-        .replace("@VERSION@", V1);
-    let mut documents = documents(&text);
-    let (status, daemonset) = (documents.remove(1), documents.remove(0));
-    let manager = PostParams { field_manager: Some(ORIGINAL.into()), ..PostParams::default() };
-    let api: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-    api.create(&manager, &serde_json::from_value(daemonset).unwrap()).await.unwrap();
-    let gvk = ApiResource::from_gvk(&GroupVersionKind::gvk("dynatrace.com", "v1alpha1", "OneAgent"));
-    let agents: Api<DynamicObject> = Api::namespaced_with(lab.cluster.client.clone(), &lab.name, &gvk);
-    let params = PatchParams { field_manager: Some(ORIGINAL.into()), ..PatchParams::default() };
-    agents.patch_status("agent", &params, &Patch::Merge(json!({ "status": status }))).await.unwrap();
-    // What administrators did to it by hand.
-    let edit = json!({
-        "metadata": { "labels": { "by-hand": "yes" }, "annotations": { "note": "by hand" } },
-        "spec": { "template": { "metadata": { "labels": { "by-hand": "yes" } }, "spec": { "containers": [{ "name": "dynatrace-oneagent", "env": [{ "name": "BY_HAND", "value": "1" }], "resources": { "limits": { "memory": "2Gi" } } }] } } },
-    });
-    let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
-    api.patch("agent", &params, &Patch::Strategic(edit)).await.unwrap();
-    eventually("the original's agents run", SOON, || async {
-        let pods = lab.pods("agent").await;
-        let by_hand = pods.values().filter(|p| is_ready(p) && p.labels().contains_key("by-hand")).count();
-        if by_hand == nodes { Ok(()) } else { Err(format!("{by_hand}")) }
-    })
-    .await;
-}
 
 #[test]
 fn a_daemonset_of_the_original_becomes_exactly_ours_and_no_agent_restarts_until_there_is_a_newer_version() {

@@ -111,6 +111,7 @@ fn single_namespace_then_several_as_the_operator_group_is_changed() {
         .await;
         olm.installed("operators-one", NEXT).await;
         agents_elsewhere(&olm, "other").await;
+        olm.judge("operators-one");
     });
 }
 

@@ -3,23 +3,13 @@
 use std::time::Duration;
 
 use olm_tests::eventually;
-use olm_tests::lab::{Lab, is_ready};
+use olm_tests::lab::{Lab, V2, is_ready};
 use olm_tests::nodes::Shape;
-use olm_tests::olm::{NEXT, Olm, Wish};
+use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use olm_tests::original::{CSV, ORIGINAL, crd, csv, original};
 use serde_json::{Value, json};
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// A CRD as the original's first versions had it: no schema, everything is kept.
-fn crd() -> Value {
-    let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
-    let version = json!({ "name": "v1alpha1", "served": true, "storage": true, "schema": schema, "subresources": { "status": {} } });
-    let names = json!({ "kind": "OneAgent", "listKind": "OneAgentList", "plural": "oneagents", "singular": "oneagent" });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": "oneagents.dynatrace.com" },
-        "spec": { "group": "dynatrace.com", "scope": "Namespaced", "names": names, "versions": [version] },
-    })
-}
 
 /// Objects with what v0.1, v0.6 and v0.10 left in spec and status: name, spec, status.
 fn stored(url: &str) -> Vec<(&'static str, Value, Value)> {
@@ -104,6 +94,63 @@ fn olm_installs_over_the_crd_of_the_original_and_its_objects_have_agents() {
             assert_eq!(object["spec"], spec, "{name}: the spec was changed");
             assert!(object["status"].get("items").is_none() && object["status"].get("imageHash").is_none(), "{name}: {}", object["status"]);
         }
+        olm.judge("dynatrace");
+    });
+}
+
+/// Step by step as the README says, with the original's package installed by OLM beforehand.
+#[test]
+fn the_originals_subscription_and_csv_go_and_its_agents_are_taken_over_without_a_restart() {
+    olm_tests::run(async {
+        let olm = Olm::start().await;
+        let package = "oneagent";
+        let manifests = [("csv.yaml", csv()), ("crd.yaml", crd())].map(|(name, object)| (format!("manifests/{name}"), object));
+        olm.publish_with(&[olm.release(NEXT)], &[olm.foreign(package, "alpha", CSV, &manifests)]).await;
+        olm.namespace("dynatrace");
+        for mut object in Olm::recipe(&Wish::own("dynatrace", &["dynatrace"])) {
+            if object["kind"] == "Subscription" {
+                object["metadata"]["name"] = package.into();
+                (object["spec"]["name"], object["spec"]["channel"]) = (package.into(), "alpha".into());
+            }
+            olm.cluster.apply(&object.to_string());
+        }
+        let phase = async || olm.get("ClusterServiceVersion", "dynatrace", CSV).await.unwrap_or_default()["status"]["phase"].clone();
+        eventually("the original is installed", MINUTE, || async {
+            let now = phase().await;
+            if now == "Succeeded" { Ok(()) } else { Err(now.to_string()) }
+        })
+        .await;
+        let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 4).await;
+        original(&lab, 4).await;
+        let before = lab.uids("agent").await;
+
+        olm.delete("Subscription", "dynatrace", package).await;
+        olm.delete("ClusterServiceVersion", "dynatrace", CSV).await;
+        let accounts = [ORIGINAL, "dynatrace-oneagent", "dynatrace-oneagent-unprivileged"];
+        let there = async |kind: &str, name: &str| olm.get(kind, "dynatrace", name).await.is_some();
+        eventually("its Deployment and ServiceAccounts are gone", MINUTE, || async {
+            for account in accounts {
+                if there("ServiceAccount", account).await {
+                    return Err(account.to_owned());
+                }
+            }
+            if there("Deployment", ORIGINAL).await { Err("the Deployment".to_owned()) } else { Ok(()) }
+        })
+        .await;
+        assert!(there("OneAgent", "agent").await && there("DaemonSet", "agent").await);
+        assert_eq!(lab.uids("agent").await, before, "an agent went with the original");
+
+        let [_, subscription] = Olm::recipe(&Wish::own("dynatrace", &["dynatrace"])).try_into().unwrap();
+        olm.cluster.apply(&subscription.to_string());
+        olm.installed("dynatrace", NEXT).await;
+        for account in [PACKAGE, accounts[1], accounts[2]] {
+            assert!(there("ServiceAccount", account).await, "{account}");
+        }
+        lab.condition_within(MINUTE, "agent", "Ready", "True", "AllUpdated").await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(lab.uids("agent").await, before, "an agent was restarted by the move");
+        olm.cluster.vendor.publish("dynatrace", V2);
+        lab.all_at("agent", V2, 4, MINUTE).await;
         olm.judge("dynatrace");
     });
 }

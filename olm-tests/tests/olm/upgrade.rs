@@ -8,7 +8,7 @@ use olm_tests::cluster::documents;
 use olm_tests::eventually;
 use olm_tests::images::said;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::lab::{Lab, SOON, V1, V2, is_ready, version_of};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
 use olm_tests::tools::tool;
 use oneagent_operator::olm::catalog::catalog;
@@ -138,6 +138,21 @@ fn an_administrator_approves_and_a_release_may_be_jumped_over() {
     });
 }
 
+/// What the operator of the present release says of being upgraded.
+async fn says_upgradeable(olm: &Olm) -> Value {
+    let condition = olm.get("OperatorCondition", "dynatrace", &format!("{PACKAGE}.v{NEXT}")).await.unwrap_or_default();
+    let said = &condition["spec"]["conditions"][0];
+    if said["type"] == "Upgradeable" { said["status"].clone() } else { Value::Null }
+}
+
+async fn upgradeable(olm: &Olm, wanted: &str) {
+    eventually(&format!("Upgradeable={wanted}"), SOON, || async {
+        let now = says_upgradeable(olm).await;
+        if now == wanted { Ok(()) } else { Err(now.to_string()) }
+    })
+    .await;
+}
+
 #[test]
 fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
     olm_tests::run(async {
@@ -150,25 +165,13 @@ fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 3).await;
         lab.oneagent(&json!({ "waitReadySeconds": 600 }));
         lab.all_at("agent", V1, 3, MINUTE).await;
-        let name = format!("{PACKAGE}.v{NEXT}");
-        let upgradeable = |wanted: &'static str| {
-            let (olm, name) = (&olm, &name);
-            async move {
-                eventually(&format!("Upgradeable={wanted}"), SOON, || async {
-                    let condition = olm.get("OperatorCondition", "dynatrace", name).await.unwrap_or_default();
-                    let now = condition["spec"]["conditions"][0].clone();
-                    if now["type"] == "Upgradeable" && now["status"] == wanted { Ok(()) } else { Err(condition.to_string()) }
-                })
-                .await;
-            }
-        };
-        upgradeable("True").await;
+        upgradeable(&olm, "True").await;
         // The first replacement never becomes Ready: the operator is in the middle of something.
         lab.behave(|b| {
             b.versions.insert(V2.into(), Fault::NeverReady);
         });
         olm.cluster.vendor.publish("dynatrace", V2);
-        upgradeable("False").await;
+        upgradeable(&olm, "False").await;
         olm.publish(&[next, olm.release(AFTER)]).await;
         let newer = format!("{PACKAGE}.v{AFTER}");
         eventually("OLM waits for the operator", MINUTE, || async {
@@ -187,9 +190,54 @@ fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
         olm.installed("dynatrace", AFTER).await;
         lab.behave(|b| b.versions.clear());
         lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
-        let stuck = lab.pods("agent").await.into_values().find(|p| !olm_tests::lab::is_ready(p)).unwrap();
+        let stuck = lab.pods("agent").await.into_values().find(|p| !is_ready(p)).unwrap();
         olm.delete("Pod", "dynatrace", stuck.metadata.name.as_deref().unwrap()).await;
         lab.all_at("agent", V2, 3, MINUTE).await;
+        olm.judge("dynatrace");
+    });
+}
+
+#[test]
+fn an_upgrade_does_not_wait_for_an_agent_that_only_has_to_stay_ready_nor_beyond_its_deadline() {
+    olm_tests::run(async {
+        let olm = Olm::start().await;
+        olm.publish(&[olm.release(NEXT)]).await;
+        olm.namespace("dynatrace");
+        olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
+        olm.installed("dynatrace", NEXT).await;
+        let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 3).await;
+        lab.oneagent(&json!({ "waitReadySeconds": 20, "rollout": { "minReadySeconds": 12 } }));
+        lab.all_at("agent", V1, 3, MINUTE).await;
+        upgradeable(&olm, "True").await;
+        let updated = async || {
+            let pods = lab.pods("agent").await;
+            let at = |version: &str| pods.values().filter(|p| version_of(p).as_deref() == Some(version)).cloned().collect::<Vec<_>>();
+            at(V2)
+        };
+        olm.cluster.vendor.publish("dynatrace", V2);
+        upgradeable(&olm, "False").await;
+        upgradeable(&olm, "True").await;
+        // The first agent is Ready but not for long enough: the rollout stands, and OLM may go on.
+        for _ in 0..16 {
+            let now = updated().await;
+            assert!(now.len() == 1 && is_ready(&now[0]), "the next agent was replaced before the first had stayed Ready");
+            assert_eq!(says_upgradeable(&olm).await, "True");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        // The second never becomes Ready: OLM waits for as long as an agent may take, and no longer.
+        lab.behave(|b| {
+            b.versions.insert(V2.into(), Fault::NeverReady);
+        });
+        upgradeable(&olm, "False").await;
+        let began = std::time::Instant::now();
+        eventually("the deadline is over", MINUTE, || async {
+            let now = says_upgradeable(&olm).await;
+            if now == "True" { Ok(()) } else { Err(now.to_string()) }
+        })
+        .await;
+        let waited = began.elapsed().as_secs();
+        assert!((15..30).contains(&waited), "{waited} s");
+        assert!(updated().await.iter().any(|p| !is_ready(p)), "the agent is still not Ready");
         olm.judge("dynatrace");
     });
 }
