@@ -9,7 +9,7 @@ use olm_tests::eventually;
 use olm_tests::images::said;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{Lab, SOON, V1, V2, is_ready, version_of};
-use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish, releases};
 use olm_tests::tools::tool;
 use oneagent_operator::olm::catalog::catalog;
 use oneagent_operator::olm::release::Released;
@@ -67,41 +67,49 @@ fn of_template(all: &[Released]) -> BTreeSet<(String, String, String)> {
     ))
 }
 
+/// Every release of the list, then the present code.
 #[test]
-fn the_first_release_is_replaced_by_the_next_under_running_agents_and_never_the_other_way() {
+fn one_release_replaces_the_other_under_running_agents_and_never_the_other_way() {
     olm_tests::run(async {
         let olm = Olm::start().await;
-        let (first, next) = (olm.release("0.1.0"), olm.release(NEXT));
-        let images = [first.release.operator_image.clone(), next.release.operator_image.clone()];
-        assert_ne!(images[0], images[1]);
-        olm.publish(std::slice::from_ref(&first)).await;
+        let mut versions: Vec<String> = releases().releases.into_iter().map(|release| release.version).filter(|version| version != NEXT).collect();
+        versions.push(NEXT.to_owned());
+        let all: Vec<Released> = versions.iter().map(|version| olm.release(version)).collect();
+        let images: BTreeSet<&str> = all.iter().map(|r| r.release.operator_image.as_str()).collect();
+        assert_eq!(images.len(), all.len(), "two releases have one operator");
+        let runs_alone = async |image: &str| {
+            eventually(&format!("the operator of {image} alone is there"), MINUTE, || async {
+                let now = operator_images(&olm, "dynatrace").await;
+                if now == [image] { Ok(()) } else { Err(format!("{now:?}")) }
+            })
+            .await;
+        };
+        olm.publish(&all[..1]).await;
         olm.namespace("dynatrace");
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
-        olm.installed("dynatrace", "0.1.0").await;
-        assert_eq!(operator_images(&olm, "dynatrace").await, [images[0].clone()]);
+        olm.installed("dynatrace", &versions[0]).await;
+        runs_alone(&all[0].release.operator_image).await;
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 5).await;
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 5, MINUTE).await;
         let before = lab.uids("agent").await;
 
-        olm.publish(&[first.clone(), next]).await;
-        olm.installed("dynatrace", NEXT).await;
-        eventually("the new operator alone is there", MINUTE, || async {
-            let now = operator_images(&olm, "dynatrace").await;
-            if now == [images[1].clone()] { Ok(()) } else { Err(format!("{now:?}")) }
-        })
-        .await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(lab.uids("agent").await, before, "an agent restarted because the operator was upgraded");
-        // And the new one goes on where the old one was.
+        for at in 1..all.len() {
+            olm.publish(&all[..=at]).await;
+            olm.installed("dynatrace", &versions[at]).await;
+            runs_alone(&all[at].release.operator_image).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            assert_eq!(lab.uids("agent").await, before, "an agent restarted because the operator was upgraded to {}", versions[at]);
+        }
+        // And the newest goes on where the others were.
         olm.cluster.vendor.publish("dynatrace", V2);
         lab.all_at("agent", V2, 5, MINUTE).await;
 
-        // A catalog that knows only the older release does not bring it back.
-        olm.publish(&[first]).await;
+        // A catalog that knows only the oldest release does not bring it back.
+        olm.publish(&all[..1]).await;
         tokio::time::sleep(Duration::from_secs(12)).await;
         olm.installed("dynatrace", NEXT).await;
-        assert_eq!(operator_images(&olm, "dynatrace").await, [images[1].clone()]);
+        runs_alone(&all[all.len() - 1].release.operator_image).await;
         olm.judge("dynatrace");
     });
 }
