@@ -198,7 +198,10 @@ impl Kubelet {
                 self.install(&node, parsed);
             }
             if let Some(ip) = host_ip(&self.client, &node).await {
-                self.vendor.with(environment, |e| drop(e.hosts.insert(ip, version.clone())));
+                let url = installer_url(pod).unwrap_or_default();
+                let zone = url.split('&').find_map(|part| part.strip_prefix("networkZone="));
+                let host = zone.map_or_else(|| ip.clone(), |zone| format!("{ip}@{zone}"));
+                self.vendor.with(environment, |e| drop(e.hosts.insert(host, version.clone())));
             }
         }
         self.write(pod, running(pod, true)).await;

@@ -52,7 +52,7 @@ pub struct Environment {
     pub offered: Vec<String>,
     /// Tokens and their scopes.
     pub tokens: BTreeMap<String, Vec<String>>,
-    /// Hosts: address → version.
+    /// Hosts: address, or address@zone → version.
     pub hosts: BTreeMap<String, String>,
     /// This many hosts more, made up.
     pub invented_hosts: usize,
@@ -263,6 +263,7 @@ fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
 }
 
 fn host(number: usize, ip: &str, version: &str) -> Value {
+    let (ip, zone) = ip.split_once('@').unwrap_or((ip, "default"));
     let parts: Vec<&str> = version.splitn(4, '.').collect();
     let number_at = |at: usize| parts.get(at).and_then(|p| p.parse::<u32>().ok());
     json!({
@@ -270,7 +271,7 @@ fn host(number: usize, ip: &str, version: &str) -> Value {
         "displayName": format!("host-{number}"),
         "ipAddresses": [ip],
         "lastSeenTimestamp": chrono::Utc::now().timestamp_millis(),
-        "networkZoneId": "default",
+        "networkZoneId": zone,
         "agentVersion": { "major": number_at(0), "minor": number_at(1), "revision": number_at(2), "timestamp": parts.get(3), "sourceRevision": "" },
     })
 }

@@ -132,6 +132,8 @@ reasons! {
     TrustedCAsMissing,
     /// The proxy Secret that the spec names is missing, lacks its key, or holds no URL.
     ProxyInvalid,
+    /// The pull secret that the spec names is missing or of another type, or the operator's own cannot be made yet.
+    PullSecretInvalid,
     /// The token works and has its scope. Nothing to do.
     TokenReady,
     /// The Secret is missing: create it.

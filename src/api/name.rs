@@ -27,6 +27,14 @@ pub struct Version {
 #[error("{0:?} is not an agent version; expected major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010")]
 pub struct NotAVersion(pub String);
 
+impl Version {
+    /// `major.minor.revision`, as the vendor tags images.
+    #[must_use]
+    pub fn short(&self) -> String {
+        format!("{}.{}.{}", self.major, self.minor, self.revision)
+    }
+}
+
 impl FromStr for Version {
     type Err = NotAVersion;
 

@@ -63,10 +63,11 @@ pub struct OneAgentSpec {
     /// Name of the ConfigMap whose key certs holds PEM certificates to trust beside the system's. Default: none.
     #[serde(default, rename = "trustedCAs", skip_serializing_if = "Option::is_none")]
     pub trusted_cas: Option<String>,
-    /// Network zone of the agents. Accepted; not carried out by this release.
+    /// Network zone of the agents: letters, digits, dots, dashes and underscores. Default: none, which the environment calls default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_zone: Option<String>,
-    /// Run the agent from an image of its own instead of the installer image. Accepted; not carried out by this release.
+    /// Run the agent from an image of its own, image or else the one of the environment's registry, instead of the installer
+    /// image that downloads it. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_immutable_image: Option<bool>,
     /// Labels that a node must have. Default: every node.
@@ -79,14 +80,16 @@ pub struct OneAgentSpec {
     /// for most nodes, for the agent's readiness is looked at after 30 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ready_seconds: Option<u16>,
-    /// Image of the agent. Default: the installer image that this release names.
+    /// Image of the agent. Default: the installer image that this release names; with useImmutableImage that of the
+    /// environment's registry at the desired version. With useImmutableImage and an image the version is its tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Version of the agent: major.minor.revision (the newest that begins so) or all four parts. Never moves an agent
     /// backwards; for that, see update. Default: the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<String>,
-    /// Name of the pull secret for an image of its own. Accepted; not carried out by this release.
+    /// Name of the Secret (type kubernetes.io/dockerconfigjson) that the agent's image is pulled with, with
+    /// useImmutableImage only. Default: one for the environment's registry that the operator makes; none with an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_pull_secret: Option<String>,
     /// Resources of the agent's container. Default: requests 100m CPU.
@@ -116,6 +119,9 @@ pub struct OneAgentSpec {
     /// Labels of the DaemonSet and its Pods. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
+    /// Annotations of the Pods. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
     /// Run with named capabilities instead of privileged. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_unprivileged_mode: Option<bool>,
@@ -137,6 +143,9 @@ pub struct Proxy {
     /// Name of the Secret whose key proxy holds the URL; goes before value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_from: Option<String>,
+    /// Hosts, domains and networks that are reached without the proxy, separated by commas. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_proxy: Option<String>,
 }
 
 /// Which version the agents shall have.

@@ -3,8 +3,6 @@
 //! Here because the rules of talking to the vendor (header, timeouts, redirects, the error envelope) must hold for
 //! every call. Must not decide when to call: that is the poller's.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -13,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 
 use super::error::{Error, OtherHost, short};
-use super::types::{ConnectionInfo, Envelope, Host, Metainfo, Offered, TokenInfo};
+use super::types::{ConnectionInfo, Envelope, Host, Hosts, Metainfo, Offered, TokenInfo};
 use crate::api::name::Version;
 
 const INSTALLER: &str = "/v1/deployment/installer/agent";
@@ -33,6 +31,8 @@ pub struct Transport {
     pub proxy: Option<SecretString>,
     /// PEM certificates to trust beside the system's.
     pub trusted: Option<String>,
+    /// Hosts, domains and networks that are reached without the proxy, separated by commas.
+    pub no_proxy: Option<String>,
     /// Whether certificates go unverified.
     pub skip_cert_check: bool,
     /// Longest time for a whole call.
@@ -70,7 +70,8 @@ impl Client {
         if let Some(proxy) = &transport.proxy {
             let proxy = reqwest::Proxy::all(proxy.expose_secret())
                 .map_err(|_| Error::Setup("the proxy is not a URL such as http://proxy.example:3128".into()))?;
-            builder = builder.proxy(proxy);
+            let direct = transport.no_proxy.as_deref().and_then(reqwest::NoProxy::from_string);
+            builder = builder.proxy(proxy.no_proxy(direct));
         }
         if let Some(pem) = &transport.trusted {
             let certificates = reqwest::Certificate::from_pem_bundle(pem.as_bytes()).ok().filter(|certificates| !certificates.is_empty());
@@ -116,17 +117,16 @@ impl Client {
         info.scopes.ok_or(Error::Lacks("scopes"))
     }
 
-    /// The version that each host's agent reports, by address. Several clusters may use the same addresses: of two hosts
-    /// with one address the older version counts, so that nobody else's agent makes ours look up to date.
-    pub async fn hosts(&self, api: &SecretString) -> Result<HashMap<IpAddr, Version>, Error> {
-        let mut found: HashMap<IpAddr, Version> = HashMap::new();
+    /// The version that each host's agent reports.
+    pub async fn hosts(&self, api: &SecretString) -> Result<Hosts, Error> {
+        let mut found = Hosts::default();
         let mut query = format!("includeDetails=false&relativeTime=30mins&pageSize={PAGE}");
         for _ in 0..PAGES {
             let answer = self.call(Method::GET, &format!("/v1/entity/infrastructure/hosts?{query}"), api, None, HOSTS_MIB).await?;
             for host in json::<Vec<Host>>(&answer.body)? {
                 let Some(version) = host_version(&host) else { continue };
                 for ip in host.ip_addresses.iter().flatten().filter_map(|ip| ip.parse().ok()) {
-                    found.entry(ip).and_modify(|known| *known = version.min(*known)).or_insert(version);
+                    found.add(host.network_zone_id.as_deref(), ip, version);
                 }
             }
             match answer.next_page {

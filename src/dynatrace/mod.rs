@@ -11,3 +11,4 @@ pub mod types;
 pub use client::{Client, Transport};
 pub use error::Error;
 pub use poller::{Environments, Interest, Periods, Snapshot, Subscriber, TokenState};
+pub use types::Hosts;

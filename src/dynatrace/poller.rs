@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use super::schedule::Due;
+use super::types::Hosts;
 use super::{Client, Error, Transport};
 use crate::api::name::Version;
 
@@ -81,7 +81,7 @@ pub struct Snapshot {
     /// The environment's identity.
     pub environment_id: Option<String>,
     /// What hosts report, once asked.
-    pub hosts: Option<Arc<HashMap<IpAddr, Version>>>,
+    pub hosts: Option<Arc<Hosts>>,
     /// What is on offer, once asked.
     pub offered: Option<Arc<Vec<Version>>>,
 }
@@ -109,6 +109,7 @@ impl Access {
             self.paas.expose_secret(),
             self.api.expose_secret(),
             proxy,
+            self.transport.no_proxy.as_deref().unwrap_or_default(),
             self.transport.trusted.as_deref().unwrap_or_default(),
             if self.transport.skip_cert_check { "skip" } else { "" },
         ] {

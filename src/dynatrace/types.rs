@@ -2,7 +2,39 @@
 //!
 //! Must not interpret: `client` turns them into what the rest of the program speaks.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
 use serde::Deserialize;
+
+use crate::api::name::Version;
+
+/// What hosts report, by network zone and address. Zones tell clusters apart that use the same addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hosts {
+    zones: HashMap<String, HashMap<IpAddr, Version>>,
+    none: HashMap<IpAddr, Version>,
+}
+
+impl Hosts {
+    /// The hosts of a zone; without one, those of the zone that the environment calls default.
+    #[must_use]
+    pub fn of(&self, zone: Option<&str>) -> &HashMap<IpAddr, Version> {
+        self.zones.get(&zone_key(zone)).unwrap_or(&self.none)
+    }
+
+    /// Adds what a host reports. Of two hosts with one address the older version counts, so that nobody else's agent
+    /// makes ours look up to date.
+    pub(super) fn add(&mut self, zone: Option<&str>, address: IpAddr, version: Version) {
+        let hosts = self.zones.entry(zone_key(zone)).or_default();
+        hosts.entry(address).and_modify(|known| *known = version.min(*known)).or_insert(version);
+    }
+}
+
+/// Zones are the same in any case of letters, and no zone is the default one.
+fn zone_key(zone: Option<&str>) -> String {
+    zone.map(str::trim).filter(|zone| !zone.is_empty()).unwrap_or("default").to_lowercase()
+}
 
 /// Newest version.
 #[derive(Debug, Deserialize)]
@@ -39,6 +71,8 @@ pub(super) struct Host {
     pub(super) ip_addresses: Option<Vec<String>>,
     #[serde(default)]
     pub(super) agent_version: Option<HostVersion>,
+    #[serde(default)]
+    pub(super) network_zone_id: Option<String>,
 }
 
 /// A host's agent.

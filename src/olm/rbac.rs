@@ -60,7 +60,16 @@ pub const RULES: &[Rule] = &[
         ..rule(Where::Watched, "apps", "deployments", &["get"], "touch nothing while the original operator runs")
     },
     rule(Where::Watched, "", "pods", &["list", "watch", "delete"], "see the agents, and replace them"),
-    rule(Where::Watched, "", "secrets", &["list", "watch"], "read the tokens and proxies that OneAgents name, by name only"),
+    Rule {
+        consulted: &["create"],
+        ..rule(
+            Where::Watched,
+            "",
+            "secrets",
+            &["list", "watch", "create", "patch"],
+            "read the tokens, proxies and pull secrets that OneAgents name, by name only; write the pull secret of an environment's registry",
+        )
+    },
     rule(Where::Watched, "", "configmaps", &["list", "watch"], "read the certificates that OneAgents name, by name only"),
     rule(Where::Watched, "", "events", &["create", "list"], "tell about every transition, and learn why the API server refuses Pods"),
     Rule { name: Some("oneagent-operator"), ..rule(Where::Own, "", "configmaps", &["list", "watch"], "see the stop for the whole cluster") },

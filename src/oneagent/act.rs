@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::Api;
 
 use super::Context;
@@ -22,7 +23,14 @@ const AT_ONCE: usize = 8;
 
 /// Applies every planned object. Taken apart without `..`: an object that nobody applies does not compile.
 pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, planned: Objects<Planned>) -> Result<Objects<Applied>, kernel::Error> {
-    let Objects { daemonset, state: PhantomData } = planned;
+    let Objects { pull_secret, daemonset, state: PhantomData } = planned;
+    // First: Pods pull with it.
+    if let Some(secret) = &pull_secret {
+        let api: Api<Secret> = Api::namespaced(context.client.clone(), &resolved.namespace);
+        apply(&api, &secret.object(&resolved.namespace), None).await?;
+        context.metrics.applied();
+        tracing::info!(namespace = resolved.namespace, name = resolved.name, secret = secret.name, "pull secret applied");
+    }
     if let Some(desired) = &daemonset {
         let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
         let live = match &seen.daemonset {
@@ -36,7 +44,7 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
             context.fleet.wrote(&(resolved.namespace.clone(), resolved.name.clone()), stored);
         }
     }
-    Ok(Objects { daemonset, state: PhantomData })
+    Ok(Objects { pull_secret, daemonset, state: PhantomData })
 }
 
 /// An object read through its type does not say its own kind.

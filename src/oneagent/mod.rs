@@ -96,7 +96,7 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     if let Err(error) = act::objects(context, &resolved, &seen, plan.objects).await {
         // What the API server refuses for its content does not get better by trying again.
         let Some(message) = error.refusal() else { return Err(error) };
-        return refuse(context, object, &before, Reason::InvalidSpec, &format!("the API server refuses the DaemonSet: {message}")).await;
+        return refuse(context, object, &before, Reason::InvalidSpec, &format!("the API server refuses what the spec asks for: {message}")).await;
     }
     // What must survive a crash is written before a Pod is touched; counts can wait.
     let write = async || context.write_status(object, &before, &plan.status, &plan.transitions).await;

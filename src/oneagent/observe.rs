@@ -12,6 +12,7 @@ use kube::api::{Api, ListParams};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::Context;
+use super::build::pull_secret::KEY;
 use super::fleet::Key;
 use super::resolve::{ProxySource, Resolved};
 use crate::dynatrace::poller::Access;
@@ -65,6 +66,8 @@ pub struct Observed {
     pub proxy: Option<Named>,
     /// Certificates, when the spec names some.
     pub trusted: Option<Named>,
+    /// The pull secret, when Pods use one.
+    pub pull_secret: Option<Named>,
     /// What is known of the environment; an error when no client can be made.
     pub environment: Option<Result<Arc<Snapshot>, dynatrace::Error>>,
     /// The DaemonSet of this name.
@@ -88,20 +91,21 @@ pub struct Observed {
 /// Gathers it.
 pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed, kernel::Error> {
     let key: Key = (resolved.namespace.clone(), resolved.name.clone());
-    let (secret, proxy, trusted, stop) = references(context, resolved);
+    let References { secret, proxy, trusted, pull, stop } = references(context, resolved);
     let look = |reference: Option<Reference>| async {
         match reference {
             Some(reference) => Some(context.named.look(&key, &reference).await),
             None => None,
         }
     };
-    let (tokens, proxy_look, trusted_look, stop_look) =
-        tokio::join!(look(Some(secret.clone())), look(proxy.clone()), look(trusted.clone()), look(Some(stop.clone())));
+    let (tokens, proxy_look, trusted_look, pull_look, stop_look) =
+        tokio::join!(look(Some(secret.clone())), look(proxy.clone()), look(trusted.clone()), look(pull.clone()), look(Some(stop.clone())));
     if let Some(Look::Unknown(why)) = &stop_look {
         // A stop that cannot be read may be set.
         return Err(kernel::Error::Unread(format!("ConfigMap {}/{}: {why}", context.settings.namespace, kernel::MANAGER)));
     }
-    context.named.keep(&key, &[Some(secret), proxy, trusted, Some(stop)].into_iter().flatten().collect::<Vec<_>>());
+    let pull_secret = pull.as_ref().map(|pull| pull_secret_of(pull_look, &resolved.namespace, &pull.name));
+    context.named.keep(&key, &[Some(secret), proxy, trusted, pull, Some(stop)].into_iter().flatten().collect::<Vec<_>>());
 
     let proxy = match &resolved.proxy {
         None => None,
@@ -142,6 +146,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         api,
         proxy,
         trusted,
+        pull_secret,
         environment,
         daemonset,
         nodes,
@@ -154,15 +159,44 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     })
 }
 
-/// The objects that a OneAgent refers to: its tokens, proxy, certificates, and the stop for the whole cluster.
-fn references(context: &Context, resolved: &Resolved) -> (Reference, Option<Reference>, Option<Reference>, Reference) {
+/// The objects that a OneAgent refers to.
+struct References {
+    secret: Reference,
+    proxy: Option<Reference>,
+    trusted: Option<Reference>,
+    pull: Option<Reference>,
+    /// The stop for the whole cluster.
+    stop: Reference,
+}
+
+fn references(context: &Context, resolved: &Resolved) -> References {
     let here = |kind, name: &str| Reference { kind, namespace: resolved.namespace.clone(), name: name.to_owned() };
     let proxy = match &resolved.proxy {
         Some(ProxySource::Secret(name)) => Some(here(NamedKind::Secret, name)),
         _ => None,
     };
-    let stop = Reference { kind: NamedKind::ConfigMap, namespace: context.settings.namespace.clone(), name: kernel::MANAGER.to_owned() };
-    (here(NamedKind::Secret, &resolved.tokens), proxy, resolved.trusted_cas.as_deref().map(|name| here(NamedKind::ConfigMap, name)), stop)
+    References {
+        secret: here(NamedKind::Secret, &resolved.tokens),
+        proxy,
+        trusted: resolved.trusted_cas.as_deref().map(|name| here(NamedKind::ConfigMap, name)),
+        pull: resolved.from_image.as_ref().and_then(|image| image.secret(&resolved.name)).map(|name| here(NamedKind::Secret, &name)),
+        stop: Reference { kind: NamedKind::ConfigMap, namespace: context.settings.namespace.clone(), name: kernel::MANAGER.to_owned() },
+    }
+}
+
+/// A pull secret has its content under one of two keys, by its type.
+fn pull_secret_of(look: Option<Look>, namespace: &str, name: &str) -> Named {
+    let remedy = format!("kubectl -n {namespace} create secret docker-registry {name} --docker-server=… --docker-username=… --docker-password=…");
+    match look {
+        Some(Look::Found(data)) => match [KEY, ".dockercfg"].iter().find_map(|key| data.entries.get(*key)) {
+            Some(content) => Named::There(content.clone(), data.resource_version.clone()),
+            None => Named::Unusable(format!(
+                "Secret {namespace}/{name} is no pull secret (type kubernetes.io/dockerconfigjson): delete it and run {remedy}"
+            )),
+        },
+        Some(Look::Absent) | None => Named::Unusable(format!("Secret {namespace}/{name} does not exist: run {remedy}")),
+        Some(Look::Unknown(why)) => Named::Unread(format!("Secret {namespace}/{name} cannot be read: {why}")),
+    }
 }
 
 fn token(look: Option<&Look>, key: &str) -> Token {
@@ -210,6 +244,7 @@ fn environment(
         transport: Transport {
             proxy: there(proxy)?,
             trusted: there(trusted)?.map(|pem| pem.expose_secret().to_owned()),
+            no_proxy: resolved.no_proxy.clone(),
             skip_cert_check: resolved.skip_cert_check,
             timeout: context.settings.vendor_timeout,
         },

@@ -9,18 +9,20 @@ use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::ResourceExt;
+use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, daemonset};
+use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, daemonset, owner};
+use super::build::pull_secret::{self, PullSecret};
 use super::build::template::{self, Surroundings};
-use super::observe::{Named, Observed};
+use super::observe::{Named, Observed, Token};
 use super::resolve::{Resolved, Wish};
 use super::status::{self, Picture};
 use super::version::{Choice, Facts, choose, withdrawn};
 use crate::api::condition::{Reason, Transition};
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::dynatrace::Interest;
+use crate::dynatrace::{Interest, Snapshot, TokenState};
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::kernel::ownership::is_adopted;
 use crate::rollout::{self, Desired, Hold, Inventory, Memory, Revision, Step, Template};
@@ -31,6 +33,8 @@ const BLOCKED: Duration = Duration::from_secs(15);
 /// Objects that are planned or applied.
 #[derive(Debug)]
 pub struct Objects<S> {
+    /// The pull secret; `None`: none is needed, or it is as it should be.
+    pub pull_secret: Option<PullSecret>,
     /// The DaemonSet; `None`: leave what is there alone.
     pub daemonset: Option<Value>,
     /// Which of the two.
@@ -92,10 +96,12 @@ pub fn plan(
     let choice = choose(resolved.wish, resolved.frozen, facts);
     problems.extend(choice.problem.clone());
 
-    let desired = desired(resolved, &choice, &base);
+    let (pull_secret, without) = pull_secret(resolved, seen, environment);
+    problems.extend(without.problem());
+    let desired = desired(resolved, &choice, &base).filter(|_| without == Without::Nothing);
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
     let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
-    let template = running.clone().filter(|r| r.version.is_some() || resolved.wish == Wish::UserUrl || adopted);
+    let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
     let mut policy = resolved.policy.clone();
     if seen.stopped {
         policy.hold = Some(Hold::Stopped);
@@ -107,7 +113,7 @@ pub fn plan(
         settled: live.is_some_and(settled),
         deleted: &seen.in_flight.uids,
         lost: &seen.in_flight.nodes,
-        reported: environment.and_then(|e| e.hosts.as_deref()),
+        reported: environment.and_then(|e| e.hosts.as_deref()).map(|hosts| hosts.of(resolved.network_zone.as_deref())),
         refused: seen.refused.as_deref(),
         memory: &memory,
     };
@@ -121,7 +127,7 @@ pub fn plan(
         rollout.steps.clear();
         rollout.memory = memory.clone();
     }
-    problems.extend(complaints(resolved, seen, &rollout, withdrawn(environment, running_version).filter(|_| resolved.wish != Wish::UserUrl)));
+    problems.extend(complaints(resolved, seen, &rollout, withdrawn(environment, running_version).filter(|_| downloads(resolved))));
 
     let has_originals = seen.pods.iter().any(|pod| pod.revision.is_none());
     let interest = Interest { hosts: has_originals || rollout.report.outdated > 0, offered: choice.needs_offered };
@@ -144,7 +150,16 @@ pub fn plan(
         .into_iter()
         .flatten()
         .min();
-    Ok(Plan { objects: Objects { daemonset, state: PhantomData }, steps: rollout.steps, budget: rollout.budget, status, transitions, interest, next })
+    let pull_secret = pull_secret.filter(|_| hands_off.is_none());
+    Ok(Plan {
+        objects: Objects { pull_secret, daemonset, state: PhantomData },
+        steps: rollout.steps,
+        budget: rollout.budget,
+        status,
+        transitions,
+        interest,
+        next,
+    })
 }
 
 /// Why nothing of ours may be touched at all.
@@ -166,20 +181,65 @@ fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
             format!("DaemonSet {}/{} {why}; it is left alone: rename this OneAgent, or delete that DaemonSet", resolved.namespace, resolved.name),
         ));
     }
-    if let Some(field) = resolved.blocked_by {
-        return Some((
-            Reason::FieldNotSupported,
-            format!(
-                "spec.{field} is not carried out by this release and agents would differ from what it asks for; existing agents are left as they are: remove the field to go on"
-            ),
-        ));
-    }
-    for (named, reason) in [(&seen.trusted, Reason::TrustedCAsMissing), (&seen.proxy, Reason::ProxyInvalid)] {
+    // The operator's own pull secret may be missing: it is made.
+    let custom = seen.pull_secret.as_ref().filter(|_| resolved.from_image.as_ref().is_some_and(|image| image.custom_secret.is_some()));
+    let named =
+        [(&seen.trusted.as_ref(), Reason::TrustedCAsMissing), (&seen.proxy.as_ref(), Reason::ProxyInvalid), (&custom, Reason::PullSecretInvalid)];
+    for (named, reason) in named {
         if let Some(Named::Unusable(why) | Named::Unread(why)) = named {
             return Some((reason, why.clone()));
         }
     }
     None
+}
+
+/// Whether Pods fetch their version from the environment when they start.
+fn downloads(resolved: &Resolved) -> bool {
+    resolved.from_image.is_none() && resolved.wish != Wish::UserUrl
+}
+
+/// What a first installation lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Without {
+    Nothing,
+    /// Nobody has been asked yet.
+    AnswerYet,
+    PullSecret(String),
+}
+
+impl Without {
+    fn problem(&self) -> Option<Problem> {
+        match self {
+            Self::PullSecret(why) => Some((Reason::PullSecretInvalid, why.clone())),
+            Self::Nothing | Self::AnswerYet => None,
+        }
+    }
+}
+
+/// The pull secret to write, if ours is not as it should be. One that is there is kept for as long as nothing better is known.
+fn pull_secret(resolved: &Resolved, seen: &Observed, environment: Option<&Snapshot>) -> (Option<PullSecret>, Without) {
+    let Some(image) = &resolved.from_image else { return (None, Without::Nothing) };
+    let (Some(name), Some(registry)) = (image.own_secret(&resolved.name), &image.registry) else { return (None, Without::Nothing) };
+    let there = match &seen.pull_secret {
+        Some(Named::There(content, _)) => Some(content),
+        _ => None,
+    };
+    match (environment.and_then(|e| e.environment_id.as_ref()), &seen.paas) {
+        (Some(id), Token::There { value, .. }) => {
+            let content = pull_secret::content(registry, id, value);
+            let same = there.is_some_and(|there| there.expose_secret() == content.expose_secret());
+            ((!same).then(|| PullSecret { name, owner: owner(resolved), content }), Without::Nothing)
+        }
+        _ if there.is_some() => (None, Without::Nothing),
+        // Identity and token are asked for together: with one of them known, the other was refused.
+        (None, Token::There { .. }) if environment.is_some_and(|e| e.paas != TokenState::Unknown) => {
+            let why = format!(
+                "the pull secret for registry {registry} cannot be made: the environment does not say who it is (connection info); see condition PaaSToken, or name a Secret of yours in spec.customPullSecret"
+            );
+            (None, Without::PullSecret(why))
+        }
+        _ => (None, Without::AnswerYet),
+    }
 }
 
 fn not_adoptable(resolved: &Resolved, live: &DaemonSet) -> Option<&'static str> {
@@ -222,7 +282,7 @@ fn settled(live: &DaemonSet) -> bool {
 
 fn desired(resolved: &Resolved, choice: &Choice, base: &Base) -> Option<Desired> {
     let version = choice.version;
-    (version.is_some() || resolved.wish == Wish::UserUrl)
+    (version.is_some() || resolved.wish.is_users_own())
         .then(|| Desired { revision: Revision { version, hash: base.hash.clone() }, strict: choice.strict })
 }
 
@@ -302,9 +362,8 @@ fn complaints(resolved: &Resolved, seen: &Observed, rollout: &rollout::Plan, wit
             problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
         }
     }
-    let ignored: Vec<&str> = resolved.unsupported.iter().filter(|f| Some(**f) != resolved.blocked_by).copied().collect();
-    if !ignored.is_empty() {
-        problems.push((Reason::FieldNotSupported, format!("this release does not carry out spec.{}", ignored.join(", spec."))));
+    if !resolved.unsupported.is_empty() {
+        problems.push((Reason::FieldNotSupported, format!("this release does not carry out spec.{}", resolved.unsupported.join(", spec."))));
     }
     problems
 }

@@ -38,6 +38,12 @@ pub struct Resolved {
     pub tokens: String,
     /// Proxy.
     pub proxy: Option<ProxySource>,
+    /// Hosts, domains and networks that are reached without it.
+    pub no_proxy: Option<String>,
+    /// Network zone.
+    pub network_zone: Option<String>,
+    /// The agent comes as an image, not by the installer.
+    pub from_image: Option<FromImage>,
     /// Name of the ConfigMap with certificates.
     pub trusted_cas: Option<String>,
     /// Which version.
@@ -50,10 +56,31 @@ pub struct Resolved {
     pub pod: PodShape,
     /// Fields that this release accepts and does not carry out.
     pub unsupported: Vec<&'static str>,
-    /// Of them, one without which agents would be another thing than asked for: then nothing is touched.
-    pub blocked_by: Option<&'static str>,
     /// What is allowed but unwise.
     pub warnings: Vec<String>,
+}
+
+/// An agent that comes as an image of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FromImage {
+    /// The environment's registry, `host[:port][/path]`; `None` where the spec names the image.
+    pub registry: Option<String>,
+    /// The user's pull secret.
+    pub custom_secret: Option<String>,
+}
+
+impl FromImage {
+    /// Name of the pull secret that the operator makes for a OneAgent; `None` where it makes none.
+    #[must_use]
+    pub fn own_secret(&self, name: &str) -> Option<String> {
+        (self.registry.is_some() && self.custom_secret.is_none()).then(|| format!("{name}-pull-secret"))
+    }
+
+    /// Name of the pull secret that Pods use.
+    #[must_use]
+    pub fn secret(&self, name: &str) -> Option<String> {
+        self.custom_secret.clone().or_else(|| self.own_secret(name))
+    }
 }
 
 /// Where the proxy's address is.
@@ -81,6 +108,16 @@ pub enum Wish {
     },
     /// The user's own installer address: none of our business.
     UserUrl,
+    /// The user's own image; the version, if its tag is one.
+    Image(Option<Version>),
+}
+
+impl Wish {
+    /// Whether there is something to install although no version is known.
+    #[must_use]
+    pub fn is_users_own(self) -> bool {
+        matches!(self, Self::UserUrl | Self::Image(_))
+    }
 }
 
 /// What the Pods look like, placement apart.
@@ -102,6 +139,8 @@ pub struct PodShape {
     pub service_account: String,
     /// The user's labels.
     pub labels: BTreeMap<String, String>,
+    /// The user's annotations.
+    pub annotations: BTreeMap<String, String>,
     /// Named capabilities instead of privileged.
     pub unprivileged: bool,
     /// Leave injection to others.
@@ -135,7 +174,9 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     {
         wrong.push(Refusal(format!("spec.dnsPolicy is {policy:?}; use ClusterFirst, ClusterFirstWithHostNet, Default or None")));
     }
-    let wish = wish(spec, &env, &mut wrong);
+    let from_image = from_image(spec, &api_url, &mut wrong);
+    let network_zone = network_zone(spec, &mut wrong);
+    let wish = wish(spec, from_image.is_some(), &env, &mut wrong);
     let budget = budget(spec, &mut wrong);
     let node_selector = spec.node_selector.clone().unwrap_or_default();
     let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"].iter().find_map(|key| node_selector.get(*key).map(String::as_str));
@@ -163,12 +204,15 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         // The template's affinity asks for Linux, too.
         selector: node_selector.clone().into_iter().chain([("kubernetes.io/os".to_owned(), "linux".to_owned())]).collect(),
         tolerations: tolerations.iter().map(plain_toleration).collect(),
-        architectures: if pinned.is_some() || wish == Wish::UserUrl { Vec::new() } else { vec!["amd64".to_owned()] },
+        // An image says itself which architectures it is for; the installer's address names one.
+        architectures: match (pinned, &from_image) {
+            (Some(_), _) => Vec::new(),
+            (None, Some(_)) => vec!["amd64".to_owned(), "arm64".to_owned()],
+            (None, None) if wish == Wish::UserUrl => Vec::new(),
+            (None, None) => vec!["amd64".to_owned()],
+        },
         virtual_nodes: super::build::VIRTUAL_NODES.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
     };
-    let ignored = [("enableIstio", on(spec.enable_istio)), ("customPullSecret", text(spec.custom_pull_secret.as_ref()).is_some())];
-    let essential = [("useImmutableImage", on(spec.use_immutable_image)), ("networkZone", text(spec.network_zone.as_ref()).is_some())];
-    let used = |fields: &[(&'static str, bool)]| fields.iter().filter(|(_, used)| *used).map(|(name, _)| *name).collect::<Vec<_>>();
     let mut warnings = Vec::new();
     if (1..90).contains(&wait) {
         warnings.push(format!(
@@ -182,6 +226,9 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         skip_cert_check: on(spec.skip_cert_check),
         tokens: text(spec.tokens.as_ref()).unwrap_or_else(|| name.clone()),
         proxy: proxy(spec),
+        no_proxy: spec.proxy.as_ref().and_then(|proxy| text(proxy.no_proxy.as_ref())),
+        network_zone,
+        from_image,
         trusted_cas: text(spec.trusted_cas.as_ref()),
         wish,
         frozen: on(spec.disable_agent_update),
@@ -201,14 +248,14 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
             dns_policy: text(spec.dns_policy.as_ref()),
             service_account: text(spec.service_account_name.as_ref()).unwrap_or_else(|| default_account.to_owned()),
             labels: spec.labels.clone().unwrap_or_default(),
+            annotations: spec.annotations.clone().unwrap_or_default(),
             unprivileged,
             webhook_injection: on(spec.webhook_injection),
             installer_arch,
             node_selector,
             tolerations,
         },
-        unsupported: used(&[ignored, essential].concat()),
-        blocked_by: used(&essential).first().copied(),
+        unsupported: on(spec.enable_istio).then_some("enableIstio").into_iter().collect(),
         warnings,
         name,
     })
@@ -293,7 +340,58 @@ fn env(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Vec<EnvVar> {
     kept
 }
 
-fn wish(spec: &OneAgentSpec, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
+/// It becomes part of an address and of an argument.
+fn network_zone(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Option<String> {
+    let zone = text(spec.network_zone.as_ref())?;
+    if !zone.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
+        wrong.push(Refusal(format!("spec.networkZone is {zone:?}; a zone's name has letters, digits, dots, dashes and underscores only")));
+    }
+    Some(zone)
+}
+
+/// The registry of an environment is its address without scheme and `/api`.
+fn from_image(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Refusal>) -> Option<FromImage> {
+    if spec.use_immutable_image != Some(true) {
+        return None;
+    }
+    let custom_secret = text(spec.custom_pull_secret.as_ref());
+    if text(spec.image.as_ref()).is_some() {
+        return Some(FromImage { registry: None, custom_secret });
+    }
+    let registry = api_url.split_once("://").map_or(api_url, |(_, rest)| rest).trim_end_matches("/api").to_owned();
+    if !names_a_registry(&registry) {
+        wrong.push(Refusal(format!(
+            "spec.useImmutableImage takes the agent's image from the registry {registry:?}, made from spec.apiUrl, and that is not the beginning of an image's name (lower-case letters, digits, single dots, dashes and underscores); name the image in spec.image"
+        )));
+    }
+    Some(FromImage { registry: Some(registry), custom_secret })
+}
+
+/// Whether `host[:port][/path]` can begin an image's name: the container runtimes' grammar, which has no room for `[::1]`.
+fn names_a_registry(text: &str) -> bool {
+    let mut parts = text.split('/');
+    let host = parts.next().unwrap_or_default();
+    let (host, port) = host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port)));
+    let label = |label: &str| {
+        let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        edge(label.as_bytes().first()) && edge(label.as_bytes().last()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let segment = |segment: &str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let bytes = segment.as_bytes();
+        let edges = bytes.first().is_some_and(|b| plain(*b)) && bytes.last().is_some_and(|b| plain(*b));
+        edges && bytes.iter().all(|b| plain(*b) || b"._-".contains(b)) && !segment.contains("..") && !segment.contains("___")
+    };
+    host.split('.').all(label) && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0)) && parts.all(segment)
+}
+
+/// The tag of an image, if it is a version. A digest names none.
+fn tagged(image: &str) -> Option<Version> {
+    let name = image.rsplit('/').next()?.split('@').next()?;
+    name.split_once(':')?.1.parse().ok()
+}
+
+fn wish(spec: &OneAgentSpec, from_image: bool, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
     let update = spec.update.clone().unwrap_or_default();
     let pin = text(update.version.as_ref()).map(|text| text.parse::<Version>());
     let agent_version = text(spec.agent_version.as_ref()).map(|text| text.parse::<VersionWish>());
@@ -305,7 +403,8 @@ fn wish(spec: &OneAgentSpec, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
     }
     let (pin, agent_version) = (pin.and_then(Result::ok), agent_version.and_then(Result::ok));
     match (pin, agent_version) {
-        _ if env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
+        _ if from_image && text(spec.image.as_ref()).is_some() => Wish::Image(text(spec.image.as_ref()).and_then(|image| tagged(&image))),
+        _ if !from_image && env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
         (Some(version), Some(wish)) if !wish.admits(&version) => {
             wrong.push(Refusal(format!("spec.update.version is {version} and spec.agentVersion contradicts it; remove spec.agentVersion")));
             Wish::Newest

@@ -97,7 +97,8 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec
             .take(INSTANCES_AT_MOST)
             .map(|pod| {
                 let ip = addresses.get(&*pod.node).copied();
-                let reported = ip.and_then(|ip| environment.and_then(|e| e.hosts.as_ref())?.get(&ip).copied());
+                let hosts = environment.and_then(|e| e.hosts.as_ref()).map(|hosts| hosts.of(resolved.network_zone.as_deref()));
+                let reported = ip.and_then(|ip| hosts?.get(&ip).copied());
                 let version = pod.revision.as_ref().and_then(|r| r.version).max(reported);
                 (
                     pod.node.to_string(),
@@ -108,7 +109,7 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec
         instances_truncated: (seen.pods.len() > INSTANCES_AT_MOST).then_some(true),
         tokens: Some(resolved.tokens.clone()),
         environment_id: environment.and_then(|e| e.environment_id.clone()).or_else(|| before.environment_id.clone()),
-        use_immutable_image: before.use_immutable_image,
+        use_immutable_image: resolved.from_image.is_some().then_some(true),
         updated_timestamp: before.updated_timestamp.clone(),
         last_update_probe_timestamp: probe_time(picture),
         adopted_template_hash: memory.adopted_hash.clone(),

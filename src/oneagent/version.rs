@@ -11,7 +11,7 @@ use super::resolve::Wish;
 /// What was chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Choice {
-    /// The version; `None` while nobody knows one, and with a user's own installer address.
+    /// The version; `None` while nobody knows one, and with a user's own installer address or image.
     pub version: Option<Version>,
     /// Whether any other is wrong.
     pub strict: bool,
@@ -38,12 +38,13 @@ pub struct Facts<'a> {
     pub rejected: &'a [Version],
 }
 
-/// Chooses. Precedence: the user's own address, a pin, `agentVersion`, the newest.
+/// Chooses. Precedence: the user's own image or address, a pin, `agentVersion`, the newest.
 #[must_use]
 pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
     let offered = facts.environment.and_then(|e| e.offered.as_deref());
     let mut choice = match wish {
         Wish::UserUrl => return Choice { source: "UserURL", known: true, ..Choice::default() },
+        Wish::Image(version) => return Choice { version, strict: version.is_some(), source: "Image", known: true, ..Choice::default() },
         Wish::Pin { version, allow_downgrade } => pin(version, allow_downgrade, facts.running, offered),
         _ if frozen && facts.running.is_some() => Choice { version: facts.running, source: "Frozen", ..Choice::default() },
         Wish::AgentVersion(wish) => {

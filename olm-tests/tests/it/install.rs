@@ -8,6 +8,7 @@ use olm_tests::lab::{Lab, SOON, V1, V2, is_ready};
 use olm_tests::nodes::{self, Shape};
 use olm_tests::vendor::{api_token, paas_token};
 use olm_tests::{audit, eventually};
+use oneagent_operator::kernel::facts::HASH_ANNOTATION;
 use serde_json::json;
 
 #[test]
@@ -83,7 +84,7 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
             json!({
                 "apiUrl": lab.cluster.vendor.tls_url(&lab.name), "trustedCAs": "ca",
                 "args": ["--set-host-group=prod"], "env": [{ "name": "X", "value": "y" }, { "name": "DT_K8S_CLUSTER_ID", "value": "mine" }],
-                "labels": { "team": "ops", "dynatrace": "not-yours" }, "priorityClassName": "system-node-critical", "dnsPolicy": "Default",
+                "labels": { "team": "ops", "dynatrace": "not-yours" }, "annotations": { "note": "kept", "oneagent.dynatrace.com/template-hash": "not-yours" }, "priorityClassName": "system-node-critical", "dnsPolicy": "Default",
                 "resources": { "limits": { "memory": "1.5Gi" } }, "useUnprivilegedMode": true, "webhookInjection": true, "image": "registry.example/agent:7",
             }),
         )
@@ -99,6 +100,7 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
         let container = &spec.containers[0];
         let env = |name: &str| container.env.iter().flatten().find(|e| e.name == name).unwrap_or_else(|| panic!("no {name}")).clone();
         assert_eq!(pod.labels()["dynatrace"], "oneagent", "the selector's labels win");
+        assert_eq!((pod.annotations()["note"].as_str(), pod.annotations()[HASH_ANNOTATION] == "not-yours"), ("kept", false));
         assert_eq!(env("DT_K8S_CLUSTER_ID").value.as_deref(), Some("mine"));
         assert_eq!(env("X").value.as_deref(), Some("y"));
         assert_eq!(env("ONEAGENT_DISABLE_CONTAINER_INJECTION").value.as_deref(), Some("true"));
@@ -134,6 +136,20 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
                 .filter(|p| p.spec.as_ref().unwrap().containers[0].args.iter().flatten().any(|a| a == "--set-proxy=$(https_proxy)") && is_ready(p))
                 .count();
             if new == 3 { Ok(()) } else { Err(format!("{new}")) }
+        })
+        .await;
+        // The proxy is dead, for the operator too; around it the environment is reached again, and agents are told.
+        lab.condition("agent", "Degraded", "True", "EnvironmentUnreachable").await;
+        lab.edit("agent", json!({ "proxy": { "noProxy": "localhost,.example" } })).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        eventually("every Pod goes around the proxy", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let told = |p: &&k8s_openapi::api::core::v1::Pod| {
+                let env = p.spec.as_ref().unwrap().containers[0].env.iter().flatten();
+                env.filter(|e| e.name == "no_proxy").any(|e| e.value.as_deref() == Some("localhost,.example"))
+            };
+            let count = pods.values().filter(told).count();
+            if count == 3 { Ok(()) } else { Err(count.to_string()) }
         })
         .await;
         lab.end().await;
@@ -222,8 +238,9 @@ fn one_operator_can_watch_several_namespaces_or_all() {
         let agent = |node: &str| json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": "there", "namespace": other }, "spec": { "apiUrl": cluster.vendor.url("several"), "tokens": "tokens", "nodeSelector": { "kubernetes.io/hostname": node } } });
         cluster.apply(&agent(&lab.nodes[1]).to_string());
         lab.oneagent(&json!({ "nodeSelector": { "kubernetes.io/hostname": lab.nodes[0] } }));
-        // A call that a busy machine lets time out would be asked again, and counted.
-        lab.start_operator(&[("WATCH_NAMESPACE", &format!("{}, {other}", lab.name)), ("VENDOR_TIMEOUT", "20s")]).await;
+        // A call that is due again, or that a busy machine lets time out, would be counted.
+        let patient = [("VENDOR_TIMEOUT", "20s"), ("SLOW_POLL_INTERVAL", "1h")];
+        lab.start_operator(&[&[("WATCH_NAMESPACE", format!("{}, {other}", lab.name).as_str())][..], &patient].concat()).await;
         let both_at = async |lab: &Lab<'_>, version: &str| {
             lab.all_at("agent", version, 1, SOON).await;
             eventually("the other namespace's agent runs it", SOON, || async {

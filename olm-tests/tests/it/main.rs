@@ -5,6 +5,7 @@
 mod adopt;
 mod bundle;
 mod fail;
+mod image;
 mod install;
 mod recover;
 mod secure;

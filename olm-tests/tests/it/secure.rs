@@ -31,6 +31,11 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         lab.all_at("agent", V1, 2, Duration::from_secs(90)).await;
         cluster.vendor.publish(&lab.name, V2);
         lab.all_at("agent", V2, 2, SOON).await;
+        lab.edit("agent", json!({ "useImmutableImage": true })).await;
+        eventually("the pull secret is there", SOON, || async {
+            cluster.try_kubectl(&["-n", &lab.name, "get", "secret", "agent-pull-secret"], None).map(drop)
+        })
+        .await;
         // One more that stands by.
         lab.start_operator(&[]).await;
         // A drop of the lease's record in our memory makes it be read: a write by somebody else.
@@ -45,7 +50,7 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         // Consulted without a request of that verb, and shown by a SubjectAccessReview below.
         let of = |rule: &Rule, verb: &str| (rule.group.to_owned(), rule.resource.to_owned(), verb.to_owned());
         let consulted: BTreeSet<_> = RULES.iter().flat_map(|rule| rule.consulted.iter().map(move |verb| of(rule, verb))).collect();
-        assert_eq!(consulted.len(), 2, "create and delete of DaemonSets, and nothing else is taken on trust");
+        assert_eq!(consulted.len(), 3, "create and delete of DaemonSets, create of Secrets, and nothing else is taken on trust");
         for document in documents(&text) {
             for rule in document["rules"].as_array().into_iter().flatten() {
                 let one = |key: &str| rule[key][0].as_str().unwrap().to_owned();
@@ -69,7 +74,8 @@ fn every_right_is_used_and_no_other_is_asked_for() {
             assert_eq!(answer.trim(), "yes");
         }
         // Secrets are only ever asked for by name.
-        assert!(requests.iter().filter(|r| r.resource == "secrets").all(|r| r.uri.contains("metadata.name%3D")), "{requests:?}");
+        let by_name = |uri: &str| uri.contains("metadata.name%3D") || uri.contains("/secrets/agent-pull-secret");
+        assert!(requests.iter().filter(|r| r.resource == "secrets").all(|r| by_name(&r.uri)), "{requests:?}");
         lab.end().await;
     });
 }

@@ -279,6 +279,51 @@ fn an_agent_that_updated_itself_is_not_restarted() {
     });
 }
 
+/// Another cluster's hosts may have our addresses: a zone tells them apart.
+#[test]
+fn only_hosts_of_the_network_zone_say_that_an_agent_updated_itself() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-zone", 2).await;
+        lab.oneagent(&json!({ "networkZone": "Zone-1" }));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let before = lab.uids("agent").await;
+        let (itself, other) = (ip_of(&lab, &lab.nodes[0]).await, ip_of(&lab, &lab.nodes[1]).await);
+        lab.cluster.vendor.with(&lab.name, |e| {
+            assert_eq!(e.hosts.remove(&format!("{itself}@Zone-1")).as_deref(), Some(V1), "the installer was asked for in the zone");
+            // The vendor writes zones in lower case.
+            e.hosts.insert(format!("{itself}@zone-1"), V2.into());
+            e.hosts.insert(other, V2.into());
+        });
+        lab.cluster.vendor.publish(&lab.name, V2);
+        eventually("the other one is updated", SOON, || async {
+            let status = lab.status("agent").await;
+            let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+            if ready && status.desired_version.as_deref() == Some(V2) { Ok(()) } else { Err(format!("{status:#?}")) }
+        })
+        .await;
+        let now = lab.uids("agent").await;
+        assert_eq!(before[&lab.nodes[0]], now[&lab.nodes[0]], "the zone's own host was not believed");
+        assert_ne!(before[&lab.nodes[1]], now[&lab.nodes[1]], "a host of another zone was believed");
+        let container = lab.pods("agent").await.remove(&lab.nodes[1]).unwrap().spec.unwrap().containers.remove(0);
+        assert_eq!(container.args.unwrap(), ["--set-network-zone=Zone-1"]);
+        // A zone is part of the template: a change reaches every agent, once.
+        lab.edit("agent", json!({ "networkZone": "zone two" })).await;
+        lab.says("agent", "Degraded", "spec.networkZone").await;
+        assert_eq!(lab.uids("agent").await, now, "agents were touched for a spec that makes no sense");
+        lab.edit("agent", json!({ "networkZone": "two" })).await;
+        eventually("every agent is in the new zone", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let there = pods
+                .values()
+                .filter(|p| p.spec.as_ref().is_some_and(|s| s.containers[0].args.as_deref() == Some(&["--set-network-zone=two".to_owned()])));
+            if there.count() == 2 { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+        lab.all_at("agent", V2, 2, SOON).await;
+        lab.end().await;
+    });
+}
+
 async fn ip_of(lab: &Lab<'_>, node: &str) -> String {
     let node = Api::<k8s_openapi::api::core::v1::Node>::all(lab.cluster.client.clone()).get(node).await.unwrap();
     node.status.unwrap().addresses.unwrap().into_iter().find(|a| a.type_ == "InternalIP").unwrap().address

@@ -9,7 +9,7 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 
 use super::VIRTUAL_NODES;
-use super::template::{VERSION, labels, selector, short_hash};
+use super::template::{SHORT, VERSION, labels, selector, short_hash};
 use crate::api::name::Version;
 use crate::kernel::drift::APPLIED_ANNOTATION;
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
@@ -35,22 +35,13 @@ pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, goo
     if let Some(good) = good {
         annotations.push((GOOD_ANNOTATION.to_owned(), serde_json::to_string(good)?));
     }
-    let owner = OwnerReference {
-        api_version: "dynatrace.com/v1alpha1".into(),
-        kind: "OneAgent".into(),
-        name: resolved.name.clone(),
-        uid: resolved.uid.clone(),
-        controller: Some(true),
-        // Never blockOwnerDeletion: OpenShift forbids it without a right that we do not want.
-        block_owner_deletion: None,
-    };
     let object = DaemonSet {
         metadata: ObjectMeta {
             name: Some(resolved.name.clone()),
             namespace: Some(resolved.namespace.clone()),
             labels: Some(labels(&resolved.name, &resolved.pod)),
             annotations: Some(annotations.into_iter().collect()),
-            owner_references: Some(vec![owner]),
+            owner_references: Some(vec![owner(resolved)]),
             ..ObjectMeta::default()
         },
         spec: Some(DaemonSetSpec {
@@ -67,6 +58,20 @@ pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, goo
     Ok(value)
 }
 
+/// The OneAgent as the owner of what is made for it.
+#[must_use]
+pub fn owner(resolved: &Resolved) -> OwnerReference {
+    OwnerReference {
+        api_version: "dynatrace.com/v1alpha1".into(),
+        kind: "OneAgent".into(),
+        name: resolved.name.clone(),
+        uid: resolved.uid.clone(),
+        controller: Some(true),
+        // Never blockOwnerDeletion: OpenShift forbids it without a right that we do not want.
+        block_owner_deletion: None,
+    }
+}
+
 fn render(resolved: &Resolved, base: &Base, version: Option<Version>) -> PodTemplateSpec {
     let mut template = base.template.clone();
     let text = version.map(|v| v.to_string()).unwrap_or_default();
@@ -76,6 +81,9 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>) -> PodTemp
         annotations.insert(VERSION_ANNOTATION.to_owned(), text.clone());
     }
     let Some(spec) = &mut template.spec else { return template };
+    for image in spec.containers.iter_mut().filter_map(|c| c.image.as_mut()) {
+        *image = image.replace(SHORT, &version.map(|v| v.short()).unwrap_or_default());
+    }
     for variable in spec.containers.iter_mut().flat_map(|c| c.env.iter_mut().flatten()) {
         if let Some(value) = &mut variable.value
             && value.contains(VERSION)

@@ -8,15 +8,17 @@ use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, Capabilities, ConfigMapVolumeSource, Container, EnvVar, EnvVarSource, ExecAction, HostPathVolumeSource, KeyToPath,
-    ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, SecretKeySelector, SecurityContext, Volume, VolumeMount,
+    LocalObjectReference, ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, SecretKeySelector, SecurityContext, Volume, VolumeMount,
 };
 use kube::api::ObjectMeta;
 use sha2::{Digest, Sha256};
 
-use crate::oneagent::resolve::{PodShape, ProxySource, Resolved, SCRIPT_URL, Wish};
+use crate::oneagent::resolve::{FromImage, PodShape, ProxySource, Resolved, SCRIPT_URL, Wish};
 
 /// Stands for the version until a template is rendered.
 pub const VERSION: &str = "{agent-version}";
+/// Stands for its first three parts.
+pub const SHORT: &str = "{agent-version-short}";
 const CONTAINER: &str = "dynatrace-oneagent";
 
 /// What the template needs beside the spec.
@@ -36,11 +38,15 @@ pub struct Surroundings {
 #[must_use]
 pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
     let pod = &resolved.pod;
-    let annotations: BTreeMap<String, String> =
-        [("oneagent.dynatrace.com/proxy-version", &around.proxy_version), ("oneagent.dynatrace.com/trusted-cas-version", &around.trusted_version)]
-            .into_iter()
-            .filter_map(|(key, version)| Some((key.to_owned(), version.clone()?)))
-            .collect();
+    let ours =
+        [("oneagent.dynatrace.com/proxy-version", &around.proxy_version), ("oneagent.dynatrace.com/trusted-cas-version", &around.trusted_version)];
+    let ours = ours.into_iter().filter_map(|(key, version)| Some((key.to_owned(), version.clone()?)));
+    let annotations: BTreeMap<String, String> = pod.annotations.clone().into_iter().chain(ours).collect();
+    let own_image = match &resolved.from_image {
+        Some(FromImage { registry: Some(registry), .. }) => format!("{registry}/linux/oneagent:{SHORT}"),
+        _ => around.default_image.clone(),
+    };
+    let pull_secrets = resolved.from_image.as_ref().and_then(|image| image.secret(&resolved.name)).map(|name| vec![LocalObjectReference { name }]);
     let mut volumes =
         vec![Volume { name: "host-root".into(), host_path: Some(HostPathVolumeSource { path: "/".into(), type_: None }), ..Volume::default() }];
     let mut mounts = vec![VolumeMount { name: "host-root".into(), mount_path: "/mnt/root".into(), ..VolumeMount::default() }];
@@ -55,7 +61,7 @@ pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
     }
     let container = Container {
         name: CONTAINER.into(),
-        image: Some(pod.image.clone().unwrap_or_else(|| around.default_image.clone())),
+        image: Some(pod.image.clone().unwrap_or(own_image)),
         image_pull_policy: Some("Always".into()),
         args: Some(args(resolved)).filter(|args| !args.is_empty()),
         env: Some(env(resolved, around)),
@@ -77,6 +83,7 @@ pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
             host_ipc: Some(true),
             host_network: Some(true),
             host_pid: Some(true),
+            image_pull_secrets: pull_secrets,
             priority_class_name: pod.priority_class.clone(),
             service_account_name: Some(pod.service_account.clone()),
             volumes: Some(volumes),
@@ -117,6 +124,9 @@ fn args(resolved: &Resolved) -> Vec<String> {
     if resolved.proxy.is_some() {
         args.push("--set-proxy=$(https_proxy)".into());
     }
+    if let Some(zone) = &resolved.network_zone {
+        args.push(format!("--set-network-zone={zone}"));
+    }
     if resolved.pod.webhook_injection {
         args.push("--set-host-id-source=k8s-node-name".into());
     }
@@ -143,20 +153,26 @@ fn env(resolved: &Resolved, around: &Surroundings) -> Vec<EnvVar> {
     if resolved.pod.webhook_injection {
         ours.push(plain("ONEAGENT_DISABLE_CONTAINER_INJECTION", "true".into()));
     }
-    ours.push(secret("ONEAGENT_INSTALLER_TOKEN", &resolved.tokens, "paasToken"));
-    if resolved.wish != Wish::UserUrl {
-        // The kubelet puts the token in; the Pod's spec holds only the reference.
-        let url = format!(
-            "{}/v1/deployment/installer/agent/unix/default/version/{VERSION}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch={}&flavor=default",
-            resolved.api_url, resolved.pod.installer_arch
-        );
-        ours.push(plain(SCRIPT_URL, url));
+    if resolved.from_image.is_none() {
+        ours.push(secret("ONEAGENT_INSTALLER_TOKEN", &resolved.tokens, "paasToken"));
+        if resolved.wish != Wish::UserUrl {
+            // The kubelet puts the token in; the Pod's spec holds only the reference.
+            let zone = resolved.network_zone.as_ref().map(|zone| format!("&networkZone={zone}")).unwrap_or_default();
+            let url = format!(
+                "{}/v1/deployment/installer/agent/unix/default/version/{VERSION}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch={}&flavor=default{zone}",
+                resolved.api_url, resolved.pod.installer_arch
+            );
+            ours.push(plain(SCRIPT_URL, url));
+        }
+        ours.push(plain("ONEAGENT_INSTALLER_SKIP_CERT_CHECK", resolved.skip_cert_check.to_string()));
     }
-    ours.push(plain("ONEAGENT_INSTALLER_SKIP_CERT_CHECK", resolved.skip_cert_check.to_string()));
     match &resolved.proxy {
         Some(ProxySource::Value(_, url)) => ours.push(plain("https_proxy", url.clone())),
         Some(ProxySource::Secret(name)) => ours.push(secret("https_proxy", name, "proxy")),
         None => {}
+    }
+    if let Some(hosts) = &resolved.no_proxy {
+        ours.push(plain("no_proxy", hosts.clone()));
     }
     let mut theirs = resolved.pod.env.clone();
     for entry in &mut ours {

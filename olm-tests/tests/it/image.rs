@@ -1,0 +1,166 @@
+//! The agent as an image of its own: from the environment's registry with a pull secret made for it, or the user's.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams};
+use olm_tests::eventually;
+use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::vendor::{api_token, paas_token};
+use serde_json::{Value, json};
+
+const PULL: &str = "agent-pull-secret";
+
+fn secrets(lab: &Lab<'_>) -> Api<Secret> {
+    Api::namespaced(lab.cluster.client.clone(), &lab.name)
+}
+
+/// What a pull secret says of the environment's registry: user and password.
+async fn credentials(lab: &Lab<'_>) -> Option<(String, String)> {
+    let secret = secrets(lab).get_opt(PULL).await.unwrap()?;
+    assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/dockerconfigjson"));
+    assert_eq!(secret.owner_references()[0].kind, "OneAgent");
+    let config: Value = serde_json::from_slice(&secret.data.as_ref()?[".dockerconfigjson"].0).unwrap();
+    let (host, entry) = config["auths"].as_object().unwrap().iter().next().unwrap();
+    assert!(lab.cluster.vendor.url("x").contains(&format!("//{host}/")), "{host}");
+    Some((entry["username"].as_str()?.to_owned(), entry["password"].as_str()?.to_owned()))
+}
+
+fn images(pods: &BTreeMap<String, Pod>) -> Vec<String> {
+    let mut all: Vec<String> = pods.values().filter_map(|p| p.spec.as_ref()?.containers[0].image.clone()).collect();
+    all.dedup();
+    all
+}
+
+fn registry(lab: &Lab<'_>) -> String {
+    lab.cluster.vendor.url(&lab.name).trim_start_matches("http://").trim_end_matches("/api").to_owned()
+}
+
+#[test]
+fn an_image_of_the_environments_registry_is_rolled_out_with_a_pull_secret_that_follows_its_token() {
+    olm_tests::run(async {
+        let lab = Lab::new("image-tenant", 3).await;
+        lab.oneagent(&json!({ "useImmutableImage": true }));
+        lab.all_at("agent", V1, 3, SOON).await;
+        let pods = lab.pods("agent").await;
+        assert_eq!(images(&pods), [format!("{}/linux/oneagent:1.300.10", registry(&lab))]);
+        let spec = pods.values().next().unwrap().spec.clone().unwrap();
+        assert_eq!(spec.image_pull_secrets.unwrap()[0].name, PULL);
+        assert!(!spec.containers[0].env.iter().flatten().any(|e| e.name.starts_with("ONEAGENT_INSTALLER")));
+        assert_eq!(credentials(&lab).await, Some((lab.name.clone(), paas_token(&lab.name))));
+        assert_eq!(lab.status("agent").await.use_immutable_image, Some(true));
+
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 3, SOON).await;
+        assert_eq!(images(&lab.pods("agent").await), [format!("{}/linux/oneagent:1.301.20", registry(&lab))]);
+
+        // A new token, and a pull secret that somebody deletes: both mended, and no agent restarts for it.
+        let before = lab.uids("agent").await;
+        let next = "dt0c01.NEXT.SECRETPAASnext";
+        lab.cluster.vendor.with(&lab.name, |e| drop(e.tokens.insert(next.into(), vec!["InstallerDownload".into()])));
+        lab.secret(&api_token(&lab.name), next);
+        let has = async |token: &str| {
+            eventually("the pull secret has the token", SOON, || async {
+                let found = credentials(&lab).await;
+                if found.as_ref().is_some_and(|(_, password)| password == token) { Ok(()) } else { Err("another, or none".to_owned()) }
+            })
+            .await;
+        };
+        has(next).await;
+        secrets(&lab).delete(PULL, &DeleteParams::default()).await.unwrap();
+        has(next).await;
+        assert_eq!(lab.uids("agent").await, before);
+
+        // Back to the installer: a rollout like any other.
+        lab.edit("agent", json!({ "useImmutableImage": false })).await;
+        eventually("every agent comes by the installer", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let installs =
+                |p: &&Pod| p.spec.as_ref().is_some_and(|s| s.containers[0].env.iter().flatten().any(|e| e.name == "ONEAGENT_INSTALLER_SCRIPT_URL"));
+            let count = pods.values().filter(installs).count();
+            if count == 3 { Ok(()) } else { Err(count.to_string()) }
+        })
+        .await;
+        lab.all_at("agent", V2, 3, SOON).await;
+        lab.agents().delete("agent", &DeleteParams::background()).await.unwrap();
+        eventually("the pull secret goes with the OneAgent", SOON, || async {
+            if secrets(&lab).get_opt(PULL).await.unwrap().is_none() { Ok(()) } else { Err("still there".to_owned()) }
+        })
+        .await;
+        for log in lab.operators.iter().map(olm_tests::operator::Operator::printed) {
+            assert!(!log.contains("SECRETPAAS"), "{log}");
+        }
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_pull_secret_of_the_users_is_checked_before_anything_is_touched() {
+    olm_tests::run(async {
+        let lab = Lab::new("image-custom", 2).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let before = lab.uids("agent").await;
+        lab.edit("agent", json!({ "useImmutableImage": true, "customPullSecret": "mine" })).await;
+        let said = lab.condition("agent", "Degraded", "True", "PullSecretInvalid").await;
+        assert!(said.contains("mine does not exist") && said.contains("create secret docker-registry mine"), "{said}");
+        lab.cluster.kubectl(&["-n", &lab.name, "create", "secret", "generic", "mine", "--from-literal=a=b"]);
+        lab.says("agent", "Degraded", "is no pull secret").await;
+        assert_eq!(lab.uids("agent").await, before, "agents were touched");
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "secret", "mine"]);
+        lab.cluster.kubectl(&[
+            "-n",
+            &lab.name,
+            "create",
+            "secret",
+            "docker-registry",
+            "mine",
+            "--docker-server=r.example",
+            "--docker-username=u",
+            "--docker-password=p",
+        ]);
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        eventually("every agent is pulled with it", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let with = |p: &&Pod| p.spec.as_ref().and_then(|s| s.image_pull_secrets.as_ref()).is_some_and(|s| s[0].name == "mine");
+            let count = pods.values().filter(with).count();
+            if count == 2 { Ok(()) } else { Err(count.to_string()) }
+        })
+        .await;
+        lab.all_at("agent", V1, 2, SOON).await;
+        assert!(secrets(&lab).get_opt(PULL).await.unwrap().is_none(), "one of ours was made beside the user's");
+        // A registry that cannot be one.
+        let now = lab.uids("agent").await;
+        lab.edit("agent", json!({ "apiUrl": "http://[::1]:9/e/UPPER/api" })).await;
+        let said = lab.condition("agent", "Degraded", "True", "InvalidSpec").await;
+        assert!(said.contains("name the image in spec.image"), "{said}");
+        assert_eq!(lab.uids("agent").await, now);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn an_image_of_the_users_has_the_version_of_its_tag_and_no_other() {
+    olm_tests::run(async {
+        let lab = Lab::new("image-own", 2).await;
+        lab.oneagent(&json!({ "useImmutableImage": true, "image": format!("registry.example/agent:{V1}") }));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let status = lab.status("agent").await;
+        assert_eq!((status.version_source.as_deref(), status.version.as_deref()), (Some("Image"), Some(V1)));
+        let before = lab.uids("agent").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        assert_eq!(lab.uids("agent").await, before, "a newer version moved an agent whose image is the user's");
+        // A tag that is no version: the image is what it is.
+        lab.edit("agent", json!({ "image": "registry.example/agent@sha256:0000000000000000000000000000000000000000000000000000000000000000" })).await;
+        eventually("every agent runs the image", SOON, || async {
+            let images = images(&lab.pods("agent").await);
+            if images.len() == 1 && images[0].contains("@sha256:") { Ok(()) } else { Err(format!("{images:?}")) }
+        })
+        .await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        assert!(lab.pods("agent").await.values().all(|p| p.spec.as_ref().unwrap().image_pull_secrets.is_none()));
+        lab.end().await;
+    });
+}
