@@ -90,6 +90,7 @@ impl<'a> Lab<'a> {
             ("SLOW_POLL_INTERVAL", "1s"),
             ("HOSTS_POLL_INTERVAL", "1s"),
             ("VENDOR_TIMEOUT", "2s"),
+            ("DISCOVERY_INTERVAL", "1s"),
             ("LEASE_DURATION", "5s"),
             ("LEASE_RENEW_DEADLINE", "3s"),
             ("LEASE_RETRY_PERIOD", "1s"),

@@ -34,6 +34,7 @@ const MODULES: &[Module] = &[
     },
     Module { folder: "opm", programs: &[("opm", "opm")], files: &[] },
     Module { folder: "sdk", programs: &[("operator-sdk", "operator-sdk"), ("scorecard-test", "scorecard-test")], files: &[] },
+    Module { folder: "istio", programs: &[], files: &[("istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml", "istio.yaml")] },
     Module { folder: "crane", programs: &[("crane", "crane")], files: &[] },
     Module {
         folder: "olm",
@@ -104,10 +105,13 @@ fn build(module: &Module) -> Result<PathBuf, String> {
     eprintln!("building {} from its Go module (once; a few minutes)", module.folder);
     let making = root.join(format!("{}-{key}.{}", module.folder, std::process::id()));
     fs::create_dir_all(&making).map_err(|e| e.to_string())?;
-    let output = Command::new("go")
-        .args(["build", "-trimpath", "-ldflags", &flags, "-tags", &tags, "-o"])
-        .arg(format!("{}/", making.display()))
-        .arg("tool")
+    let mut go = Command::new("go");
+    if module.programs.is_empty() {
+        go.args(["mod", "download"]);
+    } else {
+        go.args(["build", "-trimpath", "-ldflags", &flags, "-tags", &tags, "-o"]).arg(format!("{}/", making.display())).arg("tool");
+    }
+    let output = go
         .current_dir(&source)
         .env("CGO_ENABLED", "0")
         .env("GOFLAGS", "-buildvcs=false -mod=readonly")

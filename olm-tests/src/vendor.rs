@@ -54,6 +54,8 @@ pub struct Environment {
     pub tokens: BTreeMap<String, Vec<String>>,
     /// Hosts: address, or address@zone → version.
     pub hosts: BTreeMap<String, String>,
+    /// Addresses that agents talk to.
+    pub endpoints: Vec<String>,
     /// This many hosts more, made up.
     pub invented_hosts: usize,
     /// How it answers.
@@ -108,7 +110,13 @@ impl Vendor {
     /// Adds an environment with one version and the usual two tokens.
     pub fn add(&self, name: &str, version: &str) {
         let tokens = [(api_token(name), vec!["DataExport".to_owned()]), (paas_token(name), vec!["InstallerDownload".to_owned()])].into();
-        let environment = Environment { latest: version.to_owned(), offered: vec![version.to_owned()], tokens, ..Environment::default() };
+        let environment = Environment {
+            latest: version.to_owned(),
+            offered: vec![version.to_owned()],
+            tokens,
+            endpoints: vec!["https://127.0.0.1:9999/communication".into()],
+            ..Environment::default()
+        };
         self.lock().insert(name.to_owned(), environment);
     }
 
@@ -227,10 +235,9 @@ async fn answer(State(environments): State<Shared>, request: Request) -> Respons
             respond(200, &json!({ "latestAgentVersion": environment.latest }))
         }
         (Method::GET, p) if p == format!("{installer}/versions/unix/default") => respond(200, &json!({ "availableVersions": environment.offered })),
-        (Method::GET, p) if p == format!("{installer}/connectioninfo") => respond(
-            200,
-            &json!({ "tenantUUID": name, "tenantToken": "secret-tenant-token", "communicationEndpoints": ["https://127.0.0.1:9999/communication"] }),
-        ),
+        (Method::GET, p) if p == format!("{installer}/connectioninfo") => {
+            respond(200, &json!({ "tenantUUID": name, "tenantToken": "secret-tenant-token", "communicationEndpoints": environment.endpoints }))
+        }
         (Method::GET, "/v1/entity/infrastructure/hosts") => hosts(&environment, &query, may("DataExport")),
         _ => refuse(404, "Not found"),
     }

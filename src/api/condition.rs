@@ -110,8 +110,6 @@ reasons! {
     Outdated,
     /// The spec cannot be carried out; the message names the field and the remedy.
     InvalidSpec,
-    /// A field of the spec is accepted but not carried out by this release; the message names it.
-    FieldNotSupported,
     /// A DaemonSet of this name belongs to someone else: rename the OneAgent or delete the DaemonSet.
     NameTaken,
     /// The original operator still runs in the namespace: remove it first.
@@ -134,6 +132,8 @@ reasons! {
     ProxyInvalid,
     /// The pull secret that the spec names is missing or of another type, or the operator's own cannot be made yet.
     PullSecretInvalid,
+    /// Traffic to the environment cannot be let through Istio as `enableIstio` asks; the message says why.
+    IstioUnusable,
     /// The token works and has its scope. Nothing to do.
     TokenReady,
     /// The Secret is missing: create it.

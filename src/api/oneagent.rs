@@ -54,7 +54,8 @@ pub struct OneAgentSpec {
     /// Do not verify the API's certificate, in the operator and in the agent's download. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_cert_check: Option<bool>,
-    /// Make Istio let traffic to the environment pass. Accepted; not carried out by this release.
+    /// Let traffic to the environment pass in an Istio mesh: a ServiceEntry for the API's host and each communication
+    /// endpoint, and a VirtualService for those that are names. Does nothing without Istio. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_istio: Option<bool>,
     /// Proxy for the operator's calls and for the agents. Default: none.

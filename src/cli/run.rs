@@ -51,6 +51,9 @@ pub(super) struct Args {
     /// How often the host list is asked for while something needs it.
     #[arg(long, env = "HOSTS_POLL_INTERVAL", default_value = "5m", value_parser = duration)]
     hosts_poll_interval: Duration,
+    /// How often it is looked at whether Istio is there and its objects are as they should be, where enableIstio asks for it.
+    #[arg(long, env = "DISCOVERY_INTERVAL", default_value = "60s", value_parser = duration)]
+    discovery_interval: Duration,
     /// Longest time for one call to an environment.
     #[arg(long, env = "VENDOR_TIMEOUT", default_value = "30s", value_parser = duration)]
     vendor_timeout: Duration,
@@ -191,6 +194,7 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
         named: Named::new(client.clone(), tell_named),
         environments: Environments::new(periods, tell_environment),
         deletions: kernel::Deletions::default(),
+        families: kernel::Families::new(args.discovery_interval),
         upgradeable: kernel::Upgradeable::default(),
         events: Events::new(client, &args.pod_name),
         backoff: kernel::backoff::Backoff::default(),

@@ -99,10 +99,11 @@ impl Client {
         Ok(versions)
     }
 
-    /// The environment's identity.
-    pub async fn environment_id(&self, paas: &SecretString) -> Result<String, Error> {
+    /// The environment's identity, and the addresses that agents talk to.
+    pub async fn connection(&self, paas: &SecretString) -> Result<(String, Vec<String>), Error> {
         let answer: ConnectionInfo = self.get(&format!("{INSTALLER}/connectioninfo"), paas).await?;
-        answer.tenant_uuid.filter(|id| !id.is_empty()).ok_or(Error::Lacks("tenantUUID"))
+        let id = answer.tenant_uuid.filter(|id| !id.is_empty()).ok_or(Error::Lacks("tenantUUID"))?;
+        Ok((id, answer.communication_endpoints.unwrap_or_default()))
     }
 
     /// The scopes of a token.

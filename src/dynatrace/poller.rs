@@ -80,6 +80,8 @@ pub struct Snapshot {
     pub api: TokenState,
     /// The environment's identity.
     pub environment_id: Option<String>,
+    /// Addresses that agents talk to, once asked.
+    pub endpoints: Option<Arc<Vec<String>>>,
     /// What hosts report, once asked.
     pub hosts: Option<Arc<Hosts>>,
     /// What is on offer, once asked.
@@ -313,7 +315,7 @@ impl Poller {
         let due = &self.probes;
         let asked = (due.identity.is_now(), due.paas.is_now(), due.api.is_now(), interest.hosts && due.hosts.is_now());
         let (identity, paas, api, hosts, offered) = tokio::join!(
-            when(asked.0, client.environment_id(&access.paas)),
+            when(asked.0, client.connection(&access.paas)),
             when(asked.1, client.scopes(&access.paas)),
             when(asked.2, client.scopes(&access.api)),
             when(asked.3, client.hosts(&access.api)),
@@ -322,7 +324,10 @@ impl Poller {
         let mut next = (**self.publish.borrow()).clone();
         if let Some(outcome) = identity {
             self.probes.identity.settle(&outcome, periods.slow);
-            next.environment_id = outcome.ok().or(next.environment_id);
+            if let Ok((id, endpoints)) = outcome {
+                next.environment_id = Some(id);
+                next.endpoints = Some(Arc::new(endpoints));
+            }
         }
         if let Some(outcome) = paas {
             next.paas = token_state(&outcome, "InstallerDownload");

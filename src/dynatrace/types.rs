@@ -55,6 +55,8 @@ pub(super) struct Offered {
 pub(super) struct ConnectionInfo {
     #[serde(rename = "tenantUUID")]
     pub(super) tenant_uuid: Option<String>,
+    #[serde(rename = "communicationEndpoints")]
+    pub(super) communication_endpoints: Option<Vec<String>>,
 }
 
 /// Scopes of a token.

@@ -9,6 +9,7 @@ pub mod delete;
 pub mod drift;
 pub mod events;
 pub mod facts;
+pub mod family;
 pub mod lease;
 pub mod named;
 pub mod ownership;
@@ -20,6 +21,7 @@ use kube::Client;
 
 pub use delete::Deletions;
 pub use events::Events;
+pub use family::Families;
 pub use named::{Data, Named, NamedKind, Reference};
 pub use upgradeable::Upgradeable;
 

@@ -253,7 +253,7 @@ mod tests {
             let agent: OneAgent = serde_yaml::from_str(sample.yaml).unwrap();
             assert_eq!(agent.metadata.namespace.as_deref(), Some(NAMESPACE), "{}", sample.file);
             let resolved = crate::oneagent::resolve::resolve(&agent);
-            assert!(resolved.is_ok_and(|r| r.unsupported.is_empty() && r.warnings.is_empty()), "{}", sample.file);
+            assert!(resolved.is_ok_and(|r| r.warnings.is_empty()), "{}", sample.file);
         }
     }
 

@@ -41,6 +41,8 @@ const fn rule(scope: Where, group: &'static str, resource: &'static str, verbs: 
     Rule { scope, group, resource, verbs, name: None, why, consulted: &[] }
 }
 
+const ISTIO: &str = "let traffic to the environment pass in a mesh, where enableIstio asks for it; inert without Istio";
+
 /// All of them.
 pub const RULES: &[Rule] = &[
     rule(Where::Watched, "dynatrace.com", "oneagents", &["list", "watch"], "follow the OneAgents; their spec is never written"),
@@ -70,6 +72,8 @@ pub const RULES: &[Rule] = &[
             "read the tokens, proxies and pull secrets that OneAgents name, by name only; write the pull secret of an environment's registry",
         )
     },
+    Rule { consulted: &["create"], ..rule(Where::Watched, "networking.istio.io", "serviceentries", &["list", "create", "patch", "delete"], ISTIO) },
+    Rule { consulted: &["create"], ..rule(Where::Watched, "networking.istio.io", "virtualservices", &["list", "create", "patch", "delete"], ISTIO) },
     rule(Where::Watched, "", "configmaps", &["list", "watch"], "read the certificates that OneAgents name, by name only"),
     rule(Where::Watched, "", "events", &["create", "list"], "tell about every transition, and learn why the API server refuses Pods"),
     Rule { name: Some("oneagent-operator"), ..rule(Where::Own, "", "configmaps", &["list", "watch"], "see the stop for the whole cluster") },

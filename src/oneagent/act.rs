@@ -10,11 +10,13 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::Api;
 
 use super::Context;
+use super::build::{ISTIO, istio};
 use super::observe::Observed;
 use super::plan::{Applied, Objects, Planned};
 use super::resolve::Resolved;
 use crate::kernel::apply::apply;
 use crate::kernel::delete::{Outcome, Target};
+use crate::kernel::family::Owner;
 use crate::kernel::{self};
 use crate::rollout::Step;
 
@@ -23,7 +25,7 @@ const AT_ONCE: usize = 8;
 
 /// Applies every planned object. Taken apart without `..`: an object that nobody applies does not compile.
 pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, planned: Objects<Planned>) -> Result<Objects<Applied>, kernel::Error> {
-    let Objects { pull_secret, daemonset, state: PhantomData } = planned;
+    let Objects { pull_secret, daemonset, istio, state: PhantomData } = planned;
     // First: Pods pull with it.
     if let Some(secret) = &pull_secret {
         let api: Api<Secret> = Api::namespaced(context.client.clone(), &resolved.namespace);
@@ -44,7 +46,12 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
             context.fleet.wrote(&(resolved.namespace.clone(), resolved.name.clone()), stored);
         }
     }
-    Ok(Objects { pull_secret, daemonset, state: PhantomData })
+    let owner = Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };
+    let writes = context.families.converge(&context.client, &ISTIO, owner, &istio).await;
+    if writes > 0 {
+        tracing::info!(namespace = resolved.namespace, name = resolved.name, writes, "Istio's objects changed");
+    }
+    Ok(Objects { pull_secret, daemonset, istio, state: PhantomData })
 }
 
 /// An object read through its type does not say its own kind.

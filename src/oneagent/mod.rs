@@ -26,7 +26,7 @@ use crate::api::condition::{Reason, Transition};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::Environments;
 use crate::kernel::backoff::Backoff;
-use crate::kernel::{self, Deletions, Events, Named, Upgradeable, apply::replace_status};
+use crate::kernel::{self, Deletions, Events, Families, Named, Upgradeable, apply::replace_status};
 use crate::telemetry::Metrics;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
@@ -48,6 +48,8 @@ pub struct Context {
     pub environments: Environments,
     /// Deletions in flight.
     pub deletions: Deletions,
+    /// Objects of APIs that the cluster may lack.
+    pub families: Families,
     /// What OLM is told of them.
     pub upgradeable: Upgradeable,
     /// Events.
@@ -110,7 +112,9 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     let later = if first { written } else { write().await? };
     // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
     let soon = changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
-    let next = [plan.next, later, soon, Some(RESYNC)].into_iter().flatten().min().unwrap_or(RESYNC);
+    let troubled = context.families.trouble(&resolved.uid) != seen.istio_trouble;
+    let compared = if troubled { Some(Duration::from_secs(1)) } else { resolved.istio.then(|| context.families.period()) };
+    let next = [plan.next, later, soon, compared, Some(RESYNC)].into_iter().flatten().min().unwrap_or(RESYNC);
     Ok(Action::requeue(next))
 }
 
@@ -197,6 +201,7 @@ impl Context {
         self.metrics.forget(key);
         if let Some(uid) = uid {
             self.deletions.forget(uid);
+            self.families.forget(uid);
             self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
         }
     }

@@ -12,12 +12,14 @@ use kube::api::{Api, ListParams};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::Context;
+use super::build::ISTIO;
 use super::build::pull_secret::KEY;
 use super::fleet::Key;
 use super::resolve::{ProxySource, Resolved};
 use crate::dynatrace::poller::Access;
 use crate::dynatrace::{self, Snapshot, Subscriber, Transport};
 use crate::kernel::delete::InFlight;
+use crate::kernel::family::Served;
 use crate::kernel::named::Look;
 use crate::kernel::{self, NamedKind, Reference, call};
 use crate::rollout::placement::Verdict;
@@ -68,6 +70,10 @@ pub struct Observed {
     pub trusted: Option<Named>,
     /// The pull secret, when Pods use one.
     pub pull_secret: Option<Named>,
+    /// How the cluster serves Istio's API, when the spec asks for it.
+    pub istio: Option<Served>,
+    /// Why Istio's objects are not as they should be.
+    pub istio_trouble: Option<String>,
     /// What is known of the environment; an error when no client can be made.
     pub environment: Option<Result<Arc<Snapshot>, dynatrace::Error>>,
     /// The DaemonSet of this name.
@@ -147,6 +153,8 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         proxy,
         trusted,
         pull_secret,
+        istio: if resolved.istio { Some(context.families.served(&context.client, &ISTIO).await?) } else { None },
+        istio_trouble: context.families.trouble(&resolved.uid),
         environment,
         daemonset,
         nodes,

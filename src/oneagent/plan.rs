@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, daemonset, owner};
 use super::build::pull_secret::{self, PullSecret};
 use super::build::template::{self, Surroundings};
+use super::build::{ISTIO, istio};
 use super::observe::{Named, Observed, Token};
 use super::resolve::{Resolved, Wish};
 use super::status::{self, Picture};
@@ -24,6 +25,7 @@ use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::{Interest, Snapshot, TokenState};
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
+use crate::kernel::family::{Served, Wanted};
 use crate::kernel::ownership::is_adopted;
 use crate::rollout::{self, Desired, Hold, Inventory, Memory, Revision, Step, Template};
 
@@ -37,6 +39,8 @@ pub struct Objects<S> {
     pub pull_secret: Option<PullSecret>,
     /// The DaemonSet; `None`: leave what is there alone.
     pub daemonset: Option<Value>,
+    /// What Istio shall let pass.
+    pub istio: Wanted,
     /// Which of the two.
     pub state: PhantomData<S>,
 }
@@ -96,6 +100,9 @@ pub fn plan(
     let choice = choose(resolved.wish, resolved.frozen, facts);
     problems.extend(choice.problem.clone());
 
+    let (istio, complaint) = mesh(resolved, seen, environment);
+    problems.extend(complaint);
+    problems.extend(seen.istio_trouble.clone().map(|why| (Reason::IstioUnusable, why)));
     let (pull_secret, without) = pull_secret(resolved, seen, environment);
     problems.extend(without.problem());
     let desired = desired(resolved, &choice, &base).filter(|_| without == Without::Nothing);
@@ -152,7 +159,7 @@ pub fn plan(
         .min();
     let pull_secret = pull_secret.filter(|_| hands_off.is_none());
     Ok(Plan {
-        objects: Objects { pull_secret, daemonset, state: PhantomData },
+        objects: Objects { pull_secret, daemonset, istio, state: PhantomData },
         steps: rollout.steps,
         budget: rollout.budget,
         status,
@@ -191,6 +198,36 @@ fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
         }
     }
     None
+}
+
+/// What Istio shall let pass. While the endpoints are not known those of before stay.
+fn mesh(resolved: &Resolved, seen: &Observed, environment: Option<&Snapshot>) -> (Wanted, Option<Problem>) {
+    match &seen.istio {
+        None | Some(Served::Absent) => (Wanted::default(), None),
+        Some(Served::Otherwise(versions)) => {
+            let why = format!(
+                "spec.enableIstio: this cluster serves {} in {}, and this release speaks {}; upgrade the operator, or set spec.enableIstio to false and let Istio pass traffic to {} yourself",
+                ISTIO.name,
+                versions.join(", "),
+                ISTIO.versions.join(", "),
+                resolved.api_url
+            );
+            (Wanted { keep_others: true, ..Wanted::default() }, Some((Reason::IstioUnusable, why)))
+        }
+        Some(Served::As(_)) => {
+            let endpoints = environment.and_then(|e| e.endpoints.as_deref());
+            let (objects, wrong) = istio::objects(resolved, endpoints.map(Vec::as_slice).unwrap_or_default());
+            let first: Vec<&str> = wrong.iter().take(3).map(String::as_str).collect();
+            let complaint = (!wrong.is_empty()).then(|| {
+                let why = format!(
+                    "spec.enableIstio: {} of the addresses that the environment names are no http or https URLs and are left out, such as {first:?}",
+                    wrong.len()
+                );
+                (Reason::IstioUnusable, why)
+            });
+            (Wanted { objects, keep_others: endpoints.is_none() }, complaint)
+        }
+    }
 }
 
 /// Whether Pods fetch their version from the environment when they start.
@@ -361,9 +398,6 @@ fn complaints(resolved: &Resolved, seen: &Observed, rollout: &rollout::Plan, wit
         if !nodes.is_empty() {
             problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
         }
-    }
-    if !resolved.unsupported.is_empty() {
-        problems.push((Reason::FieldNotSupported, format!("this release does not carry out spec.{}", resolved.unsupported.join(", spec."))));
     }
     problems
 }

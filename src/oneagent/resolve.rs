@@ -54,8 +54,8 @@ pub struct Resolved {
     pub policy: Policy,
     /// What the Pods look like.
     pub pod: PodShape,
-    /// Fields that this release accepts and does not carry out.
-    pub unsupported: Vec<&'static str>,
+    /// Whether traffic to the environment is let through Istio.
+    pub istio: bool,
     /// What is allowed but unwise.
     pub warnings: Vec<String>,
 }
@@ -255,7 +255,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
             node_selector,
             tolerations,
         },
-        unsupported: on(spec.enable_istio).then_some("enableIstio").into_iter().collect(),
+        istio: on(spec.enable_istio),
         warnings,
         name,
     })
@@ -450,7 +450,7 @@ mod tests {
         let r = spec(json!({"tokens": "", "image": "", "nodeSelector": {}, "env": [], "tolerations": [], "waitReadySeconds": 0, "agentVersion": "", "customPullSecret": "", "proxy": {"value": "", "valueFrom": ""}, "trustedCAs": ""})).unwrap();
         assert_eq!((r.tokens.as_str(), r.pod.image, r.wish), ("agents", None, Wish::Newest));
         assert_eq!(r.policy.wait_ready, TimeDelta::seconds(300));
-        assert!(r.proxy.is_none() && r.trusted_cas.is_none() && r.unsupported.is_empty());
+        assert!(r.proxy.is_none() && r.trusted_cas.is_none() && r.from_image.is_none());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod bundle;
 mod fail;
 mod image;
 mod install;
+mod istio;
 mod recover;
 mod secure;
 mod steady;

@@ -9,6 +9,8 @@ use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::operator::get;
 use olm_tests::vendor::{api_token, paas_token};
 use oneagent_operator::olm::rbac::{RULES, Rule};
+
+use crate::istio::istio;
 use serde_json::json;
 
 /// Everything that the operator does, once: then every rule must have been used, and nothing else asked for.
@@ -24,6 +26,8 @@ fn every_right_is_used_and_no_other_is_asked_for() {
             );
         };
         put("ca", "certs", &cluster.vendor_ca);
+        istio(&cluster, |_| {});
+        cluster.vendor.with(&lab.name, |e| e.endpoints = vec!["https://agents.example/communication".into()]);
         cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce=baseline"]);
         lab.oneagent(&json!({ "trustedCAs": "ca" }));
         lab.condition("agent", "Degraded", "True", "PodsRefused").await;
@@ -36,6 +40,15 @@ fn every_right_is_used_and_no_other_is_asked_for() {
             cluster.try_kubectl(&["-n", &lab.name, "get", "secret", "agent-pull-secret"], None).map(drop)
         })
         .await;
+        for made in [true, false] {
+            lab.edit("agent", json!({ "enableIstio": made })).await;
+            eventually("Istio's objects come and go", SOON, || async {
+                let found = cluster.kubectl(&["-n", &lab.name, "get", "serviceentries,virtualservices", "-o", "name"]);
+                let kinds = ["serviceentry", "virtualservice"].iter().filter(|kind| found.contains(**kind)).count();
+                if kinds == if made { 2 } else { 0 } { Ok(()) } else { Err(found) }
+            })
+            .await;
+        }
         // One more that stands by.
         lab.start_operator(&[]).await;
         // A drop of the lease's record in our memory makes it be read: a write by somebody else.
@@ -50,7 +63,7 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         // Consulted without a request of that verb, and shown by a SubjectAccessReview below.
         let of = |rule: &Rule, verb: &str| (rule.group.to_owned(), rule.resource.to_owned(), verb.to_owned());
         let consulted: BTreeSet<_> = RULES.iter().flat_map(|rule| rule.consulted.iter().map(move |verb| of(rule, verb))).collect();
-        assert_eq!(consulted.len(), 3, "create and delete of DaemonSets, create of Secrets, and nothing else is taken on trust");
+        assert_eq!(consulted.len(), 5, "delete of DaemonSets, create of all that is applied, and nothing else is taken on trust");
         for document in documents(&text) {
             for rule in document["rules"].as_array().into_iter().flatten() {
                 let one = |key: &str| rule[key][0].as_str().unwrap().to_owned();

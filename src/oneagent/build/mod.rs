@@ -1,8 +1,16 @@
 //! What a OneAgent is made into: one file per object. Pure; must not read the raw spec nor send anything.
 
 pub mod daemonset;
+pub mod istio;
 pub mod pull_secret;
 pub mod template;
+
+/// Istio's API group, as far as we write it.
+pub const ISTIO: crate::kernel::family::Group = crate::kernel::family::Group {
+    name: "networking.istio.io",
+    versions: &["v1", "v1beta1", "v1alpha3"],
+    kinds: &["ServiceEntry", "VirtualService"],
+};
 
 /// Labels of virtual nodes, on which no host agent can run.
 pub const VIRTUAL_NODES: &[(&str, &str)] = &[("type", "virtual-kubelet"), ("eks.amazonaws.com/compute-type", "fargate")];

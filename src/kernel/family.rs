@@ -1,0 +1,187 @@
+//! Families: objects of an API group that a cluster may lack, told by their labels, made equal to a wanted set.
+//!
+//! Here because such a group can come, go and change its version while we run. Must not know what the objects are for.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+
+use super::apply::apply;
+use super::{Error, call};
+
+/// An API group as we speak it.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    /// Name.
+    pub name: &'static str,
+    /// Versions that we speak, the preferred first.
+    pub versions: &'static [&'static str],
+    /// Kinds.
+    pub kinds: &'static [&'static str],
+}
+
+/// How a cluster serves a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Served {
+    /// Not at all.
+    Absent,
+    /// In a version that we speak.
+    As(&'static str),
+    /// In other versions only.
+    Otherwise(Vec<String>),
+}
+
+/// Objects that one owner shall have.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Without their apiVersion, which is the cluster's to say.
+    pub objects: Vec<Value>,
+    /// Whether others of the family stay: not everything that is wanted is known.
+    pub keep_others: bool,
+}
+
+/// Whose family, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner<'a> {
+    /// UID.
+    pub uid: &'a str,
+    /// Namespace.
+    pub namespace: &'a str,
+    /// Labels that tell the family.
+    pub selector: &'a str,
+}
+
+/// All families.
+#[derive(Debug)]
+pub struct Families {
+    /// For how long an answer about a group, and what was compared, is believed.
+    period: Duration,
+    groups: tokio::sync::Mutex<HashMap<&'static str, (Served, Instant)>>,
+    done: Mutex<HashMap<String, (String, Instant)>>,
+    trouble: Mutex<HashMap<String, String>>,
+}
+
+impl Families {
+    /// None yet.
+    #[must_use]
+    pub fn new(period: Duration) -> Self {
+        Self { period, groups: tokio::sync::Mutex::default(), done: Mutex::default(), trouble: Mutex::default() }
+    }
+
+    /// How often a family is compared with the cluster.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// How the cluster serves a group; asked once a period.
+    pub async fn served(&self, client: &Client, group: &Group) -> Result<Served, Error> {
+        let mut groups = self.groups.lock().await;
+        if let Some((served, at)) = groups.get(group.name)
+            && at.elapsed() < self.period
+        {
+            return Ok(served.clone());
+        }
+        let all = call(|| "list API groups".to_owned(), client.list_api_groups()).await?;
+        let offered: Option<Vec<String>> =
+            all.groups.into_iter().find(|g| g.name == group.name).map(|g| g.versions.into_iter().map(|v| v.version).collect());
+        let served = match offered {
+            None => Served::Absent,
+            Some(offered) => match group.versions.iter().find(|version| offered.iter().any(|o| o == *version)) {
+                Some(version) => Served::As(version),
+                None => Served::Otherwise(offered),
+            },
+        };
+        groups.insert(group.name, (served.clone(), Instant::now()));
+        Ok(served)
+    }
+
+    /// Makes an owner's family what is wanted: applies what differs, deletes what is too much. Returns the writes. What
+    /// fails is remembered for [`Self::trouble`] and tried again; nothing else waits for it.
+    pub async fn converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> usize {
+        let outcome = self.try_converge(client, group, owner, wanted).await;
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Ok(writes) => {
+                trouble.remove(owner.uid);
+                writes
+            }
+            Err(error) => {
+                tracing::warn!(namespace = owner.namespace, group = group.name, error = error.chain(), "objects could not be made as they should be");
+                trouble.insert(owner.uid.to_owned(), error.chain());
+                0
+            }
+        }
+    }
+
+    /// Why an owner's family is not as it should be.
+    #[must_use]
+    pub fn trouble(&self, uid: &str) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get(uid).cloned()
+    }
+
+    async fn try_converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, Error> {
+        let fingerprint = serde_json::to_string(&wanted.objects)?;
+        let fresh = self.done().get(owner.uid).is_some_and(|(done, at)| {
+            // That nothing of an owner is there was seen once, and nobody else makes such objects.
+            *done == fingerprint && (wanted.objects.is_empty() || at.elapsed() < self.period)
+        });
+        if fresh {
+            return Ok(0);
+        }
+        let mut writes = 0;
+        if let Served::As(version) = self.served(client, group).await? {
+            for kind in group.kinds {
+                writes += converge_kind(client, &GroupVersionKind::gvk(group.name, version, kind), owner, wanted).await?;
+            }
+        }
+        self.done().insert(owner.uid.to_owned(), (fingerprint, Instant::now()));
+        Ok(writes)
+    }
+
+    /// Forgets an owner.
+    pub fn forget(&self, uid: &str) {
+        self.done().remove(uid);
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+
+    fn done(&self) -> MutexGuard<'_, HashMap<String, (String, Instant)>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn converge_kind(client: &Client, gvk: &GroupVersionKind, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), owner.namespace, &ApiResource::from_gvk(gvk));
+    let listed = call(|| format!("list {}", gvk.kind), api.list(&ListParams::default().labels(owner.selector))).await;
+    let live = match listed {
+        Ok(list) => list.items,
+        // The group is served without this kind, or has gone since it was asked for.
+        Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_not_found()) => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let mut writes = 0;
+    let desired: Vec<&Value> = wanted.objects.iter().filter(|object| object["kind"] == gvk.kind.as_str()).collect();
+    for object in &desired {
+        let mut object = (*object).clone();
+        object["apiVersion"] = gvk.api_version().into();
+        let found = live.iter().find(|live| object["metadata"]["name"] == live.name_any().as_str());
+        let value = found.map(serde_json::to_value).transpose()?;
+        writes += usize::from(apply(&api, &object, found.zip(value.as_ref())).await?.is_some());
+    }
+    for surplus in
+        live.iter().filter(|_| !wanted.keep_others).filter(|live| !desired.iter().any(|o| o["metadata"]["name"] == live.name_any().as_str()))
+    {
+        let params = DeleteParams { preconditions: Some(Preconditions { uid: surplus.uid(), resource_version: None }), ..DeleteParams::default() };
+        match call(|| format!("delete {} {}", gvk.kind, surplus.name_any()), api.delete(&surplus.name_any(), &params)).await {
+            Ok(_) => writes += 1,
+            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_not_found() || status.is_conflict()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(writes)
+}
