@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, Toleration};
+use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -77,6 +77,9 @@ pub struct OneAgentSpec {
     /// Taints that the agents tolerate. Default: none beyond those of every DaemonSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
+    /// Further rules for the nodes that agents run on. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
     /// Seconds within which a replaced agent must be Ready. Default (and meaning of 0): 300. Below 90 is too short
     /// for most nodes, for the agent's readiness is looked at after 30 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,6 +135,16 @@ pub struct OneAgentSpec {
     /// How fast agents are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+}
+
+/// Further rules for the nodes that agents run on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Affinity {
+    /// As in a Pod. What the operator requires of every node (Linux, an architecture that there is an agent for, no
+    /// virtual node) is required in each term besides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_affinity: Option<NodeAffinity>,
 }
 
 /// A proxy: a literal URL or a Secret that holds one.

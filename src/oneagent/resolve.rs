@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
-use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, Toleration};
+use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, NodeSelectorRequirement, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -14,7 +14,7 @@ use secrecy::SecretString;
 use crate::api::name::{Share, Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::kernel::drift::quantity;
-use crate::rollout::{self, Hold, Placement, Policy};
+use crate::rollout::{self, Hold, Must, Of, Placement, Policy, Requirement};
 
 /// Readiness deadline where the spec names none.
 const WAIT_READY: i64 = 300;
@@ -151,6 +151,8 @@ pub struct PodShape {
     pub node_selector: BTreeMap<String, String>,
     /// As the spec has them.
     pub tolerations: Vec<Toleration>,
+    /// As the spec has it.
+    pub node_affinity: NodeAffinity,
 }
 
 /// A field that cannot be carried out, and the remedy.
@@ -168,6 +170,8 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     for (at, toleration) in tolerations.iter().enumerate() {
         wrong.extend(check_toleration(at, toleration));
     }
+    let node_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.clone()).unwrap_or_default();
+    let terms = terms(&node_affinity, &mut wrong);
     let env = env(spec, &mut wrong);
     if let Some(policy) = text(spec.dns_policy.as_ref())
         && !["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"].contains(&policy.as_str())
@@ -200,19 +204,14 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let wait = i64::from(spec.wait_ready_seconds.filter(|s| *s > 0).unwrap_or_default());
     let rollout = spec.rollout.clone().unwrap_or_default();
     let on = |flag: Option<bool>| flag == Some(true);
-    let placement = Placement {
-        // The template's affinity asks for Linux, too.
-        selector: node_selector.clone().into_iter().chain([("kubernetes.io/os".to_owned(), "linux".to_owned())]).collect(),
-        tolerations: tolerations.iter().map(plain_toleration).collect(),
+    let architectures = match (pinned, &from_image) {
+        (Some(_), _) => &[][..],
         // An image says itself which architectures it is for; the installer's address names one.
-        architectures: match (pinned, &from_image) {
-            (Some(_), _) => Vec::new(),
-            (None, Some(_)) => vec!["amd64".to_owned(), "arm64".to_owned()],
-            (None, None) if wish == Wish::UserUrl => Vec::new(),
-            (None, None) => vec!["amd64".to_owned()],
-        },
-        virtual_nodes: super::build::VIRTUAL_NODES.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        (None, Some(_)) => &["amd64", "arm64"],
+        (None, None) if wish == Wish::UserUrl => &[],
+        (None, None) => &["amd64"],
     };
+    let placement = placement(&node_selector, &tolerations, terms, architectures);
     let mut warnings = Vec::new();
     if (1..90).contains(&wait) {
         warnings.push(format!(
@@ -254,6 +253,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
             installer_arch,
             node_selector,
             tolerations,
+            node_affinity,
         },
         istio: on(spec.enable_istio),
         warnings,
@@ -312,6 +312,68 @@ fn check_toleration(at: usize, toleration: &Toleration) -> Option<Refusal> {
     }
     (toleration.toleration_seconds.is_some() && toleration.effect.as_deref() != Some("NoExecute"))
         .then(|| Refusal(format!("{field}.tolerationSeconds works only with effect NoExecute; remove it")))
+}
+
+fn placement(selector: &BTreeMap<String, String>, tolerations: &[Toleration], terms: Vec<Vec<Requirement>>, architectures: &[&str]) -> Placement {
+    Placement {
+        // The template's affinity asks for Linux, too.
+        selector: selector.clone().into_iter().chain([("kubernetes.io/os".to_owned(), "linux".to_owned())]).collect(),
+        tolerations: tolerations.iter().map(plain_toleration).collect(),
+        architectures: architectures.iter().map(|name| (*name).to_owned()).collect(),
+        terms,
+        virtual_nodes: super::build::VIRTUAL_NODES.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+    }
+}
+
+/// The terms of a node affinity; what the API server would refuse is refused here, by its place.
+fn terms(affinity: &NodeAffinity, wrong: &mut Vec<Refusal>) -> Vec<Vec<Requirement>> {
+    let Some(required) = &affinity.required_during_scheduling_ignored_during_execution else { return Vec::new() };
+    let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+    if required.node_selector_terms.is_empty() {
+        wrong
+            .push(Refusal(format!("{field} is empty, which no node matches; give a term, or remove requiredDuringSchedulingIgnoredDuringExecution")));
+    }
+    let mut terms = Vec::new();
+    for (at, term) in required.node_selector_terms.iter().enumerate() {
+        let (labels, fields) = (term.match_expressions.as_deref().unwrap_or_default(), term.match_fields.as_deref().unwrap_or_default());
+        if labels.is_empty() && fields.is_empty() {
+            wrong.push(Refusal(format!("{field}[{at}] has no requirement, so that no node matches it; give one, or remove the term")));
+        }
+        let mut read = |key: &str, number: usize, of: Of, requirement: &NodeSelectorRequirement| match must(requirement) {
+            Ok(must) => Some(Requirement { of, must }),
+            Err(why) => {
+                wrong.push(Refusal(format!("{field}[{at}].{key}[{number}]: {why}")));
+                None
+            }
+        };
+        let mut requirements: Vec<Requirement> =
+            labels.iter().enumerate().filter_map(|(n, r)| read("matchExpressions", n, Of::Label(r.key.clone()), r)).collect();
+        requirements.extend(fields.iter().enumerate().filter_map(|(n, r)| read("matchFields", n, Of::Name, r)));
+        for (number, _) in fields.iter().enumerate().filter(|(_, r)| r.key != "metadata.name" || !["In", "NotIn"].contains(&r.operator.as_str())) {
+            wrong.push(Refusal(format!("{field}[{at}].matchFields[{number}]: only metadata.name can be asked for, with operator In or NotIn")));
+        }
+        terms.push(requirements);
+    }
+    terms
+}
+
+fn must(requirement: &NodeSelectorRequirement) -> Result<Must, String> {
+    let values = requirement.values.clone().unwrap_or_default();
+    let number = || match values.as_slice() {
+        [one] => one.parse::<i64>().map_err(|_| format!("operator {} needs a whole number, not {one:?}", requirement.operator)),
+        _ => Err(format!("operator {} needs one value, a whole number", requirement.operator)),
+    };
+    match requirement.operator.as_str() {
+        "In" | "NotIn" if values.is_empty() => Err(format!("operator {} needs values", requirement.operator)),
+        "Exists" | "DoesNotExist" if !values.is_empty() => Err(format!("operator {} takes no values; remove them", requirement.operator)),
+        "In" => Ok(Must::In(values)),
+        "NotIn" => Ok(Must::NotIn(values)),
+        "Exists" => Ok(Must::Exist),
+        "DoesNotExist" => Ok(Must::NotExist),
+        "Gt" => number().map(Must::Exceed),
+        "Lt" => number().map(Must::FallBelow),
+        other => Err(format!("operator is {other:?}; use In, NotIn, Exists, DoesNotExist, Gt or Lt")),
+    }
 }
 
 fn plain_toleration(toleration: &Toleration) -> rollout::Toleration {
@@ -497,6 +559,27 @@ mod tests {
     fn a_pin_and_an_agent_version_must_agree() {
         assert!(spec(json!({"agentVersion": "1.2.3", "update": {"version": "1.2.4.20250101-000000"}})).is_err());
         assert!(matches!(spec(json!({"agentVersion": "1.2.3", "update": {"version": "1.2.3.20250101-000000"}})).unwrap().wish, Wish::Pin { .. }));
+    }
+
+    #[test]
+    fn an_affinity_that_the_api_server_would_refuse_is_refused_by_its_place() {
+        let required = |terms: serde_json::Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
+        for (terms, words) in [
+            (json!([]), "is empty"),
+            (json!([{}]), "[0] has no requirement"),
+            (json!([{"matchExpressions": [{"key": "a", "operator": "Is"}]}]), "matchExpressions[0]: operator is"),
+            (json!([{"matchExpressions": [{"key": "a", "operator": "In"}]}]), "needs values"),
+            (json!([{"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}]), "takes no values"),
+            (json!([{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["b"]}]}]), "whole number"),
+            (json!([{"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["b"]}]}]), "only metadata.name"),
+        ] {
+            let wrong = spec(required(terms)).unwrap_err();
+            assert!(wrong.len() == 1 && wrong[0].0.contains(words), "{words}: {wrong:?}");
+        }
+        let good = spec(required(
+            json!([{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}], "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["c"]}]}]),
+        ));
+        assert_eq!(good.unwrap().policy.placement.terms[0].len(), 2);
     }
 
     #[test]

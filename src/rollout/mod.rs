@@ -24,7 +24,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::api::name::{Share, Version};
 pub use bucket::Bucket;
 pub use decide::plan;
-pub use placement::{Placement, Taint, Toleration};
+pub use placement::{Must, Of, Placement, Requirement, Taint, Toleration};
 pub use report::{Report, State, WaitingOn};
 
 /// What a Pod was made from.

@@ -17,6 +17,61 @@ pub struct Placement {
     pub architectures: Vec<String>,
     /// Labels of virtual nodes, on which no host agent can run.
     pub virtual_nodes: Vec<(String, String)>,
+    /// One of these terms must hold, each with all of its requirements; empty means no term.
+    pub terms: Vec<Vec<Requirement>>,
+}
+
+/// A requirement of node affinity, as Kubernetes defines it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requirement {
+    /// Label, or the node's own name.
+    pub of: Of,
+    /// What must hold of it.
+    pub must: Must,
+}
+
+/// What a requirement looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Of {
+    /// The label of this key.
+    Label(String),
+    /// `metadata.name`.
+    Name,
+}
+
+/// What a requirement asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Must {
+    /// One of these.
+    In(Vec<String>),
+    /// None of these, or not there.
+    NotIn(Vec<String>),
+    /// There.
+    Exist,
+    /// Not there.
+    NotExist,
+    /// A greater number.
+    Exceed(i64),
+    /// A smaller number.
+    FallBelow(i64),
+}
+
+impl Requirement {
+    fn holds(&self, node: &Node) -> bool {
+        let value = match &self.of {
+            Of::Label(key) => node.labels.get(key).map(String::as_str),
+            Of::Name => Some(&*node.name),
+        };
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.must {
+            Must::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),
+            Must::NotIn(values) => value.is_none_or(|value| values.iter().all(|v| v != value)),
+            Must::Exist => value.is_some(),
+            Must::NotExist => value.is_none(),
+            Must::Exceed(bound) => number().is_some_and(|number| number > *bound),
+            Must::FallBelow(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
 }
 
 /// A toleration, as Kubernetes defines it.
@@ -99,6 +154,9 @@ impl Placement {
         if !self.selector.iter().all(|(key, value)| has(key, value)) || self.virtual_nodes.iter().any(|(key, value)| has(key, value)) {
             return Verdict::NotMatching;
         }
+        if !self.terms.is_empty() && !self.terms.iter().any(|term| term.iter().all(|requirement| requirement.holds(node))) {
+            return Verdict::NotMatching;
+        }
         if !self.architectures.is_empty() {
             let Some(architecture) = node.labels.get("kubernetes.io/arch") else { return Verdict::NotMatching };
             if !self.architectures.contains(architecture) {
@@ -163,6 +221,37 @@ mod tests {
             Placement { architectures: vec!["amd64".into()], selector: [("a".to_owned(), "b".to_owned())].into(), ..Placement::default() };
         assert_eq!(placement.verdict(&node(&[("a", "b"), ("kubernetes.io/arch", "arm64")], &[])), Verdict::Architecture("arm64".into()));
         assert_eq!(placement.verdict(&node(&[("a", "c"), ("kubernetes.io/arch", "arm64")], &[])), Verdict::NotMatching);
+    }
+
+    #[test]
+    fn one_term_of_an_affinity_must_hold_with_all_of_its_requirements() {
+        let of = |key: &str, must: Must| Requirement { of: Of::Label(key.into()), must };
+        let some = |values: &[&str]| values.iter().map(|v| (*v).to_owned()).collect::<Vec<_>>();
+        let selects = |terms: Vec<Vec<Requirement>>, labels: &[(&str, &str)]| {
+            Placement { terms, ..Placement::default() }.verdict(&node(labels, &[])) == Verdict::Selected
+        };
+        let zone = [("zone", "a"), ("cpus", "8")];
+        for (must, wanted) in [
+            (of("zone", Must::In(some(&["a", "b"]))), true),
+            (of("zone", Must::In(some(&["b"]))), false),
+            (of("none", Must::In(some(&["a"]))), false),
+            (of("zone", Must::NotIn(some(&["a"]))), false),
+            (of("none", Must::NotIn(some(&["a"]))), true),
+            (of("zone", Must::Exist), true),
+            (of("none", Must::Exist), false),
+            (of("none", Must::NotExist), true),
+            (of("cpus", Must::Exceed(7)), true),
+            (of("cpus", Must::Exceed(8)), false),
+            (of("cpus", Must::FallBelow(9)), true),
+            (of("zone", Must::FallBelow(9)), false),
+            (Requirement { of: Of::Name, must: Must::In(some(&["n"])) }, true),
+            (Requirement { of: Of::Name, must: Must::NotIn(some(&["n"])) }, false),
+        ] {
+            assert_eq!(selects(vec![vec![must.clone()]], &zone), wanted, "{must:?}");
+        }
+        let (yes, no) = (of("zone", Must::Exist), of("zone", Must::NotExist));
+        assert!(selects(vec![vec![no.clone()], vec![yes.clone()]], &zone), "terms are alternatives");
+        assert!(!selects(vec![vec![no, yes]], &zone), "requirements are not");
     }
 
     #[test]

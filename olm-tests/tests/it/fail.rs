@@ -164,7 +164,11 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
             ("spec.agentVersion", json!({ "agentVersion": "newest" })),
             // What only the API server knows.
             ("priorityClassName", json!({ "priorityClassName": "Not A Name" })),
-            ("useImmutableImage", json!({ "useImmutableImage": true })),
+            ("spec.networkZone", json!({ "networkZone": "a&b" })),
+            (
+                "nodeSelectorTerms[0]",
+                json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [{}] } } } }),
+            ),
         ] {
             let mut spec = wrong.clone();
             spec["nodeSelector"] = only_two.clone();

@@ -5,6 +5,7 @@
 mod adopt;
 mod bundle;
 mod fail;
+mod fields;
 mod image;
 mod install;
 mod istio;

@@ -94,11 +94,12 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>) -> PodTemp
     let pod = &resolved.pod;
     spec.node_selector = (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone());
     spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
-    spec.affinity = Some(affinity(&resolved.policy.placement.architectures));
+    spec.affinity = Some(affinity(&resolved.policy.placement.architectures, &pod.node_affinity));
     template
 }
 
-fn affinity(architectures: &[String]) -> Affinity {
+/// What we require of every node, in each of the user's terms.
+fn affinity(architectures: &[String], theirs: &NodeAffinity) -> Affinity {
     let requirement = |key: &str, operator: &str, values: &[&str]| NodeSelectorRequirement {
         key: key.into(),
         operator: operator.into(),
@@ -110,11 +111,15 @@ fn affinity(architectures: &[String]) -> Affinity {
         expressions.push(requirement("kubernetes.io/arch", "In", &names));
     }
     expressions.extend(VIRTUAL_NODES.iter().map(|(key, value)| requirement(key, "NotIn", &[value])));
-    let term = NodeSelectorTerm { match_expressions: Some(expressions), match_fields: None };
+    let required = theirs.required_during_scheduling_ignored_during_execution.clone();
+    let mut terms = required.map_or_else(|| vec![NodeSelectorTerm::default()], |required| required.node_selector_terms);
+    for term in &mut terms {
+        term.match_expressions.get_or_insert_default().extend(expressions.clone());
+    }
     Affinity {
         node_affinity: Some(NodeAffinity {
-            required_during_scheduling_ignored_during_execution: Some(NodeSelector { node_selector_terms: vec![term] }),
-            ..NodeAffinity::default()
+            required_during_scheduling_ignored_during_execution: Some(NodeSelector { node_selector_terms: terms }),
+            preferred_during_scheduling_ignored_during_execution: theirs.preferred_during_scheduling_ignored_during_execution.clone(),
         }),
         ..Affinity::default()
     }
