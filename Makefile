@@ -13,7 +13,7 @@ demo: build
 
 # All tests.
 test: check build tools
-	$(CARGO) test --workspace --quiet --lib --test architecture --test readme --test it -- --test-threads=4
+	$(CARGO) test --workspace --quiet --lib --test architecture --test memory --test readme --test it -- --test-threads=4
 	$(CARGO) test --package olm-tests --quiet --test olm -- --test-threads=2
 
 # Measures the release build on a real control plane and prints a table.

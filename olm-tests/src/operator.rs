@@ -86,6 +86,14 @@ impl Operator {
         get(&self.address, path).await
     }
 
+    /// Its memory in MiB, by a field of `/proc/PID/status` such as VmRSS (now) or VmHWM (the most so far).
+    #[must_use]
+    pub fn memory(&self, field: &str) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("a process");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap_or_else(|| panic!("no {field}"));
+        line.split_whitespace().next().and_then(|kib| kib.parse::<f64>().ok()).expect("a number") / 1024.0
+    }
+
     /// What it printed so far.
     #[must_use]
     pub fn printed(&self) -> String {

@@ -2,6 +2,7 @@
 //!
 //! One file per subcommand. Errors are one sentence with the remedy. Must not hold logic beyond wiring.
 
+mod check;
 mod generate;
 mod run;
 
@@ -19,6 +20,8 @@ struct Cli {
 enum Command {
     /// Run the operator: watch OneAgents and make them so. Started by the Deployment.
     Run(Box<run::Args>),
+    /// Try an environment as the operator would, and say what to mend. Changes nothing.
+    Check(check::Args),
     /// Write the generated files of the repository.
     Generate(generate::Args),
 }
@@ -27,6 +30,7 @@ enum Command {
 pub async fn main() -> Result<(), String> {
     match Cli::parse().command {
         Command::Run(args) => Box::pin(run::run(*args)).await,
+        Command::Check(args) => Box::pin(check::check(&args)).await,
         Command::Generate(args) => generate::generate(&args),
     }
 }

@@ -388,4 +388,21 @@ mod tests {
             matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room" }] })), Some(Trouble::Capacity(why)) if why == "no room")
         );
     }
+
+    #[test]
+    fn an_answer_older_than_what_the_watch_brought_is_passed_over_and_so_is_the_other_way() {
+        let fleet = Fleet::default();
+        let key = ("n".to_owned(), "a".to_owned());
+        let daemonset = |version: &str| -> DaemonSet {
+            serde_json::from_value(json!({ "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": version } })).unwrap()
+        };
+        let version = || fleet.daemonset(&key).unwrap().resource_version().unwrap();
+        fleet.daemonset_event("", Event::Apply(daemonset("10")));
+        fleet.wrote(&key, daemonset("9"));
+        assert_eq!(version(), "10");
+        fleet.wrote(&key, daemonset("11"));
+        assert_eq!(version(), "11");
+        fleet.daemonset_event("", Event::Apply(daemonset("10")));
+        assert_eq!(version(), "11");
+    }
 }

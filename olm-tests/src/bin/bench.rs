@@ -43,8 +43,10 @@ fn main() {
     }
     olm_tests::run(async {
         latency().await;
-        rollout_of_200().await;
-        for size in [100, 1000] {
+        for size in [200, 1000] {
+            rollout_of(size).await;
+        }
+        for size in [100, 1000, 3000] {
             memory(size).await;
         }
     });
@@ -155,12 +157,11 @@ async fn latency() {
     lab.end().await;
 }
 
-async fn rollout_of_200() {
-    let size = 200;
-    let lab = Lab::new("bench-rollout", size).await;
+async fn rollout_of(size: usize) {
+    let lab = Lab::new(&format!("bench-rollout-{size}"), size).await;
     lab.behave(|b| b.ready_after = READY_AFTER);
     lab.oneagent(&json!({}));
-    lab.all_at("agent", V1, size, Duration::from_secs(120)).await;
+    lab.all_at("agent", V1, size, Duration::from_secs(300)).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = lab.requests().len();
     let began = Instant::now();
@@ -170,7 +171,7 @@ async fn rollout_of_200() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let requests = lab.requests().split_off(before);
     let of = |writes: bool| requests.iter().filter(|r| r.resource != "leases" && r.verb != "watch" && r.writes() == writes).count();
-    // Ten waves of 20 at 10 %; a replacement is gone, made, bound and Ready in about this long when nothing else happens.
+    // Ten waves at 10 %; a replacement is gone, made, bound and Ready in about this long when nothing else happens.
     let replacement = READY_AFTER.as_secs_f64() + 0.05;
     row(&format!("rollout of {size} nodes at 10 %"), &format!("{took:.1} s"));
     row("… ideal: ten times a replacement (50 ms to go, 1 s to Ready), poll of 0.5 s apart", &format!("{:.1} s", replacement * 10.0));
@@ -185,7 +186,7 @@ async fn memory(size: usize) {
     lab.add_nodes(size, &Shape { images: 50, ..Shape::default() }).await;
     lab.start_operator(DEFAULTS).await;
     lab.oneagent(&json!({}));
-    lab.all_at("agent", V1, size, Duration::from_secs(300)).await;
+    lab.all_at("agent", V1, size, Duration::from_secs(600)).await;
     // Started anew with everything there: the time to the first reconcile, as its metrics tell.
     lab.operators.clear();
     let lease = kube::api::Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(cluster.client.clone(), &lab.name);
@@ -203,11 +204,8 @@ async fn memory(size: usize) {
     row(&format!("start → first reconcile at {size} real-size nodes"), &format!("{:.2} s", began.elapsed().as_secs_f64()));
     tokio::time::sleep(Duration::from_secs(10)).await;
     let pid = lab.operators[0].process.id();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let field = |name: &str| {
-        status.lines().find_map(|l| l.strip_prefix(name)).and_then(|l| l.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or_default() / 1024.0
-    };
-    row(&format!("RSS / RssAnon at {size} real-size nodes"), &format!("{:.1} / {:.1} MiB", field("VmRSS:"), field("RssAnon:")));
+    let operator = &lab.operators[0];
+    row(&format!("RSS / RssAnon at {size} real-size nodes"), &format!("{:.1} / {:.1} MiB", operator.memory("VmRSS"), operator.memory("RssAnon")));
     let ticks = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let fields: Vec<u64> = stat.rsplit_once(')').unwrap().1.split_whitespace().filter_map(|f| f.parse().ok()).collect();

@@ -290,8 +290,11 @@ fn a_hundred_thousand_reported_hosts_do_no_harm() {
         lab.start_operator(&[("VENDOR_TIMEOUT", "20s")]).await;
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 1, SOON).await;
+        let before = lab.operators[0].memory("VmRSS");
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.all_at("agent", V2, 1, Duration::from_secs(60)).await;
+        let raised = lab.operators[0].memory("VmHWM") - before;
+        assert!(raised < 20.0, "{raised} MiB more");
         let pages = lab.cluster.vendor.with(&lab.name, |e| e.calls["/v1/entity/infrastructure/hosts"]);
         assert!(pages >= 50, "{pages} pages of 2,000");
         lab.end().await;

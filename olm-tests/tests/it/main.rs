@@ -4,6 +4,7 @@
 
 mod adopt;
 mod bundle;
+mod check;
 mod fail;
 mod fields;
 mod image;

@@ -1,0 +1,86 @@
+//! `check`: what an administrator learns of an environment before or without the operator.
+
+use std::process::Command;
+
+use olm_tests::lab::{Lab, V1};
+use olm_tests::vendor::{api_token, paas_token};
+use serde_json::json;
+
+/// Whether it found all well, and what it said.
+fn check(args: &[&str], env: &[(&str, &str)]) -> (bool, String) {
+    let mut command = Command::new(olm_tests::operator::binary());
+    command.arg("check").args(args).env_remove("KUBECONFIG").env("HOME", "/nonexistent").envs(env.iter().copied());
+    let output = command.output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!said.contains("SECRETPAAS") && !said.contains("SECRETAPI") && !said.contains("panicked"), "{said}");
+    (output.status.success(), said)
+}
+
+#[test]
+fn an_environment_is_tried_from_the_shell_without_a_cluster() {
+    olm_tests::run(async {
+        let lab = Lab::without_operator(olm_tests::cluster::Cluster::shared().await, "check-shell", 0).await;
+        let (url, tls) = (lab.cluster.vendor.url(&lab.name), lab.cluster.vendor.tls_url(&lab.name));
+        let (paas, api) = (paas_token(&lab.name), api_token(&lab.name));
+        let tokens = [("PAAS_TOKEN", paas.as_str()), ("API_TOKEN", api.as_str())];
+        let (good, said) = check(&["--api-url", &url], &tokens);
+        assert!(good && said.contains(V1) && said.contains("accepted, has scope InstallerDownload") && said.contains("scope DataExport"), "{said}");
+
+        let expect = |args: &[&str], env: &[(&str, &str)], words: &str| {
+            let (good, said) = check(args, env);
+            assert!(!good && said.contains(words), "{args:?}: {words}: {said}");
+        };
+        expect(&["--api-url", &url], &[], "PAAS_TOKEN is not set");
+        expect(&["--api-url", &url], &[("PAAS_TOKEN", &api), ("API_TOKEN", &paas)], "apiToken lacks scope DataExport");
+        expect(&["--api-url", &url], &[("PAAS_TOKEN", "dt0c01.WRONG.SECRETPAASwrong"), ("API_TOKEN", &api)], "refuses the token (401");
+        expect(&["--api-url", &tls], &tokens, "spec.trustedCAs");
+        expect(&["--api-url", "https://environment.invalid/api"], &tokens, "cannot connect");
+        expect(&["--api-url", "environment"], &tokens, "spec.apiUrl is \"environment\"");
+        expect(&["--api-url", &url, "name"], &[], "cannot be used with");
+        expect(&[], &[], "required");
+        expect(&["-f", "/nonexistent.yaml"], &[], "cannot read /nonexistent.yaml");
+        let folder = tempfile::tempdir().unwrap();
+        let ca = folder.path().join("ca.pem");
+        std::fs::write(&ca, &lab.cluster.vendor_ca).unwrap();
+        let (good, said) = check(&["--api-url", &tls, "--trusted-cas", &ca.display().to_string()], &tokens);
+        assert!(good, "{said}");
+        // A file with a pin that nobody offers, behind a proxy that is not there.
+        let file = folder.path().join("agent.yaml");
+        let agent = |spec: serde_json::Value| {
+            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": "a", "namespace": "dynatrace" }, "spec": spec });
+            std::fs::write(&file, object.to_string()).unwrap();
+        };
+        let path = file.display().to_string();
+        agent(json!({ "apiUrl": url, "update": { "version": "1.999.1.20300101-000000" } }));
+        expect(&["-f", &path], &tokens, "1.999.1.20300101-000000 is not offered");
+        agent(json!({ "apiUrl": url, "proxy": { "value": "http://127.0.0.1:1" } }));
+        expect(&["-f", &path], &tokens, "spec.proxy");
+        agent(json!({ "apiUrl": url, "dnsPolicy": "Sometimes" }));
+        expect(&["-f", &path], &tokens, "spec.dnsPolicy");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_oneagent_in_the_cluster_is_tried_with_what_it_refers_to() {
+    olm_tests::run(async {
+        let lab = Lab::without_operator(olm_tests::cluster::Cluster::shared().await, "check-cluster", 0).await;
+        lab.oneagent(&json!({ "trustedCAs": "ca", "tokens": "tokens" }));
+        let kubeconfig = lab.cluster.kubeconfig().display().to_string();
+        let run = |name: &str| check(&[name, "-n", &lab.name], &[("KUBECONFIG", &kubeconfig)]);
+        let (good, said) = run("agent");
+        assert!(!good && said.contains("create configmap ca --from-file=certs"), "{said}");
+        lab.edit("agent", json!({ "trustedCAs": null })).await;
+        let (good, said) = run("agent");
+        assert!(good && said.contains(V1), "{said}");
+        lab.secret(&api_token(&lab.name), &format!("{} ", paas_token(&lab.name)));
+        let (good, said) = run("agent");
+        assert!(!good && said.contains("has blanks around it"), "{said}");
+        lab.edit("agent", json!({ "tokens": "none" })).await;
+        let (good, said) = run("agent");
+        assert!(!good && said.contains("create secret generic none"), "{said}");
+        let (good, said) = run("nobody");
+        assert!(!good && said.contains("there is no OneAgent nobody"), "{said}");
+        lab.end().await;
+    });
+}

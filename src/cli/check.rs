@@ -1,0 +1,257 @@
+//! `check`: tries an environment as the operator would, from an administrator's shell, and says what to mend.
+//!
+//! Reads only. Must not print or take a token on the command line, where a process list would show it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::Api;
+use secrecy::SecretString;
+
+use crate::api::oneagent::{OneAgent, OneAgentSpec};
+use crate::dynatrace::{Client, Error, Transport};
+use crate::kernel;
+use crate::oneagent::resolve::{ProxySource, Resolved, Wish, resolve};
+
+/// Longest time for one call.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without a cluster the tokens are taken from the variables PAAS_TOKEN and API_TOKEN, and a proxy that the OneAgent takes from a Secret from PROXY.\nExit code: 0 when everything works, 1 when something would fail in the cluster."
+)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["name", "file", "api_url"])))]
+pub(super) struct Args {
+    /// Name of a OneAgent in the cluster: what it refers to is read from there, with your rights.
+    name: Option<String>,
+    /// Namespace of that OneAgent.
+    #[arg(short, long, default_value = "dynatrace")]
+    namespace: String,
+    /// A OneAgent in a file; no cluster is needed.
+    #[arg(short, long)]
+    file: Option<PathBuf>,
+    /// An environment's address alone; no cluster is needed.
+    #[arg(long, value_name = "URL")]
+    api_url: Option<String>,
+    /// File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the cluster.
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    trusted_cas: Option<PathBuf>,
+}
+
+/// What an environment is tried with.
+#[derive(Default)]
+struct Given {
+    paas: Option<SecretString>,
+    api: Option<SecretString>,
+    proxy: Option<SecretString>,
+    trusted: Option<String>,
+}
+
+/// What was found, line by line.
+#[derive(Default)]
+struct Findings {
+    all: usize,
+    failed: usize,
+}
+
+impl Findings {
+    fn good(&mut self, what: &str) {
+        self.all += 1;
+        println!("ok    {what}");
+    }
+
+    fn bad(&mut self, what: &str, remedy: &str) {
+        self.all += 1;
+        self.failed += 1;
+        println!("FAIL  {what}\n      {remedy}");
+    }
+
+    fn tell<T>(&mut self, what: &str, outcome: &Result<T, Error>, good: impl FnOnce(&T) -> String) {
+        match outcome {
+            Ok(answer) => self.good(&format!("{what}: {}", good(answer))),
+            Err(error) => self.bad(&format!("{what}: {error}"), remedy(error)),
+        }
+    }
+}
+
+pub(super) async fn check(args: &Args) -> Result<(), String> {
+    let mut findings = Findings::default();
+    let object = object(args).await?;
+    match resolve(&object) {
+        Err(refusals) => {
+            for refusal in &refusals {
+                findings.bad(&refusal.0, "correct the field; kubectl explain oneagent.spec documents it");
+            }
+        }
+        Ok(resolved) => {
+            findings.good("the spec makes sense");
+            for warning in &resolved.warnings {
+                println!("note  {warning}");
+            }
+            let given = if args.name.is_some() { from_cluster(&resolved, &mut findings).await? } else { from_shell(args, &resolved, &mut findings)? };
+            environment(&resolved, &given, &mut findings).await;
+        }
+    }
+    if findings.failed == 0 { Ok(()) } else { Err(format!("{} of {} checks failed", findings.failed, findings.all)) }
+}
+
+async fn object(args: &Args) -> Result<OneAgent, String> {
+    if let Some(name) = &args.name {
+        let api: Api<OneAgent> = Api::namespaced(kernel::client().await?, &args.namespace);
+        let found = api.get_opt(name).await.map_err(|error| format!("cannot read OneAgent {}/{name}: {error}", args.namespace))?;
+        return found.ok_or_else(|| format!("there is no OneAgent {name} in namespace {}; name its namespace with -n", args.namespace));
+    }
+    if let Some(file) = &args.file {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        return serde_yaml::from_str(&text).map_err(|error| format!("{} does not hold one OneAgent: {error}", file.display()));
+    }
+    let spec = OneAgentSpec { api_url: args.api_url.clone().unwrap_or_default(), ..OneAgentSpec::default() };
+    Ok(OneAgent::new("oneagent", spec))
+}
+
+fn from_shell(args: &Args, resolved: &Resolved, findings: &mut Findings) -> Result<Given, String> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty()).map(SecretString::from);
+    let trusted = match &args.trusted_cas {
+        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?),
+        None => None,
+    };
+    let given = Given {
+        paas: variable("PAAS_TOKEN"),
+        api: variable("API_TOKEN"),
+        proxy: match &resolved.proxy {
+            Some(ProxySource::Value(url, _)) => Some(url.clone()),
+            Some(ProxySource::Secret(_)) => variable("PROXY"),
+            None => None,
+        },
+        trusted,
+    };
+    for (there, what) in [(given.paas.is_some(), "PAAS_TOKEN"), (given.api.is_some(), "API_TOKEN")] {
+        if !there {
+            findings.bad(&format!("variable {what} is not set"), "set it to the token, such as by: read -rs PAAS_TOKEN && export PAAS_TOKEN");
+        }
+    }
+    if matches!(resolved.proxy, Some(ProxySource::Secret(_))) && given.proxy.is_none() {
+        findings.bad("the proxy stands in a Secret, and variable PROXY is not set", "set PROXY to the proxy's URL");
+    }
+    if resolved.trusted_cas.is_some() && given.trusted.is_none() {
+        findings
+            .bad("spec.trustedCAs names a ConfigMap, which cannot be read without a cluster", "name a file with its certificates in --trusted-cas");
+    }
+    Ok(given)
+}
+
+async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Given, String> {
+    let client = kernel::client().await?;
+    let namespace = &resolved.namespace;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let value = async |name: &str, key: &str, findings: &mut Findings| {
+        let found = secrets.get_opt(name).await.map_err(|error| format!("cannot read Secret {namespace}/{name}: {error}"))?;
+        let Some(secret) = found else {
+            let remedy = format!("kubectl -n {namespace} create secret generic {name} --from-literal={key}=…");
+            findings.bad(&format!("Secret {namespace}/{name} does not exist"), &remedy);
+            return Ok::<_, String>(None);
+        };
+        let text = secret.data.as_ref().and_then(|data| data.get(key)).and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
+        let text = text.filter(|text| !text.trim().is_empty());
+        if text.as_ref().is_some_and(|text| text.trim().len() != text.len()) {
+            findings
+                .bad(&format!("key {key} of Secret {namespace}/{name} has blanks around it"), "agents would use them too: put the value in without");
+        }
+        if text.is_none() {
+            findings.bad(&format!("Secret {namespace}/{name} has no key {key}"), "add the key");
+        }
+        Ok(text.map(|text| SecretString::from(text.trim().to_owned())))
+    };
+    let paas = value(&resolved.tokens, "paasToken", findings).await?;
+    let api = value(&resolved.tokens, "apiToken", findings).await?;
+    let proxy = match &resolved.proxy {
+        Some(ProxySource::Value(url, _)) => Some(url.clone()),
+        Some(ProxySource::Secret(name)) => value(name, "proxy", findings).await?,
+        None => None,
+    };
+    let mut trusted = None;
+    if let Some(name) = &resolved.trusted_cas {
+        let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
+        let found = maps.get_opt(name).await.map_err(|error| format!("cannot read ConfigMap {namespace}/{name}: {error}"))?;
+        trusted = found.and_then(|map| map.data?.remove("certs"));
+        if trusted.is_none() {
+            let remedy = format!("kubectl -n {namespace} create configmap {name} --from-file=certs=FILE.pem");
+            findings.bad(&format!("ConfigMap {namespace}/{name} with key certs does not exist"), &remedy);
+        }
+    }
+    Ok(Given { paas, api, proxy, trusted })
+}
+
+/// Asks what the operator will ask.
+async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings) {
+    let transport = Transport {
+        proxy: given.proxy.clone(),
+        trusted: given.trusted.clone(),
+        no_proxy: resolved.no_proxy.clone(),
+        skip_cert_check: resolved.skip_cert_check,
+        timeout: TIMEOUT,
+    };
+    let client = match Client::new(&resolved.api_url, &transport) {
+        Ok(client) => client,
+        Err(error) => return findings.bad(&format!("no client can be made: {error}"), remedy(&error)),
+    };
+    if resolved.skip_cert_check {
+        println!("note  certificates are not verified (spec.skipCertCheck)");
+    }
+    if let Some(paas) = &given.paas {
+        let latest = client.latest(paas).await;
+        findings.tell(&format!("newest version at {}", resolved.api_url), &latest, ToString::to_string);
+        if matches!(latest, Err(Error::Connect(_) | Error::Timeout(_) | Error::NotJson(_) | Error::Redirect(_))) {
+            // Everything else would say the same again.
+            return;
+        }
+        scope(&client, paas, "paasToken", "InstallerDownload", findings).await;
+        findings.tell("the environment says who it is", &client.connection(paas).await, |(id, endpoints)| {
+            format!("{id}, {} communication endpoints", endpoints.len())
+        });
+        let offered = client.offered(paas).await;
+        findings.tell("versions on offer", &offered, |versions| versions.len().to_string());
+        if let (Ok(offered), Wish::Pin { version, .. }) = (&offered, resolved.wish)
+            && !offered.contains(&version)
+        {
+            findings.bad(&format!("spec.update.version {version} is not offered"), "pin a version that is, or none");
+        }
+    }
+    if let Some(api) = &given.api {
+        scope(&client, api, "apiToken", "DataExport", findings).await;
+        let hosts = client.hosts(api).await;
+        findings
+            .tell("hosts that report an agent, in the network zone", &hosts, |hosts| hosts.of(resolved.network_zone.as_deref()).len().to_string());
+    }
+}
+
+async fn scope(client: &Client, token: &SecretString, key: &str, scope: &str, findings: &mut Findings) {
+    let scopes = client.scopes(token).await;
+    match &scopes {
+        Ok(scopes) if !scopes.iter().any(|s| s == scope) => {
+            findings.bad(
+                &format!("{key} lacks scope {scope}; it has {}", scopes.join(", ")),
+                "create a token with that scope and put it into the Secret",
+            );
+        }
+        _ => findings.tell(key, &scopes, |_| format!("accepted, has scope {scope}")),
+    }
+}
+
+fn remedy(error: &Error) -> &'static str {
+    match error {
+        Error::Unauthorized(_) => "put a token into the Secret that is of this environment, valid and not expired",
+        Error::Forbidden(_) => "the paasToken needs scope InstallerDownload, the apiToken DataExport",
+        Error::Throttled { .. } => "try again later; the operator does so by itself",
+        Error::NotJson(_) | Error::Lacks(_) | Error::TooLarge(_) | Error::Status { .. } => {
+            "is spec.apiUrl the API of the environment (…/api), and does nothing else answer in its place?"
+        }
+        Error::Timeout(_) | Error::Connect(_) => {
+            "look at name resolution, firewalls and spec.proxy from the operator's node; for an unknown certificate name its authority in spec.trustedCAs"
+        }
+        Error::Redirect(_) => "use the address that it redirects to, if that is the environment's",
+        Error::Setup(_) => "correct the proxy or the certificates",
+    }
+}
