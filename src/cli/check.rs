@@ -209,7 +209,7 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
         }
         scope(&client, paas, "paasToken", "InstallerDownload", findings).await;
         findings.tell("the environment says who it is", &client.connection(paas).await, |(id, endpoints)| {
-            format!("{id}, {} communication endpoints", endpoints.len())
+            format!("{id}, {} communication endpoints", endpoints.as_ref().map_or(0, Vec::len))
         });
         let offered = client.offered(paas).await;
         findings.tell("versions on offer", &offered, |versions| versions.len().to_string());

@@ -100,10 +100,11 @@ impl Client {
     }
 
     /// The environment's identity, and the addresses that agents talk to.
-    pub async fn connection(&self, paas: &SecretString) -> Result<(String, Vec<String>), Error> {
+    pub async fn connection(&self, paas: &SecretString) -> Result<(String, Option<Vec<String>>), Error> {
         let answer: ConnectionInfo = self.get(&format!("{INSTALLER}/connectioninfo"), paas).await?;
         let id = answer.tenant_uuid.filter(|id| !id.is_empty()).ok_or(Error::Lacks("tenantUUID"))?;
-        Ok((id, answer.communication_endpoints.unwrap_or_default()))
+        // No environment has none: an answer without says nothing about them.
+        Ok((id, answer.communication_endpoints.filter(|endpoints| !endpoints.is_empty())))
     }
 
     /// The scopes of a token.

@@ -326,7 +326,7 @@ impl Poller {
             self.probes.identity.settle(&outcome, periods.slow);
             if let Ok((id, endpoints)) = outcome {
                 next.environment_id = Some(id);
-                next.endpoints = Some(Arc::new(endpoints));
+                next.endpoints = endpoints.map(Arc::new).or(next.endpoints);
             }
         }
         if let Some(outcome) = paas {

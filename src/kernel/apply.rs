@@ -29,6 +29,14 @@ where
     Ok(Some(stored))
 }
 
+/// Changes some fields of an object that is there, and leaves all others, its owners too, as they are.
+pub async fn merge<K>(api: &Api<K>, name: &str, fields: &Value) -> Result<(), Error>
+where
+    K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
+{
+    call(|| format!("change {name}"), api.patch(name, &params(), &Patch::Merge(fields))).await.map(drop)
+}
+
 /// Replaces a whole status: it is ours alone, and what the original operator left in it must go. Not by server-side
 /// apply: the status subresource takes no hand-over of ownership, so leftovers would stay.
 pub async fn replace_status<K>(api: &Api<K>, name: &str, uid: &str, status: &Value) -> Result<(), Error>

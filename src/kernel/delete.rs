@@ -56,9 +56,27 @@ pub struct InFlight {
 #[derive(Debug, Default)]
 struct Flight {
     /// Nodes that lost an available agent by us and have none yet, with the time of the deletion.
-    nodes: HashMap<Arc<str>, Instant>,
+    nodes: HashMap<Arc<str>, Lost>,
     /// UIDs that we deleted and that the watch may still show, with the time of the deletion.
     uids: HashMap<Arc<str>, Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    at: Instant,
+    /// A new agent is Ready, and must only stay so.
+    is_ready: bool,
+}
+
+/// How far a node's new agent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Agent {
+    /// Not Ready.
+    Missing,
+    /// Ready, but not for long enough.
+    Ready,
+    /// Available, or not ours to wait for.
+    Settled,
 }
 
 /// Deletions in flight, by owner.
@@ -71,22 +89,26 @@ impl Deletions {
     /// What an owner has in flight.
     #[must_use]
     pub fn in_flight(&self, owner: &str) -> InFlight {
-        let keys = |map: &HashMap<Arc<str>, Instant>| map.keys().cloned().collect();
-        self.owners().get(owner).map(|flight| InFlight { uids: keys(&flight.uids), nodes: keys(&flight.nodes) }).unwrap_or_default()
+        let of = |flight: &Flight| InFlight { uids: flight.uids.keys().cloned().collect(), nodes: flight.nodes.keys().cloned().collect() };
+        self.owners().get(owner).map(of).unwrap_or_default()
     }
 
     /// Forgets what the watch has shown: UIDs that are gone or terminating, nodes with an available agent again.
-    pub fn settle(&self, owner: &str, still_shown: impl Fn(&str) -> bool, still_lacking: impl Fn(&str) -> bool) {
+    pub fn settle(&self, owner: &str, still_shown: impl Fn(&str) -> bool, agent: impl Fn(&str) -> Agent) {
         if let Some(flight) = self.owners().get_mut(owner) {
             flight.uids.retain(|uid, at| still_shown(uid) && at.elapsed() < BELIEVED);
-            flight.nodes.retain(|node, _| still_lacking(node));
+            flight.nodes.retain(|node, lost| {
+                let now = agent(node);
+                lost.is_ready = now == Agent::Ready;
+                now != Agent::Settled
+            });
         }
     }
 
-    /// When the latest Pod was deleted that is not replaced yet.
+    /// When the latest Pod was deleted whose replacement is not Ready yet.
     #[must_use]
     pub fn latest(&self, owner: &str) -> Option<Instant> {
-        self.owners().get(owner).and_then(|flight| flight.nodes.values().max().copied())
+        self.owners().get(owner).and_then(|flight| flight.nodes.values().filter(|lost| !lost.is_ready).map(|lost| lost.at).max())
     }
 
     /// Forgets an owner.
@@ -96,17 +118,15 @@ impl Deletions {
 
     /// Deletes a Pod, if that stays within the budget and the Pod is still the one that was judged.
     pub async fn delete(&self, client: &Client, owner: &str, budget: usize, target: Target<'_>) -> Result<Outcome, Error> {
-        {
+        let newly_lost = {
             let mut owners = self.owners();
             let flight = owners.entry(owner.to_owned()).or_default();
             if target.costs && !flight.nodes.contains_key(target.node) && flight.nodes.len() >= budget {
                 return Ok(Outcome::OverBudget);
             }
             flight.uids.insert(target.uid.clone(), Instant::now());
-            if target.costs {
-                flight.nodes.insert(target.node.clone(), Instant::now());
-            }
-        }
+            target.costs && flight.nodes.insert(target.node.clone(), Lost { at: Instant::now(), is_ready: false }).is_none()
+        };
         let api: Api<PodFacts> = Api::namespaced(client.clone(), target.namespace);
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(target.uid.to_string()), resource_version: Some(target.resource_version.to_owned()) }),
@@ -115,23 +135,26 @@ impl Deletions {
         match call(|| format!("delete Pod {}/{}", target.namespace, target.name), api.delete(target.name, &params)).await {
             Ok(_) => Ok(Outcome::Deleted),
             Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_conflict() || status.is_not_found()) => {
-                self.undo(owner, &target);
+                self.undo(owner, &target, newly_lost);
                 Ok(Outcome::Changed)
             }
             Err(error) => {
                 // A request without an answer may have deleted the Pod: it counts until the watch says otherwise.
-                if !matches!(error, Error::Timeout(_)) {
-                    self.undo(owner, &target);
+                if matches!(&error, Error::Api { source, .. } if matches!(**source, kube::Error::Api(_))) {
+                    self.undo(owner, &target, newly_lost);
                 }
                 Err(error)
             }
         }
     }
 
-    fn undo(&self, owner: &str, target: &Target<'_>) {
+    /// Takes back what this deletion noted; a node that was in flight before stays so.
+    fn undo(&self, owner: &str, target: &Target<'_>, newly_lost: bool) {
         if let Some(flight) = self.owners().get_mut(owner) {
             flight.uids.remove(target.uid);
-            flight.nodes.remove(target.node);
+            if newly_lost {
+                flight.nodes.remove(target.node);
+            }
         }
     }
 

@@ -56,13 +56,20 @@ pub struct Owner<'a> {
     pub selector: &'a str,
 }
 
+#[derive(Debug)]
+struct Done {
+    wanted: String,
+    at: Instant,
+    succeeded: bool,
+}
+
 /// All families.
 #[derive(Debug)]
 pub struct Families {
     /// For how long an answer about a group, and what was compared, is believed.
     period: Duration,
-    groups: tokio::sync::Mutex<HashMap<&'static str, (Served, Instant)>>,
-    done: Mutex<HashMap<String, (String, Instant)>>,
+    groups: Mutex<HashMap<&'static str, (Served, Instant)>>,
+    done: Mutex<HashMap<String, Done>>,
     trouble: Mutex<HashMap<String, String>>,
 }
 
@@ -70,7 +77,7 @@ impl Families {
     /// None yet.
     #[must_use]
     pub fn new(period: Duration) -> Self {
-        Self { period, groups: tokio::sync::Mutex::default(), done: Mutex::default(), trouble: Mutex::default() }
+        Self { period, groups: Mutex::default(), done: Mutex::default(), trouble: Mutex::default() }
     }
 
     /// How often a family is compared with the cluster.
@@ -81,8 +88,7 @@ impl Families {
 
     /// How the cluster serves a group; asked once a period.
     pub async fn served(&self, client: &Client, group: &Group) -> Result<Served, Error> {
-        let mut groups = self.groups.lock().await;
-        if let Some((served, at)) = groups.get(group.name)
+        if let Some((served, at)) = self.groups().get(group.name)
             && at.elapsed() < self.period
         {
             return Ok(served.clone());
@@ -97,14 +103,23 @@ impl Families {
                 None => Served::Otherwise(offered),
             },
         };
-        groups.insert(group.name, (served.clone(), Instant::now()));
+        self.groups().insert(group.name, (served.clone(), Instant::now()));
         Ok(served)
     }
 
     /// Makes an owner's family what is wanted: applies what differs, deletes what is too much. Returns the writes. What
     /// fails is remembered for [`Self::trouble`] and tried again; nothing else waits for it.
     pub async fn converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> usize {
+        let fingerprint = format!("{} {}", wanted.keep_others, serde_json::to_string(&wanted.objects).unwrap_or_default());
+        let is_fresh = self.done().get(owner.uid).is_some_and(|done| {
+            // That nothing of an owner is there was seen once, and nobody else makes such objects.
+            done.wanted == fingerprint && ((done.succeeded && wanted.objects.is_empty()) || done.at.elapsed() < self.period)
+        });
+        if is_fresh {
+            return 0;
+        }
         let outcome = self.try_converge(client, group, owner, wanted).await;
+        self.done().insert(owner.uid.to_owned(), Done { wanted: fingerprint, at: Instant::now(), succeeded: outcome.is_ok() });
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(writes) => {
@@ -126,21 +141,15 @@ impl Families {
     }
 
     async fn try_converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, Error> {
-        let fingerprint = serde_json::to_string(&wanted.objects)?;
-        let fresh = self.done().get(owner.uid).is_some_and(|(done, at)| {
-            // That nothing of an owner is there was seen once, and nobody else makes such objects.
-            *done == fingerprint && (wanted.objects.is_empty() || at.elapsed() < self.period)
-        });
-        if fresh {
-            return Ok(0);
-        }
         let mut writes = 0;
-        if let Served::As(version) = self.served(client, group).await? {
-            for kind in group.kinds {
-                writes += converge_kind(client, &GroupVersionKind::gvk(group.name, version, kind), owner, wanted).await?;
+        match self.served(client, group).await? {
+            Served::As(version) => {
+                for kind in group.kinds {
+                    writes += converge_kind(client, &GroupVersionKind::gvk(group.name, version, kind), owner, wanted).await?;
+                }
             }
+            Served::Absent | Served::Otherwise(_) => {}
         }
-        self.done().insert(owner.uid.to_owned(), (fingerprint, Instant::now()));
         Ok(writes)
     }
 
@@ -150,7 +159,11 @@ impl Families {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 
-    fn done(&self) -> MutexGuard<'_, HashMap<String, (String, Instant)>> {
+    fn groups(&self) -> MutexGuard<'_, HashMap<&'static str, (Served, Instant)>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) -> MutexGuard<'_, HashMap<String, Done>> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use super::build::{ISTIO, istio};
 use super::observe::Observed;
 use super::plan::{Applied, Objects, Planned};
 use super::resolve::Resolved;
-use crate::kernel::apply::apply;
+use crate::kernel::apply::{apply, merge};
 use crate::kernel::delete::{Outcome, Target};
 use crate::kernel::family::Owner;
 use crate::kernel::{self};
@@ -29,7 +29,11 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
     // First: Pods pull with it.
     if let Some(secret) = &pull_secret {
         let api: Api<Secret> = Api::namespaced(context.client.clone(), &resolved.namespace);
-        apply(&api, &secret.object(&resolved.namespace), None).await?;
+        if secret.is_there {
+            merge(&api, &secret.name, &secret.change()).await?;
+        } else {
+            apply(&api, &secret.object(&resolved.namespace), None).await?;
+        }
         context.metrics.applied();
         tracing::info!(namespace = resolved.namespace, name = resolved.name, secret = secret.name, "pull secret applied");
     }
@@ -46,10 +50,12 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
             context.fleet.wrote(&(resolved.namespace.clone(), resolved.name.clone()), stored);
         }
     }
-    let owner = Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };
-    let writes = context.families.converge(&context.client, &ISTIO, owner, &istio).await;
-    if writes > 0 {
-        tracing::info!(namespace = resolved.namespace, name = resolved.name, writes, "Istio's objects changed");
+    if let Some(istio) = &istio {
+        let owner = Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };
+        let writes = context.families.converge(&context.client, &ISTIO, owner, istio).await;
+        if writes > 0 {
+            tracing::info!(namespace = resolved.namespace, name = resolved.name, writes, "Istio's objects changed");
+        }
     }
     Ok(Objects { pull_secret, daemonset, istio, state: PhantomData })
 }

@@ -2,7 +2,7 @@
 //!
 //! Reads caches; waits only for the first look at a named object, and never for the vendor. Must not decide.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::fleet::Key;
 use super::resolve::{ProxySource, Resolved};
 use crate::dynatrace::poller::Access;
 use crate::dynatrace::{self, Snapshot, Subscriber, Transport};
-use crate::kernel::delete::InFlight;
+use crate::kernel::delete::{Agent, InFlight};
 use crate::kernel::family::Served;
 use crate::kernel::named::Look;
 use crate::kernel::{self, NamedKind, Reference, call};
@@ -136,15 +136,22 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
     let owner = &resolved.uid;
     let gone = context.deletions.in_flight(owner).uids;
-    let available: HashSet<&str> =
-        pods.iter().filter(|pod| !pod.deleting && pod.ready_since.is_some() && !gone.contains(&pod.uid)).map(|pod| &*pod.node).collect();
+    let now = chrono::Utc::now();
+    let mut agents: HashMap<&str, Agent> = HashMap::new();
+    for pod in pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid)) {
+        let Some(since) = pod.ready_since else { continue };
+        let min_ready = resolved.policy.min_ready;
+        // As in the plan: without a wait the clocks of two machines need not agree.
+        agents.insert(&pod.node, if min_ready.is_zero() || since + min_ready <= now { Agent::Settled } else { Agent::Ready });
+    }
     // As the plan sees it: what lacks an agent for a cause of its own is not in flight.
     let full: HashSet<&str> = pods.iter().filter(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_)))).map(|pod| &*pod.node).collect();
     let placement = &resolved.policy.placement;
     let able = nodes.iter().filter(|node| node.ready && node.busy.is_none() && placement.verdict(node) == Verdict::Selected);
-    let lacking: HashSet<&str> = able.map(|node| &*node.name).filter(|node| !available.contains(node) && !full.contains(node)).collect();
+    let able: HashSet<&str> = able.map(|node| &*node.name).filter(|node| !full.contains(node)).collect();
     let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
-    context.deletions.settle(owner, |uid| shown.contains(uid), |node| lacking.contains(node));
+    let agent = |node: &str| if able.contains(node) { agents.get(node).copied().unwrap_or(Agent::Missing) } else { Agent::Settled };
+    context.deletions.settle(owner, |uid| shown.contains(uid), agent);
     let in_flight = context.deletions.in_flight(owner);
     let refused = refused(context, resolved, daemonset.as_deref(), &pods).await;
     Ok(Observed {
@@ -153,7 +160,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         proxy,
         trusted,
         pull_secret,
-        istio: if resolved.istio { Some(context.families.served(&context.client, &ISTIO).await?) } else { None },
+        istio: if resolved.istio { context.families.served(&context.client, &ISTIO).await.ok() } else { None },
         istio_trouble: context.families.trouble(&resolved.uid),
         environment,
         daemonset,

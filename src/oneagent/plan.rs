@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, daemonset, owner};
+use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, architectures, daemonset, owner};
 use super::build::pull_secret::{self, PullSecret};
 use super::build::template::{self, Surroundings};
 use super::build::{ISTIO, istio};
@@ -39,8 +39,8 @@ pub struct Objects<S> {
     pub pull_secret: Option<PullSecret>,
     /// The DaemonSet; `None`: leave what is there alone.
     pub daemonset: Option<Value>,
-    /// What Istio shall let pass.
-    pub istio: Wanted,
+    /// What Istio shall let pass; `None`: leave what is there alone.
+    pub istio: Option<Wanted>,
     /// Which of the two.
     pub state: PhantomData<S>,
 }
@@ -102,7 +102,10 @@ pub fn plan(
 
     let (istio, complaint) = mesh(resolved, seen, environment);
     problems.extend(complaint);
-    problems.extend(seen.istio_trouble.clone().map(|why| (Reason::IstioUnusable, why)));
+    problems.extend(seen.istio_trouble.as_ref().filter(|_| resolved.istio).map(|why| {
+        let namespace = &resolved.namespace;
+        (Reason::IstioUnusable, format!("spec.enableIstio: the objects in namespace {namespace} are not as they should be: {why}; config/rbac.yaml has the rights that are needed"))
+    }));
     let (pull_secret, without) = pull_secret(resolved, seen, environment);
     problems.extend(without.problem());
     let desired = desired(resolved, &choice, &base).filter(|_| without == Without::Nothing);
@@ -112,6 +115,10 @@ pub fn plan(
     let mut policy = resolved.policy.clone();
     if seen.stopped {
         policy.hold = Some(Hold::Stopped);
+    }
+    if let Some(live) = live.filter(|_| adopted) {
+        // While a rollout is held, the spec may ask for another kind of agent than the one that runs.
+        policy.placement.architectures = live.spec.as_ref().map(|spec| architectures(resolved, &spec.template)).unwrap_or_default();
     }
     let inventory = Inventory {
         nodes: &seen.nodes,
@@ -157,7 +164,7 @@ pub fn plan(
         .into_iter()
         .flatten()
         .min();
-    let pull_secret = pull_secret.filter(|_| hands_off.is_none());
+    let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     Ok(Plan {
         objects: Objects { pull_secret, daemonset, istio, state: PhantomData },
         steps: rollout.steps,
@@ -201,9 +208,11 @@ fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
 }
 
 /// What Istio shall let pass. While the endpoints are not known those of before stay.
-fn mesh(resolved: &Resolved, seen: &Observed, environment: Option<&Snapshot>) -> (Wanted, Option<Problem>) {
+fn mesh(resolved: &Resolved, seen: &Observed, environment: Option<&Snapshot>) -> (Option<Wanted>, Option<Problem>) {
     match &seen.istio {
-        None | Some(Served::Absent) => (Wanted::default(), None),
+        // Asked for, and nobody said: what is there stays.
+        None if resolved.istio => (None, None),
+        None | Some(Served::Absent) => (Some(Wanted::default()), None),
         Some(Served::Otherwise(versions)) => {
             let why = format!(
                 "spec.enableIstio: this cluster serves {} in {}, and this release speaks {}; upgrade the operator, or set spec.enableIstio to false and let Istio pass traffic to {} yourself",
@@ -212,7 +221,7 @@ fn mesh(resolved: &Resolved, seen: &Observed, environment: Option<&Snapshot>) ->
                 ISTIO.versions.join(", "),
                 resolved.api_url
             );
-            (Wanted { keep_others: true, ..Wanted::default() }, Some((Reason::IstioUnusable, why)))
+            (None, Some((Reason::IstioUnusable, why)))
         }
         Some(Served::As(_)) => {
             let endpoints = environment.and_then(|e| e.endpoints.as_deref());
@@ -225,7 +234,7 @@ fn mesh(resolved: &Resolved, seen: &Observed, environment: Option<&Snapshot>) ->
                 );
                 (Reason::IstioUnusable, why)
             });
-            (Wanted { objects, keep_others: endpoints.is_none() }, complaint)
+            (Some(Wanted { objects, keep_others: endpoints.is_none() }), complaint)
         }
     }
 }
@@ -265,9 +274,9 @@ fn pull_secret(resolved: &Resolved, seen: &Observed, environment: Option<&Snapsh
         (Some(id), Token::There { value, .. }) => {
             let content = pull_secret::content(registry, id, value);
             let same = there.is_some_and(|there| there.expose_secret() == content.expose_secret());
-            ((!same).then(|| PullSecret { name, owner: owner(resolved), content }), Without::Nothing)
+            ((!same).then(|| PullSecret { name, owner: owner(resolved), content, is_there: there.is_some() }), Without::Nothing)
         }
-        _ if there.is_some() => (None, Without::Nothing),
+        _ if there.is_some_and(|there| pull_secret::is_for(there, registry)) => (None, Without::Nothing),
         // Identity and token are asked for together: with one of them known, the other was refused.
         (None, Token::There { .. }) if environment.is_some_and(|e| e.paas != TokenState::Unknown) => {
             let why = format!(

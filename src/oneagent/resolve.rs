@@ -67,6 +67,8 @@ pub struct FromImage {
     pub registry: Option<String>,
     /// The user's pull secret.
     pub custom_secret: Option<String>,
+    /// The tag of the user's image.
+    pub tag: Option<String>,
 }
 
 impl FromImage {
@@ -418,15 +420,16 @@ fn from_image(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Refusal>) -> O
     }
     let custom_secret = text(spec.custom_pull_secret.as_ref());
     if text(spec.image.as_ref()).is_some() {
-        return Some(FromImage { registry: None, custom_secret });
+        return Some(FromImage { registry: None, custom_secret, tag: text(spec.image.as_ref()).and_then(|image| tag(&image)) });
     }
-    let registry = api_url.split_once("://").map_or(api_url, |(_, rest)| rest).trim_end_matches("/api").to_owned();
+    let registry = api_url.split_once("://").map_or(api_url, |(_, rest)| rest);
+    let registry = registry.strip_suffix("/api").unwrap_or(registry).to_owned();
     if !names_a_registry(&registry) {
         wrong.push(Refusal(format!(
-            "spec.useImmutableImage takes the agent's image from the registry {registry:?}, made from spec.apiUrl, and that is not the beginning of an image's name (lower-case letters, digits, single dots, dashes and underscores); name the image in spec.image"
+            "spec.useImmutableImage takes the agent's image from the registry {registry:?}, made from spec.apiUrl, and that is not the beginning of an image's name (a host with a dot or a port; then lower-case letters, digits, single dots, dashes and underscores); name the image in spec.image"
         )));
     }
-    Some(FromImage { registry: Some(registry), custom_secret })
+    Some(FromImage { registry: Some(registry), custom_secret, tag: None })
 }
 
 /// Whether `host[:port][/path]` can begin an image's name: the container runtimes' grammar, which has no room for `[::1]`.
@@ -444,13 +447,17 @@ fn names_a_registry(text: &str) -> bool {
         let edges = bytes.first().is_some_and(|b| plain(*b)) && bytes.last().is_some_and(|b| plain(*b));
         edges && bytes.iter().all(|b| plain(*b) || b"._-".contains(b)) && !segment.contains("..") && !segment.contains("___")
     };
-    host.split('.').all(label) && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0)) && parts.all(segment)
+    // A first part without dot or port is taken for a name on Docker Hub.
+    (host.contains('.') || port.is_some() || host == "localhost")
+        && host.split('.').all(label)
+        && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+        && parts.all(segment)
 }
 
-/// The tag of an image, if it is a version. A digest names none.
-fn tagged(image: &str) -> Option<Version> {
+/// The tag of an image. A digest is none.
+fn tag(image: &str) -> Option<String> {
     let name = image.rsplit('/').next()?.split('@').next()?;
-    name.split_once(':')?.1.parse().ok()
+    Some(name.split_once(':')?.1.to_owned())
 }
 
 fn wish(spec: &OneAgentSpec, from_image: bool, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
@@ -465,7 +472,7 @@ fn wish(spec: &OneAgentSpec, from_image: bool, env: &[EnvVar], wrong: &mut Vec<R
     }
     let (pin, agent_version) = (pin.and_then(Result::ok), agent_version.and_then(Result::ok));
     match (pin, agent_version) {
-        _ if from_image && text(spec.image.as_ref()).is_some() => Wish::Image(text(spec.image.as_ref()).and_then(|image| tagged(&image))),
+        _ if from_image && text(spec.image.as_ref()).is_some() => Wish::Image(text(spec.image.as_ref()).and_then(|image| tag(&image)?.parse().ok())),
         _ if !from_image && env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
         (Some(version), Some(wish)) if !wish.admits(&version) => {
             wrong.push(Refusal(format!("spec.update.version is {version} and spec.agentVersion contradicts it; remove spec.agentVersion")));

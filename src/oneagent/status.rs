@@ -81,7 +81,11 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec
     let addresses: HashMap<&str, IpAddr> = seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect();
     let status = OneAgentStatus {
         observed_generation: object.metadata.generation,
-        version: text(picture.template).or_else(|| before.version.clone()),
+        version: match &resolved.from_image {
+            // The tag is all that is known of an image of the user's, and of a digest nothing is.
+            Some(image) if image.registry.is_none() => image.tag.clone(),
+            _ => text(picture.template).or_else(|| before.version.clone()),
+        },
         desired_version: text(picture.choice.version),
         version_source: Some(picture.choice.source.to_owned()),
         last_good_version: memory.last_good.as_ref().and_then(|r| text(r.version)),

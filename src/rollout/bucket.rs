@@ -158,6 +158,8 @@ fn currency(desired: Option<&Desired>, inventory: &Inventory<'_>, node: &Node, p
     };
     // An agent that updated itself is judged by what it is, not by what its Pod was made from.
     let version = match (made_from, reported) {
+        // A host goes on to report what it had until its new agent runs: a Pod made as pinned gets its time.
+        (Some(made), _) if desired.strict && made == wanted => Some(made),
         (Some(made), Some(reported)) => Some(made.max(reported)),
         (Some(version), None) | (None, Some(version)) => Some(version),
         (None, None) => None,

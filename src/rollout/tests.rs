@@ -191,6 +191,33 @@ fn nothing_goes_backwards_by_itself_and_a_pin_does() {
 }
 
 #[test]
+fn a_pod_made_as_pinned_is_not_deleted_again_because_its_host_still_reports_what_it_had() {
+    let mut fleet = Fleet::new(2, 1);
+    Arc::make_mut(&mut fleet.nodes[0]).ip = Some(IpAddr::from([10, 0, 0, 1]));
+    fleet.reported = Some([(IpAddr::from([10, 0, 0, 1]), v(5))].into());
+    fleet.memory.started = Some(at(-1));
+    fleet.change(0, |pod| {
+        pod.ready_since = None;
+        pod.created = at(0);
+    });
+    let pinned = Desired { strict: true, ..desired(1) };
+    let plan = fleet.plan(&policy(Share::Count(1)), &pinned, 1);
+    assert_eq!((plan.steps.len(), plan.report.bucket(Bucket::Starting)), (0, 1));
+}
+
+#[test]
+fn an_agent_that_must_stay_ready_occupies_the_budget_on_a_node_that_joined_too() {
+    let mut fleet = Fleet::new(3, 2);
+    fleet.memory.started = Some(at(0));
+    Arc::make_mut(&mut fleet.nodes[0]).created = at(5);
+    fleet.pods[0] = pod(9, "node-000", 2, 10, true);
+    let slow = Policy { min_ready: TimeDelta::seconds(30), ..policy(Share::Count(1)) };
+    assert_eq!(fleet.plan(&slow, &desired(2), 20).steps.len(), 1, "it joined: nobody of ours is missing");
+    fleet.lost.insert("node-000".into());
+    assert_eq!(fleet.plan(&slow, &desired(2), 20).steps.len(), 0, "we replaced its agent");
+}
+
+#[test]
 fn every_selected_node_is_available_or_in_exactly_one_bucket() {
     let mut fleet = Fleet::new(9, 2);
     Arc::make_mut(&mut fleet.nodes[0]).ready = false;

@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::nodes::Shape;
 use olm_tests::vendor::{api_token, paas_token};
 use serde_json::{Value, json};
 
@@ -161,6 +162,41 @@ fn an_image_of_the_users_has_the_version_of_its_tag_and_no_other() {
         .await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
         assert!(lab.pods("agent").await.values().all(|p| p.spec.as_ref().unwrap().image_pull_secrets.is_none()));
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_pull_secret_that_the_original_left_is_used_and_stays_nobodys() {
+    olm_tests::run(async {
+        let lab = Lab::new("image-left", 1).await;
+        let registry = ["--docker-server=old.example", "--docker-username=u", "--docker-password=p"];
+        lab.cluster.kubectl(&[&["-n", &lab.name, "create", "secret", "docker-registry", PULL][..], &registry].concat());
+        lab.oneagent(&json!({ "useImmutableImage": true }));
+        lab.all_at("agent", V1, 1, SOON).await;
+        let secret = secrets(&lab).get(PULL).await.unwrap();
+        let content = String::from_utf8(secret.data.clone().unwrap()[".dockerconfigjson"].0.clone()).unwrap();
+        assert!(content.contains(&paas_token(&lab.name)) && secret.owner_references().is_empty());
+        lab.end().await;
+    });
+}
+
+/// The spec is ahead of what runs: nodes are selected for what runs.
+#[test]
+fn while_a_switch_of_modes_is_held_no_agent_comes_to_a_node_of_another_architecture() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("image-arch", 1).await;
+        lab.add_nodes(1, &Shape { arch: "arm64".into(), ..Shape::default() }).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 1, SOON).await;
+        lab.edit("agent", json!({ "useImmutableImage": true, "rollout": { "paused": true } })).await;
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        lab.pods_are("agent", &lab.nodes[..1]).await;
+        let status = lab.status("agent").await;
+        assert_eq!(status.nodes.map(|nodes| (nodes.selected, nodes.arch)), Some((1, 1)));
+        lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
+        lab.pods_are("agent", &lab.nodes).await;
+        lab.all_at("agent", V1, 2, SOON).await;
         lab.end().await;
     });
 }

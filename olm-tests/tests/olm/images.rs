@@ -25,7 +25,13 @@ fn build(registry: &Registry, folder: &Path) -> Vec<String> {
     std::fs::write(folder.join("registries.conf"), format!("[[registry]]\nlocation = \"{}\"\ninsecure = true\n", registry.address())).unwrap();
     let mut command = Command::new(repository(".ci/images"));
     command.env("CONTAINERS_STORAGE_CONF", folder.join("storage.conf")).env("BUILDAH_ISOLATION", "chroot");
-    command.env("REGISTRY", registry.address()).env("PUSH", "1").env("TLS_VERIFY", "false").env("PROFILE", "dev").env("BUILD_TOOL", "buildah");
+    command
+        .env("REGISTRY", registry.address())
+        .env("PUSH", "1")
+        .env("PARTIAL", "1")
+        .env("TLS_VERIFY", "false")
+        .env("PROFILE", "dev")
+        .env("BUILD_TOOL", "buildah");
     // Kept outside of the clone; without symbols, which would be most of what is packed.
     command.env("BINARIES", cache().join("images")).env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_PROFILE_DEV_STRIP", "true");
     // Cargo tells a test which package it is of; a build script that hears that would build anew.

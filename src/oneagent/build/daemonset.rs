@@ -94,8 +94,21 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>) -> PodTemp
     let pod = &resolved.pod;
     spec.node_selector = (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone());
     spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
-    spec.affinity = Some(affinity(&resolved.policy.placement.architectures, &pod.node_affinity));
+    spec.affinity = Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity));
     template
+}
+
+/// The architectures that a template's agent is for: an image says itself, the installer's address names one. Of the
+/// template and not of the spec, which may be ahead of it.
+#[must_use]
+pub fn architectures(resolved: &Resolved, template: &PodTemplateSpec) -> Vec<String> {
+    if resolved.policy.placement.architectures.is_empty() {
+        return Vec::new();
+    }
+    let env = template.spec.iter().flat_map(|spec| &spec.containers).flat_map(|container| container.env.iter().flatten());
+    let installs = env.into_iter().any(|variable| variable.name == "ONEAGENT_INSTALLER_TOKEN");
+    let names: &[&str] = if installs { &["amd64"] } else { &["amd64", "arm64"] };
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// What we require of every node, in each of the user's terms.

@@ -20,6 +20,8 @@ pub struct PullSecret {
     pub owner: OwnerReference,
     /// Content.
     pub content: SecretString,
+    /// Whether it is there, with an older content.
+    pub is_there: bool,
 }
 
 /// Content of a pull secret for the host of a registry.
@@ -36,8 +38,21 @@ fn encode(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
+/// Whether a pull secret has something for the host of a registry.
+#[must_use]
+pub fn is_for(content: &SecretString, registry: &str) -> bool {
+    let host = registry.split('/').next().unwrap_or_default();
+    serde_json::from_str::<Value>(content.expose_secret()).is_ok_and(|config| !config["auths"][host].is_null())
+}
+
 impl PullSecret {
-    /// The Secret as it is applied.
+    /// What changes in a Secret that is there: whose it is stays, for OpenShift lets only those change that who may delete it.
+    #[must_use]
+    pub fn change(&self) -> Value {
+        json!({ "data": { KEY: encode(self.content.expose_secret()) } })
+    }
+
+    /// The Secret as it is made.
     #[must_use]
     pub fn object(&self, namespace: &str) -> Value {
         json!({
@@ -57,7 +72,9 @@ mod tests {
         let content = content("host.example:8443/e/abc", "abc", &"secret".to_owned().into());
         let config: Value = serde_json::from_str(content.expose_secret()).unwrap();
         assert_eq!(config["auths"]["host.example:8443"]["auth"], "YWJjOnNlY3JldA==");
-        let secret = PullSecret { name: "p".into(), owner: OwnerReference::default(), content };
+        assert!(is_for(&content, "host.example:8443/e/other") && !is_for(&content, "other.example/e/abc"));
+        assert!(!is_for(&"{}".to_owned().into(), "host.example:8443") && !is_for(&"x".to_owned().into(), "host.example:8443"));
+        let secret = PullSecret { name: "p".into(), owner: OwnerReference::default(), content, is_there: false };
         assert!(!format!("{secret:?}").contains("secret\""), "{secret:?}");
     }
 }
