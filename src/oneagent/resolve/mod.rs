@@ -2,10 +2,13 @@
 //!
 //! Pure. Every refusal names the field and the remedy. Must not look at the cluster or the vendor.
 
+mod image;
+mod placement;
+
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
-use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, NodeSelectorRequirement, ResourceRequirements, Toleration};
+use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -14,7 +17,11 @@ use secrecy::SecretString;
 use crate::api::name::{Share, Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::kernel::drift::quantity;
-use crate::rollout::{self, Hold, Must, Of, Placement, Policy, Requirement};
+use crate::rollout::{Hold, Policy};
+
+pub use image::FromImage;
+use image::{from_image, tag};
+use placement::{check_toleration, placement, terms};
 
 /// Readiness deadline where the spec names none.
 const WAIT_READY: i64 = 300;
@@ -58,31 +65,6 @@ pub struct Resolved {
     pub istio: bool,
     /// What is allowed but unwise.
     pub warnings: Vec<String>,
-}
-
-/// An agent that comes as an image of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FromImage {
-    /// The environment's registry, `host[:port][/path]`; `None` where the spec names the image.
-    pub registry: Option<String>,
-    /// The user's pull secret.
-    pub custom_secret: Option<String>,
-    /// The tag of the user's image.
-    pub tag: Option<String>,
-}
-
-impl FromImage {
-    /// Name of the pull secret that the operator makes for a OneAgent; `None` where it makes none.
-    #[must_use]
-    pub fn own_secret(&self, name: &str) -> Option<String> {
-        (self.registry.is_some() && self.custom_secret.is_none()).then(|| format!("{name}-pull-secret"))
-    }
-
-    /// Name of the pull secret that Pods use.
-    #[must_use]
-    pub fn secret(&self, name: &str) -> Option<String> {
-        self.custom_secret.clone().or_else(|| self.own_secret(name))
-    }
 }
 
 /// Where the proxy's address is.
@@ -295,99 +277,6 @@ fn resources(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> ResourceRequireme
     resources
 }
 
-fn check_toleration(at: usize, toleration: &Toleration) -> Option<Refusal> {
-    let field = format!("spec.tolerations[{at}]");
-    let filled = |text: &Option<String>| text.as_deref().is_some_and(|t| !t.is_empty());
-    match toleration.operator.as_deref().unwrap_or_default() {
-        "" | "Equal" if !filled(&toleration.key) => {
-            return Some(Refusal(format!("{field} has no key; give one, or use operator Exists to tolerate every taint")));
-        }
-        "Exists" if filled(&toleration.value) => return Some(Refusal(format!("{field} has operator Exists and a value; remove one of them"))),
-        "" | "Equal" | "Exists" => {}
-        other => return Some(Refusal(format!("{field}.operator is {other:?}; use Exists or Equal"))),
-    }
-    match toleration.effect.as_deref().unwrap_or_default() {
-        "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
-        other => {
-            return Some(Refusal(format!("{field}.effect is {other:?}; use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all")));
-        }
-    }
-    (toleration.toleration_seconds.is_some() && toleration.effect.as_deref() != Some("NoExecute"))
-        .then(|| Refusal(format!("{field}.tolerationSeconds works only with effect NoExecute; remove it")))
-}
-
-fn placement(selector: &BTreeMap<String, String>, tolerations: &[Toleration], terms: Vec<Vec<Requirement>>, architectures: &[&str]) -> Placement {
-    Placement {
-        // The template's affinity asks for Linux, too.
-        selector: selector.clone().into_iter().chain([("kubernetes.io/os".to_owned(), "linux".to_owned())]).collect(),
-        tolerations: tolerations.iter().map(plain_toleration).collect(),
-        architectures: architectures.iter().map(|name| (*name).to_owned()).collect(),
-        terms,
-        virtual_nodes: super::build::VIRTUAL_NODES.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-    }
-}
-
-/// The terms of a node affinity; what the API server would refuse is refused here, by its place.
-fn terms(affinity: &NodeAffinity, wrong: &mut Vec<Refusal>) -> Vec<Vec<Requirement>> {
-    let Some(required) = &affinity.required_during_scheduling_ignored_during_execution else { return Vec::new() };
-    let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
-    if required.node_selector_terms.is_empty() {
-        wrong
-            .push(Refusal(format!("{field} is empty, which no node matches; give a term, or remove requiredDuringSchedulingIgnoredDuringExecution")));
-    }
-    let mut terms = Vec::new();
-    for (at, term) in required.node_selector_terms.iter().enumerate() {
-        let (labels, fields) = (term.match_expressions.as_deref().unwrap_or_default(), term.match_fields.as_deref().unwrap_or_default());
-        if labels.is_empty() && fields.is_empty() {
-            wrong.push(Refusal(format!("{field}[{at}] has no requirement, so that no node matches it; give one, or remove the term")));
-        }
-        let mut read = |key: &str, number: usize, of: Of, requirement: &NodeSelectorRequirement| match must(requirement) {
-            Ok(must) => Some(Requirement { of, must }),
-            Err(why) => {
-                wrong.push(Refusal(format!("{field}[{at}].{key}[{number}]: {why}")));
-                None
-            }
-        };
-        let mut requirements: Vec<Requirement> =
-            labels.iter().enumerate().filter_map(|(n, r)| read("matchExpressions", n, Of::Label(r.key.clone()), r)).collect();
-        requirements.extend(fields.iter().enumerate().filter_map(|(n, r)| read("matchFields", n, Of::Name, r)));
-        for (number, _) in fields.iter().enumerate().filter(|(_, r)| r.key != "metadata.name" || !["In", "NotIn"].contains(&r.operator.as_str())) {
-            wrong.push(Refusal(format!("{field}[{at}].matchFields[{number}]: only metadata.name can be asked for, with operator In or NotIn")));
-        }
-        terms.push(requirements);
-    }
-    terms
-}
-
-fn must(requirement: &NodeSelectorRequirement) -> Result<Must, String> {
-    let values = requirement.values.clone().unwrap_or_default();
-    let number = || match values.as_slice() {
-        [one] => one.parse::<i64>().map_err(|_| format!("operator {} needs a whole number, not {one:?}", requirement.operator)),
-        _ => Err(format!("operator {} needs one value, a whole number", requirement.operator)),
-    };
-    match requirement.operator.as_str() {
-        "In" | "NotIn" if values.is_empty() => Err(format!("operator {} needs values", requirement.operator)),
-        "Exists" | "DoesNotExist" if !values.is_empty() => Err(format!("operator {} takes no values; remove them", requirement.operator)),
-        "In" => Ok(Must::In(values)),
-        "NotIn" => Ok(Must::NotIn(values)),
-        "Exists" => Ok(Must::Exist),
-        "DoesNotExist" => Ok(Must::NotExist),
-        "Gt" => number().map(Must::Exceed),
-        "Lt" => number().map(Must::FallBelow),
-        other => Err(format!("operator is {other:?}; use In, NotIn, Exists, DoesNotExist, Gt or Lt")),
-    }
-}
-
-fn plain_toleration(toleration: &Toleration) -> rollout::Toleration {
-    let filled = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
-    rollout::Toleration {
-        key: filled(&toleration.key),
-        exists: toleration.operator.as_deref() == Some("Exists"),
-        value: toleration.value.clone().unwrap_or_default(),
-        effect: filled(&toleration.effect),
-    }
-}
-
 /// The user's environment. An installer address of the form that v0.1 to v0.6 wrote into specs counts as unset.
 fn env(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Vec<EnvVar> {
     let mut kept: Vec<EnvVar> = Vec::new();
@@ -411,53 +300,6 @@ fn network_zone(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Option<String>
         wrong.push(Refusal(format!("spec.networkZone is {zone:?}; a zone's name has letters, digits, dots, dashes and underscores only")));
     }
     Some(zone)
-}
-
-/// The registry of an environment is its address without scheme and `/api`.
-fn from_image(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Refusal>) -> Option<FromImage> {
-    if spec.use_immutable_image != Some(true) {
-        return None;
-    }
-    let custom_secret = text(spec.custom_pull_secret.as_ref());
-    if text(spec.image.as_ref()).is_some() {
-        return Some(FromImage { registry: None, custom_secret, tag: text(spec.image.as_ref()).and_then(|image| tag(&image)) });
-    }
-    let registry = api_url.split_once("://").map_or(api_url, |(_, rest)| rest);
-    let registry = registry.strip_suffix("/api").unwrap_or(registry).to_owned();
-    if !names_a_registry(&registry) {
-        wrong.push(Refusal(format!(
-            "spec.useImmutableImage takes the agent's image from the registry {registry:?}, made from spec.apiUrl, and that is not the beginning of an image's name (a host with a dot or a port; then lower-case letters, digits, single dots, dashes and underscores); name the image in spec.image"
-        )));
-    }
-    Some(FromImage { registry: Some(registry), custom_secret, tag: None })
-}
-
-/// Whether `host[:port][/path]` can begin an image's name: the container runtimes' grammar, which has no room for `[::1]`.
-fn names_a_registry(text: &str) -> bool {
-    let mut parts = text.split('/');
-    let host = parts.next().unwrap_or_default();
-    let (host, port) = host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port)));
-    let label = |label: &str| {
-        let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        edge(label.as_bytes().first()) && edge(label.as_bytes().last()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-    };
-    let segment = |segment: &str| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let bytes = segment.as_bytes();
-        let edges = bytes.first().is_some_and(|b| plain(*b)) && bytes.last().is_some_and(|b| plain(*b));
-        edges && bytes.iter().all(|b| plain(*b) || b"._-".contains(b)) && !segment.contains("..") && !segment.contains("___")
-    };
-    // A first part without dot or port is taken for a name on Docker Hub.
-    (host.contains('.') || port.is_some() || host == "localhost")
-        && host.split('.').all(label)
-        && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
-        && parts.all(segment)
-}
-
-/// The tag of an image. A digest is none.
-fn tag(image: &str) -> Option<String> {
-    let name = image.rsplit('/').next()?.split('@').next()?;
-    Some(name.split_once(':')?.1.to_owned())
 }
 
 fn wish(spec: &OneAgentSpec, from_image: bool, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
