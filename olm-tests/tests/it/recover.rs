@@ -80,12 +80,15 @@ fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
         reached(&lab, V2, 15).await;
         // And with a second one standing by: the leader dies, the other takes over.
         lab.start_operator(&[]).await;
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        eventually("the standby is ready", SOON, || async {
+            let answer = lab.operators[2].get("/readyz").await;
+            if answer.as_ref().is_some_and(|(code, _)| *code == 200) { Ok(()) } else { Err(format!("{answer:?}")) }
+        })
+        .await;
         let leader = holder(&lab).await.unwrap();
         assert!(leader.contains("operator-1"), "{leader}");
         let (_, standby) = lab.operators[2].get("/metrics").await.unwrap();
         assert!(standby.contains("oneagent_leader 0"), "{standby}");
-        assert_eq!(lab.operators[2].get("/readyz").await.unwrap().0, 200, "a standby is ready");
         lab.operators[1].process.kill();
         lab.all_at("agent", V2, 30, Duration::from_secs(60)).await;
         assert!(holder(&lab).await.unwrap().contains("operator-2"));
