@@ -98,6 +98,16 @@ pub fn pull(image: &str, into: &Path) -> Result<PathBuf, String> {
     if output.status.success() { Ok(into.to_owned()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
 }
 
+/// A HOME with which opm pulls: it wants to be told that images need no signature.
+#[must_use]
+pub fn home() -> TempDir {
+    let home = TempDir::with_prefix("oneagent-home-").expect("a temporary folder");
+    let folder = home.path().join(".config/containers");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("policy.json"), r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).expect("a file");
+    home
+}
+
 /// Runs a command; what it printed. Fails with what it said.
 pub fn said(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));

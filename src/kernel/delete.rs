@@ -134,7 +134,7 @@ impl Deletions {
         };
         match call(|| format!("delete Pod {}/{}", target.namespace, target.name), api.delete(target.name, &params)).await {
             Ok(_) => Ok(Outcome::Deleted),
-            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_conflict() || status.is_not_found()) => {
+            Err(error) if error.is_conflict() || error.is_not_found() => {
                 self.undo(owner, &target, newly_lost);
                 Ok(Outcome::Changed)
             }

@@ -60,7 +60,8 @@ pub struct Owner<'a> {
 struct Done {
     wanted: String,
     at: Instant,
-    succeeded: bool,
+    /// Why it is not as it should be.
+    trouble: Option<String>,
 }
 
 /// All families.
@@ -70,14 +71,13 @@ pub struct Families {
     period: Duration,
     groups: Mutex<HashMap<&'static str, (Served, Instant)>>,
     done: Mutex<HashMap<String, Done>>,
-    trouble: Mutex<HashMap<String, String>>,
 }
 
 impl Families {
     /// None yet.
     #[must_use]
     pub fn new(period: Duration) -> Self {
-        Self { period, groups: Mutex::default(), done: Mutex::default(), trouble: Mutex::default() }
+        Self { period, groups: Mutex::default(), done: Mutex::default() }
     }
 
     /// How often a family is compared with the cluster.
@@ -113,42 +113,31 @@ impl Families {
         let fingerprint = format!("{} {}", wanted.keep_others, serde_json::to_string(&wanted.objects).unwrap_or_default());
         let is_fresh = self.done().get(owner.uid).is_some_and(|done| {
             // That nothing of an owner is there was seen once, and nobody else makes such objects.
-            done.wanted == fingerprint && ((done.succeeded && wanted.objects.is_empty()) || done.at.elapsed() < self.period)
+            done.wanted == fingerprint && ((done.trouble.is_none() && wanted.objects.is_empty()) || done.at.elapsed() < self.period)
         });
         if is_fresh {
             return 0;
         }
         let outcome = self.try_converge(client, group, owner, wanted).await;
-        self.done().insert(owner.uid.to_owned(), Done { wanted: fingerprint, at: Instant::now(), succeeded: outcome.is_ok() });
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        match outcome {
-            Ok(writes) => {
-                trouble.remove(owner.uid);
-                writes
-            }
-            Err(error) => {
-                tracing::warn!(namespace = owner.namespace, group = group.name, error = error.chain(), "objects could not be made as they should be");
-                trouble.insert(owner.uid.to_owned(), error.chain());
-                0
-            }
+        let trouble = outcome.as_ref().err().map(Error::chain);
+        if let Some(error) = &trouble {
+            tracing::warn!(namespace = owner.namespace, group = group.name, error, "objects could not be made as they should be");
         }
+        self.done().insert(owner.uid.to_owned(), Done { wanted: fingerprint, at: Instant::now(), trouble });
+        outcome.unwrap_or_default()
     }
 
     /// Why an owner's family is not as it should be.
     #[must_use]
     pub fn trouble(&self, uid: &str) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get(uid).cloned()
+        self.done().get(uid).and_then(|done| done.trouble.clone())
     }
 
     async fn try_converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, Error> {
+        let Served::As(version) = self.served(client, group).await? else { return Ok(0) };
         let mut writes = 0;
-        match self.served(client, group).await? {
-            Served::As(version) => {
-                for kind in group.kinds {
-                    writes += converge_kind(client, &GroupVersionKind::gvk(group.name, version, kind), owner, wanted).await?;
-                }
-            }
-            Served::Absent | Served::Otherwise(_) => {}
+        for kind in group.kinds {
+            writes += converge_kind(client, &GroupVersionKind::gvk(group.name, version, kind), owner, wanted).await?;
         }
         Ok(writes)
     }
@@ -156,7 +145,6 @@ impl Families {
     /// Forgets an owner.
     pub fn forget(&self, uid: &str) {
         self.done().remove(uid);
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 
     fn groups(&self) -> MutexGuard<'_, HashMap<&'static str, (Served, Instant)>> {
@@ -174,7 +162,7 @@ async fn converge_kind(client: &Client, gvk: &GroupVersionKind, owner: Owner<'_>
     let live = match listed {
         Ok(list) => list.items,
         // The group is served without this kind, or has gone since it was asked for.
-        Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_not_found()) => return Ok(0),
+        Err(error) if error.is_not_found() => return Ok(0),
         Err(error) => return Err(error),
     };
     let mut writes = 0;
@@ -192,7 +180,7 @@ async fn converge_kind(client: &Client, gvk: &GroupVersionKind, owner: Owner<'_>
         let params = DeleteParams { preconditions: Some(Preconditions { uid: surplus.uid(), resource_version: None }), ..DeleteParams::default() };
         match call(|| format!("delete {} {}", gvk.kind, surplus.name_any()), api.delete(&surplus.name_any(), &params)).await {
             Ok(_) => writes += 1,
-            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_not_found() || status.is_conflict()) => {}
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
             Err(error) => return Err(error),
         }
     }

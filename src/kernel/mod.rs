@@ -68,6 +68,12 @@ impl Error {
         }
     }
 
+    /// Whether the API server says that there is no such object, or no such kind.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
+    }
+
     /// The API server's own message, if it refuses what was sent for its content: retrying will not mend that.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {

@@ -266,12 +266,7 @@ fn an_agent_that_updated_itself_is_not_restarted() {
         let ip = ip_of(&lab, &itself).await;
         lab.cluster.vendor.with(&lab.name, |e| drop(e.hosts.insert(ip, V2.into())));
         lab.cluster.vendor.publish(&lab.name, V2);
-        eventually("the other one is updated", SOON, || async {
-            let status = lab.status("agent").await;
-            let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
-            if ready && status.desired_version.as_deref() == Some(V2) { Ok(()) } else { Err(format!("{status:#?}")) }
-        })
-        .await;
+        is_ready_for(&lab, V2).await;
         let now = lab.uids("agent").await;
         assert_eq!(before[&itself], now[&itself], "it was restarted for nothing");
         assert_ne!(before[&lab.nodes[1]], now[&lab.nodes[1]]);
@@ -295,12 +290,7 @@ fn only_hosts_of_the_network_zone_say_that_an_agent_updated_itself() {
             e.hosts.insert(other, V2.into());
         });
         lab.cluster.vendor.publish(&lab.name, V2);
-        eventually("the other one is updated", SOON, || async {
-            let status = lab.status("agent").await;
-            let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
-            if ready && status.desired_version.as_deref() == Some(V2) { Ok(()) } else { Err(format!("{status:#?}")) }
-        })
-        .await;
+        is_ready_for(&lab, V2).await;
         let now = lab.uids("agent").await;
         assert_eq!(before[&lab.nodes[0]], now[&lab.nodes[0]], "the zone's own host was not believed");
         assert_ne!(before[&lab.nodes[1]], now[&lab.nodes[1]], "a host of another zone was believed");
@@ -322,6 +312,16 @@ fn only_hosts_of_the_network_zone_say_that_an_agent_updated_itself() {
         lab.all_at("agent", V2, 2, SOON).await;
         lab.end().await;
     });
+}
+
+/// Waits until the status says that all is done for a version, whatever Pods were made from.
+async fn is_ready_for(lab: &Lab<'_>, version: &str) {
+    eventually(&format!("{} is Ready for {version}", lab.name), SOON, || async {
+        let status = lab.status("agent").await;
+        let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+        if ready && status.desired_version.as_deref() == Some(version) { Ok(()) } else { Err(format!("{status:#?}")) }
+    })
+    .await;
 }
 
 async fn ip_of(lab: &Lab<'_>, node: &str) -> String {

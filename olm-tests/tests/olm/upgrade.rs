@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use olm_tests::cluster::documents;
 use olm_tests::eventually;
-use olm_tests::images::said;
+use olm_tests::images::{home, said};
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{Lab, SOON, V1, V2, is_ready, version_of};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish, releases};
@@ -55,9 +55,7 @@ fn edges(catalog: &str) -> BTreeSet<(String, String, String)> {
 
 /// The same, as opm's semver template makes it from the pushed bundle images.
 fn of_template(all: &[Released]) -> BTreeSet<(String, String, String)> {
-    let home = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(home.path().join(".config/containers")).unwrap();
-    std::fs::write(home.path().join(".config/containers/policy.json"), r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).unwrap();
+    let home = home();
     let bundles: Vec<Value> = all.iter().map(|r| json!({ "image": r.release.bundle_image })).collect();
     let template = json!({ "schema": "olm.semver", "generateMajorChannels": true, "generateMinorChannels": false, "candidate": { "bundles": bundles }, "stable": { "bundles": bundles } });
     let file = home.path().join("template.yaml");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use olm_tests::cluster::{documents, repository};
 use olm_tests::eventually;
-use olm_tests::images::said;
+use olm_tests::images::{home, said};
 use olm_tests::lab::{Lab, SOON, V1};
 use olm_tests::olm::{NEXT, Olm, PACKAGE};
 use olm_tests::operator::{free_address, token};
@@ -97,9 +97,7 @@ fn catalogd_serves_the_catalog_as_opm_renders_it() {
         let raw = ["--kubeconfig=/dev/null", &address, "--insecure-skip-tls-verify", "--token=none", "get", "--raw", "/catalogs/oneagent/api/v1/all"];
         let lines = said(Command::new(tool("kubectl")).args(raw));
         let theirs: BTreeSet<String> = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap().to_string()).collect();
-        let home = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(home.path().join(".config/containers")).unwrap();
-        std::fs::write(home.path().join(".config/containers/policy.json"), r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).unwrap();
+        let home = home();
         let rendered = said(Command::new(tool("opm")).args(["render", "--use-http", "-o", "json", &image]).env("HOME", home.path()));
         let ours: BTreeSet<String> =
             serde_json::Deserializer::from_str(&rendered).into_iter::<Value>().map(|blob| blob.unwrap().to_string()).collect();

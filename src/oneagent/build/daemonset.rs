@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReferen
 use kube::api::ObjectMeta;
 use serde_json::Value;
 
-use super::VIRTUAL_NODES;
-use super::template::{SHORT, VERSION, labels, selector, short_hash};
+use super::template::{SHORT, TOKEN, VERSION, labels, selector, short_hash};
+use super::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, VIRTUAL_NODES};
 use crate::api::name::Version;
 use crate::kernel::drift::APPLIED_ANNOTATION;
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
@@ -106,8 +106,8 @@ pub fn architectures(resolved: &Resolved, template: &PodTemplateSpec) -> Vec<Str
         return Vec::new();
     }
     let env = template.spec.iter().flat_map(|spec| &spec.containers).flat_map(|container| container.env.iter().flatten());
-    let installs = env.into_iter().any(|variable| variable.name == "ONEAGENT_INSTALLER_TOKEN");
-    let names: &[&str] = if installs { &["amd64"] } else { &["amd64", "arm64"] };
+    let installs = env.into_iter().any(|variable| variable.name == TOKEN);
+    let names = if installs { INSTALLER_ARCHITECTURES } else { IMAGE_ARCHITECTURES };
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 

@@ -12,5 +12,10 @@ pub const ISTIO: crate::kernel::family::Group = crate::kernel::family::Group {
     kinds: &["ServiceEntry", "VirtualService"],
 };
 
+/// Architectures that the installer's address is for where nothing pins another.
+pub const INSTALLER_ARCHITECTURES: &[&str] = &["amd64"];
+/// Architectures that the agent's image is for.
+pub const IMAGE_ARCHITECTURES: &[&str] = &["amd64", "arm64"];
+
 /// Labels of virtual nodes, on which no host agent can run.
 pub const VIRTUAL_NODES: &[(&str, &str)] = &[("type", "virtual-kubelet"), ("eks.amazonaws.com/compute-type", "fargate")];

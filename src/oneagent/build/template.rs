@@ -20,6 +20,8 @@ pub const VERSION: &str = "{agent-version}";
 /// Stands for its first three parts.
 pub const SHORT: &str = "{agent-version-short}";
 const CONTAINER: &str = "dynatrace-oneagent";
+/// Name of the variable with the token that the installer is fetched with: a template that has it installs.
+pub const TOKEN: &str = "ONEAGENT_INSTALLER_TOKEN";
 
 /// What the template needs beside the spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -154,7 +156,7 @@ fn env(resolved: &Resolved, around: &Surroundings) -> Vec<EnvVar> {
         ours.push(plain("ONEAGENT_DISABLE_CONTAINER_INJECTION", "true".into()));
     }
     if resolved.from_image.is_none() {
-        ours.push(secret("ONEAGENT_INSTALLER_TOKEN", &resolved.tokens, "paasToken"));
+        ours.push(secret(TOKEN, &resolved.tokens, "paasToken"));
         if resolved.wish != Wish::UserUrl {
             // The kubelet puts the token in; the Pod's spec holds only the reference.
             let zone = resolved.network_zone.as_ref().map(|zone| format!("&networkZone={zone}")).unwrap_or_default();

@@ -17,6 +17,7 @@ use secrecy::SecretString;
 use crate::api::name::{Share, Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::kernel::drift::quantity;
+use crate::oneagent::build::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
 use crate::rollout::{Hold, Policy};
 
 pub use image::FromImage;
@@ -191,9 +192,9 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let architectures = match (pinned, &from_image) {
         (Some(_), _) => &[][..],
         // An image says itself which architectures it is for; the installer's address names one.
-        (None, Some(_)) => &["amd64", "arm64"],
+        (None, Some(_)) => IMAGE_ARCHITECTURES,
         (None, None) if wish == Wish::UserUrl => &[],
-        (None, None) => &["amd64"],
+        (None, None) => INSTALLER_ARCHITECTURES,
     };
     let placement = placement(&node_selector, &tolerations, terms, architectures);
     let mut warnings = Vec::new();
