@@ -121,7 +121,7 @@ impl ControlPlane {
             flag("endpoint-reconciler-type", "none"),
             flag("service-cluster-ip-range", "10.0.0.0/16"),
             flag("authorization-mode", "RBAC"),
-            flag("enable-admission-plugins", "OwnerReferencesPermissionEnforcement"),
+            flag("enable-admission-plugins", "OwnerReferencesPermissionEnforcement,PodNodeSelector"),
             flag("tls-cert-file", &path("server.crt")),
             flag("tls-private-key-file", &path("server.key")),
             flag("client-ca-file", &path("ca.crt")),

@@ -11,6 +11,7 @@
 pub mod audit;
 pub mod cluster;
 pub mod control_plane;
+pub mod eyes;
 pub mod images;
 pub mod kubelet;
 pub mod lab;

@@ -56,6 +56,10 @@ pub struct Environment {
     pub hosts: BTreeMap<String, String>,
     /// Addresses that agents talk to.
     pub endpoints: Vec<String>,
+    /// Addresses that agents of a network zone talk to, where they are others.
+    pub zone_endpoints: BTreeMap<String, Vec<String>>,
+    /// Events that were taken: by which path, and what.
+    pub events: Vec<(String, Value)>,
     /// This many hosts more, made up.
     pub invented_hosts: usize,
     /// How it answers.
@@ -163,6 +167,13 @@ pub fn paas_token(name: &str) -> String {
     format!("dt0c01.PAAS{}.SECRETPAAS{name}", name.to_uppercase())
 }
 
+/// The entity that a host with an address is.
+#[must_use]
+pub fn entity(ip: &str) -> String {
+    let number = ip.parse::<std::net::Ipv4Addr>().map_or(0, |ip| u32::from_be_bytes(ip.octets()));
+    format!("HOST-{number:016X}")
+}
+
 fn respond(status: u16, body: &Value) -> Response {
     Response::builder().status(status).header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string())).expect("a response")
 }
@@ -236,10 +247,41 @@ async fn answer(State(environments): State<Shared>, request: Request) -> Respons
         }
         (Method::GET, p) if p == format!("{installer}/versions/unix/default") => respond(200, &json!({ "availableVersions": environment.offered })),
         (Method::GET, p) if p == format!("{installer}/connectioninfo") => {
-            respond(200, &json!({ "tenantUUID": name, "tenantToken": "secret-tenant-token", "communicationEndpoints": environment.endpoints }))
+            let zone = query.strip_prefix("networkZone=").and_then(|zone| environment.zone_endpoints.get(zone));
+            let endpoints = zone.unwrap_or(&environment.endpoints);
+            respond(200, &json!({ "tenantUUID": name, "tenantToken": "secret-tenant-token", "communicationEndpoints": endpoints }))
         }
         (Method::GET, "/v1/entity/infrastructure/hosts") => hosts(&environment, &query, may("DataExport")),
+        (Method::POST, "/v2/events/ingest" | "/v1/events") => event(&environments, &name, &path, &body, &may),
         _ => refuse(404, "Not found"),
+    }
+}
+
+/// Takes an event. As published: the newer path wants a selector and a scope of its own and answers 201, the older one
+/// attach rules and 200; both refuse what names no entity.
+fn event(environments: &Shared, name: &str, path: &str, body: &[u8], may: &dyn Fn(&str) -> bool) -> Response {
+    let event: Value = serde_json::from_slice(body).unwrap_or_default();
+    let newer = path.starts_with("/v2");
+    let scope = if newer { "events.ingest" } else { "DataExport" };
+    if !may(scope) {
+        return refuse(403, &format!("Token is missing required scope. Use one of: {scope}"));
+    }
+    let entities = if newer {
+        event["entitySelector"].as_str().is_some_and(|s| s.starts_with("entityId(\"HOST-") && s.ends_with("\")") && s.len() <= 2000)
+    } else {
+        event["attachRules"]["entityIds"].as_array().is_some_and(|ids| !ids.is_empty())
+    };
+    let times = if newer { ("startTime", "endTime") } else { ("start", "end") };
+    let has_times = event[times.0].is_i64() && event[times.1].is_i64();
+    let titled = event[if newer { "title" } else { "description" }].is_string();
+    if event["eventType"] != "MARKED_FOR_TERMINATION" || !entities || !has_times || !titled {
+        return refuse(400, "Constraints violated.");
+    }
+    environments.lock().expect("the environments").get_mut(name).expect("an environment").events.push((path.to_owned(), event));
+    if newer {
+        respond(201, &json!({ "reportCount": 1, "eventIngestResults": [{ "correlationId": "c", "status": "OK" }] }))
+    } else {
+        respond(200, &json!({ "storedEventIds": [1], "storedIds": ["1"], "storedCorrelationIds": ["c"] }))
     }
 }
 
@@ -259,7 +301,7 @@ fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
     let invented = (0..environment.invented_hosts)
         .map(|i| (format!("172.{}.{}.{}", 16 + i / 65536, (i / 256) % 256, i % 256), "1.100.0.20200101-000000".to_owned()));
     let all = environment.hosts.clone().into_iter().chain(invented);
-    let page: Vec<Value> = all.skip(from).take(size).enumerate().map(|(at, (ip, version))| host(from + at, &ip, &version)).collect();
+    let page: Vec<Value> = all.skip(from).take(size).map(|(ip, version)| host(&ip, &version)).collect();
     let more = from + page.len() < environment.hosts.len() + environment.invented_hosts;
     let next = from + page.len();
     let mut response = respond(200, &Value::Array(page));
@@ -269,13 +311,13 @@ fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
     response
 }
 
-fn host(number: usize, ip: &str, version: &str) -> Value {
+fn host(ip: &str, version: &str) -> Value {
     let (ip, zone) = ip.split_once('@').unwrap_or((ip, "default"));
     let parts: Vec<&str> = version.splitn(4, '.').collect();
     let number_at = |at: usize| parts.get(at).and_then(|p| p.parse::<u32>().ok());
     json!({
-        "entityId": format!("HOST-{number:016X}"),
-        "displayName": format!("host-{number}"),
+        "entityId": entity(ip),
+        "displayName": format!("host-{ip}"),
         "ipAddresses": [ip],
         "lastSeenTimestamp": chrono::Utc::now().timestamp_millis(),
         "networkZoneId": zone,

@@ -120,7 +120,7 @@ reasons! {
     PodsRefused,
     /// A pinned version is not offered by the environment: choose one it offers.
     VersionNotOffered,
-    /// A pin below a running version needs `update.allowDowngrade: true`.
+    /// A pin or an image below a running version needs `update.allowDowngrade: true`.
     DowngradeNotAllowed,
     /// The running version is no longer offered; Pods that restart could not download it: update or pin another.
     VersionWithdrawn,
@@ -130,7 +130,7 @@ reasons! {
     TrustedCAsMissing,
     /// The proxy Secret that the spec names is missing, lacks its key, or holds no URL.
     ProxyInvalid,
-    /// The pull secret that the spec names is missing or of another type, or the operator's own cannot be made yet.
+    /// The pull secret that the spec names is missing or of another type, or the operator's own cannot be made or written.
     PullSecretInvalid,
     /// Traffic to the environment cannot be let through Istio as `enableIstio` asks; the message says why.
     IstioUnusable,

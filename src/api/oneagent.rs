@@ -165,8 +165,6 @@ pub struct Proxy {
 /// Which version the agents shall have.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.allowDowngrade) || !self.allowDowngrade || has(self.version)")
-    .message("allowDowngrade does nothing without version: name the version to go back to"))]
 pub struct Update {
     /// Exactly this version, all four parts, such as 1.301.72.20250601-101010. Default: the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,7 +172,7 @@ pub struct Update {
         .message("version must be major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010"))]
     #[schemars(length(max = 60))]
     pub version: Option<String>,
-    /// Let version be older than what runs. The vendor does not support downgrades: agents may refuse. Default: false.
+    /// Let version, or that of the tag of image, be older than what runs. The vendor does not support downgrades: agents may refuse. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
 }

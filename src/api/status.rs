@@ -126,6 +126,9 @@ pub struct NodeCounts {
     /// Nodes of an architecture that the installer does not serve.
     #[serde(default)]
     pub arch: i32,
+    /// Nodes that match and that the namespace's own node selector excludes.
+    #[serde(default)]
+    pub namespace_selector: i32,
     /// NotReady before their Pod was touched.
     #[serde(default)]
     pub node_not_ready: i32,

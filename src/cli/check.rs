@@ -208,7 +208,7 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
             return;
         }
         scope(&client, paas, "paasToken", "InstallerDownload", findings).await;
-        findings.tell("the environment says who it is", &client.connection(paas).await, |(id, endpoints)| {
+        findings.tell("the environment says who it is", &client.connection(paas, resolved.network_zone.as_deref()).await, |(id, endpoints)| {
             format!("{id}, {} communication endpoints", endpoints.as_ref().map_or(0, Vec::len))
         });
         let offered = client.offered(paas).await;

@@ -195,6 +195,8 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
         environments: Environments::new(periods, tell_environment),
         deletions: kernel::Deletions::default(),
         families: kernel::Families::new(args.discovery_interval),
+        node_selectors: kernel::NodeSelectors::default(),
+        notes: kernel::Notes::default(),
         upgradeable: kernel::Upgradeable::default(),
         events: Events::new(client, &args.pod_name),
         backoff: kernel::backoff::Backoff::default(),

@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, StatusCode, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 
 use super::error::{Error, OtherHost, short};
-use super::types::{ConnectionInfo, Envelope, Host, Hosts, Metainfo, Offered, TokenInfo};
+use super::types::{Accepted, ConnectionInfo, Envelope, Host, Hosts, Metainfo, Offered, TokenInfo};
 use crate::api::name::Version;
 
 const INSTALLER: &str = "/v1/deployment/installer/agent";
@@ -21,6 +22,8 @@ const BODY_MIB: usize = 2;
 const HOSTS_MIB: usize = 64;
 /// Hosts on a page.
 const PAGE: &str = "2000";
+/// Who tells of events.
+const SOURCE: &str = "OneAgent Operator";
 /// More pages than any environment has: an end to a server that always names a next one.
 const PAGES: usize = 500;
 
@@ -99,9 +102,10 @@ impl Client {
         Ok(versions)
     }
 
-    /// The environment's identity, and the addresses that agents talk to.
-    pub async fn connection(&self, paas: &SecretString) -> Result<(String, Option<Vec<String>>), Error> {
-        let answer: ConnectionInfo = self.get(&format!("{INSTALLER}/connectioninfo"), paas).await?;
+    /// The environment's identity, and the addresses that agents of a network zone talk to.
+    pub async fn connection(&self, paas: &SecretString, zone: Option<&str>) -> Result<(String, Option<Vec<String>>), Error> {
+        let zone = zone.map(|zone| format!("?networkZone={}", encode(zone))).unwrap_or_default();
+        let answer: ConnectionInfo = self.get(&format!("{INSTALLER}/connectioninfo{zone}"), paas).await?;
         let id = answer.tenant_uuid.filter(|id| !id.is_empty()).ok_or(Error::Lacks("tenantUUID"))?;
         // No environment has none: an answer without says nothing about them.
         Ok((id, answer.communication_endpoints.filter(|endpoints| !endpoints.is_empty())))
@@ -122,21 +126,54 @@ impl Client {
     /// The version that each host's agent reports.
     pub async fn hosts(&self, api: &SecretString) -> Result<Hosts, Error> {
         let mut found = Hosts::default();
+        self.each_host(api, |host| {
+            let Some(version) = host_version(&host) else { return };
+            for ip in host.ip_addresses.iter().flatten().filter_map(|ip| ip.parse().ok()) {
+                found.add(host.network_zone_id.as_deref(), ip, version);
+            }
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Hands over every host of the last half hour, page by page.
+    pub(super) async fn each_host(&self, api: &SecretString, mut take: impl FnMut(Host) + Send) -> Result<(), Error> {
         let mut query = format!("includeDetails=false&relativeTime=30mins&pageSize={PAGE}");
         for _ in 0..PAGES {
             let answer = self.call(Method::GET, &format!("/v1/entity/infrastructure/hosts?{query}"), api, None, HOSTS_MIB).await?;
-            for host in json::<Vec<Host>>(&answer.body)? {
-                let Some(version) = host_version(&host) else { continue };
-                for ip in host.ip_addresses.iter().flatten().filter_map(|ip| ip.parse().ok()) {
-                    found.add(host.network_zone_id.as_deref(), ip, version);
-                }
-            }
+            json::<Vec<Host>>(&answer.body)?.into_iter().for_each(&mut take);
             match answer.next_page {
                 None => break,
                 Some(key) => query = format!("nextPageKey={}", encode(&key)),
             }
         }
-        Ok(found)
+        Ok(())
+    }
+
+    /// Tells that hosts are gone for good, so that nobody is called for them. By the newer API; where the environment has
+    /// none, or the token not its scope, by the older one, which is content with the scope of the host list.
+    pub async fn terminated(&self, api: &SecretString, entities: &[String], at: DateTime<Utc>, note: &str) -> Result<(), Error> {
+        const KIND: &str = "MARKED_FOR_TERMINATION";
+        const TITLE: &str = "Node removed from its Kubernetes cluster";
+        let at = at.timestamp_millis();
+        let ids: Vec<String> = entities.iter().map(|id| format!("\"{id}\"")).collect();
+        let event = serde_json::json!({
+            "eventType": KIND, "title": TITLE, "startTime": at, "endTime": at,
+            "entitySelector": format!("entityId({})", ids.join(",")), "properties": { "source": SOURCE, "nodes": note },
+        });
+        let newer = self.call(Method::POST, "/v2/events/ingest", api, Some(event.to_string()), BODY_MIB).await;
+        let answer = match newer {
+            Err(Error::Forbidden(_) | Error::Status { code: 404, .. }) => {
+                let event = serde_json::json!({
+                    "eventType": KIND, "source": SOURCE, "description": format!("{TITLE}: {note}"), "start": at, "end": at,
+                    "attachRules": { "entityIds": entities },
+                });
+                self.call(Method::POST, "/v1/events", api, Some(event.to_string()), BODY_MIB).await?
+            }
+            other => other?,
+        };
+        // Any JSON object will do: a login page is none.
+        json::<Accepted>(&answer.body).map(drop)
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str, token: &SecretString) -> Result<T, Error> {
@@ -164,7 +201,7 @@ impl Client {
             }
             body.extend_from_slice(&chunk);
         }
-        if status == StatusCode::OK { Ok(Answer { body, next_page }) } else { Err(refusal(status, retry_after, &body)) }
+        if matches!(status, StatusCode::OK | StatusCode::CREATED) { Ok(Answer { body, next_page }) } else { Err(refusal(status, retry_after, &body)) }
     }
 }
 

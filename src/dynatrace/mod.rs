@@ -3,12 +3,15 @@
 //! Here so that nobody else knows a path, a scope or a status code of it. Must not know Kubernetes.
 
 pub mod client;
+pub mod environments;
 pub mod error;
-pub mod poller;
+pub mod gone;
+mod poller;
 mod schedule;
 pub mod types;
 
 pub use client::{Client, Transport};
+pub use environments::{Access, Environments, Interest, Periods, Snapshot, Subscriber, TokenState};
 pub use error::Error;
-pub use poller::{Environments, Interest, Periods, Snapshot, Subscriber, TokenState};
+pub use gone::{GoneNode, Told};
 pub use types::Hosts;

@@ -1,236 +1,22 @@
-//! One poller per environment, however many OneAgents share it: what is due is asked, the newest picture is kept,
-//! and whoever subscribed is told when it changes.
+//! The poller of one environment: asks what is due, tells of nodes that are gone, and keeps the newest picture.
 //!
-//! Here so that a slow or lying environment costs nobody but itself: a reconcile only ever reads a [`Snapshot`].
-//! Must not decide what a picture means for an agent.
+//! Must not know who needs what: that is gathered in `environments`.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use secrecy::{ExposeSecret, SecretString};
-use sha2::{Digest, Sha256};
-use tokio::sync::{Notify, mpsc, watch};
+use chrono::Utc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::environments::{Access, Periods, Shared, Snapshot, Subscriber, TokenState};
+use super::gone;
 use super::schedule::Due;
-use super::types::Hosts;
-use super::{Client, Error, Transport};
-use crate::api::name::Version;
+use super::types::zone_key;
+use super::{Client, Error};
 
-/// How often an environment is asked.
-#[derive(Debug, Clone, Copy)]
-pub struct Periods {
-    /// For the newest version.
-    pub latest: Duration,
-    /// For token scopes, identity, and whether versions are still offered.
-    pub slow: Duration,
-    /// For the host list while something needs it.
-    pub hosts: Duration,
-}
-
-/// Who is told of changes: namespace and name of an object.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Subscriber {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-}
-
-/// What a subscriber needs beyond the newest version.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Interest {
-    /// Versions that hosts report.
-    pub hosts: bool,
-    /// Versions on offer, soon rather than within the hour.
-    pub offered: bool,
-}
-
-/// What is known of a token.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum TokenState {
-    /// Not tried yet.
-    #[default]
-    Unknown,
-    /// It works and has its scope.
-    Ready,
-    /// It is refused.
-    Unauthorized(String),
-    /// It lacks this scope.
-    ScopeMissing(&'static str),
-    /// It could not be tried.
-    Error(String),
-}
-
-/// The newest picture of an environment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    /// The newest version that it ever named.
-    pub latest: Option<Version>,
-    /// When that changed.
-    pub latest_at: Option<DateTime<Utc>>,
-    /// Why the last question was not answered, or not credibly.
-    pub trouble: Option<String>,
-    /// The token that downloads installers.
-    pub paas: TokenState,
-    /// The token that reads hosts.
-    pub api: TokenState,
-    /// The environment's identity.
-    pub environment_id: Option<String>,
-    /// Addresses that agents talk to, once asked.
-    pub endpoints: Option<Arc<Vec<String>>>,
-    /// What hosts report, once asked.
-    pub hosts: Option<Arc<Hosts>>,
-    /// What is on offer, once asked.
-    pub offered: Option<Arc<Vec<Version>>>,
-}
-
-/// What identifies a poller: the address, the tokens and how to get there.
-#[derive(Debug, Clone)]
-pub struct Access {
-    /// Base address.
-    pub base: String,
-    /// Token that downloads installers.
-    pub paas: SecretString,
-    /// Token that reads hosts.
-    pub api: SecretString,
-    /// How to get there.
-    pub transport: Transport,
-}
-
-impl Access {
-    /// A digest, so that no secret serves as a key.
-    fn key(&self) -> String {
-        let mut hash = Sha256::new();
-        let proxy = self.transport.proxy.as_ref().map_or("", |p| p.expose_secret());
-        for part in [
-            self.base.as_str(),
-            self.paas.expose_secret(),
-            self.api.expose_secret(),
-            proxy,
-            self.transport.no_proxy.as_deref().unwrap_or_default(),
-            self.transport.trusted.as_deref().unwrap_or_default(),
-            if self.transport.skip_cert_check { "skip" } else { "" },
-        ] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
-        }
-        hash.finalize().iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
-    }
-}
-
-/// All environments in use.
-#[derive(Debug)]
-pub struct Environments {
-    periods: Periods,
-    tell: mpsc::UnboundedSender<Subscriber>,
-    running: Mutex<HashMap<String, Environment>>,
-}
-
-#[derive(Debug)]
-struct Environment {
-    picture: watch::Receiver<Arc<Snapshot>>,
-    shared: Arc<Shared>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Environment {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    subscribers: Mutex<HashMap<Subscriber, Interest>>,
-    more: Notify,
-}
-
-impl Shared {
-    fn subscribers(&self) -> MutexGuard<'_, HashMap<Subscriber, Interest>> {
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn interest(&self) -> Interest {
-        let subscribers = self.subscribers();
-        Interest { hosts: subscribers.values().any(|i| i.hosts), offered: subscribers.values().any(|i| i.offered) }
-    }
-}
-
-impl Environments {
-    /// None yet; changes are told through `tell`.
-    #[must_use]
-    pub fn new(periods: Periods, tell: mpsc::UnboundedSender<Subscriber>) -> Self {
-        Self { periods, tell, running: Mutex::default() }
-    }
-
-    /// The picture of an environment; the first to ask makes its poller start. Never waits.
-    pub fn look(&self, subscriber: &Subscriber, access: &Access) -> Result<Arc<Snapshot>, Error> {
-        let key = access.key();
-        let mut running = self.running();
-        Self::leave_others(&mut running, subscriber, &key);
-        if !running.contains_key(&key) {
-            let client = Client::new(&access.base, &access.transport)?;
-            let (publish, picture) = watch::channel(Arc::default());
-            let shared = Arc::new(Shared::default());
-            shared.subscribers().insert(subscriber.clone(), Interest::default());
-            let poller = Poller {
-                client,
-                access: access.clone(),
-                periods: self.periods,
-                shared: shared.clone(),
-                publish,
-                tell: self.tell.clone(),
-                probes: Probes::default(),
-            };
-            running.insert(key.clone(), Environment { picture, shared, task: tokio::spawn(poller.run()) });
-        }
-        let Some(environment) = running.get(&key) else { return Ok(Arc::default()) };
-        environment.shared.subscribers().entry(subscriber.clone()).or_default();
-        Ok(environment.picture.borrow().clone())
-    }
-
-    /// Says what a subscriber needs from now on.
-    pub fn need(&self, subscriber: &Subscriber, interest: Interest) {
-        for environment in self.running().values() {
-            let mut subscribers = environment.shared.subscribers();
-            if let Some(known) = subscribers.get_mut(subscriber)
-                && *known != interest
-            {
-                *known = interest;
-                drop(subscribers);
-                environment.shared.more.notify_one();
-            }
-        }
-    }
-
-    /// Forgets a subscriber; a poller without any ends.
-    pub fn forget(&self, subscriber: &Subscriber) {
-        Self::leave_others(&mut self.running(), subscriber, "");
-    }
-
-    fn leave_others(running: &mut HashMap<String, Environment>, subscriber: &Subscriber, but: &str) {
-        running.retain(|key, environment| {
-            if key == but {
-                return true;
-            }
-            let mut subscribers = environment.shared.subscribers();
-            subscribers.remove(subscriber);
-            !subscribers.is_empty()
-        });
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<String, Environment>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
+/// When each question is due.
 #[derive(Debug, Default)]
 struct Probes {
     latest: Due,
@@ -239,9 +25,12 @@ struct Probes {
     api: Due,
     offered: Due,
     hosts: Due,
+    gone: Due,
+    zones: BTreeMap<String, Due>,
 }
 
-struct Poller {
+/// It.
+pub(super) struct Poller {
     client: Client,
     access: Access,
     periods: Periods,
@@ -252,24 +41,57 @@ struct Poller {
 }
 
 impl Poller {
-    async fn run(mut self) {
+    pub(super) fn new(
+        client: Client,
+        access: Access,
+        periods: Periods,
+        shared: Arc<Shared>,
+        publish: watch::Sender<Arc<Snapshot>>,
+        tell: mpsc::UnboundedSender<Subscriber>,
+    ) -> Self {
+        Self { client, access, periods, shared, publish, tell, probes: Probes::default() }
+    }
+
+    pub(super) async fn run(mut self) {
         loop {
             self.ask_for_the_newest().await;
             self.ask_for_the_rest().await;
-            let interest = self.shared.interest();
+            self.tell_of_nodes().await;
+            let needs = self.shared.needs();
+            self.probes.zones.retain(|zone, _| needs.zones.contains(zone));
             let p = &self.probes;
-            let mut wake = [p.latest, p.identity, p.paas, p.api, p.offered].iter().map(|due| due.at).min().unwrap_or_else(Instant::now);
-            if interest.hosts {
-                wake = wake.min(p.hosts.at);
-            }
+            let always = [p.latest, p.identity, p.paas, p.api, p.offered].map(|due| due.at);
+            let zones = needs.zones.iter().map(|zone| p.zones.get(zone).map_or_else(Instant::now, |due| due.at));
+            let gone = gone::wait(&needs.gone, Utc::now()).map(|wait| p.gone.at.max(Instant::now() + wait));
+            let wake = always.into_iter().chain(zones).chain(gone).chain(needs.hosts.then_some(p.hosts.at)).min();
             tokio::select! {
-                () = tokio::time::sleep_until(wake) => {}
+                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)) => {}
                 () = self.shared.more.notified() => {
-                    if self.shared.interest().offered && !interest.offered {
+                    if self.shared.needs().offered && !needs.offered {
                         self.probes.offered.at = Instant::now();
                     }
                 }
             }
+        }
+    }
+
+    /// Nodes that are gone, those of ten seconds together.
+    async fn tell_of_nodes(&mut self) {
+        let (gone, now) = (self.shared.needs().gone, Utc::now());
+        if !self.probes.gone.is_now() || gone::wait(&gone, now) != Some(Duration::ZERO) {
+            return;
+        }
+        let (outcomes, result) = gone::tell(&self.client, &self.access.api, &gone, now).await;
+        self.probes.gone.settle(&result, gone::GATHER);
+        if let Err(error) = &result {
+            tracing::warn!(nodes = gone.len() - outcomes.len(), %error, "the environment could not be told of nodes that are gone; tried again");
+        }
+        if outcomes.is_empty() {
+            return;
+        }
+        self.shared.told().extend(outcomes);
+        for subscriber in self.shared.subscribers().keys() {
+            let _ = self.tell.send(subscriber.clone());
         }
     }
 
@@ -310,12 +132,18 @@ impl Poller {
     }
 
     async fn ask_for_the_rest(&mut self) {
-        let interest = self.shared.interest();
+        let needs = self.shared.needs();
         let (client, access, periods) = (&self.client, &self.access, self.periods);
         let due = &self.probes;
-        let asked = (due.identity.is_now(), due.paas.is_now(), due.api.is_now(), interest.hosts && due.hosts.is_now());
-        let (identity, paas, api, hosts, offered) = tokio::join!(
-            when(asked.0, client.connection(&access.paas)),
+        let asked = (due.identity.is_now(), due.paas.is_now(), due.api.is_now(), needs.hosts && due.hosts.is_now());
+        let zones = needs.zones.iter().filter(|zone| due.zones.get(*zone).is_none_or(Due::is_now));
+        let of_zone = |zone: &String| {
+            let zone = zone.clone();
+            async move { (client.connection(&access.paas, Some(&zone)).await, zone) }
+        };
+        let (identity, zones, paas, api, hosts, offered) = tokio::join!(
+            when(asked.0, client.connection(&access.paas, None)),
+            futures::future::join_all(zones.map(of_zone)),
             when(asked.1, client.scopes(&access.paas)),
             when(asked.2, client.scopes(&access.api)),
             when(asked.3, client.hosts(&access.api)),
@@ -326,8 +154,13 @@ impl Poller {
             self.probes.identity.settle(&outcome, periods.slow);
             if let Ok((id, endpoints)) = outcome {
                 next.environment_id = Some(id);
-                next.endpoints = endpoints.map(Arc::new).or(next.endpoints);
+                next.endpoints.extend(endpoints.map(|endpoints| (zone_key(None), Arc::new(endpoints))));
             }
+        }
+        next.endpoints.retain(|zone, _| *zone == zone_key(None) || needs.zones.contains(zone));
+        for (outcome, zone) in zones {
+            self.probes.zones.entry(zone.clone()).or_default().settle(&outcome, periods.slow);
+            next.endpoints.extend(outcome.ok().and_then(|(_, endpoints)| Some((zone, Arc::new(endpoints?)))));
         }
         if let Some(outcome) = paas {
             next.paas = token_state(&outcome, "InstallerDownload");
@@ -343,7 +176,7 @@ impl Poller {
             next.hosts = outcome.ok().map(Arc::new).or(next.hosts);
         }
         if let Some(outcome) = offered {
-            self.probes.offered.settle(&outcome, if interest.offered { periods.hosts } else { periods.slow });
+            self.probes.offered.settle(&outcome, if needs.offered { periods.hosts } else { periods.slow });
             next.offered = outcome.ok().map(Arc::new).or(next.offered);
         }
         self.publish(next);

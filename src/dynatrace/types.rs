@@ -32,7 +32,7 @@ impl Hosts {
 }
 
 /// Zones are the same in any case of letters, and no zone is the default one.
-fn zone_key(zone: Option<&str>) -> String {
+pub(super) fn zone_key(zone: Option<&str>) -> String {
     zone.map(str::trim).filter(|zone| !zone.is_empty()).unwrap_or("default").to_lowercase()
 }
 
@@ -70,6 +70,8 @@ pub(super) struct TokenInfo {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Host {
     #[serde(default)]
+    pub(super) entity_id: Option<String>,
+    #[serde(default)]
     pub(super) ip_addresses: Option<Vec<String>>,
     #[serde(default)]
     pub(super) agent_version: Option<HostVersion>,
@@ -85,6 +87,10 @@ pub(super) struct HostVersion {
     pub(super) revision: Option<u32>,
     pub(super) timestamp: Option<String>,
 }
+
+/// An event that was taken: what it says of it differs from API to API.
+#[derive(Debug, Deserialize)]
+pub(super) struct Accepted {}
 
 /// The error envelope.
 #[derive(Debug, Deserialize)]

@@ -12,6 +12,8 @@ pub mod facts;
 pub mod family;
 pub mod lease;
 pub mod named;
+pub mod namespaces;
+pub mod notes;
 pub mod ownership;
 pub mod upgradeable;
 
@@ -23,6 +25,8 @@ pub use delete::Deletions;
 pub use events::Events;
 pub use family::Families;
 pub use named::{Data, Named, NamedKind, Reference};
+pub use namespaces::NodeSelectors;
+pub use notes::Notes;
 pub use upgradeable::Upgradeable;
 
 /// The one field manager of everything we write.
@@ -72,6 +76,21 @@ impl Error {
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
+    }
+
+    /// The API server's own message, if it gave one.
+    #[must_use]
+    pub fn answer(&self) -> Option<String> {
+        match self {
+            Self::Api { source, .. } => {
+                if let kube::Error::Api(status) = &**source {
+                    Some(status.message.clone())
+                } else {
+                    None
+                }
+            }
+            _ => None,
+        }
     }
 
     /// The API server's own message, if it refuses what was sent for its content: retrying will not mend that.

@@ -74,7 +74,17 @@ pub const RULES: &[Rule] = &[
     },
     Rule { consulted: &["create"], ..rule(Where::Watched, "networking.istio.io", "serviceentries", &["list", "create", "patch", "delete"], ISTIO) },
     Rule { consulted: &["create"], ..rule(Where::Watched, "networking.istio.io", "virtualservices", &["list", "create", "patch", "delete"], ISTIO) },
-    rule(Where::Watched, "", "configmaps", &["list", "watch"], "read the certificates that OneAgents name, by name only"),
+    Rule {
+        consulted: &["create"],
+        ..rule(
+            Where::Watched,
+            "",
+            "configmaps",
+            &["list", "watch", "create", "patch"],
+            "read the certificates that OneAgents name, by name only; note the nodes that have an agent, to notice when one is gone",
+        )
+    },
+    rule(Where::Watched, "", "namespaces", &["get"], "say which nodes the namespace itself keeps agents off"),
     rule(Where::Watched, "", "events", &["create", "list"], "tell about every transition, and learn why the API server refuses Pods"),
     Rule { name: Some("oneagent-operator"), ..rule(Where::Own, "", "configmaps", &["list", "watch"], "see the stop for the whole cluster") },
     rule(Where::Own, "coordination.k8s.io", "leases", &["create", "get", "list", "update", "watch"], "let one operator of several act"),

@@ -3,37 +3,61 @@
 //! Writes only through `kernel`. Must not decide, nor wait for a Pod.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Resource;
 use kube::api::Api;
+use serde_json::json;
 
 use super::Context;
+use super::build::daemonset::owner;
 use super::build::{ISTIO, istio};
+use super::known::{self, Known};
 use super::observe::Observed;
 use super::plan::{Applied, Objects, Planned};
 use super::resolve::Resolved;
+use crate::api::oneagent::OneAgent;
 use crate::kernel::apply::{apply, merge};
 use crate::kernel::delete::{Outcome, Target};
 use crate::kernel::family::Owner;
+use crate::kernel::notes::Place;
 use crate::kernel::{self};
 use crate::rollout::Step;
 
 /// Deletions under way at once.
 const AT_ONCE: usize = 8;
 
+/// What could not be applied.
+#[derive(Debug)]
+pub enum Failure {
+    /// The pull secret, without which no Pod starts; its name.
+    PullSecret(String, kernel::Error),
+    /// Anything else.
+    Other(kernel::Error),
+}
+
+impl From<kernel::Error> for Failure {
+    fn from(error: kernel::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
 /// Applies every planned object. Taken apart without `..`: an object that nobody applies does not compile.
-pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, planned: Objects<Planned>) -> Result<Objects<Applied>, kernel::Error> {
+pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, planned: Objects<Planned>) -> Result<Objects<Applied>, Failure> {
     let Objects { pull_secret, daemonset, istio, state: PhantomData } = planned;
     // First: Pods pull with it.
     if let Some(secret) = &pull_secret {
         let api: Api<Secret> = Api::namespaced(context.client.clone(), &resolved.namespace);
-        if secret.is_there {
-            merge(&api, &secret.name, &secret.change()).await?;
+        let written = if secret.is_there {
+            merge(&api, &secret.name, &secret.change()).await
         } else {
-            apply(&api, &secret.object(&resolved.namespace), None).await?;
-        }
+            apply(&api, &secret.object(&resolved.namespace), None).await.map(drop)
+        };
+        written.map_err(|error| Failure::PullSecret(secret.name.clone(), error))?;
         context.metrics.applied();
         tracing::info!(namespace = resolved.namespace, name = resolved.name, secret = secret.name, "pull secret applied");
     }
@@ -96,6 +120,23 @@ async fn replace(context: &Context, resolved: &Resolved, step: &Step, budget: us
         context.metrics.replaced();
     }
     Ok(outcome)
+}
+
+/// Notes the nodes that are known, and says what the environment was told of those that are gone. Returns when to come again.
+pub async fn note(
+    context: &Context,
+    object: &OneAgent,
+    resolved: &Resolved,
+    known: Option<Arc<Known>>,
+    departed: Vec<(bool, String)>,
+) -> Option<Duration> {
+    for (warning, message) in departed {
+        context.events.publish(&object.object_ref(&()), warning, "NodesGone", "NodesGone", &message).await;
+    }
+    let name = known::note(&resolved.name);
+    let metadata = json!({ "ownerReferences": [owner(resolved)], "labels": { "dynatrace": "oneagent" } });
+    let place = Place { uid: &resolved.uid, namespace: &resolved.namespace, name: &name, metadata };
+    context.notes.keep(&context.client, &place, known?).await
 }
 
 /// What a status write needs to know of the last one.

@@ -6,6 +6,7 @@ mod act;
 pub mod build;
 pub mod controller;
 pub mod fleet;
+pub mod known;
 pub mod observe;
 pub mod plan;
 pub mod resolve;
@@ -26,7 +27,7 @@ use crate::api::condition::{Reason, Transition};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::Environments;
 use crate::kernel::backoff::Backoff;
-use crate::kernel::{self, Deletions, Events, Families, Named, Upgradeable, apply::replace_status};
+use crate::kernel::{self, Deletions, Events, Families, Named, NodeSelectors, Notes, Upgradeable, apply::replace_status};
 use crate::telemetry::Metrics;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
@@ -50,7 +51,11 @@ pub struct Context {
     pub deletions: Deletions,
     /// Objects of APIs that the cluster may lack.
     pub families: Families,
-    /// What OLM is told of them.
+    /// Node selectors of namespaces.
+    pub node_selectors: NodeSelectors,
+    /// The nodes that each OneAgent knows.
+    pub notes: Notes<known::Known>,
+    /// What OLM is told of rollouts.
     pub upgradeable: Upgradeable,
     /// Events.
     pub events: Events,
@@ -92,13 +97,11 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     };
     let seen = observe::observe(context, &resolved).await?;
     let plan = plan::plan(object, &before, &resolved, &seen, &context.settings.agent_image, now)?;
-    context.environments.need(&observe::subscriber(&resolved), plan.interest);
+    context.environments.need(&observe::subscriber(&resolved), &plan.interest);
     context.metrics.nodes(object, &plan.status);
 
-    if let Err(error) = act::objects(context, &resolved, &seen, plan.objects).await {
-        // What the API server refuses for its content does not get better by trying again.
-        let Some(message) = error.refusal() else { return Err(error) };
-        return refuse(context, object, &before, Reason::InvalidSpec, &format!("the API server refuses what the spec asks for: {message}")).await;
+    if let Err(failure) = act::objects(context, &resolved, &seen, plan.objects).await {
+        return refused(context, object, &before, failure).await;
     }
     // What must survive a crash is written before a Pod is touched; counts can wait.
     let write = async || context.write_status(object, &before, &plan.status, &plan.transitions).await;
@@ -112,15 +115,36 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     let later = if first { written } else { write().await? };
     // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
     let soon = changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
+    let noted = act::note(context, object, &resolved, plan.known, plan.departed).await;
     let troubled = context.families.trouble(&resolved.uid) != seen.istio_trouble;
     let compared = if troubled { Some(Duration::from_secs(1)) } else { resolved.istio.then(|| context.families.period()) };
-    let next = [plan.next, later, soon, compared, Some(RESYNC)].into_iter().flatten().min().unwrap_or(RESYNC);
+    let next = [plan.next, later, soon, compared, noted, Some(RESYNC)].into_iter().flatten().min().unwrap_or(RESYNC);
     Ok(Action::requeue(next))
 }
 
 /// Namespace and name, as people write them.
 fn label(object: &OneAgent) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// What the API server refuses for its content does not get better by trying again: it is said. The rest is tried again.
+async fn refused(context: &Context, object: &OneAgent, before: &OneAgentStatus, failure: act::Failure) -> Result<Action, kernel::Error> {
+    match failure {
+        act::Failure::Other(error) => {
+            let Some(message) = error.refusal() else { return Err(error) };
+            refuse(context, object, before, Reason::InvalidSpec, &format!("the API server refuses what the spec asks for: {message}")).await
+        }
+        act::Failure::PullSecret(name, error) => {
+            let Some(message) = error.answer().filter(|_| !error.is_conflict()) else { return Err(error) };
+            let namespace = object.namespace().unwrap_or_default();
+            let message = format!(
+                "Secret {namespace}/{name} cannot be written: {message}; delete it or mend what refuses it, or name a Secret of yours in spec.customPullSecret"
+            );
+            refuse(context, object, before, Reason::PullSecretInvalid, &message).await?;
+            // Whatever refuses it may not be watched.
+            Err(error)
+        }
+    }
 }
 
 /// Says in the status why nothing can be done, and waits for a change.
@@ -202,6 +226,7 @@ impl Context {
         if let Some(uid) = uid {
             self.deletions.forget(uid);
             self.families.forget(uid);
+            self.notes.forget(uid);
             self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
         }
     }

@@ -15,12 +15,13 @@ use super::Context;
 use super::build::ISTIO;
 use super::build::pull_secret::KEY;
 use super::fleet::Key;
+use super::known::{self, Known};
 use super::resolve::{ProxySource, Resolved};
-use crate::dynatrace::poller::Access;
-use crate::dynatrace::{self, Snapshot, Subscriber, Transport};
+use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
 use crate::kernel::delete::{Agent, InFlight};
 use crate::kernel::family::Served;
 use crate::kernel::named::Look;
+use crate::kernel::namespaces::Labels;
 use crate::kernel::{self, NamedKind, Reference, call};
 use crate::rollout::placement::Verdict;
 use crate::rollout::{Node, Pod, Trouble};
@@ -76,6 +77,10 @@ pub struct Observed {
     pub istio_trouble: Option<String>,
     /// What is known of the environment; an error when no client can be made.
     pub environment: Option<Result<Arc<Snapshot>, dynatrace::Error>>,
+    /// The nodes that were known; `None`: not read yet.
+    pub known: Option<Arc<Known>>,
+    /// What came of telling the environment of nodes that are gone.
+    pub told: Vec<(GoneNode, Told)>,
     /// The DaemonSet of this name.
     pub daemonset: Option<Arc<DaemonSet>>,
     /// Every node.
@@ -86,6 +91,8 @@ pub struct Observed {
     pub in_flight: InFlight,
     /// Why the API server refuses new Pods.
     pub refused: Option<String>,
+    /// Labels that the namespace itself wants of nodes, where that was asked.
+    pub namespace_selector: Labels,
     /// UID of Namespace kube-system.
     pub cluster_id: String,
     /// Whether the whole cluster is stopped.
@@ -148,12 +155,16 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     let full: HashSet<&str> = pods.iter().filter(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_)))).map(|pod| &*pod.node).collect();
     let placement = &resolved.policy.placement;
     let able = nodes.iter().filter(|node| node.ready && node.busy.is_none() && placement.verdict(node) == Verdict::Selected);
-    let able: HashSet<&str> = able.map(|node| &*node.name).filter(|node| !full.contains(node)).collect();
+    let able: Vec<&str> = able.map(|node| &*node.name).collect();
+    let lacking = able.iter().any(|node| !agents.contains_key(node));
+    let able: HashSet<&str> = able.into_iter().filter(|node| !full.contains(node)).collect();
     let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
     let agent = |node: &str| if able.contains(node) { agents.get(node).copied().unwrap_or(Agent::Missing) } else { Agent::Settled };
     context.deletions.settle(owner, |uid| shown.contains(uid), agent);
     let in_flight = context.deletions.in_flight(owner);
-    let refused = refused(context, resolved, daemonset.as_deref(), &pods).await;
+    let missing = lacking && daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset));
+    let refused = refused(context, resolved, daemonset.as_deref().filter(|_| missing), &pods).await;
+    let namespace_selector = namespace_selector(context, resolved, missing).await;
     Ok(Observed {
         paas,
         api,
@@ -163,15 +174,40 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         istio: if resolved.istio { context.families.served(&context.client, &ISTIO).await.ok() } else { None },
         istio_trouble: context.families.trouble(&resolved.uid),
         environment,
+        known: known(context, resolved, &key, daemonset.is_some()).await,
+        told: context.environments.told(&subscriber(resolved)),
         daemonset,
         nodes,
         pods,
         in_flight,
         refused,
+        namespace_selector,
         cluster_id: cluster_id(context).await?,
         stopped: matches!(&stop_look, Some(Look::Found(data)) if data.entries.get("stop").is_some_and(|v| v.expose_secret().trim() == "true")),
         other_operator,
     })
+}
+
+/// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the answer.
+async fn known(context: &Context, resolved: &Resolved, key: &Key, has_daemonset: bool) -> Option<Arc<Known>> {
+    if let Some(known) = context.notes.get(&resolved.uid) {
+        return Some(known);
+    }
+    if !has_daemonset {
+        return None;
+    }
+    let reference = Reference { kind: NamedKind::ConfigMap, namespace: resolved.namespace.clone(), name: known::note(&resolved.name) };
+    match context.named.look(key, &reference).await {
+        Look::Found(data) => {
+            let text = data.entries.get(kernel::notes::KEY).map(ExposeSecret::expose_secret).unwrap_or_default();
+            Some(context.notes.read(&resolved.uid, Known::parse(text)))
+        }
+        Look::Absent => Some(context.notes.read(&resolved.uid, Known::default())),
+        Look::Unknown(why) => {
+            tracing::warn!(namespace = resolved.namespace, name = reference.name, why, "the known nodes cannot be read yet");
+            None
+        }
+    }
 }
 
 /// The objects that a OneAgent refers to.
@@ -289,16 +325,28 @@ async fn cluster_id(context: &Context) -> Result<String, kernel::Error> {
     context.cluster_id.get_or_try_init(read).await.cloned()
 }
 
+/// Whether nothing moves: then, where agents are missing, more is asked than the watches say.
+fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet) -> bool {
+    let age = daemonset.creation_timestamp().map_or(0, |t| chrono::Utc::now().timestamp() - t.0.as_second());
+    age >= 2 && context.fleet.quiet(key).is_none_or(|quiet| quiet >= QUIET)
+}
+
+/// What the namespace itself wants of nodes. An answer that fails is as none: it explains, and nothing hangs on it.
+async fn namespace_selector(context: &Context, resolved: &Resolved, ask: bool) -> Labels {
+    let known = context.node_selectors.known(&resolved.namespace);
+    if !ask && known.is_empty() {
+        return known;
+    }
+    context.node_selectors.read(&context.client, &resolved.namespace).await.unwrap_or(known)
+}
+
 /// Why the API server refuses the DaemonSet's Pods, in its own words: they stand only in Events. Asked for only
 /// when Pods are missing and nothing moves.
 async fn refused(context: &Context, resolved: &Resolved, daemonset: Option<&DaemonSet>, pods: &[Arc<Pod>]) -> Option<String> {
     let daemonset = daemonset?;
     let status = daemonset.status.as_ref()?;
     let now = chrono::Utc::now().timestamp();
-    let age = daemonset.creation_timestamp().map_or(0, |t| now - t.0.as_second());
-    let key = (resolved.namespace.clone(), resolved.name.clone());
-    let moving = context.fleet.quiet(&key).is_some_and(|quiet| quiet < QUIET);
-    if age < 2 || moving || usize::try_from(status.desired_number_scheduled).is_ok_and(|desired| pods.len() >= desired) {
+    if usize::try_from(status.desired_number_scheduled).is_ok_and(|desired| pods.len() >= desired) {
         return None;
     }
     let fields = format!("involvedObject.kind=DaemonSet,involvedObject.name={},reason=FailedCreate", resolved.name);

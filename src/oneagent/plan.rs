@@ -3,6 +3,7 @@
 //! Pure: the same arguments give the same plan, byte for byte. Must not send, wait, log, or ask for the time.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -16,18 +17,19 @@ use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, archit
 use super::build::pull_secret::{self, PullSecret};
 use super::build::template::{self, Surroundings};
 use super::build::{ISTIO, istio};
+use super::known::{self, Known};
 use super::observe::{Named, Observed, Token};
 use super::resolve::{Resolved, Wish};
 use super::status::{self, Picture};
-use super::version::{Choice, Facts, choose, withdrawn};
+use super::version::{Choice, Facts, choose, older_image, withdrawn};
 use crate::api::condition::{Reason, Transition};
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::dynatrace::{Interest, Snapshot, TokenState};
+use crate::dynatrace::{GoneNode, Interest, Snapshot, TokenState};
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::kernel::family::{Served, Wanted};
 use crate::kernel::ownership::is_adopted;
-use crate::rollout::{self, Desired, Hold, Inventory, Memory, Revision, Step, Template};
+use crate::rollout::{self, Desired, Hold, Inventory, Memory, Policy, Revision, Step, Template};
 
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
@@ -67,6 +69,10 @@ pub struct Plan {
     pub transitions: Vec<Transition>,
     /// What is needed of the environment.
     pub interest: Interest,
+    /// The nodes that are known now; `None`: leave them as noted.
+    pub known: Option<Arc<Known>>,
+    /// What came of telling the environment of nodes that are gone, in words; whether it went wrong.
+    pub departed: Vec<(bool, String)>,
     /// When to look again if nothing happens before.
     pub next: Option<Duration>,
 }
@@ -112,14 +118,9 @@ pub fn plan(
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
     let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
     let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
-    let mut policy = resolved.policy.clone();
-    if seen.stopped {
-        policy.hold = Some(Hold::Stopped);
-    }
-    if let Some(live) = live.filter(|_| adopted) {
-        // While a rollout is held, the spec may ask for another kind of agent than the one that runs.
-        policy.placement.architectures = live.spec.as_ref().map(|spec| architectures(resolved, &spec.template)).unwrap_or_default();
-    }
+    let older = older_image(resolved.wish, running_version).filter(|_| adopted);
+    let policy = policy(resolved, seen, live.filter(|_| adopted), older.is_some());
+    problems.extend(older);
     let inventory = Inventory {
         nodes: &seen.nodes,
         pods: &seen.pods,
@@ -129,6 +130,7 @@ pub fn plan(
         lost: &seen.in_flight.nodes,
         reported: environment.and_then(|e| e.hosts.as_deref()).map(|hosts| hosts.of(resolved.network_zone.as_deref())),
         refused: seen.refused.as_deref(),
+        namespace_selector: &seen.namespace_selector,
         memory: &memory,
     };
     let mut rollout = rollout::plan(&policy, desired.as_ref(), &inventory, now);
@@ -143,8 +145,9 @@ pub fn plan(
     }
     problems.extend(complaints(resolved, seen, &rollout, withdrawn(environment, running_version).filter(|_| downloads(resolved))));
 
-    let has_originals = seen.pods.iter().any(|pod| pod.revision.is_none());
-    let interest = Interest { hosts: has_originals || rollout.report.outdated > 0, offered: choice.needs_offered };
+    let told: Vec<GoneNode> = seen.told.iter().map(|(node, _)| node.clone()).collect();
+    let known = seen.known.as_ref().filter(|_| hands_off.is_none());
+    let known = known.map(|known| Arc::new(known.now(&seen.nodes, &seen.pods, &policy.placement, &told, now)));
     let picture = Picture {
         object,
         before,
@@ -158,12 +161,20 @@ pub fn plan(
         blocked: hands_off.is_some(),
     };
     let (status, transitions) = status::status(&picture, now);
-    let missing = rollout.report.bucket(rollout::Bucket::Starting) > 0;
+    let missing = [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| rollout.report.bucket(*bucket) > 0);
     let until = rollout.next.map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
     let next = [until, missing.then_some(super::observe::QUIET + Duration::from_secs(2)), hands_off.is_some().then_some(BLOCKED)]
         .into_iter()
         .flatten()
         .min();
+    let has_originals = seen.pods.iter().any(|pod| pod.revision.is_none());
+    let interest = Interest {
+        hosts: has_originals || rollout.report.outdated > 0,
+        offered: choice.needs_offered,
+        endpoints: resolved.istio,
+        zone: resolved.network_zone.as_deref().map(Into::into),
+        gone: known.as_ref().map(|known| known.gone()).unwrap_or_default(),
+    };
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     Ok(Plan {
         objects: Objects { pull_secret, daemonset, istio, state: PhantomData },
@@ -172,8 +183,22 @@ pub fn plan(
         status,
         transitions,
         interest,
+        known,
+        departed: known::departed(&seen.told),
         next,
     })
+}
+
+/// The policy, as the cluster and what runs in it change it. `live` is a DaemonSet of ours.
+fn policy(resolved: &Resolved, seen: &Observed, live: Option<&DaemonSet>, goes_back: bool) -> Policy {
+    let mut policy = resolved.policy.clone();
+    let held = if seen.stopped { Some(Hold::Stopped) } else { policy.hold };
+    policy.hold = held.or(goes_back.then_some(Hold::Downgrade));
+    if let Some(live) = live {
+        // While a rollout is held, the spec may ask for another kind of agent than the one that runs.
+        policy.placement.architectures = live.spec.as_ref().map(|spec| architectures(resolved, &spec.template)).unwrap_or_default();
+    }
+    policy
 }
 
 /// Why nothing of ours may be touched at all.
@@ -224,8 +249,8 @@ fn mesh(resolved: &Resolved, seen: &Observed, environment: Option<&Snapshot>) ->
             (None, Some((Reason::IstioUnusable, why)))
         }
         Some(Served::As(_)) => {
-            let endpoints = environment.and_then(|e| e.endpoints.as_deref());
-            let (objects, wrong) = istio::objects(resolved, endpoints.map(Vec::as_slice).unwrap_or_default());
+            let endpoints = environment.and_then(|e| e.endpoints(resolved.network_zone.as_deref()));
+            let (objects, wrong) = istio::objects(resolved, endpoints.unwrap_or_default());
             let first: Vec<&str> = wrong.iter().take(3).map(String::as_str).collect();
             let complaint = (!wrong.is_empty()).then(|| {
                 let why = format!(

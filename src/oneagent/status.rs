@@ -16,6 +16,7 @@ use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::api::status::{FailureStatus, INSTANCES_AT_MOST, Instance, NodeCounts, REJECTED_AT_MOST, RolloutStatus};
 use crate::dynatrace::{Snapshot, TokenState};
+use crate::kernel::namespaces::NODE_SELECTORS;
 use crate::rollout::{self, Bucket, Failure, Memory, Report, Revision, State};
 
 /// All that a status is made from.
@@ -176,6 +177,7 @@ fn counts(report: &Report) -> NodeCounts {
         progress: format!("{}/{}", report.updated, report.selected),
         untolerated: number(report.untolerated),
         arch: number(report.architecture),
+        namespace_selector: number(report.excluded),
         node_not_ready: bucket(Bucket::NodeNotReady),
         node_lost: bucket(Bucket::NodeLost),
         node_busy: bucket(Bucket::NodeBusy),
@@ -255,7 +257,8 @@ fn ready(picture: &Picture<'_>) -> Finding {
         } else {
             String::new()
         };
-        return finding(false, R::NoNodesSelected, format!("no node is selected by spec.nodeSelector and spec.tolerations{hint}"));
+        let excluded = excluded(picture);
+        return finding(false, R::NoNodesSelected, format!("no node is selected by spec.nodeSelector and spec.tolerations{hint}{excluded}"));
     }
     if report.lacking > 0 {
         let who = if report.troubled.is_empty() { String::new() } else { format!(": {}", pairs(&report.troubled)) };
@@ -288,7 +291,20 @@ fn ready(picture: &Picture<'_>) -> Finding {
         return finding(false, R::Starting, format!("{} of {} nodes have a Ready agent", report.running, report.selected));
     }
     let able = report.selected - report.bucket(Bucket::NodeNotReady) - report.bucket(Bucket::NodeBusy) - report.joining;
-    finding(true, R::AllUpdated, format!("all {able} nodes that can run an agent run the desired one"))
+    finding(true, R::AllUpdated, format!("all {able} nodes that can run an agent run the desired one{}", excluded(picture)))
+}
+
+/// The nodes that the namespace keeps agents off, and how to let them in.
+fn excluded(picture: &Picture<'_>) -> String {
+    let (count, namespace) = (picture.rollout.report.excluded, &picture.resolved.namespace);
+    if count == 0 {
+        return String::new();
+    }
+    let such = picture.rollout.report.examples.get("namespaceSelector").map(|e| e.join(", ")).unwrap_or_default();
+    format!(
+        "; namespace {namespace} has a node selector of its own that keeps agents off {count} nodes, such as {such}: kubectl annotate namespace {namespace} --overwrite {}",
+        NODE_SELECTORS.map(|key| format!("{key}=")).join(" ")
+    )
 }
 
 fn available(report: &Report, first_install: bool) -> Finding {

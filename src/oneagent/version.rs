@@ -44,7 +44,7 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
     let offered = facts.environment.and_then(|e| e.offered.as_deref());
     let mut choice = match wish {
         Wish::UserUrl => return Choice { source: "UserURL", known: true, ..Choice::default() },
-        Wish::Image(version) => return Choice { version, strict: version.is_some(), source: "Image", known: true, ..Choice::default() },
+        Wish::Image { version, .. } => return Choice { version, strict: version.is_some(), source: "Image", known: true, ..Choice::default() },
         Wish::Pin { version, allow_downgrade } => pin(version, allow_downgrade, facts.running, offered),
         _ if frozen && facts.running.is_some() => Choice { version: facts.running, source: "Frozen", ..Choice::default() },
         Wish::AgentVersion(wish) => {
@@ -89,6 +89,19 @@ fn pin(version: Version, allow_downgrade: bool, running: Option<Version>, offere
         ))),
         Some(_) => choice,
     }
+}
+
+/// Why the user's image is not rolled out: its tag is an older version than the one that runs.
+#[must_use]
+pub fn older_image(wish: Wish, running: Option<Version>) -> Option<(Reason, String)> {
+    let Wish::Image { version: Some(version), allow_downgrade: false } = wish else { return None };
+    let running = running.filter(|running| *running > version)?;
+    Some((
+        Reason::DowngradeNotAllowed,
+        format!(
+            "the image in spec.image is of version {version} and agents run {running}; the vendor does not support downgrades: set spec.update.allowDowngrade to true to try, or name an image of a newer version"
+        ),
+    ))
 }
 
 fn listing(offered: Option<&Vec<Version>>) -> String {
@@ -162,6 +175,15 @@ mod tests {
         assert_eq!((unknown.version, unknown.problem.unwrap().0), (Some(v(4)), Reason::VersionNotOffered));
         let unreached = choose(pin(5, false), false, Facts { environment: None, running: None, last_good: None, rejected: &[] });
         assert!(!unreached.known && unreached.problem.is_none());
+    }
+
+    #[test]
+    fn an_image_goes_back_only_where_that_is_allowed() {
+        let image = |minor, allow_downgrade| Wish::Image { version: Some(v(minor)), allow_downgrade };
+        assert_eq!(older_image(image(3, false), Some(v(4))).unwrap().0, Reason::DowngradeNotAllowed);
+        for fine in [older_image(image(3, true), Some(v(4))), older_image(image(4, false), Some(v(4))), older_image(image(3, false), None)] {
+            assert!(fine.is_none());
+        }
     }
 
     #[test]

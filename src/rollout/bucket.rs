@@ -116,6 +116,8 @@ pub(super) struct Sorted<'a> {
     pub(super) cells: Vec<Cell<'a>>,
     pub(super) untolerated: Vec<(&'a Node, String)>,
     pub(super) architecture: Vec<(&'a Node, String)>,
+    /// Nodes that the namespace's own node selector excludes.
+    pub(super) excluded: Vec<&'a Node>,
     /// Pods on nodes that they no longer tolerate.
     pub(super) surplus: Vec<&'a std::sync::Arc<Pod>>,
 }
@@ -134,6 +136,7 @@ pub(super) fn sort<'a>(policy: &Policy, desired: Option<&Desired>, inventory: &I
     for node in inventory.nodes {
         let pod = by_node.get(&*node.name).copied();
         match policy.placement.verdict(node) {
+            Verdict::Selected if is_excluded(inventory, node, pod) => sorted.excluded.push(node),
             Verdict::Selected => sorted.cells.push(cell(policy, desired, inventory, rolling, now, node, pod)),
             Verdict::NotMatching => {}
             Verdict::Untolerated(taint) => {
@@ -144,6 +147,13 @@ pub(super) fn sort<'a>(policy: &Policy, desired: Option<&Desired>, inventory: &I
         }
     }
     sorted
+}
+
+/// Whether the namespace keeps agents off a node: it says so, and no Pod got there. Where nobody enforces it Pods do.
+fn is_excluded(inventory: &Inventory<'_>, node: &Node, pod: Option<&std::sync::Arc<Pod>>) -> bool {
+    !inventory.namespace_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+        && !inventory.lost.contains(&node.name)
+        && pod.is_none_or(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_))))
 }
 
 fn currency(desired: Option<&Desired>, inventory: &Inventory<'_>, node: &Node, pod: &Pod) -> Currency {

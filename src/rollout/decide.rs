@@ -51,7 +51,7 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
             let something = outdated > 0 || inventory.template.is_some_and(|t| *t != desired.revision);
             report.state = match (something, hold) {
                 (false, _) => State::Complete,
-                (true, Hold::Paused) => State::Paused,
+                (true, Hold::Paused | Hold::Downgrade) => State::Paused,
                 (true, Hold::Stopped) => State::Stopped,
             };
             report.waiting_on = if something { vec![WaitingOn::Hold(hold)] } else { Vec::new() };

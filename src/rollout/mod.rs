@@ -67,6 +67,8 @@ pub enum Hold {
     Paused,
     /// The stop for the whole cluster.
     Stopped,
+    /// An older agent is wanted, and that is not allowed.
+    Downgrade,
 }
 
 /// A node, as far as an agent on it is concerned.
@@ -192,6 +194,8 @@ pub struct Inventory<'a> {
     pub reported: Option<&'a HashMap<IpAddr, Version>>,
     /// Why the API server refuses new Pods, if it does.
     pub refused: Option<&'a str>,
+    /// Labels that the namespace itself wants of nodes. Whether anybody enforces that only the Pods tell.
+    pub namespace_selector: &'a BTreeMap<String, String>,
     /// What outlived the last call.
     pub memory: &'a Memory,
 }

@@ -73,6 +73,9 @@ impl fmt::Display for WaitingOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hold(Hold::Paused) => f.write_str("rollout.paused is true"),
+            Self::Hold(Hold::Downgrade) => {
+                f.write_str("the agent that is wanted is older than those that run, and spec.update.allowDowngrade is not true")
+            }
             Self::Hold(Hold::Stopped) => f.write_str("ConfigMap oneagent-operator has key stop: \"true\""),
             Self::Failure(message) => f.write_str(message),
             Self::Version => f.write_str("the environment has not said which version is the newest"),
@@ -107,6 +110,8 @@ pub struct Report {
     pub untolerated: usize,
     /// Matching nodes of another architecture.
     pub architecture: usize,
+    /// Matching nodes that the namespace's own node selector excludes.
+    pub excluded: usize,
     /// How many nodes are in each bucket.
     pub buckets: BTreeMap<Bucket, usize>,
     /// Names of nodes, by bucket, at most five.
@@ -129,6 +134,7 @@ impl Report {
             surplus: sorted.surplus.len(),
             untolerated: sorted.untolerated.len(),
             architecture: sorted.architecture.len(),
+            excluded: sorted.excluded.len(),
             ..Self::default()
         };
         for (node, taint) in &sorted.untolerated {
@@ -136,6 +142,9 @@ impl Report {
         }
         for (node, architecture) in &sorted.architecture {
             report.example("arch", &format!("{} ({architecture})", node.name));
+        }
+        for node in &sorted.excluded {
+            report.example("namespaceSelector", &node.name);
         }
         for cell in &sorted.cells {
             match cell.currency {

@@ -1,6 +1,6 @@
 //! The engine against a world that does what worlds do: Pods late, broken or gone, watches stale, operators killed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -53,6 +53,7 @@ struct Fleet {
     lost: HashSet<Arc<str>>,
     reported: Option<HashMap<IpAddr, Version>>,
     refused: Option<String>,
+    namespace_selector: BTreeMap<String, String>,
 }
 
 impl Fleet {
@@ -60,7 +61,17 @@ impl Fleet {
         let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i:03}")))).collect();
         let pods = nodes.iter().enumerate().map(|(i, node)| pod(i, &node.name, 1, i as i64 - 100_000, true)).collect();
         let memory = Memory { last_good: Some(revision(1)), ..Memory::default() };
-        Self { nodes, pods, template: revision(template), memory, deleted: HashSet::new(), lost: HashSet::new(), reported: None, refused: None }
+        Self {
+            nodes,
+            pods,
+            template: revision(template),
+            memory,
+            deleted: HashSet::new(),
+            lost: HashSet::new(),
+            reported: None,
+            refused: None,
+            namespace_selector: BTreeMap::new(),
+        }
     }
 
     fn plan(&self, policy: &Policy, desired: &Desired, now: i64) -> Plan {
@@ -77,6 +88,7 @@ impl Fleet {
             lost: &self.lost,
             reported: self.reported.as_ref(),
             refused: self.refused.as_deref(),
+            namespace_selector: &self.namespace_selector,
             memory: &self.memory,
         }
     }
@@ -215,6 +227,21 @@ fn an_agent_that_must_stay_ready_occupies_the_budget_on_a_node_that_joined_too()
     assert_eq!(fleet.plan(&slow, &desired(2), 20).steps.len(), 1, "it joined: nobody of ours is missing");
     fleet.lost.insert("node-000".into());
     assert_eq!(fleet.plan(&slow, &desired(2), 20).steps.len(), 0, "we replaced its agent");
+}
+
+#[test]
+fn a_namespace_keeps_agents_off_nodes_only_where_no_pod_gets_there() {
+    let mut fleet = Fleet::new(4, 2);
+    fleet.namespace_selector = [("region".to_owned(), "east".to_owned())].into();
+    Arc::make_mut(&mut fleet.nodes[0]).labels = fleet.namespace_selector.clone();
+    fleet.change(1, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Capacity("no node matches".into()))));
+    fleet.pods.remove(2);
+    let report = fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report;
+    assert_eq!((report.selected, report.excluded, report.running), (2, 2, 2), "an agent that runs on the fourth says that nobody enforces it there");
+    assert_eq!(report.examples["namespaceSelector"], ["node-001", "node-002"]);
+    // A Pod that we deleted is missing because of us.
+    fleet.lost.insert(fleet.nodes[2].name.clone());
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report.excluded, 1);
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Metrics {
 }
 
 /// The states of a fleet that are counted, by the names of `status.nodes`.
-fn states(counts: &NodeCounts) -> [(&'static str, i32); 16] {
+fn states(counts: &NodeCounts) -> [(&'static str, i32); 18] {
     [
         ("selected", counts.selected),
         ("running", counts.running),
@@ -130,6 +130,8 @@ fn states(counts: &NodeCounts) -> [(&'static str, i32); 16] {
         ("outdated", counts.outdated),
         ("versionUnknown", counts.version_unknown),
         ("untolerated", counts.untolerated),
+        ("arch", counts.arch),
+        ("namespaceSelector", counts.namespace_selector),
         ("nodeNotReady", counts.node_not_ready),
         ("nodeLost", counts.node_lost),
         ("nodeBusy", counts.node_busy),

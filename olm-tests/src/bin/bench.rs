@@ -83,6 +83,7 @@ fn plan_time(size: usize) -> Duration {
         lost: &deleted,
         reported: None,
         refused: None,
+        namespace_selector: &std::collections::BTreeMap::new(),
         memory: &memory,
     };
     let policy = Policy {

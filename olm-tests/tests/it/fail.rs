@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::api::Api;
 use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready};
 use olm_tests::vendor::{Mood, api_token, paas_token};
@@ -186,7 +188,6 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
         for (words, wrong) in [
             ("maxUnavailable must be", json!({ "rollout": { "maxUnavailable": "0%" } })),
             ("version must be", json!({ "update": { "version": "1.2.3" } })),
-            ("allowDowngrade does nothing", json!({ "update": { "allowDowngrade": true } })),
             ("nodeSelektor", json!({ "nodeSelektor": {} })),
         ] {
             let mut spec = json!({ "apiUrl": lab.cluster.vendor.url(&lab.name) });
@@ -198,6 +199,9 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
                 lab.cluster.try_kubectl(&["apply", "--server-side", "--validate=strict", "-f", "-"], Some(&object.to_string())).unwrap_err();
             assert!(refused.contains(words), "{refused}");
         }
+        // What does nothing is said, and does no harm.
+        lab.edit("well", json!({ "update": { "allowDowngrade": true } })).await;
+        lab.says("well", "Degraded", "spec.update.allowDowngrade does nothing").await;
         // Running agents survive a spec that goes wrong under them, and its mending.
         let before = lab.uids("well").await;
         lab.edit("well", json!({ "apiUrl": "nonsense" })).await;
@@ -282,6 +286,46 @@ fn pods_that_the_api_server_refuses_are_said_with_its_words() {
     });
 }
 
+/// As OpenShift and the admission plugin `PodNodeSelector` do it, the latter for real.
+#[test]
+fn nodes_that_the_namespace_itself_excludes_are_named_and_hold_nothing_up() {
+    olm_tests::run(async {
+        let mut lab = Lab::without_operator(olm_tests::cluster::Cluster::shared().await, "fail-namespace", 3).await;
+        let label = |key: &'static str, node: &str| (node.to_owned(), json!({ "metadata": { "labels": { key: "yes" } } }));
+        for (node, patch) in [label("inside", &lab.nodes[0]), label("inside", &lab.nodes[1])] {
+            olm_tests::nodes::patch(&lab.cluster.client, &node, &patch).await;
+        }
+        let (cluster, namespace) = (lab.cluster, lab.name.clone());
+        let annotate = |value: &str| {
+            cluster.kubectl(&["annotate", "namespace", &namespace, "--overwrite", &format!("scheduler.alpha.kubernetes.io/node-selector={value}")])
+        };
+        annotate("inside=yes");
+        lab.start_operator(&[]).await;
+        lab.oneagent(&json!({}));
+        let said = lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        assert!(
+            said.contains("all 2 nodes") && said.contains("fail-namespace-0002") && said.contains("kubectl annotate namespace fail-namespace"),
+            "{said}"
+        );
+        let nodes = lab.status("agent").await.nodes.unwrap();
+        assert_eq!((nodes.selected, nodes.running, nodes.namespace_selector, nodes.capacity), (2, 2, 1, 0));
+        assert_eq!(nodes.examples["namespaceSelector"], ["fail-namespace-0002"]);
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        eventually("the two are updated", SOON, || async {
+            let nodes = lab.status("agent").await.nodes.unwrap();
+            let version = lab.status("agent").await.version;
+            if nodes.updated == 2 && version.as_deref() == Some(V2) { Ok(()) } else { Err(format!("{nodes:?}")) }
+        })
+        .await;
+        // Let in: Pods that were made under the old rule are made anew by whoever follows the remedy.
+        annotate("");
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", "--field-selector=status.phase=Pending", "--wait=false"]);
+        lab.all_at("agent", V2, 3, SOON).await;
+        lab.end().await;
+    });
+}
+
 #[test]
 fn a_hundred_thousand_reported_hosts_do_no_harm() {
     olm_tests::run(async {
@@ -290,8 +334,22 @@ fn a_hundred_thousand_reported_hosts_do_no_harm() {
         lab.start_operator(&[("VENDOR_TIMEOUT", "20s")]).await;
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 1, SOON).await;
+        let other = json!({ "nodeSelector": { "lab": "nobody" } });
+        lab.oneagent_named("other", &other);
+        lab.condition("other", "Ready", "False", "NoNodesSelected").await;
         let before = lab.operators[0].memory("VmRSS");
         lab.cluster.vendor.publish(&lab.name, V2);
+        let pages = || lab.cluster.vendor.with(&lab.name, |e| e.calls.get("/v1/entity/infrastructure/hosts").copied().unwrap_or_default());
+        eventually("hosts are read", SOON, || async { if pages() > 2 { Ok(()) } else { Err(pages().to_string()) } }).await;
+        // One of the same environment does not wait for them.
+        lab.edit("other", json!({ "labels": { "edited": "yes" } })).await;
+        eventually("the other is applied", Duration::from_secs(1), || async {
+            let api: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+            let applied = api.get("other").await.unwrap().spec.unwrap().template.metadata.unwrap().labels.unwrap().contains_key("edited");
+            if applied { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+        assert!(pages() < 50, "the hosts were read before the test looked");
         lab.all_at("agent", V2, 1, Duration::from_secs(60)).await;
         let raised = lab.operators[0].memory("VmHWM") - before;
         assert!(raised < 20.0, "{raised} MiB more");

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use olm_tests::eventually;
+use olm_tests::eyes::Eyes;
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::nodes::Shape;
 use olm_tests::vendor::{api_token, paas_token};
@@ -153,6 +154,17 @@ fn an_image_of_the_users_has_the_version_of_its_tag_and_no_other() {
         lab.cluster.vendor.publish(&lab.name, V2);
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         assert_eq!(lab.uids("agent").await, before, "a newer version moved an agent whose image is the user's");
+        // An older one only where that is allowed.
+        let tagged = |version: &str| json!({ "image": format!("registry.example/agent:{version}") });
+        lab.edit("agent", tagged(V2)).await;
+        lab.all_at("agent", V2, 2, SOON).await;
+        let before = lab.uids("agent").await;
+        lab.edit("agent", tagged(V1)).await;
+        let said = lab.condition("agent", "Degraded", "True", "DowngradeNotAllowed").await;
+        assert!(said.contains("spec.image") && said.contains("spec.update.allowDowngrade"), "{said}");
+        assert_eq!(lab.uids("agent").await, before, "an older image was rolled out");
+        lab.edit("agent", json!({ "update": { "allowDowngrade": true } })).await;
+        lab.all_at("agent", V1, 2, SOON).await;
         // A tag that is no version: the image is what it is.
         lab.edit("agent", json!({ "image": "registry.example/agent@sha256:0000000000000000000000000000000000000000000000000000000000000000" })).await;
         eventually("every agent runs the image", SOON, || async {
@@ -177,6 +189,65 @@ fn a_pull_secret_that_the_original_left_is_used_and_stays_nobodys() {
         let secret = secrets(&lab).get(PULL).await.unwrap();
         let content = String::from_utf8(secret.data.clone().unwrap()[".dockerconfigjson"].0.clone()).unwrap();
         assert!(content.contains(&paas_token(&lab.name)) && secret.owner_references().is_empty());
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_pull_secret_that_cannot_be_written_is_said_and_agents_stay() {
+    olm_tests::run(async {
+        let lab = Lab::new("image-refused", 2).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let before = lab.uids("agent").await;
+        // Of another type, which nobody can change.
+        lab.cluster.kubectl(&["-n", &lab.name, "create", "secret", "generic", PULL, "--from-literal=a=b"]);
+        lab.edit("agent", json!({ "useImmutableImage": true })).await;
+        let said = lab.condition("agent", "Degraded", "True", "PullSecretInvalid").await;
+        assert!(said.contains(PULL) && said.contains("immutable") && said.contains("customPullSecret"), "{said}");
+        assert_eq!(lab.uids("agent").await, before, "agents were touched");
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "secret", PULL]);
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.all_at("agent", V1, 2, SOON).await;
+        assert_eq!(credentials(&lab).await, Some((lab.name.clone(), paas_token(&lab.name))));
+        lab.end().await;
+    });
+}
+
+/// Mode, network zone, proxy, and a new version in between: each reaches every agent, once, a tenth at a time.
+#[test]
+fn a_switch_of_mode_zone_or_proxy_replaces_every_agent_once_and_within_the_budget() {
+    olm_tests::run(async {
+        let lab = Lab::new("image-once", 20).await;
+        lab.behave(|b| b.ready_after = std::time::Duration::from_millis(300));
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 3 } }));
+        lab.all_at("agent", V1, 20, SOON).await;
+        let eyes = Eyes::on(&lab, "agent", 20).await;
+        for (turn, change) in [
+            json!({ "useImmutableImage": true }),
+            json!({ "networkZone": "other" }),
+            json!({ "proxy": { "value": "http://proxy.example:3128" } }),
+            json!({ "proxy": null, "useImmutableImage": false }),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            // The environment is not reached through that proxy: the version stays, and yet agents get it.
+            lab.edit("agent", change.clone()).await;
+            eventually(&format!("every agent was replaced for {change}"), SOON * 2, || async {
+                let seen = eyes.seen();
+                assert!(seen.most_unready <= 3, "{} nodes without an agent at once", seen.most_unready);
+                let others = seen.without(turn + 2);
+                if others.is_empty() { Ok(()) } else { Err(format!("{others:?}")) }
+            })
+            .await;
+            lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        }
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        {
+            let seen = eyes.seen();
+            assert!(seen.most_unready > 0 && seen.without(5).is_empty(), "{seen:?}");
+        }
         lab.end().await;
     });
 }

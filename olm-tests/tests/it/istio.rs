@@ -88,6 +88,14 @@ fn what_istio_shall_let_pass_follows_the_environment_the_spec_and_the_mesh() {
         eventually_there(&lab, &[api, comm, others]).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
 
+        // Agents of a network zone talk to other addresses.
+        cluster.vendor.with(&lab.name, |e| drop(e.zone_endpoints.insert("zone-1".into(), vec!["https://zone.example/communication".into()])));
+        lab.edit("agent", json!({ "networkZone": "Zone-1" })).await;
+        let zone = ["ServiceEntry zone.example communication-endpoint", "VirtualService zone.example communication-endpoint"];
+        eventually_there(&lab, &[api, zone[0], zone[1], others]).await;
+        lab.edit("agent", json!({ "networkZone": null })).await;
+        eventually_there(&lab, &[api, comm, others]).await;
+
         // The mesh goes, and comes back in a version that nobody knows: agents are updated all the same.
         for name in NAMES {
             cluster.kubectl(&["delete", "crd", name]);

@@ -7,6 +7,7 @@ mod bundle;
 mod check;
 mod fail;
 mod fields;
+mod gone;
 mod image;
 mod install;
 mod istio;

@@ -1,17 +1,13 @@
 //! Operators and API servers die; rollouts go on, and nothing is done twice.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::Api;
-use kube::runtime::{WatchStreamExt, watcher};
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
+use olm_tests::eyes::Eyes;
 use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
 use serde_json::json;
 
@@ -29,40 +25,6 @@ async fn reached(lab: &Lab<'_>, version: &str, at_least: usize) {
     .await;
 }
 
-/// Watches how many nodes lack a Ready agent at once, and how many Pods each node had.
-fn watch(lab: &Lab<'_>) -> Arc<Mutex<(usize, BTreeMap<String, usize>)>> {
-    let seen = Arc::new(Mutex::new((0, BTreeMap::new())));
-    let (shared, api, total) = (seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name), lab.nodes.len());
-    tokio::spawn(async move {
-        let mut events = watcher(api, watcher::Config::default().labels("oneagent=agent")).default_backoff().boxed();
-        let mut ready: BTreeMap<String, String> = BTreeMap::new();
-        let mut known: BTreeMap<String, String> = BTreeMap::new();
-        let mut complete = false;
-        while let Some(event) = events.next().await {
-            let (pod, gone) = match event {
-                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => (pod, false),
-                Ok(watcher::Event::Delete(pod)) => (pod, true),
-                _ => continue,
-            };
-            let (Some(node), Some(uid)) = (pod.spec.as_ref().and_then(|s| s.node_name.clone()), pod.uid()) else { continue };
-            if !gone && is_ready(&pod) {
-                ready.insert(node.clone(), uid.clone());
-            } else if ready.get(&node) == Some(&uid) {
-                ready.remove(&node);
-            }
-            let mut seen = shared.lock().unwrap();
-            if known.insert(uid, node.clone()).is_none() {
-                *seen.1.entry(node).or_default() += 1;
-            }
-            complete |= ready.len() == total;
-            if complete {
-                seen.0 = seen.0.max(total - ready.len());
-            }
-        }
-    });
-    seen
-}
-
 #[test]
 fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
     olm_tests::run(async {
@@ -70,8 +32,7 @@ fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
         lab.behave(|b| b.ready_after = Duration::from_millis(700));
         lab.oneagent(&json!({ "rollout": { "maxUnavailable": 3 } }));
         lab.all_at("agent", V1, 30, SOON).await;
-        let seen = watch(&lab);
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        let eyes = Eyes::on(&lab, "agent", 30).await;
         lab.cluster.vendor.publish(&lab.name, V2);
         reached(&lab, V2, 6).await;
         // Killed in the middle; the one that starts anew goes on where that one was.
@@ -93,9 +54,9 @@ fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
         lab.all_at("agent", V2, 30, Duration::from_secs(60)).await;
         assert!(holder(&lab).await.unwrap().contains("operator-2"));
         {
-            let seen = seen.lock().unwrap();
-            assert!(seen.0 <= 3, "{} nodes at once were without an agent", seen.0);
-            assert!(seen.1.values().all(|pods| *pods == 2), "not replaced exactly once: {:?}", seen.1);
+            let seen = eyes.seen();
+            assert!(seen.most_unready <= 3, "{} nodes at once were without an agent", seen.most_unready);
+            assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));
         }
         lab.end().await;
     });

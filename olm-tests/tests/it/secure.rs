@@ -49,6 +49,10 @@ fn every_right_is_used_and_no_other_is_asked_for() {
             })
             .await;
         }
+        eventually("the nodes are noted", SOON, || async {
+            cluster.try_kubectl(&["-n", &lab.name, "get", "configmap", "agent-known-nodes"], None).map(drop)
+        })
+        .await;
         // One more that stands by.
         lab.start_operator(&[]).await;
         // A drop of the lease's record in our memory makes it be read: a write by somebody else.
@@ -63,7 +67,7 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         // Consulted without a request of that verb, and shown by a SubjectAccessReview below.
         let of = |rule: &Rule, verb: &str| (rule.group.to_owned(), rule.resource.to_owned(), verb.to_owned());
         let consulted: BTreeSet<_> = RULES.iter().flat_map(|rule| rule.consulted.iter().map(move |verb| of(rule, verb))).collect();
-        assert_eq!(consulted.len(), 5, "delete of DaemonSets, create of all that is applied, and nothing else is taken on trust");
+        assert_eq!(consulted.len(), 6, "delete of DaemonSets, create of all that is applied, and nothing else is taken on trust");
         for document in documents(&text) {
             for rule in document["rules"].as_array().into_iter().flatten() {
                 let one = |key: &str| rule[key][0].as_str().unwrap().to_owned();

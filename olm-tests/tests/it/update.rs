@@ -1,62 +1,14 @@
 //! New versions reach every Pod, safely; bad ones do not.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
 use kube::api::Api;
-use kube::runtime::{WatchStreamExt, watcher};
 use olm_tests::eventually;
+use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
 use olm_tests::nodes::Shape;
 use serde_json::json;
-
-/// The test's own eyes on a rollout: how many nodes were without a Ready agent at once, and how often each was replaced.
-#[derive(Default)]
-struct Seen {
-    ready: BTreeMap<String, BTreeSet<String>>,
-    counting: bool,
-    most_unready: usize,
-    pods_by_node: BTreeMap<String, BTreeSet<String>>,
-}
-
-fn watch(lab: &Lab<'_>, name: &str, nodes: usize) -> Arc<Mutex<Seen>> {
-    let seen = Arc::new(Mutex::new(Seen::default()));
-    let (shared, api) = (seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
-    let config = watcher::Config::default().labels(&format!("oneagent={name}"));
-    tokio::spawn(async move {
-        let mut events = watcher(api, config).default_backoff().boxed();
-        while let Some(event) = events.next().await {
-            let mut seen = shared.lock().unwrap();
-            let (pod, gone) = match event {
-                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => (pod, false),
-                Ok(watcher::Event::Delete(pod)) => (pod, true),
-                _ => continue,
-            };
-            let Some(node) = pod.spec.as_ref().and_then(|s| s.node_name.clone()) else { continue };
-            let uid = pod.uid().unwrap();
-            let ready = !gone && is_ready(&pod);
-            let on_node = seen.ready.entry(node.clone()).or_default();
-            if ready {
-                on_node.insert(uid.clone())
-            } else {
-                on_node.remove(&uid)
-            };
-            seen.pods_by_node.entry(node).or_default().insert(uid);
-            let unready = nodes - seen.ready.values().filter(|pods| !pods.is_empty()).count();
-            // Counting begins with the first complete fleet: before that Pods are starting, not replaced.
-            seen.counting |= unready == 0;
-            if seen.counting {
-                seen.most_unready = seen.most_unready.max(unready);
-            }
-        }
-    });
-    seen
-}
 
 #[test]
 fn two_hundred_outdated_pods_are_replaced_once_each_and_never_more_than_a_tenth_at_a_time() {
@@ -65,19 +17,14 @@ fn two_hundred_outdated_pods_are_replaced_once_each_and_never_more_than_a_tenth_
         lab.behave(|b| b.ready_after = Duration::from_millis(700));
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 200, Duration::from_secs(90)).await;
-        let seen = watch(&lab, "agent", 200);
-        eventually("the test sees the whole fleet", SOON, || async {
-            if seen.lock().unwrap().counting { Ok(()) } else { Err("not yet".to_owned()) }
-        })
-        .await;
+        let eyes = Eyes::on(&lab, "agent", 200).await;
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.all_at("agent", V2, 200, Duration::from_secs(120)).await;
         {
-            let seen = seen.lock().unwrap();
+            let seen = eyes.seen();
             assert!(seen.most_unready <= 20, "{} at once", seen.most_unready);
             assert!(seen.most_unready > 10, "only {} at once: the budget is not used", seen.most_unready);
-            let replaced: Vec<_> = seen.pods_by_node.iter().filter(|(_, pods)| pods.len() != 2).collect();
-            assert!(replaced.is_empty(), "not replaced exactly once: {replaced:?}");
+            assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));
         }
         let status = lab.status("agent").await;
         assert_eq!(status.last_good_version.as_deref(), Some(V2));

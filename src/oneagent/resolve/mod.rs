@@ -93,15 +93,20 @@ pub enum Wish {
     },
     /// The user's own installer address: none of our business.
     UserUrl,
-    /// The user's own image; the version, if its tag is one.
-    Image(Option<Version>),
+    /// The user's own image.
+    Image {
+        /// What the tag says.
+        version: Option<Version>,
+        /// Also when it is older than what runs.
+        allow_downgrade: bool,
+    },
 }
 
 impl Wish {
     /// Whether there is something to install although no version is known.
     #[must_use]
     pub fn is_users_own(self) -> bool {
-        matches!(self, Self::UserUrl | Self::Image(_))
+        matches!(self, Self::UserUrl | Self::Image { .. })
     }
 }
 
@@ -197,12 +202,6 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         (None, None) => INSTALLER_ARCHITECTURES,
     };
     let placement = placement(&node_selector, &tolerations, terms, architectures);
-    let mut warnings = Vec::new();
-    if (1..90).contains(&wait) {
-        warnings.push(format!(
-            "spec.waitReadySeconds is {wait}: the agent's readiness is first looked at after 30 s, so below 90 good agents may count as failed"
-        ));
-    }
     Ok(Resolved {
         namespace: object.namespace().unwrap_or_default(),
         uid: object.uid().unwrap_or_default(),
@@ -241,7 +240,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
             node_affinity,
         },
         istio: on(spec.enable_istio),
-        warnings,
+        warnings: warnings(spec, wait, wish),
         name,
     })
 }
@@ -303,8 +302,24 @@ fn network_zone(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Option<String>
     Some(zone)
 }
 
+/// What is allowed but unwise.
+fn warnings(spec: &OneAgentSpec, wait: i64, wish: Wish) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if (1..90).contains(&wait) {
+        warnings.push(format!(
+            "spec.waitReadySeconds is {wait}: the agent's readiness is first looked at after 30 s, so below 90 good agents may count as failed"
+        ));
+    }
+    if spec.update.as_ref().is_some_and(|update| update.allow_downgrade == Some(true)) && !matches!(wish, Wish::Pin { .. } | Wish::Image { .. }) {
+        warnings
+            .push("spec.update.allowDowngrade does nothing without spec.update.version or an image of your own: name what to go back to".to_owned());
+    }
+    warnings
+}
+
 fn wish(spec: &OneAgentSpec, from_image: bool, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
     let update = spec.update.clone().unwrap_or_default();
+    let allow_downgrade = update.allow_downgrade == Some(true);
     let pin = text(update.version.as_ref()).map(|text| text.parse::<Version>());
     let agent_version = text(spec.agent_version.as_ref()).map(|text| text.parse::<VersionWish>());
     if let Some(Err(error)) = &pin {
@@ -315,13 +330,15 @@ fn wish(spec: &OneAgentSpec, from_image: bool, env: &[EnvVar], wrong: &mut Vec<R
     }
     let (pin, agent_version) = (pin.and_then(Result::ok), agent_version.and_then(Result::ok));
     match (pin, agent_version) {
-        _ if from_image && text(spec.image.as_ref()).is_some() => Wish::Image(text(spec.image.as_ref()).and_then(|image| tag(&image)?.parse().ok())),
+        _ if from_image && text(spec.image.as_ref()).is_some() => {
+            Wish::Image { version: text(spec.image.as_ref()).and_then(|image| tag(&image)?.parse().ok()), allow_downgrade }
+        }
         _ if !from_image && env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
         (Some(version), Some(wish)) if !wish.admits(&version) => {
             wrong.push(Refusal(format!("spec.update.version is {version} and spec.agentVersion contradicts it; remove spec.agentVersion")));
             Wish::Newest
         }
-        (Some(version), _) => Wish::Pin { version, allow_downgrade: update.allow_downgrade == Some(true) },
+        (Some(version), _) => Wish::Pin { version, allow_downgrade },
         (None, Some(wish)) => Wish::AgentVersion(wish),
         (None, None) => Wish::Newest,
     }

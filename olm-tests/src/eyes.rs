@@ -1,0 +1,79 @@
+//! A test's own eyes on a rollout, apart from anything that the operator says of it.
+//!
+//! Must not judge: tests do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+
+use crate::eventually;
+use crate::lab::{Lab, SOON, is_ready};
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    ready: BTreeMap<String, BTreeSet<String>>,
+    counting: bool,
+    /// How many nodes were without a Ready agent at once, since all had one.
+    pub most_unready: usize,
+    /// UIDs of the Pods that each node had.
+    pub pods: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Seen {
+    /// Nodes that did not have exactly so many Pods, one after the other.
+    #[must_use]
+    pub fn without(&self, count: usize) -> Vec<(&String, usize)> {
+        self.pods.iter().map(|(node, pods)| (node, pods.len())).filter(|(_, pods)| *pods != count).collect()
+    }
+}
+
+/// The eyes.
+#[derive(Debug, Clone)]
+pub struct Eyes(Arc<Mutex<Seen>>);
+
+impl Eyes {
+    /// Opened on a fleet of so many Ready agents; they have seen all of it when this returns.
+    pub async fn on(lab: &Lab<'_>, name: &str, nodes: usize) -> Self {
+        let eyes = Self(Arc::default());
+        let (shared, api) = (eyes.0.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
+        let config = watcher::Config::default().labels(&format!("oneagent={name}"));
+        tokio::spawn(async move {
+            let mut events = watcher(api, config).default_backoff().boxed();
+            while let Some(event) = events.next().await {
+                let mut seen = shared.lock().expect("what was seen");
+                let (pod, gone) = match event {
+                    Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => (pod, false),
+                    Ok(watcher::Event::Delete(pod)) => (pod, true),
+                    _ => continue,
+                };
+                let (Some(node), Some(uid)) = (pod.spec.as_ref().and_then(|s| s.node_name.clone()), pod.uid()) else { continue };
+                let on_node = seen.ready.entry(node.clone()).or_default();
+                if !gone && is_ready(&pod) {
+                    on_node.insert(uid.clone())
+                } else {
+                    on_node.remove(&uid)
+                };
+                seen.pods.entry(node).or_default().insert(uid);
+                let unready = nodes - seen.ready.values().filter(|pods| !pods.is_empty()).count();
+                // Counting begins with the first complete fleet: before that Pods are starting, not replaced.
+                seen.counting |= unready == 0;
+                if seen.counting {
+                    seen.most_unready = seen.most_unready.max(unready);
+                }
+            }
+        });
+        eventually("the test sees the whole fleet", SOON, || async { if eyes.seen().counting { Ok(()) } else { Err("not yet".to_owned()) } }).await;
+        eyes
+    }
+
+    /// What was seen so far.
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().expect("what was seen")
+    }
+}

@@ -1,0 +1,130 @@
+//! Notes: what must outlive us and is too large for a status, one ConfigMap per object.
+//!
+//! Read once, for nobody else writes it; written when it changed, and then at most every ten seconds. Best effort: what
+//! cannot be written is tried again later and holds nothing up. Must not know what is noted.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::api::Api;
+use serde_json::{Value, json};
+
+use super::apply::apply;
+use super::backoff::Backoff;
+
+/// Changes within so long are written together.
+const GATHER: Duration = Duration::from_secs(10);
+/// The key that holds the note.
+pub const KEY: &str = "nodes";
+
+/// All notes, by the UID of the object they are about.
+#[derive(Debug)]
+pub struct Notes<T> {
+    notes: Mutex<HashMap<String, Note<T>>>,
+    backoff: Backoff<String>,
+}
+
+#[derive(Debug)]
+struct Note<T> {
+    now: Arc<T>,
+    /// What the ConfigMap has.
+    stored: Arc<T>,
+    /// When to write, while the two differ.
+    due: Option<Instant>,
+}
+
+/// Where a note is kept, and whose it is: it goes with its owner.
+#[derive(Debug, Clone)]
+pub struct Place<'a> {
+    /// UID of the owner.
+    pub uid: &'a str,
+    /// Namespace.
+    pub namespace: &'a str,
+    /// Name of the ConfigMap.
+    pub name: &'a str,
+    /// Owner reference and labels.
+    pub metadata: Value,
+}
+
+impl<T> Default for Notes<T> {
+    fn default() -> Self {
+        Self { notes: Mutex::default(), backoff: Backoff::default() }
+    }
+}
+
+impl<T: Display + PartialEq + Send + Sync> Notes<T> {
+    /// What is noted; `None` before it was read.
+    #[must_use]
+    pub fn get(&self, uid: &str) -> Option<Arc<T>> {
+        self.notes().get(uid).map(|note| note.now.clone())
+    }
+
+    /// Takes what was read.
+    pub fn read(&self, uid: &str, value: T) -> Arc<T> {
+        let value = Arc::new(value);
+        self.notes().insert(uid.to_owned(), Note { now: value.clone(), stored: value.clone(), due: None });
+        value
+    }
+
+    /// Notes a value; returns when to come again, while it is not written.
+    pub async fn keep(&self, client: &Client, place: &Place<'_>, value: Arc<T>) -> Option<Duration> {
+        let wait = self.note(place.uid, &value)?;
+        if !wait.is_zero() {
+            return Some(wait);
+        }
+        let metadata = json!({ "name": place.name, "namespace": place.namespace });
+        let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { KEY: value.to_string() } });
+        for (key, value) in place.metadata.as_object().into_iter().flatten() {
+            object["metadata"][key] = value.clone();
+        }
+        let api: Api<ConfigMap> = Api::namespaced(client.clone(), place.namespace);
+        let outcome = apply(&api, &object, None).await;
+        let key = place.uid.to_owned();
+        let wait = match &outcome {
+            Ok(_) => {
+                self.backoff.succeeded(&key);
+                None
+            }
+            Err(error) => {
+                tracing::warn!(namespace = place.namespace, name = place.name, error = error.chain(), "a note could not be written; tried again");
+                Some(self.backoff.failed(&key).max(GATHER))
+            }
+        };
+        if let Some(note) = self.notes().get_mut(place.uid) {
+            if outcome.is_ok() {
+                note.stored = value;
+            }
+            note.due = wait.map(|wait| Instant::now() + wait);
+        }
+        wait
+    }
+
+    /// How long to wait before it is written; `None`: there is nothing to write.
+    fn note(&self, uid: &str, value: &Arc<T>) -> Option<Duration> {
+        let mut notes = self.notes();
+        let note = notes.get_mut(uid)?;
+        if note.now != *value {
+            note.now = value.clone();
+        }
+        if note.now == note.stored {
+            note.due = None;
+            return None;
+        }
+        let due = *note.due.get_or_insert_with(|| Instant::now() + GATHER);
+        Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Forgets an owner.
+    pub fn forget(&self, uid: &str) {
+        self.notes().remove(uid);
+        self.backoff.succeeded(&uid.to_owned());
+    }
+
+    fn notes(&self) -> MutexGuard<'_, HashMap<String, Note<T>>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

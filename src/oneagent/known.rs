@@ -1,0 +1,193 @@
+//! Known nodes: those that have, or had, an agent, so that it is noticed when one is gone, in our absence too.
+//!
+//! Pure; the list is kept as a note in the cluster. Must not know what is done about a node that is gone.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+
+use crate::dynatrace::{GoneNode, Told};
+use crate::rollout::placement::{Placement, Verdict};
+use crate::rollout::{Node, Pod};
+
+/// A node of which nobody could be told for so long is forgotten: by then everybody knows.
+const AT_LAST: TimeDelta = TimeDelta::hours(1);
+
+/// How many names stand in a sentence.
+const EXAMPLES: usize = 5;
+
+/// A node that has, or had, an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct KnownNode {
+    name: Arc<str>,
+    ip: IpAddr,
+    /// When it was missed, if it is gone.
+    gone: Option<DateTime<Utc>>,
+}
+
+/// All of them, by name. As text a line each: name, address, and the time at which it was missed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known(Vec<KnownNode>);
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|node| match node.gone {
+            None => writeln!(f, "{} {}", node.name, node.ip),
+            Some(gone) => writeln!(f, "{} {} {}", node.name, node.ip, gone.to_rfc3339_opts(SecondsFormat::Millis, true)),
+        })
+    }
+}
+
+impl Known {
+    /// From text. A line that does not read is left out: better a node forgotten than none known.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let line = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (name, ip, gone) = (words.next()?, words.next()?.parse().ok()?, words.next());
+            let gone = gone.map(|time| DateTime::parse_from_rfc3339(time).map(|t| t.to_utc())).transpose().ok()?;
+            Some(KnownNode { name: name.into(), ip, gone })
+        };
+        let mut nodes: Vec<KnownNode> = text.lines().filter_map(line).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes.dedup_by(|a, b| a.name == b.name);
+        Self(nodes)
+    }
+
+    /// Those that are gone.
+    #[must_use]
+    pub fn gone(&self) -> Vec<GoneNode> {
+        let gone = |node: &KnownNode| Some(GoneNode { name: node.name.clone(), ip: node.ip, since: node.gone? });
+        self.0.iter().filter_map(gone).collect()
+    }
+
+    /// What is known now. `nodes` is every node, by name; `told` are those that nobody waits for any more.
+    #[must_use]
+    pub fn now(&self, nodes: &[Arc<Node>], pods: &[Arc<Pod>], placement: &Placement, told: &[GoneNode], now: DateTime<Utc>) -> Self {
+        let agents: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+        let mut next = Vec::with_capacity(self.0.len().max(agents.len()));
+        let (mut before, mut there) = (self.0.iter().peekable(), nodes.iter().peekable());
+        loop {
+            let order = match (before.peek(), there.peek()) {
+                (Some(known), Some(node)) => known.name.cmp(&node.name),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => break,
+            };
+            let known = if order.is_le() { before.next() } else { None };
+            let node = if order.is_ge() { there.next() } else { None };
+            next.extend(match (known, node) {
+                (known, Some(node)) => {
+                    // While its Pod is replaced a node has none; where agents no longer belong it is none of ours.
+                    let ours = agents.contains(&*node.name) || (known.is_some() && placement.verdict(node) == Verdict::Selected);
+                    let ip = node.ip.or(known.map(|known| known.ip)).filter(|_| ours);
+                    ip.map(|ip| KnownNode { name: node.name.clone(), ip, gone: None })
+                }
+                // Who has its address now must not be taken for it.
+                (Some(known), None) if nodes.iter().any(|node| node.ip == Some(known.ip)) => None,
+                (Some(known), None) => {
+                    let since = known.gone.unwrap_or(now);
+                    let done = since + AT_LAST < now || told.iter().any(|told| told.name == known.name && told.ip == known.ip && told.since == since);
+                    (!done).then(|| KnownNode { gone: Some(since), ..known.clone() })
+                }
+                (None, None) => None,
+            });
+        }
+        Self(next)
+    }
+}
+
+/// Name of the ConfigMap that keeps the known nodes of a OneAgent.
+#[must_use]
+pub fn note(name: &str) -> String {
+    format!("{name}-known-nodes")
+}
+
+/// What came of telling, in words: whether it went wrong, and what.
+#[must_use]
+pub fn departed(told: &[(GoneNode, Told)]) -> Vec<(bool, String)> {
+    let mut outcomes: BTreeMap<Option<&str>, Vec<&str>> = BTreeMap::new();
+    for (node, outcome) in told {
+        let why = if let Told::Not(why) = outcome { Some(why.as_str()) } else { None };
+        outcomes.entry(why).or_default().push(&node.name);
+    }
+    let say = |(why, nodes): (Option<&str>, Vec<&str>)| {
+        let more = if nodes.len() > EXAMPLES { format!(" and {} more", nodes.len() - EXAMPLES) } else { String::new() };
+        let nodes = format!("{}{more}", nodes.iter().take(EXAMPLES).copied().collect::<Vec<_>>().join(", "));
+        match why {
+            None => (false, format!("the environment knows now that these nodes are gone: {nodes}")),
+            Some(why) => (true, format!("the environment was not told that these nodes are gone: {nodes}: {why}")),
+        }
+    };
+    outcomes.into_iter().map(say).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_000_000 + second, 0).unwrap()
+    }
+
+    fn node(name: &str, last: u8) -> Arc<Node> {
+        Arc::new(Node { ip: Some(IpAddr::from([10, 0, 0, last])), ..Node::named(name) })
+    }
+
+    fn pod(node: &str) -> Arc<Pod> {
+        Arc::new(Pod {
+            name: "p".into(),
+            uid: "u".into(),
+            resource_version: "1".into(),
+            node: node.into(),
+            revision: None,
+            created: at(0),
+            deleting: false,
+            ready_since: None,
+            unready_since: None,
+            trouble: None,
+        })
+    }
+
+    fn names(known: &Known) -> Vec<String> {
+        known.gone().iter().map(|gone| gone.name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_node_with_an_agent_is_known_and_missed_and_survives_as_text() {
+        let all = Placement::default();
+        let nodes = [node("a", 1), node("b", 2), node("c", 3)];
+        let known = Known::default().now(&nodes, &[pod("a"), pod("b")], &all, &[], at(0));
+        assert_eq!(known.to_string(), "a 10.0.0.1\nb 10.0.0.2\n", "c has no agent");
+        assert_eq!(known.now(&nodes, &[], &all, &[], at(1)), known, "a Pod that is replaced changes nothing");
+        let later = Known::parse(&known.to_string()).now(&nodes[1..], &[pod("b")], &all, &[], at(5));
+        assert_eq!(names(&later), ["a"]);
+        assert_eq!(Known::parse(&later.to_string()), later);
+        let same = later.now(&nodes[1..], &[pod("b")], &all, &[], at(6));
+        assert_eq!(same.gone()[0].since, at(5), "missed once");
+        let told = same.now(&nodes[1..], &[pod("b")], &all, &same.gone(), at(7));
+        assert_eq!(told.to_string(), "b 10.0.0.2\n");
+        assert_eq!(later.now(&nodes[1..], &[], &all, &[], at(5 + 3601)).gone(), [], "forgotten at last");
+    }
+
+    #[test]
+    fn what_came_back_or_was_unselected_or_replaced_is_not_gone() {
+        let all = Placement::default();
+        let known = Known::default().now(&[node("a", 1), node("b", 2)], &[pod("a"), pod("b")], &all, &[], at(0));
+        let gone = known.now(&[node("b", 2)], &[pod("b")], &all, &[], at(1));
+        assert_eq!(names(&gone.now(&[node("a", 1), node("b", 2)], &[], &all, &[], at(2))), [] as [&str; 0], "it came back");
+        let none = Placement { selector: [("x".to_owned(), "y".to_owned())].into(), ..Placement::default() };
+        assert_eq!(known.now(&[node("a", 1), node("b", 2)], &[], &none, &[], at(2)), Known::default(), "no longer selected");
+        let reused = known.now(&[node("b", 2), node("c", 1)], &[pod("b")], &all, &[], at(2));
+        assert_eq!(names(&reused), [] as [&str; 0], "another node has its address");
+    }
+
+    #[test]
+    fn nonsense_in_the_note_is_left_out() {
+        assert_eq!(Known::parse("b 10.0.0.2\n\nx\ny z\na 10.0.0.1 yesterday\na 10.0.0.1\na 10.0.0.9\n").to_string(), "a 10.0.0.1\nb 10.0.0.2\n");
+    }
+}
