@@ -16,11 +16,11 @@ test: check build tools
 	$(CARGO) test --workspace --quiet --lib --test architecture --test memory --test readme --test it -- --test-threads=4
 	$(CARGO) test --package olm-tests --quiet --test olm -- --test-threads=2
 
-# Measures the release build on a real control plane and prints a table.
+# Measures the release build on a real control plane and prints a table. ONLY="plan latency rollout memory" for a part.
 bench:
 	$(CARGO) build --release --quiet --package oneagent-operator
 	$(CARGO) build --release --quiet --package olm-tests --bin bench
-	$(CARGO) run --release --quiet --package olm-tests --bin bench
+	$(CARGO) run --release --quiet --package olm-tests --bin bench -- $(ONLY)
 
 # What can be said without running anything.
 check:

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,6 +24,12 @@ pub struct Seen {
     pub most_unready: usize,
     /// UIDs of the Pods that each node had.
     pub pods: BTreeMap<String, BTreeSet<String>>,
+    /// When Pods began to be deleted, in order.
+    pub deletions: Vec<Instant>,
+    /// When Pods became Ready, those of the beginning apart, in order.
+    pub readies: Vec<Instant>,
+    /// Pods whose deletion was seen.
+    deleting: BTreeSet<String>,
 }
 
 impl Seen {
@@ -53,12 +60,17 @@ impl Eyes {
                     _ => continue,
                 };
                 let (Some(node), Some(uid)) = (pod.spec.as_ref().and_then(|s| s.node_name.clone()), pod.uid()) else { continue };
+                if (gone || pod.metadata.deletion_timestamp.is_some()) && seen.deleting.insert(uid.clone()) {
+                    seen.deletions.push(Instant::now());
+                }
                 let on_node = seen.ready.entry(node.clone()).or_default();
-                if !gone && is_ready(&pod) {
-                    on_node.insert(uid.clone())
-                } else {
-                    on_node.remove(&uid)
-                };
+                let became_ready = !gone && is_ready(&pod) && on_node.insert(uid.clone());
+                if gone || !is_ready(&pod) {
+                    on_node.remove(&uid);
+                }
+                if became_ready && seen.counting {
+                    seen.readies.push(Instant::now());
+                }
                 seen.pods.entry(node).or_default().insert(uid);
                 let unready = nodes - seen.ready.values().filter(|pods| !pods.is_empty()).count();
                 // Counting begins with the first complete fleet: before that Pods are starting, not replaced.

@@ -5,6 +5,7 @@
 
 pub mod apply;
 pub mod backoff;
+mod client;
 pub mod delete;
 pub mod drift;
 pub mod events;
@@ -19,8 +20,7 @@ pub mod upgradeable;
 
 use std::time::Duration;
 
-use kube::Client;
-
+pub use client::client;
 pub use delete::Deletions;
 pub use events::Events;
 pub use family::Families;
@@ -125,13 +125,4 @@ pub(crate) async fn call<T>(action: impl Fn() -> String, request: impl Future<Ou
         Ok(Err(source)) => Err(Error::Api { action: action(), source: Box::new(source) }),
         Err(_) => Err(Error::Timeout(action())),
     }
-}
-
-/// A client from the environment (in-cluster, or a kubeconfig). Retrying is ours: by back-off per object, not by call.
-pub async fn client() -> Result<Client, String> {
-    let mut config = kube::Config::infer()
-        .await
-        .map_err(|error| format!("no way to reach a cluster: {error}; run inside a Pod, or set KUBECONFIG to a file that names one"))?;
-    config.default_retry = false;
-    Client::try_from(config).map_err(|error| format!("cannot make a client for the cluster: {error}"))
 }

@@ -1,0 +1,52 @@
+//! The client for the API server: kube's own layers on a connector of ours.
+//!
+//! Here because kube's connector leaves two settings of a socket as they are by default. Nagle's algorithm holds the body
+//! of a request back until the API server has acknowledged its header, which costs up to 40 ms a write; and without
+//! keep-alive a watch whose peer vanished without a word waits for ever. Must not retry: that is done by back-off per object.
+
+use std::time::Duration;
+
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt};
+use kube::{Client, Config};
+use tower::{BoxError, ServiceBuilder};
+
+/// A connection on which nothing was heard for so long is asked whether it lives,
+const QUIET: Duration = Duration::from_secs(30);
+/// this often,
+const AGAIN: Duration = Duration::from_secs(10);
+/// so many times.
+const TIMES: u32 = 3;
+/// No connection takes longer to be made.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// A client from the environment (in-cluster, or a kubeconfig).
+pub async fn client() -> Result<Client, String> {
+    let config = Config::infer()
+        .await
+        .map_err(|error| format!("no way to reach a cluster: {error}; run inside a Pod, or set KUBECONFIG to a file that names one"))?;
+    if config.proxy_url.is_some() {
+        return Err("the cluster would be reached through a proxy (proxy-url of the kubeconfig, or HTTPS_PROXY), which is not supported; unset it for this command".to_owned());
+    }
+    build(&config).map_err(|error| format!("cannot make a client for the cluster: {error}"))
+}
+
+fn build(config: &Config) -> Result<Client, kube::Error> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT));
+    connector.set_keepalive(Some(QUIET));
+    connector.set_keepalive_interval(Some(AGAIN));
+    connector.set_keepalive_retries(Some(TIMES));
+    let https = config.rustls_https_connector_with_connector(connector)?;
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(HttpClient::builder(TokioExecutor::new()).build::<_, Body>(https));
+    Ok(Client::new(service, config.default_namespace.clone()))
+}
