@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
+use tokio::sync::watch;
 
 use crate::eventually;
 use crate::lab::{Lab, SOON, is_ready};
@@ -41,14 +42,18 @@ impl Seen {
 }
 
 /// The eyes.
-#[derive(Debug, Clone)]
-pub struct Eyes(Arc<Mutex<Seen>>);
+#[derive(Debug)]
+pub struct Eyes {
+    seen: Arc<Mutex<Seen>>,
+    changes: watch::Receiver<()>,
+}
 
 impl Eyes {
     /// Opened on a fleet of so many Ready agents; they have seen all of it when this returns.
     pub async fn on(lab: &Lab<'_>, name: &str, nodes: usize) -> Self {
-        let eyes = Self(Arc::default());
-        let (shared, api) = (eyes.0.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
+        let (tell, changes) = watch::channel(());
+        let eyes = Self { seen: Arc::default(), changes };
+        let (shared, api) = (eyes.seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
         let config = watcher::Config::default().labels(&format!("oneagent={name}"));
         tokio::spawn(async move {
             let mut events = watcher(api, config).default_backoff().boxed();
@@ -78,14 +83,21 @@ impl Eyes {
                 if seen.counting {
                     seen.most_unready = seen.most_unready.max(unready);
                 }
+                drop(seen);
+                let _ = tell.send(());
             }
         });
         eventually("the test sees the whole fleet", SOON, || async { if eyes.seen().counting { Ok(()) } else { Err("not yet".to_owned()) } }).await;
         eyes
     }
 
+    /// Waits until something happens.
+    pub async fn changed(&mut self) {
+        let _ = self.changes.changed().await;
+    }
+
     /// What was seen so far.
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().expect("what was seen")
+        self.seen.lock().expect("what was seen")
     }
 }

@@ -94,6 +94,16 @@ impl Operator {
         line.split_whitespace().next().and_then(|kib| kib.parse::<f64>().ok()).expect("a number") / 1024.0
     }
 
+    /// CPU time that it has used, in steps of 10 ms.
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("a process");
+        let fields: Vec<&str> = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+        // utime and stime, 100 a second; the state is the first of these fields.
+        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
+        Duration::from_millis(ticks * 10)
+    }
+
     /// What it printed so far.
     #[must_use]
     pub fn printed(&self) -> String {

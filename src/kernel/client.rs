@@ -30,10 +30,11 @@ pub async fn client() -> Result<Client, String> {
     if config.proxy_url.is_some() {
         return Err("the cluster would be reached through a proxy (proxy-url of the kubeconfig, or HTTPS_PROXY), which is not supported; unset it for this command".to_owned());
     }
-    build(&config).map_err(|error| format!("cannot make a client for the cluster: {error}"))
+    connect(&config).map_err(|error| format!("cannot make a client for the cluster: {error}"))
 }
 
-fn build(config: &Config) -> Result<Client, kube::Error> {
+/// A client for a configuration.
+pub fn connect(config: &Config) -> Result<Client, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);

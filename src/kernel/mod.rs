@@ -20,7 +20,7 @@ pub mod upgradeable;
 
 use std::time::Duration;
 
-pub use client::client;
+pub use client::{client, connect};
 pub use delete::Deletions;
 pub use events::Events;
 pub use family::Families;
