@@ -167,11 +167,12 @@ pub fn paas_token(name: &str) -> String {
     format!("dt0c01.PAAS{}.SECRETPAAS{name}", name.to_uppercase())
 }
 
-/// The entity that a host with an address is.
+/// The entity that a host is: address, or address@zone.
 #[must_use]
-pub fn entity(ip: &str) -> String {
+pub fn entity(host: &str) -> String {
+    let (ip, zone) = host.split_once('@').unwrap_or((host, ""));
     let number = ip.parse::<std::net::Ipv4Addr>().map_or(0, |ip| u32::from_be_bytes(ip.octets()));
-    format!("HOST-{number:016X}")
+    format!("HOST-{:08X}{number:08X}", zone.len())
 }
 
 fn respond(status: u16, body: &Value) -> Response {
@@ -311,12 +312,12 @@ fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
     response
 }
 
-fn host(ip: &str, version: &str) -> Value {
-    let (ip, zone) = ip.split_once('@').unwrap_or((ip, "default"));
+fn host(host: &str, version: &str) -> Value {
+    let (ip, zone) = host.split_once('@').unwrap_or((host, "default"));
     let parts: Vec<&str> = version.splitn(4, '.').collect();
     let number_at = |at: usize| parts.get(at).and_then(|p| p.parse::<u32>().ok());
     json!({
-        "entityId": entity(ip),
+        "entityId": entity(host),
         "displayName": format!("host-{ip}"),
         "ipAddresses": [ip],
         "lastSeenTimestamp": chrono::Utc::now().timestamp_millis(),

@@ -100,7 +100,7 @@ reasons! {
     NoNodesSelected,
     /// The vendor has not yet said which version is the newest; see the token conditions.
     WaitingForVersion,
-    /// Updates are held by `rollout.paused`; set it to false to go on.
+    /// Updates are held by `rollout.paused` (set it to false to go on), or for what condition Degraded says.
     Paused,
     /// Updates are held for the whole cluster: delete key `stop` of ConfigMap `oneagent-operator`.
     Stopped,

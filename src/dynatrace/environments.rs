@@ -88,6 +88,8 @@ pub struct Snapshot {
     pub environment_id: Option<String>,
     /// Addresses that agents talk to, by zone as the vendor writes it, once asked.
     pub endpoints: BTreeMap<String, Arc<Vec<String>>>,
+    /// Why those of a zone could not be asked for, the last time.
+    pub zone_trouble: BTreeMap<String, String>,
     /// What hosts report, once asked.
     pub hosts: Option<Arc<Hosts>>,
     /// What is on offer, once asked.
@@ -99,6 +101,12 @@ impl Snapshot {
     #[must_use]
     pub fn endpoints(&self, zone: Option<&str>) -> Option<&[String]> {
         self.endpoints.get(&zone_key(zone)).map(|endpoints| endpoints.as_slice())
+    }
+
+    /// Why those of a network zone could not be asked for, the last time.
+    #[must_use]
+    pub fn zone_trouble(&self, zone: Option<&str>) -> Option<&str> {
+        self.zone_trouble.get(&zone_key(zone)).map(String::as_str)
     }
 }
 

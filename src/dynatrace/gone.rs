@@ -18,6 +18,8 @@ use super::{Client, Error};
 pub(super) const GATHER: Duration = Duration::from_secs(10);
 /// While others go all the time nobody waits longer.
 const AT_LAST: Duration = Duration::from_secs(60);
+/// After a failure it is tried again no sooner: each try reads the whole host list.
+pub(super) const AGAIN: Duration = Duration::from_secs(20);
 /// The event lies so long before the node was missed: the host may have fallen silent before.
 const BEFORE: TimeDelta = TimeDelta::minutes(10);
 /// Hosts in one call: the address of an entity selector ends at 2,000 characters.
@@ -65,7 +67,7 @@ pub(super) async fn tell(client: &Client, api: &SecretString, nodes: &[Zoned], n
         .each_host(api, |host| {
             let (Some(id), zone) = (host.entity_id.filter(|id| is_host(id)), zone_key(host.network_zone_id.as_deref())) else { return };
             for ip in host.ip_addresses.iter().flatten().filter_map(|ip| ip.parse().ok()) {
-                if let Some(found) = wanted.get_mut(&(zone.clone(), ip)) {
+                if let Some(found) = wanted.get_mut(&(zone.clone(), ip)).filter(|found| !found.contains(&id)) {
                     found.push(id.clone());
                 }
             }
@@ -77,10 +79,12 @@ pub(super) async fn tell(client: &Client, api: &SecretString, nodes: &[Zoned], n
     }
     let mut known: Vec<(&GoneNode, String)> = Vec::new();
     for (zone, node) in due {
-        match wanted.get(&(zone_key(zone.as_deref()), node.ip)).map(Vec::as_slice) {
+        let zone = zone_key(zone.as_deref());
+        let not = |why: &str| (node.clone(), Told::Not(format!("{why} in network zone {zone} reported the address within the last half hour")));
+        match wanted.get(&(zone.clone(), node.ip)).map(Vec::as_slice) {
             Some([id]) => known.push((node, id.clone())),
-            Some([_, ..]) => outcomes.push((node.clone(), Told::Not("more than one host reports its address".to_owned()))),
-            _ => outcomes.push((node.clone(), Told::Not("no host reported its address within the last half hour".to_owned()))),
+            Some([_, ..]) => outcomes.push(not("more than one host")),
+            _ => outcomes.push(not("no host")),
         }
     }
     for some in known.chunks(AT_ONCE) {
@@ -90,7 +94,7 @@ pub(super) async fn tell(client: &Client, api: &SecretString, nodes: &[Zoned], n
         let told = match client.terminated(api, &ids, first - BEFORE, &names.join(", ").chars().take(4000).collect::<String>()).await {
             Ok(()) => Told::Accepted,
             // It does not get better by saying it again.
-            Err(error @ Error::Status { code: 400..=499, .. }) => Told::Not(error.to_string()),
+            Err(error @ (Error::Forbidden(_) | Error::Status { code: 400..=499, .. })) => Told::Not(error.to_string()),
             Err(error) => return (outcomes, Err(error)),
         };
         outcomes.extend(some.iter().map(|(node, _)| ((*node).clone(), told.clone())));

@@ -53,7 +53,14 @@ impl Poller {
     }
 
     pub(super) async fn run(mut self) {
+        let mut offered = false;
         loop {
+            // Somebody wants to know now, not within the hour.
+            let wanted = self.shared.needs().offered;
+            if wanted && !offered {
+                self.probes.offered.at = Instant::now();
+            }
+            offered = wanted;
             self.ask_for_the_newest().await;
             self.ask_for_the_rest().await;
             self.tell_of_nodes().await;
@@ -66,11 +73,7 @@ impl Poller {
             let wake = always.into_iter().chain(zones).chain(gone).chain(needs.hosts.then_some(p.hosts.at)).min();
             tokio::select! {
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)) => {}
-                () = self.shared.more.notified() => {
-                    if self.shared.needs().offered && !needs.offered {
-                        self.probes.offered.at = Instant::now();
-                    }
-                }
+                () = self.shared.more.notified() => {}
             }
         }
     }
@@ -84,6 +87,7 @@ impl Poller {
         let (outcomes, result) = gone::tell(&self.client, &self.access.api, &gone, now).await;
         self.probes.gone.settle(&result, gone::GATHER);
         if let Err(error) = &result {
+            self.probes.gone.at = self.probes.gone.at.max(Instant::now() + gone::AGAIN);
             tracing::warn!(nodes = gone.len() - outcomes.len(), %error, "the environment could not be told of nodes that are gone; tried again");
         }
         if outcomes.is_empty() {
@@ -158,9 +162,16 @@ impl Poller {
             }
         }
         next.endpoints.retain(|zone, _| *zone == zone_key(None) || needs.zones.contains(zone));
+        next.zone_trouble.retain(|zone, _| needs.zones.contains(zone));
         for (outcome, zone) in zones {
             self.probes.zones.entry(zone.clone()).or_default().settle(&outcome, periods.slow);
-            next.endpoints.extend(outcome.ok().and_then(|(_, endpoints)| Some((zone, Arc::new(endpoints?)))));
+            match outcome {
+                Ok((_, endpoints)) => {
+                    next.zone_trouble.remove(&zone);
+                    next.endpoints.extend(endpoints.map(|endpoints| (zone, Arc::new(endpoints))));
+                }
+                Err(error) => drop(next.zone_trouble.insert(zone, error.to_string())),
+            }
         }
         if let Some(outcome) = paas {
             next.paas = token_state(&outcome, "InstallerDownload");

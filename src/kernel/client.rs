@@ -2,10 +2,12 @@
 //!
 //! Here because kube's connector leaves two settings of a socket as they are by default. Nagle's algorithm holds the body
 //! of a request back until the API server has acknowledged its header, which costs up to 40 ms a write; and without
-//! keep-alive a watch whose peer vanished without a word waits for ever. Must not retry: that is done by back-off per object.
+//! keep-alive a watch whose peer vanished without a word hears nothing for five minutes. Must not retry: that is done by
+//! back-off per object.
 
 use std::time::Duration;
 
+use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -19,7 +21,9 @@ const QUIET: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_secs(10);
 /// so many times.
 const TIMES: u32 = 3;
-/// No connection takes longer to be made.
+/// What was sent is acknowledged within this time, or the connection is dead.
+const ACKNOWLEDGED: Duration = Duration::from_secs(60);
+/// No connection takes longer to be made, its TLS handshake with it.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// A client from the environment (in-cluster, or a kubeconfig).
@@ -38,11 +42,13 @@ pub fn connect(config: &Config) -> Result<Client, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT));
+    #[cfg(target_os = "linux")]
+    connector.set_tcp_user_timeout(Some(ACKNOWLEDGED));
     connector.set_keepalive(Some(QUIET));
     connector.set_keepalive_interval(Some(AGAIN));
     connector.set_keepalive_retries(Some(TIMES));
-    let https = config.rustls_https_connector_with_connector(connector)?;
+    let mut https = TimeoutConnector::new(config.rustls_https_connector_with_connector(connector)?);
+    https.set_connect_timeout(Some(CONNECT));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

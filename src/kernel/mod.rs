@@ -78,17 +78,15 @@ impl Error {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
     }
 
-    /// The API server's own message, if it gave one.
+    /// The API server's own message, if it objects to the request: for its content, its rights, a quota, a policy. A
+    /// conflict, a plea to come later or trouble of its own are none.
     #[must_use]
-    pub fn answer(&self) -> Option<String> {
+    pub fn objection(&self) -> Option<String> {
         match self {
-            Self::Api { source, .. } => {
-                if let kube::Error::Api(status) = &**source {
-                    Some(status.message.clone())
-                } else {
-                    None
-                }
-            }
+            Self::Api { source, .. } => match &**source {
+                kube::Error::Api(status) if (400..500).contains(&status.code) && ![409, 429].contains(&status.code) => Some(status.message.clone()),
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -13,13 +13,19 @@ use kube::{Client, ResourceExt};
 
 use super::{Error, call};
 
-/// Annotations that hold one: OpenShift's, and that of the admission plugin `PodNodeSelector`.
-pub const NODE_SELECTORS: [&str; 2] = ["openshift.io/node-selector", "scheduler.alpha.kubernetes.io/node-selector"];
+/// Annotations that hold one, the first that is there: that of the admission plugin `PodNodeSelector`, and OpenShift's.
+pub const NODE_SELECTORS: [&str; 2] = ["scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-selector"];
 /// How long an answer is believed.
 const BELIEVED: Duration = Duration::from_secs(60);
 
 /// Labels that nodes must have.
 pub type Labels = Arc<BTreeMap<String, String>>;
+
+/// Whether a node with these labels is let in.
+#[must_use]
+pub fn admits(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
 
 /// What was read, by namespace.
 #[derive(Debug, Default)]
@@ -28,10 +34,10 @@ pub struct NodeSelectors {
 }
 
 impl NodeSelectors {
-    /// What was read last; nothing, if it never was.
+    /// What was read last; `None`, if it never was.
     #[must_use]
-    pub fn known(&self, namespace: &str) -> Labels {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).map(|(_, labels)| labels.clone()).unwrap_or_default()
+    pub fn known(&self, namespace: &str) -> Option<Labels> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).map(|(_, labels)| labels.clone())
     }
 
     /// Reads it, unless that was done just now.
@@ -42,7 +48,9 @@ impl NodeSelectors {
         }
         let api: Api<Namespace> = Api::all(client.clone());
         let found = call(|| format!("read Namespace {namespace}"), api.get(namespace)).await?;
-        let labels = Arc::new(NODE_SELECTORS.iter().filter_map(|key| found.annotations().get(*key)).flat_map(|text| parse(text)).collect());
+        // OpenShift leaves its own aside where the other is.
+        let selector = NODE_SELECTORS.iter().find_map(|key| found.annotations().get(*key));
+        let labels: Labels = Arc::new(selector.map(|text| parse(text).collect()).unwrap_or_default());
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned(), (Instant::now(), Arc::clone(&labels)));
         Ok(labels)
     }

@@ -31,8 +31,8 @@ pub struct Notes<T> {
 #[derive(Debug)]
 struct Note<T> {
     now: Arc<T>,
-    /// What the ConfigMap has.
-    stored: Arc<T>,
+    /// What the ConfigMap has, as far as we wrote it.
+    stored: Option<Arc<T>>,
     /// When to write, while the two differ.
     due: Option<Instant>,
 }
@@ -63,16 +63,35 @@ impl<T: Display + PartialEq + Send + Sync> Notes<T> {
         self.notes().get(uid).map(|note| note.now.clone())
     }
 
-    /// Takes what was read.
-    pub fn read(&self, uid: &str, value: T) -> Arc<T> {
+    /// Takes what was read. What was `found` is written once more: it may be that of another owner of the same name, with
+    /// whom it would go.
+    pub fn read(&self, uid: &str, value: T, found: bool) -> Arc<T> {
         let value = Arc::new(value);
-        self.notes().insert(uid.to_owned(), Note { now: value.clone(), stored: value.clone(), due: None });
+        let stored = (!found).then(|| value.clone());
+        self.notes().insert(uid.to_owned(), Note { now: value.clone(), stored, due: None });
         value
     }
 
-    /// Notes a value; returns when to come again, while it is not written.
-    pub async fn keep(&self, client: &Client, place: &Place<'_>, value: Arc<T>) -> Option<Duration> {
-        let wait = self.note(place.uid, &value)?;
+    /// Notes a value, to be written soon, or at once.
+    pub fn set(&self, uid: &str, value: T, at_once: bool) {
+        let mut notes = self.notes();
+        let Some(note) = notes.get_mut(uid) else { return };
+        if *note.now != value {
+            note.now = Arc::new(value);
+        }
+        if note.stored.as_ref() == Some(&note.now) {
+            note.due = None;
+        } else if at_once {
+            note.due = Some(Instant::now());
+        } else {
+            note.due.get_or_insert_with(|| Instant::now() + GATHER);
+        }
+    }
+
+    /// Writes it, if it is time; returns when to come again, while it is not written.
+    pub async fn write(&self, client: &Client, place: &Place<'_>) -> Option<Duration> {
+        let (value, due) = self.notes().get(place.uid).and_then(|note| Some((note.now.clone(), note.due?)))?;
+        let wait = due.saturating_duration_since(Instant::now());
         if !wait.is_zero() {
             return Some(wait);
         }
@@ -96,26 +115,11 @@ impl<T: Display + PartialEq + Send + Sync> Notes<T> {
         };
         if let Some(note) = self.notes().get_mut(place.uid) {
             if outcome.is_ok() {
-                note.stored = value;
+                note.stored = Some(value);
             }
             note.due = wait.map(|wait| Instant::now() + wait);
         }
         wait
-    }
-
-    /// How long to wait before it is written; `None`: there is nothing to write.
-    fn note(&self, uid: &str, value: &Arc<T>) -> Option<Duration> {
-        let mut notes = self.notes();
-        let note = notes.get_mut(uid)?;
-        if note.now != *value {
-            note.now = value.clone();
-        }
-        if note.now == note.stored {
-            note.due = None;
-            return None;
-        }
-        let due = *note.due.get_or_insert_with(|| Instant::now() + GATHER);
-        Some(due.saturating_duration_since(Instant::now()))
     }
 
     /// Forgets an owner.

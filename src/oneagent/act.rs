@@ -3,7 +3,6 @@
 //! Writes only through `kernel`. Must not decide, nor wait for a Pod.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -16,7 +15,7 @@ use serde_json::json;
 use super::Context;
 use super::build::daemonset::owner;
 use super::build::{ISTIO, istio};
-use super::known::{self, Known};
+use super::known::{self, News};
 use super::observe::Observed;
 use super::plan::{Applied, Objects, Planned};
 use super::resolve::Resolved;
@@ -122,21 +121,22 @@ async fn replace(context: &Context, resolved: &Resolved, step: &Step, budget: us
     Ok(outcome)
 }
 
-/// Notes the nodes that are known, and says what the environment was told of those that are gone. Returns when to come again.
-pub async fn note(
-    context: &Context,
-    object: &OneAgent,
-    resolved: &Resolved,
-    known: Option<Arc<Known>>,
-    departed: Vec<(bool, String)>,
-) -> Option<Duration> {
-    for (warning, message) in departed {
+/// Takes note of the nodes that are known, and says what the environment was told of those that are gone.
+pub async fn note(context: &Context, object: &OneAgent, resolved: &Resolved, news: News) {
+    let News { known, outcomes } = news;
+    // Who is told is noted at once: a successor must not tell again.
+    context.notes.set(&resolved.uid, known, !outcomes.is_empty());
+    for (warning, message) in known::sentences(&outcomes) {
+        tracing::info!(namespace = resolved.namespace, name = resolved.name, message, "nodes are gone");
         context.events.publish(&object.object_ref(&()), warning, "NodesGone", "NodesGone", &message).await;
     }
+}
+
+/// Writes that note, when it is time. Returns when to come again.
+pub async fn write_note(context: &Context, resolved: &Resolved) -> Option<Duration> {
     let name = known::note(&resolved.name);
     let metadata = json!({ "ownerReferences": [owner(resolved)], "labels": { "dynatrace": "oneagent" } });
-    let place = Place { uid: &resolved.uid, namespace: &resolved.namespace, name: &name, metadata };
-    context.notes.keep(&context.client, &place, known?).await
+    context.notes.write(&context.client, &Place { uid: &resolved.uid, namespace: &resolved.namespace, name: &name, metadata }).await
 }
 
 /// What a status write needs to know of the last one.

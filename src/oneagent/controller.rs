@@ -291,6 +291,7 @@ async fn undecodable(context: &Context, key: &Key, metadata: &kube::api::ObjectM
         &format!("the object cannot be read: {error}; compare it with kubectl explain oneagent.spec"),
     )
     .await
+    .map(Action::requeue)
 }
 
 fn failed(object: &Guarded, error: &kernel::Error, context: &Context) -> Action {

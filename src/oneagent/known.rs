@@ -14,8 +14,9 @@ use crate::dynatrace::{GoneNode, Told};
 use crate::rollout::placement::{Placement, Verdict};
 use crate::rollout::{Node, Pod};
 
-/// A node of which nobody could be told for so long is forgotten: by then everybody knows.
-const AT_LAST: TimeDelta = TimeDelta::hours(1);
+/// A node of which nobody could be told for so long is forgotten: before its host leaves the half hour that the
+/// environment is asked about, for who has its address after that is another.
+const AT_LAST: TimeDelta = TimeDelta::minutes(20);
 
 /// How many names stand in a sentence.
 const EXAMPLES: usize = 5;
@@ -27,6 +28,15 @@ struct KnownNode {
     ip: IpAddr,
     /// When it was missed, if it is gone.
     gone: Option<DateTime<Utc>>,
+}
+
+/// What is known now, and what came of telling of nodes that were gone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct News {
+    /// The nodes.
+    pub known: Known,
+    /// What came of telling, for those that were waited for.
+    pub outcomes: Vec<(GoneNode, Told)>,
 }
 
 /// All of them, by name. As text a line each: name, address, and the time at which it was missed.
@@ -65,10 +75,12 @@ impl Known {
         self.0.iter().filter_map(gone).collect()
     }
 
-    /// What is known now. `nodes` is every node, by name; `told` are those that nobody waits for any more.
+    /// What is known now. `nodes` is every node, by name; `told` is what came of telling of some.
     #[must_use]
-    pub fn now(&self, nodes: &[Arc<Node>], pods: &[Arc<Pod>], placement: &Placement, told: &[GoneNode], now: DateTime<Utc>) -> Self {
-        let agents: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+    pub fn now(&self, nodes: &[Arc<Node>], pods: &[Arc<Pod>], placement: &Placement, told: &[(GoneNode, Told)], now: DateTime<Utc>) -> News {
+        // An agent that never ran was never heard of.
+        let agents: HashSet<&str> = pods.iter().filter(|pod| pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
+        let mut outcomes = Vec::new();
         let mut next = Vec::with_capacity(self.0.len().max(agents.len()));
         let (mut before, mut there) = (self.0.iter().peekable(), nodes.iter().peekable());
         loop {
@@ -90,14 +102,18 @@ impl Known {
                 // Who has its address now must not be taken for it.
                 (Some(known), None) if nodes.iter().any(|node| node.ip == Some(known.ip)) => None,
                 (Some(known), None) => {
-                    let since = known.gone.unwrap_or(now);
-                    let done = since + AT_LAST < now || told.iter().any(|told| told.name == known.name && told.ip == known.ip && told.since == since);
-                    (!done).then(|| KnownNode { gone: Some(since), ..known.clone() })
+                    let node = GoneNode { name: known.name.clone(), ip: known.ip, since: known.gone.unwrap_or(now) };
+                    let told = told.iter().find(|(told, _)| *told == node).map(|(_, outcome)| outcome.clone());
+                    let too_late = (node.since + AT_LAST < now).then(|| Told::Not("it could not be reached for too long".to_owned()));
+                    let outcome = told.or(too_late);
+                    let since = node.since;
+                    outcomes.extend(outcome.clone().map(|outcome| (node, outcome)));
+                    outcome.is_none().then(|| KnownNode { gone: Some(since), ..known.clone() })
                 }
                 (None, None) => None,
             });
         }
-        Self(next)
+        News { known: Self(next), outcomes }
     }
 }
 
@@ -109,7 +125,7 @@ pub fn note(name: &str) -> String {
 
 /// What came of telling, in words: whether it went wrong, and what.
 #[must_use]
-pub fn departed(told: &[(GoneNode, Told)]) -> Vec<(bool, String)> {
+pub fn sentences(told: &[(GoneNode, Told)]) -> Vec<(bool, String)> {
     let mut outcomes: BTreeMap<Option<&str>, Vec<&str>> = BTreeMap::new();
     for (node, outcome) in told {
         let why = if let Told::Not(why) = outcome { Some(why.as_str()) } else { None };
@@ -147,7 +163,7 @@ mod tests {
             revision: None,
             created: at(0),
             deleting: false,
-            ready_since: None,
+            ready_since: Some(at(0)),
             unready_since: None,
             trouble: None,
         })
@@ -161,28 +177,34 @@ mod tests {
     fn a_node_with_an_agent_is_known_and_missed_and_survives_as_text() {
         let all = Placement::default();
         let nodes = [node("a", 1), node("b", 2), node("c", 3)];
-        let known = Known::default().now(&nodes, &[pod("a"), pod("b")], &all, &[], at(0));
-        assert_eq!(known.to_string(), "a 10.0.0.1\nb 10.0.0.2\n", "c has no agent");
-        assert_eq!(known.now(&nodes, &[], &all, &[], at(1)), known, "a Pod that is replaced changes nothing");
-        let later = Known::parse(&known.to_string()).now(&nodes[1..], &[pod("b")], &all, &[], at(5));
+        let mut starting = pod("c");
+        Arc::make_mut(&mut starting).ready_since = None;
+        let known = Known::default().now(&nodes, &[pod("a"), pod("b"), starting], &all, &[], at(0)).known;
+        assert_eq!(known.to_string(), "a 10.0.0.1\nb 10.0.0.2\n", "the agent of c never ran");
+        assert_eq!(known.now(&nodes, &[], &all, &[], at(1)).known, known, "a Pod that is replaced changes nothing");
+        let later = Known::parse(&known.to_string()).now(&nodes[1..], &[pod("b")], &all, &[], at(5)).known;
         assert_eq!(names(&later), ["a"]);
         assert_eq!(Known::parse(&later.to_string()), later);
-        let same = later.now(&nodes[1..], &[pod("b")], &all, &[], at(6));
+        let same = later.now(&nodes[1..], &[pod("b")], &all, &[], at(6)).known;
         assert_eq!(same.gone()[0].since, at(5), "missed once");
-        let told = same.now(&nodes[1..], &[pod("b")], &all, &same.gone(), at(7));
-        assert_eq!(told.to_string(), "b 10.0.0.2\n");
-        assert_eq!(later.now(&nodes[1..], &[], &all, &[], at(5 + 3601)).gone(), [], "forgotten at last");
+        let outcomes = [(same.gone()[0].clone(), Told::Accepted)];
+        let told = same.now(&nodes[1..], &[pod("b")], &all, &outcomes, at(7));
+        assert_eq!((told.known.to_string().as_str(), told.outcomes.as_slice()), ("b 10.0.0.2\n", &outcomes[..]));
+        let again = told.known.now(&nodes[1..], &[pod("b")], &all, &outcomes, at(8));
+        assert_eq!(again.outcomes, [], "what came of it is said once");
+        let forgotten = later.now(&nodes[1..], &[], &all, &[], at(5 + 1201));
+        assert_eq!((forgotten.known.gone().len(), forgotten.outcomes.len()), (0, 1), "forgotten at last, and that is said");
     }
 
     #[test]
     fn what_came_back_or_was_unselected_or_replaced_is_not_gone() {
         let all = Placement::default();
-        let known = Known::default().now(&[node("a", 1), node("b", 2)], &[pod("a"), pod("b")], &all, &[], at(0));
-        let gone = known.now(&[node("b", 2)], &[pod("b")], &all, &[], at(1));
-        assert_eq!(names(&gone.now(&[node("a", 1), node("b", 2)], &[], &all, &[], at(2))), [] as [&str; 0], "it came back");
+        let known = Known::default().now(&[node("a", 1), node("b", 2)], &[pod("a"), pod("b")], &all, &[], at(0)).known;
+        let gone = known.now(&[node("b", 2)], &[pod("b")], &all, &[], at(1)).known;
+        assert_eq!(names(&gone.now(&[node("a", 1), node("b", 2)], &[], &all, &[], at(2)).known), [] as [&str; 0], "it came back");
         let none = Placement { selector: [("x".to_owned(), "y".to_owned())].into(), ..Placement::default() };
-        assert_eq!(known.now(&[node("a", 1), node("b", 2)], &[], &none, &[], at(2)), Known::default(), "no longer selected");
-        let reused = known.now(&[node("b", 2), node("c", 1)], &[pod("b")], &all, &[], at(2));
+        assert_eq!(known.now(&[node("a", 1), node("b", 2)], &[], &none, &[], at(2)).known, Known::default(), "no longer selected");
+        let reused = known.now(&[node("b", 2), node("c", 1)], &[pod("b")], &all, &[], at(2)).known;
         assert_eq!(names(&reused), [] as [&str; 0], "another node has its address");
     }
 

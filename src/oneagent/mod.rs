@@ -92,22 +92,39 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
         Ok(resolved) => resolved,
         Err(refusals) => {
             let message = refusals.into_iter().map(|r| r.0).collect::<Vec<_>>().join("; ");
-            return refuse(context, object, &before, Reason::InvalidSpec, &message).await;
+            return refuse(context, object, &before, Reason::InvalidSpec, &message).await.map(Action::requeue);
         }
     };
     let seen = observe::observe(context, &resolved).await?;
-    let plan = plan::plan(object, &before, &resolved, &seen, &context.settings.agent_image, now)?;
+    let mut plan = plan::plan(object, &before, &resolved, &seen, &context.settings.agent_image, now)?;
+    // First in memory, whatever becomes of the rest: who is gone stays gone since then.
+    if let Some(news) = plan.known.take() {
+        act::note(context, object, &resolved, news).await;
+    }
     context.environments.need(&observe::subscriber(&resolved), &plan.interest);
     context.metrics.nodes(object, &plan.status);
+    let carried_out = carry_out(context, object, &before, &resolved, &seen, plan).await;
+    let noted = act::write_note(context, &resolved).await.unwrap_or(RESYNC);
+    Ok(Action::requeue(carried_out?.min(noted)))
+}
 
-    if let Err(failure) = act::objects(context, &resolved, &seen, plan.objects).await {
-        return refused(context, object, &before, failure).await;
+/// Does what the plan says; returns when to look again.
+async fn carry_out(
+    context: &Context,
+    object: &OneAgent,
+    before: &OneAgentStatus,
+    resolved: &resolve::Resolved,
+    seen: &observe::Observed,
+    plan: plan::Plan,
+) -> Result<Duration, kernel::Error> {
+    if let Err(failure) = act::objects(context, resolved, seen, plan.objects).await {
+        return refused(context, object, before, failure).await;
     }
     // What must survive a crash is written before a Pod is touched; counts can wait.
-    let write = async || context.write_status(object, &before, &plan.status, &plan.transitions).await;
-    let first = essence(&before) != essence(&plan.status);
+    let write = async || context.write_status(object, before, &plan.status, &plan.transitions).await;
+    let first = essence(before) != essence(&plan.status);
     let written = if first { write().await? } else { None };
-    let recycled = act::recycle(context, &resolved, &plan.steps, plan.budget).await;
+    let recycled = act::recycle(context, resolved, &plan.steps, plan.budget).await;
     // While nothing may be replaced, nothing that OLM could interrupt is under way.
     let latest = context.deletions.latest(&resolved.uid).filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
     context.upgradeable.tell(&label(object), latest.map(|at| at + resolved.policy.wait_ready.to_std().unwrap_or_default()));
@@ -115,11 +132,9 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     let later = if first { written } else { write().await? };
     // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
     let soon = changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
-    let noted = act::note(context, object, &resolved, plan.known, plan.departed).await;
     let troubled = context.families.trouble(&resolved.uid) != seen.istio_trouble;
     let compared = if troubled { Some(Duration::from_secs(1)) } else { resolved.istio.then(|| context.families.period()) };
-    let next = [plan.next, later, soon, compared, noted, Some(RESYNC)].into_iter().flatten().min().unwrap_or(RESYNC);
-    Ok(Action::requeue(next))
+    Ok([plan.next, later, soon, compared].into_iter().flatten().fold(RESYNC, Duration::min))
 }
 
 /// Namespace and name, as people write them.
@@ -128,14 +143,14 @@ fn label(object: &OneAgent) -> String {
 }
 
 /// What the API server refuses for its content does not get better by trying again: it is said. The rest is tried again.
-async fn refused(context: &Context, object: &OneAgent, before: &OneAgentStatus, failure: act::Failure) -> Result<Action, kernel::Error> {
+async fn refused(context: &Context, object: &OneAgent, before: &OneAgentStatus, failure: act::Failure) -> Result<Duration, kernel::Error> {
     match failure {
         act::Failure::Other(error) => {
             let Some(message) = error.refusal() else { return Err(error) };
             refuse(context, object, before, Reason::InvalidSpec, &format!("the API server refuses what the spec asks for: {message}")).await
         }
         act::Failure::PullSecret(name, error) => {
-            let Some(message) = error.answer().filter(|_| !error.is_conflict()) else { return Err(error) };
+            let Some(message) = error.objection() else { return Err(error) };
             let namespace = object.namespace().unwrap_or_default();
             let message = format!(
                 "Secret {namespace}/{name} cannot be written: {message}; delete it or mend what refuses it, or name a Secret of yours in spec.customPullSecret"
@@ -148,10 +163,10 @@ async fn refused(context: &Context, object: &OneAgent, before: &OneAgentStatus, 
 }
 
 /// Says in the status why nothing can be done, and waits for a change.
-async fn refuse(context: &Context, object: &OneAgent, before: &OneAgentStatus, reason: Reason, message: &str) -> Result<Action, kernel::Error> {
+async fn refuse(context: &Context, object: &OneAgent, before: &OneAgentStatus, reason: Reason, message: &str) -> Result<Duration, kernel::Error> {
     let (status, transitions) = status::invalid(object.metadata.generation, before, reason, message, Utc::now());
     context.write_status(object, before, &status, &transitions).await?;
-    Ok(Action::requeue(RESYNC))
+    Ok(RESYNC)
 }
 
 /// What of a status must not wait: all but counts, names and sentences that only follow them.

@@ -21,7 +21,7 @@ use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Trans
 use crate::kernel::delete::{Agent, InFlight};
 use crate::kernel::family::Served;
 use crate::kernel::named::Look;
-use crate::kernel::namespaces::Labels;
+use crate::kernel::namespaces::{Labels, admits};
 use crate::kernel::{self, NamedKind, Reference, call};
 use crate::rollout::placement::Verdict;
 use crate::rollout::{Node, Pod, Trouble};
@@ -155,16 +155,20 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     let full: HashSet<&str> = pods.iter().filter(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_)))).map(|pod| &*pod.node).collect();
     let placement = &resolved.policy.placement;
     let able = nodes.iter().filter(|node| node.ready && node.busy.is_none() && placement.verdict(node) == Verdict::Selected);
+    // Where the namespace keeps agents off, none is made anew: nobody waits for it.
+    let inside = context.node_selectors.known(&resolved.namespace).unwrap_or_default();
+    let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
+    let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+    let able = able.filter(|node| has_pod.contains(&*node.name) || admits(&inside, &node.labels));
     let able: Vec<&str> = able.map(|node| &*node.name).collect();
     let lacking = able.iter().any(|node| !agents.contains_key(node));
     let able: HashSet<&str> = able.into_iter().filter(|node| !full.contains(node)).collect();
-    let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
     let agent = |node: &str| if able.contains(node) { agents.get(node).copied().unwrap_or(Agent::Missing) } else { Agent::Settled };
     context.deletions.settle(owner, |uid| shown.contains(uid), agent);
     let in_flight = context.deletions.in_flight(owner);
-    let missing = lacking && daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset));
-    let refused = refused(context, resolved, daemonset.as_deref().filter(|_| missing), &pods).await;
-    let namespace_selector = namespace_selector(context, resolved, missing).await;
+    let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset));
+    let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods).await;
+    let namespace_selector = namespace_selector(context, resolved, lacking && daemonset.is_some(), quiet).await;
     Ok(Observed {
         paas,
         api,
@@ -200,9 +204,9 @@ async fn known(context: &Context, resolved: &Resolved, key: &Key, has_daemonset:
     match context.named.look(key, &reference).await {
         Look::Found(data) => {
             let text = data.entries.get(kernel::notes::KEY).map(ExposeSecret::expose_secret).unwrap_or_default();
-            Some(context.notes.read(&resolved.uid, Known::parse(text)))
+            Some(context.notes.read(&resolved.uid, Known::parse(text), true))
         }
-        Look::Absent => Some(context.notes.read(&resolved.uid, Known::default())),
+        Look::Absent => Some(context.notes.read(&resolved.uid, Known::default(), false)),
         Look::Unknown(why) => {
             tracing::warn!(namespace = resolved.namespace, name = reference.name, why, "the known nodes cannot be read yet");
             None
@@ -331,13 +335,15 @@ fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet) -> bool {
     age >= 2 && context.fleet.quiet(key).is_none_or(|quiet| quiet >= QUIET)
 }
 
-/// What the namespace itself wants of nodes. An answer that fails is as none: it explains, and nothing hangs on it.
-async fn namespace_selector(context: &Context, resolved: &Resolved, ask: bool) -> Labels {
+/// What the namespace itself wants of nodes: asked for where agents are missing, the first time at once. An answer that
+/// fails is as none: it explains, and nothing hangs on it.
+async fn namespace_selector(context: &Context, resolved: &Resolved, lacking: bool, quiet: bool) -> Labels {
     let known = context.node_selectors.known(&resolved.namespace);
-    if !ask && known.is_empty() {
-        return known;
+    let excludes = known.as_ref().is_some_and(|labels| !labels.is_empty());
+    if excludes || (lacking && (quiet || known.is_none())) {
+        return context.node_selectors.read(&context.client, &resolved.namespace).await.ok().or(known).unwrap_or_default();
     }
-    context.node_selectors.read(&context.client, &resolved.namespace).await.unwrap_or(known)
+    known.unwrap_or_default()
 }
 
 /// Why the API server refuses the DaemonSet's Pods, in its own words: they stand only in Events. Asked for only

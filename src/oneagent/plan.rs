@@ -3,7 +3,6 @@
 //! Pure: the same arguments give the same plan, byte for byte. Must not send, wait, log, or ask for the time.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -17,7 +16,7 @@ use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, archit
 use super::build::pull_secret::{self, PullSecret};
 use super::build::template::{self, Surroundings};
 use super::build::{ISTIO, istio};
-use super::known::{self, Known};
+use super::known::{Known, News};
 use super::observe::{Named, Observed, Token};
 use super::resolve::{Resolved, Wish};
 use super::status::{self, Picture};
@@ -25,7 +24,7 @@ use super::version::{Choice, Facts, choose, older_image, withdrawn};
 use crate::api::condition::{Reason, Transition};
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::dynatrace::{GoneNode, Interest, Snapshot, TokenState};
+use crate::dynatrace::{Interest, Snapshot, TokenState};
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::kernel::family::{Served, Wanted};
 use crate::kernel::ownership::is_adopted;
@@ -33,6 +32,9 @@ use crate::rollout::{self, Desired, Hold, Inventory, Memory, Policy, Revision, S
 
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
+
+/// Whether the namespace still keeps agents off nodes is looked at this often, while it does.
+const EXCLUDED: Duration = Duration::from_secs(60);
 
 /// Objects that are planned or applied.
 #[derive(Debug)]
@@ -70,9 +72,7 @@ pub struct Plan {
     /// What is needed of the environment.
     pub interest: Interest,
     /// The nodes that are known now; `None`: leave them as noted.
-    pub known: Option<Arc<Known>>,
-    /// What came of telling the environment of nodes that are gone, in words; whether it went wrong.
-    pub departed: Vec<(bool, String)>,
+    pub known: Option<News>,
     /// When to look again if nothing happens before.
     pub next: Option<Duration>,
 }
@@ -118,7 +118,9 @@ pub fn plan(
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
     let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
     let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
-    let older = older_image(resolved.wish, running_version).filter(|_| adopted);
+    // Back to the last good one is no downgrade: the newer one never was rolled out.
+    let last_good = memory.last_good.as_ref().and_then(|good| good.version);
+    let older = older_image(resolved.wish, running_version, last_good).filter(|_| adopted);
     let policy = policy(resolved, seen, live.filter(|_| adopted), older.is_some());
     problems.extend(older);
     let inventory = Inventory {
@@ -145,9 +147,10 @@ pub fn plan(
     }
     problems.extend(complaints(resolved, seen, &rollout, withdrawn(environment, running_version).filter(|_| downloads(resolved))));
 
-    let told: Vec<GoneNode> = seen.told.iter().map(|(node, _)| node.clone()).collect();
-    let known = seen.known.as_ref().filter(|_| hands_off.is_none());
-    let known = known.map(|known| Arc::new(known.now(&seen.nodes, &seen.pods, &policy.placement, &told, now)));
+    let known = seen.known.as_deref().filter(|_| hands_off.is_none());
+    let known = known.map(|known| known.now(&seen.nodes, &seen.pods, &policy.placement, &seen.told, now));
+    // While nothing may be touched nobody forgets either.
+    let gone = known.as_ref().map(|news| &news.known).or(seen.known.as_deref()).map(Known::gone).unwrap_or_default();
     let picture = Picture {
         object,
         before,
@@ -163,7 +166,8 @@ pub fn plan(
     let (status, transitions) = status::status(&picture, now);
     let missing = [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| rollout.report.bucket(*bucket) > 0);
     let until = rollout.next.map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
-    let next = [until, missing.then_some(super::observe::QUIET + Duration::from_secs(2)), hands_off.is_some().then_some(BLOCKED)]
+    let excludes = (rollout.report.excluded > 0).then_some(EXCLUDED);
+    let next = [until, excludes, missing.then_some(super::observe::QUIET + Duration::from_secs(2)), hands_off.is_some().then_some(BLOCKED)]
         .into_iter()
         .flatten()
         .min();
@@ -173,7 +177,7 @@ pub fn plan(
         offered: choice.needs_offered,
         endpoints: resolved.istio,
         zone: resolved.network_zone.as_deref().map(Into::into),
-        gone: known.as_ref().map(|known| known.gone()).unwrap_or_default(),
+        gone,
     };
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     Ok(Plan {
@@ -184,7 +188,6 @@ pub fn plan(
         transitions,
         interest,
         known,
-        departed: known::departed(&seen.told),
         next,
     })
 }
@@ -259,7 +262,12 @@ fn mesh(resolved: &Resolved, seen: &Observed, environment: Option<&Snapshot>) ->
                 );
                 (Reason::IstioUnusable, why)
             });
-            (Some(Wanted { objects, keep_others: endpoints.is_none() }), complaint)
+            let zone = resolved.network_zone.as_deref();
+            let unasked = environment.filter(|_| endpoints.is_none()).and_then(|e| e.zone_trouble(zone)).map(|why| {
+                let why = format!("spec.enableIstio: the environment does not say which addresses agents of spec.networkZone talk to, so only its own is let pass: {why}");
+                (Reason::IstioUnusable, why)
+            });
+            (Some(Wanted { objects, keep_others: endpoints.is_none() }), complaint.or(unasked))
         }
     }
 }

@@ -128,11 +128,11 @@ pub fn invalid(generation: Option<i64>, before: &OneAgentStatus, reason: R, mess
     let known = |type_: C| before.conditions.iter().find(|c| c.type_ == type_.to_string());
     let mut findings = vec![
         Finding::new(C::Ready, false, reason, message),
-        Finding::new(C::Progressing, false, reason, "nothing is done until the spec is corrected; agents run on"),
+        Finding::new(C::Progressing, false, reason, "nothing is done until that is mended; agents run on"),
         Finding::new(C::Degraded, true, reason, message),
     ];
     if known(C::Available).is_none() {
-        findings.push(Finding::new(C::Available, None, reason, "not looked at: the spec cannot be read"));
+        findings.push(Finding::new(C::Available, None, reason, "not looked at yet"));
     }
     let (mut conditions, transitions) = merge(&before.conditions, &findings, generation, now);
     for condition in &mut conditions {
@@ -302,8 +302,9 @@ fn excluded(picture: &Picture<'_>) -> String {
     }
     let such = picture.rollout.report.examples.get("namespaceSelector").map(|e| e.join(", ")).unwrap_or_default();
     format!(
-        "; namespace {namespace} has a node selector of its own that keeps agents off {count} nodes, such as {such}: kubectl annotate namespace {namespace} --overwrite {}",
-        NODE_SELECTORS.map(|key| format!("{key}=")).join(" ")
+        "; namespace {namespace} has a node selector of its own that keeps agents off {count} nodes, such as {such}; to let them in: kubectl annotate namespace {namespace} --overwrite {} && kubectl -n {namespace} delete pod -l oneagent={} --field-selector=status.phase=Pending",
+        NODE_SELECTORS.map(|key| format!("{key}=")).join(" "),
+        picture.resolved.name
     )
 }
 

@@ -93,13 +93,13 @@ fn pin(version: Version, allow_downgrade: bool, running: Option<Version>, offere
 
 /// Why the user's image is not rolled out: its tag is an older version than the one that runs.
 #[must_use]
-pub fn older_image(wish: Wish, running: Option<Version>) -> Option<(Reason, String)> {
+pub fn older_image(wish: Wish, running: Option<Version>, last_good: Option<Version>) -> Option<(Reason, String)> {
     let Wish::Image { version: Some(version), allow_downgrade: false } = wish else { return None };
-    let running = running.filter(|running| *running > version)?;
+    let running = running.filter(|running| *running > version && last_good != Some(version))?;
     Some((
         Reason::DowngradeNotAllowed,
         format!(
-            "the image in spec.image is of version {version} and agents run {running}; the vendor does not support downgrades: set spec.update.allowDowngrade to true to try, or name an image of a newer version"
+            "the image in spec.image is of version {version} and the DaemonSet is at {running}; the vendor does not support downgrades: set spec.update.allowDowngrade to true to try, or name an image of a newer version"
         ),
     ))
 }
@@ -180,10 +180,12 @@ mod tests {
     #[test]
     fn an_image_goes_back_only_where_that_is_allowed() {
         let image = |minor, allow_downgrade| Wish::Image { version: Some(v(minor)), allow_downgrade };
-        assert_eq!(older_image(image(3, false), Some(v(4))).unwrap().0, Reason::DowngradeNotAllowed);
-        for fine in [older_image(image(3, true), Some(v(4))), older_image(image(4, false), Some(v(4))), older_image(image(3, false), None)] {
+        assert_eq!(older_image(image(3, false), Some(v(4)), Some(v(4))).unwrap().0, Reason::DowngradeNotAllowed);
+        let (three, four) = (Some(v(3)), Some(v(4)));
+        for fine in [older_image(image(3, true), four, four), older_image(image(4, false), four, four), older_image(image(3, false), None, None)] {
             assert!(fine.is_none());
         }
+        assert!(older_image(image(3, false), four, three).is_none(), "4 was never rolled out: taking it back is no downgrade");
     }
 
     #[test]

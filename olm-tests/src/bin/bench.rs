@@ -189,7 +189,7 @@ async fn rollout_of(size: usize) {
     lab.cluster.vendor.publish(&lab.name, V2);
     lab.all_at("agent", V2, size, Duration::from_secs(300)).await;
     let took = began.elapsed().as_secs_f64();
-    let cpu = (lab.operators[0].cpu() - cpu).as_secs_f64();
+    let cpu = lab.operators[0].cpu().saturating_sub(cpu).as_secs_f64();
     let (span, gaps) = {
         let seen = eyes.seen();
         (span(&seen), gaps(&seen, size / 10))
@@ -281,6 +281,6 @@ async fn memory(size: usize) {
     row(&format!("RSS / RssAnon at {size} real-size nodes"), &format!("{:.1} / {:.1} MiB", operator.memory("VmRSS"), operator.memory("RssAnon")));
     let before = operator.cpu();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    row(&format!("idle CPU per minute at {size} nodes"), &format!("{} ms", (operator.cpu() - before).as_millis()));
+    row(&format!("idle CPU per minute at {size} nodes"), &format!("{} ms", operator.cpu().saturating_sub(before).as_millis()));
     lab.end().await;
 }

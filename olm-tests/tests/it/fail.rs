@@ -318,9 +318,13 @@ fn nodes_that_the_namespace_itself_excludes_are_named_and_hold_nothing_up() {
             if nodes.updated == 2 && version.as_deref() == Some(V2) { Ok(()) } else { Err(format!("{nodes:?}")) }
         })
         .await;
-        // Let in: Pods that were made under the old rule are made anew by whoever follows the remedy.
-        annotate("");
-        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", "--field-selector=status.phase=Pending", "--wait=false"]);
+        // The remedy, word by word: Pods that were made under the old rule must be made anew.
+        let said = lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        let remedy = said.split_once("to let them in: ").unwrap().1;
+        for command in remedy.split(" && ") {
+            let words: Vec<&str> = command.split(' ').skip(1).collect();
+            lab.cluster.kubectl(&words);
+        }
         lab.all_at("agent", V2, 3, SOON).await;
         lab.end().await;
     });
