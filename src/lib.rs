@@ -17,14 +17,15 @@
 //!
 //! # Invariants
 //!
-//! 1. `api`, `rollout`, `olm`, `oneagent::{resolve, version, plan, status, build}` are synchronous: no client, no clock,
+//! 1. `api`, `rollout`, `olm`, `oneagent::{resolve, known, version, plan, status, build}` are synchronous: no client, no clock,
 //!    no environment, no log. A test reads their sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager. The user's spec is never written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
 //! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for
 //!    a Pod or for the vendor.
 //! 5. The budget is checked twice, by the plan and, with a count of its own, by `kernel::delete`.
-//! 6. Everything needed to go on after a crash is in the cluster: in the status and in the DaemonSet's annotations.
+//! 6. Everything needed to go on after a crash is in the cluster: in the status, in the DaemonSet's annotations, and
+//!    in a note of the nodes that have an agent.
 //! 7. A secret's bytes never reach `Debug`, a log, an Event, a status or an error text.
 //! 8. Every condition exists from the first visit, and every reason says what to do.
 //!

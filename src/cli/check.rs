@@ -207,7 +207,7 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
             // Everything else would say the same again.
             return;
         }
-        scope(&client, paas, "paasToken", "InstallerDownload", findings).await;
+        let _ = scope(&client, paas, "paasToken", "InstallerDownload", findings).await;
         findings.tell("the environment says who it is", &client.connection(paas, resolved.network_zone.as_deref()).await, |(id, endpoints)| {
             format!("{id}, {} communication endpoints", endpoints.as_ref().map_or(0, Vec::len))
         });
@@ -220,14 +220,19 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
         }
     }
     if let Some(api) = &given.api {
-        scope(&client, api, "apiToken", "DataExport", findings).await;
+        let scopes = scope(&client, api, "apiToken", "DataExport", findings).await;
+        if scopes.is_ok_and(|scopes| !scopes.iter().any(|scope| scope == "events.ingest")) {
+            println!(
+                "note  apiToken: without scope events.ingest the environment is told of nodes that go by its older API, which the vendor calls deprecated"
+            );
+        }
         let hosts = client.hosts(api).await;
         findings
             .tell("hosts that report an agent, in the network zone", &hosts, |hosts| hosts.of(resolved.network_zone.as_deref()).len().to_string());
     }
 }
 
-async fn scope(client: &Client, token: &SecretString, key: &str, scope: &str, findings: &mut Findings) {
+async fn scope(client: &Client, token: &SecretString, key: &str, scope: &str, findings: &mut Findings) -> Result<Vec<String>, Error> {
     let scopes = client.scopes(token).await;
     match &scopes {
         Ok(scopes) if !scopes.iter().any(|s| s == scope) => {
@@ -238,6 +243,7 @@ async fn scope(client: &Client, token: &SecretString, key: &str, scope: &str, fi
         }
         _ => findings.tell(key, &scopes, |_| format!("accepted, has scope {scope}")),
     }
+    scopes
 }
 
 fn remedy(error: &Error) -> &'static str {

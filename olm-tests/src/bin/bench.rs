@@ -276,11 +276,14 @@ async fn memory(size: usize) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     row(&format!("start → first reconcile at {size} real-size nodes"), &format!("{:.2} s", began.elapsed().as_secs_f64()));
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    // The note of the nodes is written, token states have come to rest.
+    tokio::time::sleep(Duration::from_secs(15)).await;
     let operator = &lab.operators[0];
     row(&format!("RSS / RssAnon at {size} real-size nodes"), &format!("{:.1} / {:.1} MiB", operator.memory("VmRSS"), operator.memory("RssAnon")));
-    let before = operator.cpu();
+    let (before, calls) = (operator.cpu(), lab.requests().len());
     tokio::time::sleep(Duration::from_secs(60)).await;
     row(&format!("idle CPU per minute at {size} nodes"), &format!("{} ms", operator.cpu().saturating_sub(before).as_millis()));
+    let idle = lab.requests().len() - calls;
+    row(&format!("idle API calls per minute at {size} nodes, leases and re-opened watches included"), &idle.to_string());
     lab.end().await;
 }
