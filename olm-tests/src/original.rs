@@ -17,8 +17,13 @@ pub const ORIGINAL: &str = "dynatrace-oneagent-operator";
 
 /// Puts what the original leaves into a lab's namespace, as the original did, and waits until its agents run.
 pub async fn original(lab: &Lab<'_>, nodes: usize) {
+    original_as(lab, nodes, &json!({}), |_, _| {}).await;
+}
+
+/// The same for a OneAgent with this spec; `change` makes of DaemonSet and status what the original made of it.
+pub async fn original_as(lab: &Lab<'_>, nodes: usize, spec: &Value, change: impl Fn(&mut Value, &mut Value)) {
     // CRDs of the original's time keep what ours does not know: its status must be stored with all it had.
-    lab.oneagent(&json!({}));
+    lab.oneagent(spec);
     let agent = lab.agents().get("agent").await.expect("a OneAgent");
     let text = include_str!("original.yaml")
         .replace("@NAMESPACE@", &lab.name)
@@ -28,7 +33,8 @@ pub async fn original(lab: &Lab<'_>, nodes: usize) {
         .replace("@LAB@", &lab.name)
         .replace("@VERSION@", V1);
     let mut documents = documents(&text);
-    let (status, daemonset) = (documents.remove(1), documents.remove(0));
+    let (mut status, mut daemonset) = (documents.remove(1), documents.remove(0));
+    change(&mut daemonset, &mut status);
     let manager = PostParams { field_manager: Some(ORIGINAL.into()), ..PostParams::default() };
     let api: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
     api.create(&manager, &serde_json::from_value(daemonset).expect("a DaemonSet")).await.expect("a DaemonSet");

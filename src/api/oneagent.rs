@@ -89,7 +89,8 @@ pub struct OneAgentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Version of the agent: major.minor.revision (the newest that begins so) or all four parts. Never moves an agent
-    /// backwards; for that, see update. Default: the newest version.
+    /// backwards; for that, see update. With useImmutableImage the tag of the environment's image, as it stands. Default:
+    /// the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<String>,
     /// Name of the Secret (type kubernetes.io/dockerconfigjson) that the agent's image is pulled with, with

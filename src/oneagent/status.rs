@@ -83,8 +83,8 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec
     let status = OneAgentStatus {
         observed_generation: object.metadata.generation,
         version: match &resolved.from_image {
-            // The tag is all that is known of an image of the user's, and of a digest nothing is.
-            Some(image) if image.registry.is_none() => image.tag.clone(),
+            // The tag that the spec names is all that is known of such an image, and of a digest nothing is.
+            Some(image) if image.registry.is_none() || image.tag.is_some() => image.tag.clone(),
             _ => text(picture.template).or_else(|| before.version.clone()),
         },
         desired_version: text(picture.choice.version),

@@ -99,7 +99,7 @@ pub fn older_image(wish: Wish, running: Option<Version>, last_good: Option<Versi
     Some((
         Reason::DowngradeNotAllowed,
         format!(
-            "the image in spec.image is of version {version} and the DaemonSet is at {running}; the vendor does not support downgrades: set spec.update.allowDowngrade to true to try, or name an image of a newer version"
+            "the agent's image is of version {version} and the DaemonSet is at {running}; the vendor does not support downgrades: set spec.update.allowDowngrade to true to try, or name a newer one"
         ),
     ))
 }

@@ -6,8 +6,9 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
 use olm_tests::cluster::Cluster;
+use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V2};
-use olm_tests::original::{ORIGINAL, original};
+use olm_tests::original::{ORIGINAL, original, original_as};
 use serde_json::{Value, json};
 
 #[test]
@@ -56,6 +57,101 @@ fn a_daemonset_of_the_original_becomes_exactly_ours_and_no_agent_restarts_until_
         lab.all_at("agent", V2, 12, SOON).await;
         let after = lab.uids("agent").await;
         assert!(before.iter().all(|(node, uid)| after[node] != *uid));
+        lab.end().await;
+    });
+}
+
+/// As `image` of what was captured of the original: a tag that is no version of ours, and the original's pull secret.
+#[test]
+fn an_image_of_the_original_is_adopted_at_its_tag_and_follows_the_field() {
+    olm_tests::run(async {
+        let mut lab = Lab::without_operator(Cluster::shared().await, "adopt-image", 4).await;
+        let registry = lab.cluster.vendor.url(&lab.name).trim_start_matches("http://").trim_end_matches("/api").to_owned();
+        lab.cluster.kubectl(
+            &[
+                &["-n", &lab.name, "create", "secret", "docker-registry", "agent-pull-secret"][..],
+                &["--docker-server=old.example", "--docker-username=u", "--docker-password=p"],
+            ]
+            .concat(),
+        );
+        let image = |tag: &str| format!("{registry}/linux/oneagent:{tag}");
+        let spec = json!({ "useImmutableImage": true, "agentVersion": "1.219.0" });
+        original_as(&lab, 4, &spec, |daemonset, status| {
+            let pod = &mut daemonset["spec"]["template"]["spec"];
+            pod["imagePullSecrets"] = json!([{ "name": "agent-pull-secret" }]);
+            let container = &mut pod["containers"][0];
+            container["image"] = image("1.219.0").into();
+            container["env"].as_array_mut().unwrap().retain(|env| !env["name"].as_str().unwrap().starts_with("ONEAGENT_"));
+            status["version"] = "1.219.0".into();
+            status["useImmutableImage"] = true.into();
+        })
+        .await;
+        let before = lab.uids("agent").await;
+        lab.start_operator(&[]).await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(lab.uids("agent").await, before, "an agent was restarted by the adoption");
+        let spec = lab.daemonset("agent").await.unwrap().spec.unwrap();
+        assert_eq!(spec.update_strategy.unwrap().type_.as_deref(), Some("OnDelete"));
+        let container = spec.template.spec.unwrap().containers.remove(0);
+        assert_eq!(container.image, Some(image("1.219.0")));
+        assert!(!container.env.unwrap().iter().any(|e| e.name == "BY_HAND"));
+        let status = lab.status("agent").await;
+        assert_eq!((status.version.as_deref(), status.version_source.as_deref()), (Some("1.219.0"), Some("Image")));
+        // The field is the tag, whatever the environment offers; what can be none is refused and touches nothing.
+        lab.edit("agent", json!({ "agentVersion": "1.219.0:x" })).await;
+        lab.says("agent", "Degraded", "spec.agentVersion").await;
+        assert_eq!(lab.uids("agent").await, before);
+        lab.edit("agent", json!({ "agentVersion": "1.221.7" })).await;
+        eventually("every agent has the new tag", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let there = pods.values().filter(|p| p.spec.as_ref().unwrap().containers[0].image == Some(image("1.221.7"))).count();
+            if there == 4 { Ok(()) } else { Err(there.to_string()) }
+        })
+        .await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        lab.end().await;
+    });
+}
+
+/// As `second` of what was captured: all that a spec of the original's could ask for in installer mode.
+#[test]
+fn a_rich_oneagent_of_the_original_is_adopted_without_a_restart() {
+    olm_tests::run(async {
+        let mut lab = Lab::without_operator(Cluster::shared().await, "adopt-rich", 3).await;
+        lab.cluster.kubectl(&["-n", &lab.name, "create", "configmap", "myca", &format!("--from-literal=certs={}", lab.cluster.vendor_ca)]);
+        let spec = json!({
+            "args": ["--set-host-group=prod"], "env": [{ "name": "ONEAGENT_ENABLE_VOLUME_STORAGE", "value": "true" }], "networkZone": "eu-1",
+            "resources": { "limits": { "cpu": "300m", "memory": "1.5Gi" } }, "trustedCAs": "myca", "useUnprivilegedMode": true,
+            "tolerations": [{ "effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane", "operator": "Exists" }],
+        });
+        original_as(&lab, 3, &spec, |daemonset, _| {
+            let pod = &mut daemonset["spec"]["template"]["spec"];
+            pod["serviceAccountName"] = "dynatrace-oneagent-unprivileged".into();
+            pod["tolerations"] = spec["tolerations"].clone();
+            pod["volumes"]
+                .as_array_mut()
+                .unwrap()
+                .push(json!({ "name": "certs", "configMap": { "name": "myca", "items": [{ "key": "certs", "path": "certs.pem" }] } }));
+            let container = &mut pod["containers"][0];
+            container["args"] = json!(["--set-host-group=prod", "--set-network-zone=eu-1", "--set-host-property=OperatorVersion=v0.10.2"]);
+            container["env"].as_array_mut().unwrap().push(spec["env"][0].clone());
+            container["resources"] = json!({ "limits": { "cpu": "300m", "memory": "1536Mi" }, "requests": { "cpu": "100m" } });
+            container["securityContext"] = json!({ "capabilities": { "add": ["SYS_ADMIN", "SYS_PTRACE"], "drop": ["ALL"] } });
+            container["volumeMounts"].as_array_mut().unwrap().push(json!({ "name": "certs", "mountPath": "/mnt/dynatrace/certs" }));
+        })
+        .await;
+        // The fake kubelet learns of a zone by the installer's address; these agents were told of it by their arguments.
+        lab.cluster.vendor.with(&lab.name, |e| e.hosts = std::mem::take(&mut e.hosts).into_iter().map(|(ip, v)| (format!("{ip}@eu-1"), v)).collect());
+        let before = lab.uids("agent").await;
+        lab.start_operator(&[]).await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(lab.uids("agent").await, before, "an agent was restarted by the adoption");
+        let container = lab.daemonset("agent").await.unwrap().spec.unwrap().template.spec.unwrap().containers.remove(0);
+        assert_eq!(container.args.unwrap(), ["--set-host-group=prod", "--set-network-zone=eu-1"]);
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 3, SOON).await;
         lab.end().await;
     });
 }

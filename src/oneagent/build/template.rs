@@ -45,7 +45,7 @@ pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
     let ours = ours.into_iter().filter_map(|(key, version)| Some((key.to_owned(), version.clone()?)));
     let annotations: BTreeMap<String, String> = pod.annotations.clone().into_iter().chain(ours).collect();
     let own_image = match &resolved.from_image {
-        Some(FromImage { registry: Some(registry), .. }) => format!("{registry}/linux/oneagent:{SHORT}"),
+        Some(FromImage { registry: Some(registry), tag, .. }) => format!("{registry}/linux/oneagent:{}", tag.as_deref().unwrap_or(SHORT)),
         _ => around.default_image.clone(),
     };
     let pull_secrets = resolved.from_image.as_ref().and_then(|image| image.secret(&resolved.name)).map(|name| vec![LocalObjectReference { name }]);

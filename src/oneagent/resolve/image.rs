@@ -12,7 +12,7 @@ pub struct FromImage {
     pub registry: Option<String>,
     /// The user's pull secret.
     pub custom_secret: Option<String>,
-    /// The tag of the user's image.
+    /// The tag, where the spec says it: in its image, or in `agentVersion`.
     pub tag: Option<String>,
 }
 
@@ -39,6 +39,14 @@ pub(super) fn from_image(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Ref
     if text(spec.image.as_ref()).is_some() {
         return Some(FromImage { registry: None, custom_secret, tag: text(spec.image.as_ref()).and_then(|image| tag(&image)) });
     }
+    // A pin says which tag by itself; without one the field is the tag, as the original had it, version or not.
+    let pinned = spec.update.as_ref().is_some_and(|update| text(update.version.as_ref()).is_some());
+    let tag = text(spec.agent_version.as_ref()).filter(|_| !pinned);
+    if let Some(tag) = tag.as_ref().filter(|tag| !is_tag(tag)) {
+        wrong.push(Refusal(format!(
+            "spec.agentVersion is {tag:?}, which with spec.useImmutableImage is the tag of the agent's image: at most 128 letters, digits, dots, dashes and underscores, such as 1.301.72"
+        )));
+    }
     let registry = api_url.split_once("://").map_or(api_url, |(_, rest)| rest);
     let registry = registry.strip_suffix("/api").unwrap_or(registry).to_owned();
     if !names_a_registry(&registry) {
@@ -46,7 +54,7 @@ pub(super) fn from_image(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Ref
             "spec.useImmutableImage takes the agent's image from the registry {registry:?}, made from spec.apiUrl, and that is not the beginning of an image's name (a host with a dot or a port; then lower-case letters, digits, single dots, dashes and underscores); name the image in spec.image"
         )));
     }
-    Some(FromImage { registry: Some(registry), custom_secret, tag: None })
+    Some(FromImage { registry: Some(registry), custom_secret, tag })
 }
 
 /// Whether `host[:port][/path]` can begin an image's name: the container runtimes' grammar, which has no room for `[::1]`.
@@ -69,6 +77,12 @@ fn names_a_registry(text: &str) -> bool {
         && host.split('.').all(label)
         && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
         && parts.all(segment)
+}
+
+/// Whether a text can be a tag.
+fn is_tag(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.len() <= 128 && text.bytes().next().is_some_and(plain) && text.bytes().all(|byte| plain(byte) || b".-".contains(&byte))
 }
 
 /// The tag of an image. A digest is none.

@@ -21,7 +21,7 @@ use crate::oneagent::build::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
 use crate::rollout::{Hold, Policy};
 
 pub use image::FromImage;
-use image::{from_image, tag};
+use image::from_image;
 use placement::{check_toleration, placement, terms};
 
 /// Readiness deadline where the spec names none.
@@ -170,7 +170,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     }
     let from_image = from_image(spec, &api_url, &mut wrong);
     let network_zone = network_zone(spec, &mut wrong);
-    let wish = wish(spec, from_image.is_some(), &env, &mut wrong);
+    let wish = wish(spec, from_image.as_ref(), &env, &mut wrong);
     let budget = budget(spec, &mut wrong);
     let node_selector = spec.node_selector.clone().unwrap_or_default();
     let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"].iter().find_map(|key| node_selector.get(*key).map(String::as_str));
@@ -317,10 +317,13 @@ fn warnings(spec: &OneAgentSpec, wait: i64, wish: Wish) -> Vec<String> {
     warnings
 }
 
-fn wish(spec: &OneAgentSpec, from_image: bool, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
+fn wish(spec: &OneAgentSpec, from_image: Option<&FromImage>, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
     let update = spec.update.clone().unwrap_or_default();
     let allow_downgrade = update.allow_downgrade == Some(true);
     let pin = text(update.version.as_ref()).map(|text| text.parse::<Version>());
+    if let Some(image) = from_image.filter(|image| image.registry.is_none() || image.tag.is_some()) {
+        return Wish::Image { version: image.tag.as_deref().and_then(|tag| tag.parse().ok()), allow_downgrade };
+    }
     let agent_version = text(spec.agent_version.as_ref()).map(|text| text.parse::<VersionWish>());
     if let Some(Err(error)) = &pin {
         wrong.push(Refusal(format!("spec.update.version: {error}")));
@@ -330,10 +333,7 @@ fn wish(spec: &OneAgentSpec, from_image: bool, env: &[EnvVar], wrong: &mut Vec<R
     }
     let (pin, agent_version) = (pin.and_then(Result::ok), agent_version.and_then(Result::ok));
     match (pin, agent_version) {
-        _ if from_image && text(spec.image.as_ref()).is_some() => {
-            Wish::Image { version: text(spec.image.as_ref()).and_then(|image| tag(&image)?.parse().ok()), allow_downgrade }
-        }
-        _ if !from_image && env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
+        _ if from_image.is_none() && env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
         (Some(version), Some(wish)) if !wish.admits(&version) => {
             wrong.push(Refusal(format!("spec.update.version is {version} and spec.agentVersion contradicts it; remove spec.agentVersion")));
             Wish::Newest
