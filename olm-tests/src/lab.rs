@@ -180,29 +180,24 @@ impl<'a> Lab<'a> {
 
     /// The same with a time.
     pub async fn condition_within(&self, within: Duration, name: &str, type_: &str, status: &str, reason: &str) -> String {
-        let message = std::sync::Mutex::new(String::new());
         eventually(&format!("{}/{name} has {type_}={status}/{reason}", self.name), within, || async {
             let now = self.status(name).await;
             match now.conditions.iter().find(|c| c.type_ == type_) {
-                Some(c) if c.status == status && c.reason == reason => {
-                    c.message.clone_into(&mut message.lock().expect("a message"));
-                    Ok(())
-                }
+                Some(c) if c.status == status && c.reason == reason => Ok(c.message.clone()),
                 _ => Err(format!("{:#?}\n{}", now.conditions, self.last_words())),
             }
         })
-        .await;
-        message.into_inner().expect("a message")
+        .await
     }
 
     /// Waits until a condition of a OneAgent says something.
-    pub async fn says(&self, name: &str, type_: &str, words: &str) {
+    pub async fn says(&self, name: &str, type_: &str, words: &str) -> String {
         eventually(&format!("{}/{name} says in {type_}: {words}", self.name), SOON, || async {
             let now = self.status(name).await;
-            let said = now.conditions.iter().any(|c| c.type_ == type_ && c.message.contains(words));
-            if said { Ok(()) } else { Err(format!("{:#?}\n{}", now.conditions, self.last_words())) }
+            let said = now.conditions.iter().find(|c| c.type_ == type_ && c.message.contains(words));
+            said.map(|c| c.message.clone()).ok_or_else(|| format!("{:#?}\n{}", now.conditions, self.last_words()))
         })
-        .await;
+        .await
     }
 
     /// Waits until every selected node runs `version`, as the API server has it, and the status agrees.
@@ -216,6 +211,15 @@ impl<'a> Lab<'a> {
                 return Ok(());
             }
             Err(format!("{good} of {} Pods; {:?}; {:#?}\n{}", pods.len(), status.nodes, status.conditions, self.last_words()))
+        })
+        .await;
+    }
+
+    /// Waits until at least so many agents are at a version.
+    pub async fn reached(&self, name: &str, version: &str, at_least: usize) {
+        eventually(&format!("{at_least} agents at {version}"), SOON, || async {
+            let count = self.pods(name).await.values().filter(|p| version_of(p).as_deref() == Some(version)).count();
+            if count >= at_least { Ok(()) } else { Err(count.to_string()) }
         })
         .await;
     }

@@ -43,17 +43,17 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
     runtime().block_on(test)
 }
 
-/// Asks again and again until the answer is yes; on time-out fails with what was waited for and the last answer.
-pub async fn eventually<F, Fut>(what: &str, within: Duration, mut ask: F)
+/// Asks again and again until there is an answer, and returns it; on time-out fails with what was waited for and the last answer.
+pub async fn eventually<F, Fut, T>(what: &str, within: Duration, mut ask: F) -> T
 where
     F: FnMut() -> Fut,
-    Fut: Future<Output = Result<(), String>>,
+    Fut: Future<Output = Result<T, String>>,
 {
     let end = tokio::time::Instant::now() + within;
     loop {
         let answer = ask().await;
         match answer {
-            Ok(()) => return,
+            Ok(answer) => return answer,
             Err(last) if tokio::time::Instant::now() >= end => panic!("not within {within:?}: {what}; last seen: {last}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }

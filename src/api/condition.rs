@@ -94,7 +94,7 @@ reasons! {
     RollingOut,
     /// A node that joined has no Ready agent yet. Nothing to do within `waitReadySeconds`.
     Starting,
-    /// Some selected nodes have no Ready agent; the message names them and the cause of each.
+    /// Some selected nodes have no Ready agent; the message names up to five of them, with the cause of each.
     AgentsUnavailable,
     /// No node is selected: check `nodeSelector` and `tolerations` against `kubectl get nodes --show-labels`.
     NoNodesSelected,
@@ -104,9 +104,9 @@ reasons! {
     Paused,
     /// Updates are held for the whole cluster: delete key `stop` of ConfigMap `oneagent-operator`.
     Stopped,
-    /// New agents failed and the update was stopped: publish or pin a good version, or mend the spec.
+    /// New agents failed and the update was stopped. Mend the cause and pin the version (`update.version`) to try it again; a newer one is taken by itself.
     RolloutFailed,
-    /// Agents run but some do not have the desired version; the message says why they wait.
+    /// Agents run but some do not have the desired version; on cordoned or leaving nodes they wait for the node, and the message names such nodes.
     Outdated,
     /// The spec cannot be carried out; the message names the field and the remedy.
     InvalidSpec,
@@ -116,7 +116,7 @@ reasons! {
     OtherOperatorRunning,
     /// The agents' ServiceAccount is missing: apply the installation manifests, or move the OneAgent.
     ServiceAccountMissing,
-    /// The API server refuses the agents' Pods; the message quotes it.
+    /// The API server refuses the agents' Pods; the message quotes it. On OpenShift grant the SCC, elsewhere label the namespace `pod-security.kubernetes.io/enforce=privileged`.
     PodsRefused,
     /// A pinned version is not offered by the environment: choose one it offers.
     VersionNotOffered,

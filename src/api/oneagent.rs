@@ -58,7 +58,8 @@ pub struct OneAgentSpec {
     /// endpoint, and a VirtualService for those that are names. Does nothing without Istio. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_istio: Option<bool>,
-    /// Proxy for the operator's calls and for the agents. Default: none.
+    /// Proxy for the operator's calls and for the agents. Default: agents use none, the operator follows HTTPS_PROXY and
+    /// NO_PROXY of its own Pod (with OLM on OpenShift those of the cluster's proxy).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
     /// Name of the ConfigMap whose key certs holds PEM certificates to trust beside the system's. Default: none.
@@ -127,7 +128,8 @@ pub struct OneAgentSpec {
     /// Annotations of the Pods. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Run with named capabilities instead of privileged. Default: false.
+    /// Run with named capabilities instead of privileged, under ServiceAccount dynatrace-oneagent-unprivileged. For
+    /// useImmutableImage: newer installers refuse to start so. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_unprivileged_mode: Option<bool>,
     /// Which version the agents shall have.

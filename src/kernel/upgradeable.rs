@@ -88,7 +88,9 @@ fn condition(busy: Option<&str>, now: DateTime<Utc>) -> Value {
         Some(who) => (
             "False",
             "ReplacingAgents",
-            format!("agents of OneAgent {who} are deleted and not yet replaced; an upgrade waits for them, for at most waitReadySeconds"),
+            format!(
+                "agents of OneAgent {who} are deleted and not yet replaced; an upgrade waits until none is, or waitReadySeconds after the last deletion; rollout.paused lifts it"
+            ),
         ),
     };
     json!({ "type": "Upgradeable", "status": status, "reason": reason, "message": message, "lastTransitionTime": now.to_rfc3339_opts(SecondsFormat::Secs, true) })

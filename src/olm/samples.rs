@@ -1,4 +1,4 @@
-//! Samples: OneAgents that work as they are once the Secret exists. Each names the suggested namespace.
+//! Samples: OneAgents that work once the Secret exists and the placeholders are filled in. Each names the suggested namespace.
 //!
 //! Must not combine unprivileged mode with installer mode: newer installers refuse to start so.
 
@@ -36,7 +36,7 @@ spec:
     },
     Sample {
         file: "oneagent-desk.yaml",
-        yaml: r#"# A DESK-branded environment: the same kind; only the address and the image differ. Infra nodes only.
+        yaml: r#"# A DESK-branded environment: the same kind, with another address and image. Infra nodes only, with limits.
 # First: kubectl -n dynatrace create secret generic desk --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
 kind: OneAgent
@@ -84,7 +84,7 @@ spec:
     },
     Sample {
         file: "oneagent-careful.yaml",
-        yaml: r"# A fleet that is updated with care: a pinned version, few nodes at a time, each watched for a while.
+        yaml: r"# A fleet that is updated with care: few nodes at a time, each watched for a while.
 # First: kubectl -n dynatrace create secret generic careful --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
 kind: OneAgent
@@ -93,11 +93,8 @@ metadata:
   namespace: dynatrace
 spec:
   apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
-  nodeSelector:
-    node-role.kubernetes.io/worker: ''
   waitReadySeconds: 600
-  update:
-    version: 1.301.72.20250601-101010
+  # One version and no other: update: { version: 1.301.72.20250601-101010 }, if the environment offers it.
   rollout:
     maxUnavailable: 2%
     minReadySeconds: 60

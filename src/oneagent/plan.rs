@@ -410,7 +410,7 @@ fn daemonset_version(daemonset: Option<&Value>) -> Option<Version> {
 fn complaints(resolved: &Resolved, seen: &Observed, rollout: &rollout::Plan, withdrawn: Option<String>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if let Some(failure) = &rollout.memory.failure {
-        let remedy = "pods that still run the version before are left alone and new ones get it; publish or pin (spec.update.version) a good version, or mend the spec";
+        let remedy = "Pods that still run the version before are left alone and new ones get it; mend the cause and pin this version (spec.update.version) to try it again, or pin a good one; a newer one is taken by itself";
         problems.push((Reason::RolloutFailed, format!("{}; {remedy}", failure.message)));
     }
     if let Some(refused) = &seen.refused {

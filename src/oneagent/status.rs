@@ -273,7 +273,8 @@ fn ready(picture: &Picture<'_>) -> Finding {
             _ if report.outdated == 0 => R::RolloutFailed,
             _ => R::Outdated,
         };
-        return finding(false, reason, format!("{} of {} nodes run the desired agent", report.updated, report.selected));
+        let waits = if report.postponed.is_empty() { String::new() } else { format!("; waiting for their node: {}", pairs(&report.postponed)) };
+        return finding(false, reason, format!("{} of {} nodes run the desired agent{waits}", report.updated, report.selected));
     }
     if report.version_unknown > 0 {
         return finding(

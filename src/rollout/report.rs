@@ -120,6 +120,8 @@ pub struct Report {
     pub waiting_on: Vec<WaitingOn>,
     /// Nodes without an available agent for a cause that needs somebody: name and cause, at most five.
     pub troubled: Vec<(String, String)>,
+    /// Nodes whose agent is outdated, runs, and waits for its node: name and why, at most five.
+    pub postponed: Vec<(String, String)>,
     /// Nodes that joined and whose agent is within its time.
     pub joining: usize,
     /// Nodes that can run an agent now and do not have an available one, those that joined apart.
@@ -148,7 +150,12 @@ impl Report {
         }
         for cell in &sorted.cells {
             match cell.currency {
-                Some(Currency::Outdated) => report.outdated += 1,
+                Some(Currency::Outdated) => {
+                    report.outdated += 1;
+                    if let Some(why) = cell.node.busy.filter(|_| cell.bucket.is_none() && report.postponed.len() < EXAMPLES) {
+                        report.postponed.push((cell.node.name.to_string(), why.to_owned()));
+                    }
+                }
                 Some(Currency::Unknown) => {
                     report.version_unknown += 1;
                     report.example("versionUnknown", &cell.node.name);

@@ -254,6 +254,13 @@ fn at(gaps: &[f64], share: f64) -> f64 {
     gaps.get((gaps.len().saturating_sub(1) as f64 * share) as usize).copied().unwrap_or(f64::NAN)
 }
 
+/// Whether the operator that was started last has reconciled.
+async fn has_reconciled(lab: &Lab<'_>) -> bool {
+    let operator = lab.operators.last().expect("an operator");
+    let metrics = operator.get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
+    metrics.lines().any(|line| line.starts_with("oneagent_reconciles_total{") && !line.ends_with(" 0"))
+}
+
 async fn memory(size: usize) {
     let cluster = Cluster::start(Vec::new()).await;
     let mut lab = Lab::without_operator(&cluster, "bench-memory", 0).await;
@@ -262,20 +269,21 @@ async fn memory(size: usize) {
     lab.oneagent(&json!({}));
     lab.all_at("agent", V1, size, Duration::from_secs(600)).await;
     // Started anew with everything there: the time to the first reconcile, as its metrics tell.
-    lab.operators.clear();
-    let lease = kube::api::Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(cluster.client.clone(), &lab.name);
-    let _ = lease.delete("oneagent-operator", &DeleteParams::default()).await;
-    let began = Instant::now();
-    lab.start_operator(DEFAULTS).await;
-    loop {
-        let metrics = lab.operators[0].get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
-        if metrics.lines().any(|l| l.starts_with("oneagent_reconciles_total{") && !l.ends_with(" 0")) {
-            break;
+    let lease = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(cluster.client.clone(), &lab.name);
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        lab.operators.clear();
+        let _ = lease.delete("oneagent-operator", &DeleteParams::default()).await;
+        tokio::time::sleep(REST).await;
+        let began = Instant::now();
+        lab.start_operator(DEFAULTS).await;
+        while !has_reconciled(&lab).await {
+            assert!(began.elapsed() < Duration::from_secs(60), "no reconcile");
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "no reconcile");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        times.push(began.elapsed().as_secs_f64());
     }
-    row(&format!("start → first reconcile at {size} real-size nodes"), &format!("{:.2} s", began.elapsed().as_secs_f64()));
+    row(&format!("start → first reconcile at {size} real-size nodes, median of 5"), &format!("{:.2} s", median(times)));
     // The note of the nodes is written, token states have come to rest.
     tokio::time::sleep(Duration::from_secs(15)).await;
     let operator = &lab.operators[0];

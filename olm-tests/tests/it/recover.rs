@@ -8,21 +8,12 @@ use kube::api::Api;
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
+use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready};
 use serde_json::json;
 
 async fn holder(lab: &Lab<'_>) -> Option<String> {
     let api: Api<Lease> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
     api.get_opt("oneagent-operator").await.unwrap()?.spec?.holder_identity.filter(|h| !h.is_empty())
-}
-
-/// Waits until so many agents are at a version.
-async fn reached(lab: &Lab<'_>, version: &str, at_least: usize) {
-    eventually(&format!("{at_least} agents at {version}"), SOON, || async {
-        let count = lab.pods("agent").await.values().filter(|p| version_of(p).as_deref() == Some(version)).count();
-        if count >= at_least { Ok(()) } else { Err(format!("{count}")) }
-    })
-    .await;
 }
 
 #[test]
@@ -34,11 +25,11 @@ fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
         lab.all_at("agent", V1, 30, SOON).await;
         let eyes = Eyes::on(&lab, "agent", 30).await;
         lab.cluster.vendor.publish(&lab.name, V2);
-        reached(&lab, V2, 6).await;
+        lab.reached("agent", V2, 6).await;
         // Killed in the middle; the one that starts anew goes on where that one was.
         lab.operators[0].process.kill();
         lab.start_operator(&[]).await;
-        reached(&lab, V2, 15).await;
+        lab.reached("agent", V2, 15).await;
         // And with a second one standing by: the leader dies, the other takes over.
         lab.start_operator(&[]).await;
         eventually("the standby is ready", SOON, || async {
@@ -120,7 +111,7 @@ fn an_api_server_that_restarts_under_a_rollout_is_survived() {
         lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
         lab.all_at("agent", V1, 10, SOON).await;
         lab.cluster.vendor.publish(&lab.name, V2);
-        reached(&lab, V2, 3).await;
+        lab.reached("agent", V2, 3).await;
         let killed = chrono::Utc::now();
         cluster.plane.lock().await.kill_apiserver();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -193,7 +184,7 @@ fn evicted_pods_and_lost_nodes_are_no_fault_of_a_version() {
         assert!(lab.status("agent").await.rejected_versions.is_empty());
         lab.cluster.vendor.publish(&lab.name, V2);
         two_at(V2).await;
-        reached(&lab, V2, 2).await;
+        lab.reached("agent", V2, 2).await;
         lab.end().await;
     });
 }

@@ -203,6 +203,26 @@ fn one_node_that_is_not_ready_does_not_stall_the_others() {
 }
 
 #[test]
+fn an_agent_on_a_cordoned_node_waits_for_it_and_that_is_said() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-cordon", 3).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        lab.all_at("agent", V1, 3, SOON).await;
+        let before = lab.uids("agent").await;
+        let cordoned = lab.nodes[0].clone();
+        lab.cluster.kubectl(&["cordon", &cordoned]);
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.reached("agent", V2, 2).await;
+        let said = lab.says("agent", "Ready", "waiting for their node").await;
+        assert!(said.contains("2 of 3 nodes") && said.contains(&format!("{cordoned} (the node is cordoned)")), "{said}");
+        assert_eq!(lab.uids("agent").await[&cordoned], before[&cordoned], "it was touched");
+        lab.cluster.kubectl(&["uncordon", &cordoned]);
+        lab.all_at("agent", V2, 3, SOON).await;
+        lab.end().await;
+    });
+}
+
+#[test]
 fn an_agent_that_updated_itself_is_not_restarted() {
     olm_tests::run(async {
         let lab = Lab::new("update-self", 2).await;
