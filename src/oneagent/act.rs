@@ -27,8 +27,9 @@ use crate::kernel::notes::Place;
 use crate::kernel::{self};
 use crate::rollout::Step;
 
-/// Deletions under way at once.
-const AT_ONCE: usize = 8;
+/// Deletions under way at once. While they are, nothing else is decided for this OneAgent: too few of them leave the
+/// budget of a large fleet unused (with 8 a rollout of 1,000 nodes took a tenth longer).
+const AT_ONCE: usize = 32;
 
 /// What could not be applied.
 #[derive(Debug)]
