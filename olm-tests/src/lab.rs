@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use oneagent_operator::api::oneagent::{OneAgent, OneAgentStatus};
@@ -211,6 +211,21 @@ impl<'a> Lab<'a> {
                 return Ok(());
             }
             Err(format!("{good} of {} Pods; {:?}; {:#?}\n{}", pods.len(), status.nodes, status.conditions, self.last_words()))
+        })
+        .await;
+    }
+
+    /// The address of a node.
+    pub async fn ip(&self, node: &str) -> String {
+        let node = Api::<Node>::all(self.cluster.client.clone()).get(node).await.expect("a Node");
+        let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
+        addresses.into_iter().find(|a| a.type_ == "InternalIP").expect("an address").address
+    }
+
+    /// Waits until the nodes with an agent are noted.
+    pub async fn is_noted(&self, name: &str) {
+        eventually("the nodes are noted", SOON, || async {
+            self.cluster.try_kubectl(&["-n", &self.name, "get", "configmap", &format!("{name}-known-nodes")], None).map(drop)
         })
         .await;
     }

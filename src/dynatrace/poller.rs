@@ -94,9 +94,7 @@ impl Poller {
             return;
         }
         self.shared.told().extend(outcomes);
-        for subscriber in self.shared.subscribers().keys() {
-            let _ = self.tell.send(subscriber.clone());
-        }
+        self.tell_subscribers();
     }
 
     /// First and alone, for a first install waits for it.
@@ -193,14 +191,18 @@ impl Poller {
         self.publish(next);
     }
 
+    fn tell_subscribers(&self) {
+        for subscriber in self.shared.subscribers().keys() {
+            let _ = self.tell.send(subscriber.clone());
+        }
+    }
+
     fn publish(&self, next: Snapshot) {
         if **self.publish.borrow() == next {
             return;
         }
         self.publish.send_replace(Arc::new(next));
-        for subscriber in self.shared.subscribers().keys() {
-            let _ = self.tell.send(subscriber.clone());
-        }
+        self.tell_subscribers();
     }
 }
 

@@ -21,12 +21,6 @@ const BELIEVED: Duration = Duration::from_secs(60);
 /// Labels that nodes must have.
 pub type Labels = Arc<BTreeMap<String, String>>;
 
-/// Whether a node with these labels is let in.
-#[must_use]
-pub fn admits(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
-    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-}
-
 /// What was read, by namespace.
 #[derive(Debug, Default)]
 pub struct NodeSelectors {

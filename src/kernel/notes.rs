@@ -88,13 +88,16 @@ impl<T: Display + PartialEq + Send + Sync> Notes<T> {
         }
     }
 
-    /// Writes it, if it is time; returns when to come again, while it is not written.
+    /// How long until it is to be written; `None`: there is nothing to write.
+    #[must_use]
+    pub fn due(&self, uid: &str) -> Option<Duration> {
+        let due = self.notes().get(uid)?.due?;
+        Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Writes it; returns when to come again, if that failed.
     pub async fn write(&self, client: &Client, place: &Place<'_>) -> Option<Duration> {
-        let (value, due) = self.notes().get(place.uid).and_then(|note| Some((note.now.clone(), note.due?)))?;
-        let wait = due.saturating_duration_since(Instant::now());
-        if !wait.is_zero() {
-            return Some(wait);
-        }
+        let value = self.get(place.uid)?;
         let metadata = json!({ "name": place.name, "namespace": place.namespace });
         let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { KEY: value.to_string() } });
         for (key, value) in place.metadata.as_object().into_iter().flatten() {

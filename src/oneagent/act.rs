@@ -135,6 +135,10 @@ pub async fn note(context: &Context, object: &OneAgent, resolved: &Resolved, new
 
 /// Writes that note, when it is time. Returns when to come again.
 pub async fn write_note(context: &Context, resolved: &Resolved) -> Option<Duration> {
+    let wait = context.notes.due(&resolved.uid)?;
+    if !wait.is_zero() {
+        return Some(wait);
+    }
     let name = known::note(&resolved.name);
     let metadata = json!({ "ownerReferences": [owner(resolved)], "labels": { "dynatrace": "oneagent" } });
     context.notes.write(&context.client, &Place { uid: &resolved.uid, namespace: &resolved.namespace, name: &name, metadata }).await

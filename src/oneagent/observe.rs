@@ -21,9 +21,9 @@ use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Trans
 use crate::kernel::delete::{Agent, InFlight};
 use crate::kernel::family::Served;
 use crate::kernel::named::Look;
-use crate::kernel::namespaces::{Labels, admits};
+use crate::kernel::namespaces::Labels;
 use crate::kernel::{self, NamedKind, Reference, call};
-use crate::rollout::placement::Verdict;
+use crate::rollout::placement::{Verdict, has_labels};
 use crate::rollout::{Node, Pod, Trouble};
 
 /// After so long without a change, missing Pods are asked about.
@@ -141,31 +141,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         other_operator = runs;
     }
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
-    let owner = &resolved.uid;
-    let gone = context.deletions.in_flight(owner).uids;
-    let now = chrono::Utc::now();
-    let mut agents: HashMap<&str, Agent> = HashMap::new();
-    for pod in pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid)) {
-        let Some(since) = pod.ready_since else { continue };
-        let min_ready = resolved.policy.min_ready;
-        // As in the plan: without a wait the clocks of two machines need not agree.
-        agents.insert(&pod.node, if min_ready.is_zero() || since + min_ready <= now { Agent::Settled } else { Agent::Ready });
-    }
-    // As the plan sees it: what lacks an agent for a cause of its own is not in flight.
-    let full: HashSet<&str> = pods.iter().filter(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_)))).map(|pod| &*pod.node).collect();
-    let placement = &resolved.policy.placement;
-    let able = nodes.iter().filter(|node| node.ready && node.busy.is_none() && placement.verdict(node) == Verdict::Selected);
-    // Where the namespace keeps agents off, none is made anew: nobody waits for it.
-    let inside = context.node_selectors.known(&resolved.namespace).unwrap_or_default();
-    let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
-    let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
-    let able = able.filter(|node| has_pod.contains(&*node.name) || admits(&inside, &node.labels));
-    let able: Vec<&str> = able.map(|node| &*node.name).collect();
-    let lacking = able.iter().any(|node| !agents.contains_key(node));
-    let able: HashSet<&str> = able.into_iter().filter(|node| !full.contains(node)).collect();
-    let agent = |node: &str| if able.contains(node) { agents.get(node).copied().unwrap_or(Agent::Missing) } else { Agent::Settled };
-    context.deletions.settle(owner, |uid| shown.contains(uid), agent);
-    let in_flight = context.deletions.in_flight(owner);
+    let (in_flight, lacking) = settle(context, resolved, &nodes, &pods);
     let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset));
     let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods).await;
     let namespace_selector = namespace_selector(context, resolved, lacking && daemonset.is_some(), quiet).await;
@@ -190,6 +166,36 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         stopped: matches!(&stop_look, Some(Look::Found(data)) if data.entries.get("stop").is_some_and(|v| v.expose_secret().trim() == "true")),
         other_operator,
     })
+}
+
+/// What of our deletions is still in flight, as the watches show the fleet; and whether a node lacks a Ready agent that
+/// could have one.
+fn settle(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> (InFlight, bool) {
+    let owner = &resolved.uid;
+    let gone = context.deletions.in_flight(owner).uids;
+    let now = chrono::Utc::now();
+    let mut agents: HashMap<&str, Agent> = HashMap::new();
+    for pod in pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid)) {
+        let Some(since) = pod.ready_since else { continue };
+        let min_ready = resolved.policy.min_ready;
+        // As in the plan: without a wait the clocks of two machines need not agree.
+        agents.insert(&pod.node, if min_ready.is_zero() || since + min_ready <= now { Agent::Settled } else { Agent::Ready });
+    }
+    // As the plan sees it: what lacks an agent for a cause of its own is not in flight.
+    let full: HashSet<&str> = pods.iter().filter(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_)))).map(|pod| &*pod.node).collect();
+    let placement = &resolved.policy.placement;
+    let able = nodes.iter().filter(|node| node.ready && node.busy.is_none() && placement.verdict(node) == Verdict::Selected);
+    // Where the namespace keeps agents off, none is made anew: nobody waits for it.
+    let inside = context.node_selectors.known(&resolved.namespace).unwrap_or_default();
+    let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
+    let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+    let able = able.filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
+    let able: Vec<&str> = able.map(|node| &*node.name).collect();
+    let lacking = able.iter().any(|node| !agents.contains_key(node));
+    let able: HashSet<&str> = able.into_iter().filter(|node| !full.contains(node)).collect();
+    let agent = |node: &str| if able.contains(node) { agents.get(node).copied().unwrap_or(Agent::Missing) } else { Agent::Settled };
+    context.deletions.settle(owner, |uid| shown.contains(uid), agent);
+    (context.deletions.in_flight(owner), lacking)
 }
 
 /// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the answer.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 
-use super::placement::Verdict;
+use super::placement::{Verdict, has_labels};
 use super::{Desired, Inventory, Node, Pod, Policy, Trouble};
 
 /// Why a selected node has no available agent.
@@ -151,7 +151,7 @@ pub(super) fn sort<'a>(policy: &Policy, desired: Option<&Desired>, inventory: &I
 
 /// Whether the namespace keeps agents off a node: it says so, and no Pod got there. Where nobody enforces it Pods do.
 fn is_excluded(inventory: &Inventory<'_>, node: &Node, pod: Option<&std::sync::Arc<Pod>>) -> bool {
-    !inventory.namespace_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+    !has_labels(node, inventory.namespace_selector)
         && !inventory.lost.contains(&node.name)
         && pod.is_none_or(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_))))
 }

@@ -146,12 +146,18 @@ impl Toleration {
     }
 }
 
+/// Whether a node has all of these labels.
+#[must_use]
+pub fn has_labels(node: &Node, wanted: &BTreeMap<String, String>) -> bool {
+    wanted.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+}
+
 impl Placement {
     /// What this placement says of `node`.
     #[must_use]
     pub fn verdict(&self, node: &Node) -> Verdict {
         let has = |key: &str, value: &str| node.labels.get(key).is_some_and(|v| v == value);
-        if !self.selector.iter().all(|(key, value)| has(key, value)) || self.virtual_nodes.iter().any(|(key, value)| has(key, value)) {
+        if !has_labels(node, &self.selector) || self.virtual_nodes.iter().any(|(key, value)| has(key, value)) {
             return Verdict::NotMatching;
         }
         if !self.terms.is_empty() && !self.terms.iter().any(|term| term.iter().all(|requirement| requirement.holds(node))) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1};
@@ -25,13 +25,8 @@ async fn notes(lab: &Lab<'_>, names: &[String]) {
     .await;
 }
 
-async fn ip(lab: &Lab<'_>, node: &str) -> String {
-    let node = Api::<Node>::all(lab.cluster.client.clone()).get(node).await.unwrap();
-    node.status.unwrap().addresses.unwrap().into_iter().find(|a| a.type_ == "InternalIP").unwrap().address
-}
-
 async fn entity_of(lab: &Lab<'_>, node: &str) -> String {
-    entity(&ip(lab, node).await)
+    entity(&lab.ip(node).await)
 }
 
 /// Waits for so many events in all; returns the last.
@@ -86,7 +81,7 @@ fn the_environment_is_told_once_of_a_node_that_is_gone_and_of_no_other() {
         assert_eq!((path.as_str(), &event["entitySelector"]), ("/v2/events/ingest", &json!(format!("entityId(\"{}\")", ids[1]))));
 
         // A node whose host nobody can tell from another: nothing is kept back that may be an alert.
-        let ip = ip(&lab, &lab.nodes[2]).await;
+        let ip = lab.ip(&lab.nodes[2]).await;
         lab.cluster.vendor.with(&lab.name, |e| drop(e.hosts.insert(format!("{ip}@DEFAULT"), V1.into())));
         nodes::delete(&lab.cluster.client, &lab.nodes[2..3]).await;
         eventually("it is said that nothing was told", SOON, || async {

@@ -49,10 +49,7 @@ fn every_right_is_used_and_no_other_is_asked_for() {
             })
             .await;
         }
-        eventually("the nodes are noted", SOON, || async {
-            cluster.try_kubectl(&["-n", &lab.name, "get", "configmap", "agent-known-nodes"], None).map(drop)
-        })
-        .await;
+        lab.is_noted("agent").await;
         // One more that stands by.
         lab.start_operator(&[]).await;
         // A drop of the lease's record in our memory makes it be read: a write by somebody else.

@@ -17,10 +17,7 @@ fn a_minute_without_changes_writes_nothing_and_a_manual_edit_is_then_reverted_at
         let limits = json!({ "resources": { "limits": { "memory": "1.5Gi", "cpu": "0.3" }, "requests": { "memory": "1.5Gi" } }, "env": [{ "name": "KEEP", "value": "1" }, { "name": "EMPTY", "value": "" }], "waitReadySeconds": 100 });
         lab.oneagent(&limits);
         lab.all_at("agent", V1, 5, SOON).await;
-        eventually("the nodes are noted", SOON, || async {
-            lab.cluster.try_kubectl(&["-n", &lab.name, "get", "configmap", "agent-known-nodes"], None).map(drop)
-        })
-        .await;
+        lab.is_noted("agent").await;
         // Token states settle, and the last status is written.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let before = lab.requests();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kube::api::Api;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
@@ -230,7 +229,7 @@ fn an_agent_that_updated_itself_is_not_restarted() {
         lab.all_at("agent", V1, 2, SOON).await;
         let before = lab.uids("agent").await;
         let itself = lab.nodes[0].clone();
-        let ip = ip_of(&lab, &itself).await;
+        let ip = lab.ip(&itself).await;
         lab.cluster.vendor.with(&lab.name, |e| drop(e.hosts.insert(ip, V2.into())));
         lab.cluster.vendor.publish(&lab.name, V2);
         is_ready_for(&lab, V2).await;
@@ -249,7 +248,7 @@ fn only_hosts_of_the_network_zone_say_that_an_agent_updated_itself() {
         lab.oneagent(&json!({ "networkZone": "Zone-1" }));
         lab.all_at("agent", V1, 2, SOON).await;
         let before = lab.uids("agent").await;
-        let (itself, other) = (ip_of(&lab, &lab.nodes[0]).await, ip_of(&lab, &lab.nodes[1]).await);
+        let (itself, other) = (lab.ip(&lab.nodes[0]).await, lab.ip(&lab.nodes[1]).await);
         lab.cluster.vendor.with(&lab.name, |e| {
             assert_eq!(e.hosts.remove(&format!("{itself}@Zone-1")).as_deref(), Some(V1), "the installer was asked for in the zone");
             // The vendor writes zones in lower case.
@@ -289,9 +288,4 @@ async fn is_ready_for(lab: &Lab<'_>, version: &str) {
         if ready && status.desired_version.as_deref() == Some(version) { Ok(()) } else { Err(format!("{status:#?}")) }
     })
     .await;
-}
-
-async fn ip_of(lab: &Lab<'_>, node: &str) -> String {
-    let node = Api::<k8s_openapi::api::core::v1::Node>::all(lab.cluster.client.clone()).get(node).await.unwrap();
-    node.status.unwrap().addresses.unwrap().into_iter().find(|a| a.type_ == "InternalIP").unwrap().address
 }

@@ -36,8 +36,8 @@ pub(super) fn from_image(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Ref
         return None;
     }
     let custom_secret = text(spec.custom_pull_secret.as_ref());
-    if text(spec.image.as_ref()).is_some() {
-        return Some(FromImage { registry: None, custom_secret, tag: text(spec.image.as_ref()).and_then(|image| tag(&image)) });
+    if let Some(image) = text(spec.image.as_ref()) {
+        return Some(FromImage { registry: None, custom_secret, tag: tag(&image) });
     }
     // A pin says which tag by itself; without one the field is the tag, as the original had it, version or not.
     let pinned = spec.update.as_ref().is_some_and(|update| text(update.version.as_ref()).is_some());
