@@ -106,7 +106,7 @@ reasons! {
     Stopped,
     /// New agents failed and the update was stopped. Mend the cause and pin the version (`update.version`) to try it again; a newer one is taken by itself.
     RolloutFailed,
-    /// Agents run but some do not have the desired version; on cordoned or leaving nodes they wait for the node, and the message names such nodes.
+    /// Agents run but some do not have the desired version or template; on cordoned or leaving nodes they wait for the node, and the message names such nodes.
     Outdated,
     /// The spec cannot be carried out; the message names the field and the remedy.
     InvalidSpec,
@@ -118,6 +118,12 @@ reasons! {
     ServiceAccountMissing,
     /// The API server refuses the agents' Pods; the message quotes it. On OpenShift grant the SCC, elsewhere label the namespace `pod-security.kubernetes.io/enforce=privileged`.
     PodsRefused,
+    /// The namespace's own node selector excludes nodes with a running agent, and any change would remove these: lift it by the command that the message names.
+    NamespaceSelector,
+    /// The rollout waits for something outside, which the message names; it goes on by itself once that is mended.
+    Held,
+    /// The API server refuses what the operator writes, by a policy or a webhook; the message quotes it.
+    WriteRefused,
     /// A pinned version is not offered by the environment: choose one it offers.
     VersionNotOffered,
     /// A pin or an image below a running version needs `update.allowDowngrade: true`.

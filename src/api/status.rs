@@ -75,6 +75,9 @@ pub struct OneAgentStatus {
     /// Template hash that Pods of the original operator count as having.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted_template_hash: Option<String>,
+    /// Version that Pods of the original operator count as having where the environment refuses to report their hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted_version: Option<String>,
 }
 
 /// An agent on a node.
@@ -111,10 +114,13 @@ pub struct NodeCounts {
     /// Nodes whose agent's version nobody knows; left alone.
     #[serde(default)]
     pub version_unknown: i32,
+    /// Nodes whose agent is newer than desired, so that a change of the template does not reach it.
+    #[serde(default)]
+    pub held_back: i32,
     /// Nodes whose agent was born from a template that is no longer wanted.
     #[serde(default)]
     pub unplanned: i32,
-    /// Agents on nodes that they no longer tolerate.
+    /// Agents that go on running on nodes where no new one may start: a taint that they do not tolerate.
     #[serde(default)]
     pub surplus: i32,
     /// Updated of selected, for the printer column.
@@ -129,6 +135,9 @@ pub struct NodeCounts {
     /// Nodes that match and that the namespace's own node selector excludes.
     #[serde(default)]
     pub namespace_selector: i32,
+    /// Nodes that match and that an older OneAgent keeps.
+    #[serde(default)]
+    pub overlap: i32,
     /// NotReady before their Pod was touched.
     #[serde(default)]
     pub node_not_ready: i32,
@@ -147,6 +156,9 @@ pub struct NodeCounts {
     /// The image cannot be pulled.
     #[serde(default)]
     pub image: i32,
+    /// A Secret or ConfigMap that the Pod names is missing.
+    #[serde(default)]
+    pub config: i32,
     /// The agent crashes.
     #[serde(default)]
     pub crash: i32,
@@ -195,6 +207,84 @@ pub struct RolloutStatus {
     /// The failure that stopped the rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureStatus>,
+    /// What the operator must remember of a rollout under way; for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<RolloutMemory>,
+}
+
+/// What the operator must remember of a rollout under way; for itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutMemory {
+    /// Since when nodes may lack an agent because of a rollout (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touched_since: Option<String>,
+    /// Nodes that are younger joined since the last rollout began (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined_after: Option<String>,
+    /// Nodes that became NotReady after their agent was replaced, at most 200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<AwayNode>,
+    /// Nodes that had no available agent before it was replaced, at most 200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken_before: Vec<String>,
+    /// Nodes whose agent restarted again and again before it was replaced, at most 200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flapping_before: Vec<String>,
+    /// Pods that do not start for a cause outside of the revision: Waiting, Back (the template went back) or Trial (one is tried).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<StuckStatus>,
+    /// When the environment was away the last time (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage_since: Option<String>,
+    /// Until when (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage_until: Option<String>,
+    /// A verdict that was withdrawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<WithdrawnStatus>,
+}
+
+/// A node that became NotReady after its agent was replaced.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AwayNode {
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// Since when it is gone from the cluster (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone_since: Option<String>,
+}
+
+/// Pods that do not start for a cause outside of the revision.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StuckStatus {
+    /// Waiting, Back or Trial.
+    #[serde(default)]
+    pub phase: String,
+    /// Since when (RFC 3339).
+    #[serde(default)]
+    pub since: String,
+    /// How often a single node was tried in vain.
+    #[serde(default)]
+    pub tries: u32,
+}
+
+/// A verdict that was withdrawn, because the agents recovered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WithdrawnStatus {
+    /// Version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Template hash.
+    #[serde(default)]
+    pub hash: String,
+    /// How often.
+    #[serde(default)]
+    pub times: u32,
 }
 
 /// What failed.
@@ -213,4 +303,7 @@ pub struct FailureStatus {
     /// How it failed, and where.
     #[serde(default)]
     pub message: String,
+    /// The nodes that spoke against it, at most 200; when their agents recover, the verdict is withdrawn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
 }

@@ -157,6 +157,7 @@ async fn lead(
         synced.refresh().await;
     }
     tracing::info!(identity, "leading");
+    let _ = context.deciding_since.set(chrono::Utc::now());
     context.metrics.leads(true);
     let controllers = controller::run(context.clone(), receivers, stop.clone());
     let tell_olm = async {
@@ -202,6 +203,9 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
         backoff: kernel::backoff::Backoff::default(),
         metrics: Metrics::default(),
         cluster_id: tokio::sync::OnceCell::new(),
+        nudges: crate::oneagent::act::Nudges::default(),
+        missing: Mutex::default(),
+        deciding_since: OnceLock::new(),
         written: Mutex::default(),
     });
     let (told, shared) = (triggers.clone(), context.clone());

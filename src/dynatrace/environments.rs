@@ -43,8 +43,10 @@ pub struct Subscriber {
 /// What a subscriber needs beyond the newest version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// Versions that hosts report.
-    pub hosts: bool,
+    /// Versions that hosts report, in an answer newer than this.
+    pub hosts: Option<DateTime<Utc>>,
+    /// To know soon whether the environment is there.
+    pub proof: bool,
     /// Versions on offer, soon rather than within the hour.
     pub offered: bool,
     /// Addresses that agents talk to.
@@ -80,6 +82,10 @@ pub struct Snapshot {
     pub latest_at: Option<DateTime<Utc>>,
     /// Why the last question was not answered, or not credibly.
     pub trouble: Option<String>,
+    /// Whether it was not answered at all.
+    pub away: bool,
+    /// When the newest version was asked for and answered the last time, whatever the answer was worth.
+    pub answered_at: Option<DateTime<Utc>>,
     /// The token that downloads installers.
     pub paas: TokenState,
     /// The token that reads hosts.
@@ -92,11 +98,30 @@ pub struct Snapshot {
     pub zone_trouble: BTreeMap<String, String>,
     /// What hosts report, once asked.
     pub hosts: Option<Arc<Hosts>>,
+    /// When that was asked.
+    pub hosts_at: Option<DateTime<Utc>>,
+    /// When an answer about hosts was refused for good the last time: the token may not ask, or there is no such API.
+    pub hosts_refused_at: Option<DateTime<Utc>>,
+    /// Since when such questions fail, and why.
+    pub hosts_trouble: Option<(DateTime<Utc>, String)>,
     /// What is on offer, once asked.
     pub offered: Option<Arc<Vec<Version>>>,
 }
 
 impl Snapshot {
+    /// Whether an installer can be downloaded from it, as far as is known.
+    #[must_use]
+    pub fn serves_installers(&self) -> bool {
+        let accepted = !matches!(self.paas, TokenState::Unauthorized(_) | TokenState::ScopeMissing(_));
+        !self.away && self.answered_at.is_some() && accepted
+    }
+
+    /// Whether it is known not to offer a version.
+    #[must_use]
+    pub fn lacks(&self, version: Version) -> bool {
+        self.offered.as_ref().is_some_and(|offered| !offered.is_empty() && !offered.contains(&version))
+    }
+
     /// Addresses that agents of a network zone talk to, once asked.
     #[must_use]
     pub fn endpoints(&self, zone: Option<&str>) -> Option<&[String]> {
@@ -179,7 +204,8 @@ pub(super) struct Shared {
 /// What all subscribers of an environment need.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
-    pub(super) hosts: bool,
+    pub(super) hosts: Option<DateTime<Utc>>,
+    pub(super) proof: bool,
     pub(super) offered: bool,
     /// Zones whose endpoints are needed, the default one apart: that comes with the identity.
     pub(super) zones: BTreeSet<String>,
@@ -200,7 +226,8 @@ impl Shared {
         let mut needs = Needs::default();
         told.retain(|(node, _)| subscribers.values().any(|interest| interest.gone.contains(node)));
         for interest in subscribers.values() {
-            needs.hosts |= interest.hosts;
+            needs.hosts = needs.hosts.max(interest.hosts);
+            needs.proof |= interest.proof;
             needs.offered |= interest.offered;
             let zone = interest.zone.as_deref().filter(|_| interest.endpoints).map(|zone| zone_key(Some(zone)));
             needs.zones.extend(zone.filter(|zone| *zone != zone_key(None)));

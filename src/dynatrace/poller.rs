@@ -6,18 +6,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::environments::{Access, Periods, Shared, Snapshot, Subscriber, TokenState};
 use super::gone;
 use super::schedule::Due;
-use super::types::zone_key;
+use super::types::{Hosts, zone_key};
 use super::{Client, Error};
 
+/// While somebody must know whether the environment is there, it is asked this often at least.
+const PROOF: Duration = Duration::from_secs(30);
+
 /// When each question is due.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Probes {
     latest: Due,
     identity: Due,
@@ -27,6 +30,16 @@ struct Probes {
     hosts: Due,
     gone: Due,
     zones: BTreeMap<String, Due>,
+    /// When a proof that the environment is there has become too old.
+    proof: Instant,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        let due = Due::default;
+        let zones = BTreeMap::new();
+        Self { latest: due(), identity: due(), paas: due(), api: due(), offered: due(), hosts: due(), gone: due(), zones, proof: Instant::now() }
+    }
 }
 
 /// It.
@@ -61,6 +74,7 @@ impl Poller {
                 self.probes.offered.at = Instant::now();
             }
             offered = wanted;
+            self.hurry();
             self.ask_for_the_newest().await;
             self.ask_for_the_rest().await;
             self.tell_of_nodes().await;
@@ -70,11 +84,25 @@ impl Poller {
             let always = [p.latest, p.identity, p.paas, p.api, p.offered].map(|due| due.at);
             let zones = needs.zones.iter().map(|zone| p.zones.get(zone).map_or_else(Instant::now, |due| due.at));
             let gone = gone::wait(&needs.gone, Utc::now()).map(|wait| p.gone.at.max(Instant::now() + wait));
-            let wake = always.into_iter().chain(zones).chain(gone).chain(needs.hosts.then_some(p.hosts.at)).min();
+            let proof = needs.proof.then_some(p.proof);
+            let wake = always.into_iter().chain(zones).chain(gone).chain(proof).chain(needs.hosts.map(|_| p.hosts.at)).min();
             tokio::select! {
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)) => {}
                 () = self.shared.more.notified() => {}
             }
+        }
+    }
+
+    /// What somebody waits for is asked now, unless it failed a moment ago.
+    fn hurry(&mut self) {
+        let needs = self.shared.needs();
+        let known = self.publish.borrow().hosts_at.max(self.publish.borrow().hosts_refused_at);
+        if needs.hosts.is_some_and(|wanted| known.is_none_or(|known| known < wanted)) {
+            self.probes.hosts.hurry();
+        }
+        if needs.proof && self.probes.proof <= Instant::now() {
+            self.probes.latest.hurry();
+            self.probes.proof = Instant::now() + PROOF;
         }
     }
 
@@ -102,26 +130,33 @@ impl Poller {
         if !self.probes.latest.is_now() {
             return;
         }
+        let asked_at = Utc::now();
         let outcome = self.client.latest(&self.access.paas).await;
         let mut next = (**self.publish.borrow()).clone();
+        next.away = outcome.is_err();
+        let known = next.latest;
         match &outcome {
-            Ok(version) if next.latest.is_some_and(|known| *version < known) => {
-                next.trouble = Some(format!("names {version} as the newest version, which is older than what it named before; ignored"));
-            }
+            Ok(version) if known == Some(*version) => next.trouble = None,
             Ok(version) => {
-                next.trouble = None;
-                if next.latest != Some(*version) {
-                    if next.latest.is_some() {
-                        // Agents may have updated themselves to it: ask before anyone acts on the new version.
-                        let hosts = self.client.hosts(&self.access.api).await;
-                        self.probes.hosts.settle(&hosts, self.periods.hosts);
-                        next.hosts = hosts.ok().map(Arc::new).or(next.hosts);
-                    }
+                // What it names must be on offer: a version that is not can be neither wanted nor downloaded.
+                let offered = self.client.offered(&self.access.paas).await;
+                self.probes.offered.settle(&offered, self.periods.slow);
+                next.offered = offered.ok().map(Arc::new).or(next.offered);
+                next.trouble = if known.is_some_and(|known| *version < known) {
+                    Some(format!("names {version} as the newest version, which is older than what it named before; ignored"))
+                } else if next.lacks(*version) {
+                    Some(format!("names {version} as the newest version, which it does not offer; ignored"))
+                } else {
                     next.latest = Some(*version);
                     next.latest_at = Some(Utc::now());
-                }
+                    None
+                };
             }
             Err(error) => complain(&mut next, error),
+        }
+        if outcome.is_ok() {
+            next.answered_at = Some(asked_at);
+            self.probes.proof = Instant::now() + PROOF;
         }
         if outcome.is_err() && matches!(next.paas, TokenState::Ready | TokenState::Unknown)
             || outcome.is_ok() && !matches!(next.paas, TokenState::Ready | TokenState::Unknown)
@@ -137,12 +172,13 @@ impl Poller {
         let needs = self.shared.needs();
         let (client, access, periods) = (&self.client, &self.access, self.periods);
         let due = &self.probes;
-        let asked = (due.identity.is_now(), due.paas.is_now(), due.api.is_now(), needs.hosts && due.hosts.is_now());
+        let asked = (due.identity.is_now(), due.paas.is_now(), due.api.is_now(), needs.hosts.is_some() && due.hosts.is_now());
         let zones = needs.zones.iter().filter(|zone| due.zones.get(*zone).is_none_or(Due::is_now));
         let of_zone = |zone: &String| {
             let zone = zone.clone();
             async move { (client.connection(&access.paas, Some(&zone)).await, zone) }
         };
+        let asked_at = Utc::now();
         let (identity, zones, paas, api, hosts, offered) = tokio::join!(
             when(asked.0, client.connection(&access.paas, None)),
             futures::future::join_all(zones.map(of_zone)),
@@ -182,7 +218,7 @@ impl Poller {
         }
         if let Some(outcome) = hosts {
             self.probes.hosts.settle(&outcome, periods.hosts);
-            next.hosts = outcome.ok().map(Arc::new).or(next.hosts);
+            hear(&mut next, outcome, asked_at);
         }
         if let Some(outcome) = offered {
             self.probes.offered.settle(&outcome, if needs.offered { periods.hosts } else { periods.slow });
@@ -203,6 +239,23 @@ impl Poller {
         }
         self.publish.send_replace(Arc::new(next));
         self.tell_subscribers();
+    }
+}
+
+/// Takes what came of asking for hosts.
+fn hear(snapshot: &mut Snapshot, outcome: Result<Hosts, Error>, asked_at: DateTime<Utc>) {
+    match outcome {
+        Ok(hosts) => {
+            snapshot.hosts = Some(Arc::new(hosts));
+            snapshot.hosts_at = Some(asked_at);
+            (snapshot.hosts_refused_at, snapshot.hosts_trouble) = (None, None);
+        }
+        Err(error) => {
+            let is_final = matches!(error, Error::Unauthorized(_) | Error::Forbidden(_) | Error::Status { code: 404, .. });
+            snapshot.hosts_refused_at = is_final.then_some(asked_at).or(snapshot.hosts_refused_at);
+            let since = snapshot.hosts_trouble.as_ref().map_or(asked_at, |(since, _)| *since);
+            snapshot.hosts_trouble = Some((since, error.to_string()));
+        }
     }
 }
 

@@ -32,6 +32,13 @@ impl Due {
         self.at <= Instant::now()
     }
 
+    /// Has it asked now, unless it failed a moment ago: then the wait after a failure stands.
+    pub(super) fn hurry(&mut self) {
+        if self.failures == 0 {
+            self.at = Instant::now();
+        }
+    }
+
     /// Sets when to ask next: after a period, or sooner after a failure.
     pub(super) fn settle<T>(&mut self, outcome: &Result<T, Error>, period: Duration) {
         let wait = match outcome {

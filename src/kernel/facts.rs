@@ -117,6 +117,9 @@ pub struct PodStatusFacts {
     /// Phase.
     #[serde(default)]
     pub phase: Option<String>,
+    /// When its kubelet took it on.
+    #[serde(default)]
+    pub start_time: Option<String>,
     /// Conditions.
     #[serde(default)]
     pub conditions: Vec<ConditionFacts>,
@@ -164,12 +167,24 @@ pub struct ContainerFacts {
 /// A container's state.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct StateFacts {
+    /// Running.
+    #[serde(default)]
+    pub running: Option<RunningFacts>,
     /// Waiting.
     #[serde(default)]
     pub waiting: Option<WhyFacts>,
     /// Ended.
     #[serde(default)]
     pub terminated: Option<WhyFacts>,
+}
+
+/// A container that runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningFacts {
+    /// Since when.
+    #[serde(default)]
+    pub started_at: Option<String>,
 }
 
 /// Why a container waits or ended.

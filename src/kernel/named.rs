@@ -46,6 +46,8 @@ pub struct Reference {
 pub struct Data {
     /// Changes with every change of the object.
     pub resource_version: String,
+    /// The object's own: only who may read the object can know it.
+    pub uid: String,
     /// Its entries; those that are not UTF-8 are left out.
     pub entries: BTreeMap<String, SecretString>,
 }
@@ -94,14 +96,14 @@ trait Entries {
 impl Entries for SecretFacts {
     fn entries(self) -> Data {
         let entries = self.data.into_iter().filter_map(|(key, bytes)| Some((key, SecretString::from(String::from_utf8(bytes.0).ok()?)))).collect();
-        Data { resource_version: self.metadata.resource_version.unwrap_or_default(), entries }
+        Data { resource_version: self.metadata.resource_version.unwrap_or_default(), uid: self.metadata.uid.unwrap_or_default(), entries }
     }
 }
 
 impl Entries for ConfigMapFacts {
     fn entries(self) -> Data {
         let entries = self.data.into_iter().map(|(key, text)| (key, SecretString::from(text))).collect();
-        Data { resource_version: self.metadata.resource_version.unwrap_or_default(), entries }
+        Data { resource_version: self.metadata.resource_version.unwrap_or_default(), uid: self.metadata.uid.unwrap_or_default(), entries }
     }
 }
 

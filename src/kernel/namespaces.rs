@@ -1,13 +1,15 @@
 //! Namespaces: the node selector that a namespace itself carries, which keeps Pods off nodes without a word in any spec.
 //!
-//! Read only where Pods are missing, and remembered for a minute. Must not judge what it means: where nobody enforces it
-//! (a plain cluster without the admission plugin) it means nothing.
+//! Remembered for a minute. Must not judge what it means: where nobody enforces it (a plain cluster without the admission
+//! plugin) it means nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
 
@@ -18,36 +20,53 @@ pub const NODE_SELECTORS: [&str; 2] = ["scheduler.alpha.kubernetes.io/node-selec
 /// How long an answer is believed.
 const BELIEVED: Duration = Duration::from_secs(60);
 
-/// Labels that nodes must have.
-pub type Labels = Arc<BTreeMap<String, String>>;
+/// A namespace's own node selector.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selector {
+    /// Labels that nodes must have; none: every node will do.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it is OpenShift's, which means nothing elsewhere.
+    pub is_openshifts: bool,
+    /// When it was written, if that is known.
+    pub since: Option<DateTime<Utc>>,
+}
 
 /// What was read, by namespace.
 #[derive(Debug, Default)]
 pub struct NodeSelectors {
-    known: Mutex<HashMap<String, (Instant, Labels)>>,
+    known: Mutex<HashMap<String, (Instant, Arc<Selector>)>>,
 }
 
 impl NodeSelectors {
     /// What was read last; `None`, if it never was.
     #[must_use]
-    pub fn known(&self, namespace: &str) -> Option<Labels> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).map(|(_, labels)| labels.clone())
+    pub fn known(&self, namespace: &str) -> Option<Arc<Selector>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).map(|(_, selector)| selector.clone())
     }
 
     /// Reads it, unless that was done just now.
-    pub async fn read(&self, client: &Client, namespace: &str) -> Result<Labels, Error> {
+    pub async fn read(&self, client: &Client, namespace: &str) -> Result<Arc<Selector>, Error> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned();
-        if let Some((_, labels)) = known.filter(|(at, _)| at.elapsed() < BELIEVED) {
-            return Ok(labels);
+        if let Some((_, selector)) = known.filter(|(at, _)| at.elapsed() < BELIEVED) {
+            return Ok(selector);
         }
         let api: Api<Namespace> = Api::all(client.clone());
         let found = call(|| format!("read Namespace {namespace}"), api.get(namespace)).await?;
-        // OpenShift leaves its own aside where the other is.
-        let selector = NODE_SELECTORS.iter().find_map(|key| found.annotations().get(*key));
-        let labels: Labels = Arc::new(selector.map(|text| parse(text).collect()).unwrap_or_default());
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned(), (Instant::now(), Arc::clone(&labels)));
-        Ok(labels)
+        let selector = Arc::new(of(&found));
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
+        Ok(selector)
     }
+}
+
+fn of(namespace: &Namespace) -> Selector {
+    // OpenShift leaves its own aside where the other is.
+    let found = NODE_SELECTORS.iter().find_map(|key| Some((*key, namespace.annotations().get(*key)?)));
+    let Some((key, text)) = found else { return Selector::default() };
+    let field = format!("f:{key}");
+    let wrote =
+        |entry: &&ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0["f:metadata"]["f:annotations"].get(&field).is_some());
+    let at = namespace.managed_fields().iter().filter(wrote).filter_map(|entry| entry.time.as_ref()).map(|time| time.0.as_second()).max();
+    Selector { labels: parse(text).collect(), is_openshifts: key == NODE_SELECTORS[1], since: at.and_then(|at| DateTime::from_timestamp(at, 0)) }
 }
 
 /// `key=value` or `key==value`, separated by commas. What is neither is passed over.

@@ -2,8 +2,10 @@
 //!
 //! Writes only through `kernel`. Must not decide, nor wait for a Pod.
 
+use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -25,7 +27,8 @@ use crate::kernel::delete::{Outcome, Target};
 use crate::kernel::family::Owner;
 use crate::kernel::notes::Place;
 use crate::kernel::{self};
-use crate::rollout::Step;
+use crate::rollout::guard::Guard;
+use crate::rollout::{Policy, Step};
 
 /// Deletions under way at once. While they are, nothing else is decided for this OneAgent: too few of them leave the
 /// budget of a large fleet unused (with 8 a rollout of 1,000 nodes took a tenth longer).
@@ -84,14 +87,59 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
     Ok(Objects { pull_secret, daemonset, istio, state: PhantomData })
 }
 
+/// Has the DaemonSet controller look again: after refusals it waits for up to a quarter of an hour, and it hears of no
+/// Namespace. Any write to the DaemonSet will do; this one is an annotation that means nothing else.
+pub async fn nudge(context: &Context, resolved: &Resolved) -> Result<Duration, kernel::Error> {
+    if let Some(left) = context.nudges.wait(&resolved.uid) {
+        return Ok(left);
+    }
+    let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
+    let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    merge(&api, &resolved.name, &json!({ "metadata": { "annotations": { NUDGED: now } } })).await?;
+    tracing::info!(namespace = resolved.namespace, name = resolved.name, "Pods are missing: the DaemonSet controller is asked to look again");
+    Ok(NUDGE)
+}
+
+/// Annotation of the DaemonSet: when its controller was asked to look again.
+const NUDGED: &str = "oneagent.dynatrace.com/nudged";
+/// So often at most.
+pub const NUDGE: Duration = Duration::from_secs(40);
+
+/// When DaemonSets were touched for their controller's sake, by UID of the OneAgent.
+#[derive(Debug, Default)]
+pub struct Nudges(Mutex<HashMap<String, Instant>>);
+
+impl Nudges {
+    /// How long to wait; `None`: it is time. Pods that have just begun to be missing have their time first.
+    fn wait(&self, uid: &str) -> Option<Duration> {
+        let mut nudges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let last = *nudges.entry(uid.to_owned()).or_insert(now);
+        let left = NUDGE.checked_sub(now - last).filter(|left| !left.is_zero());
+        if left.is_none() {
+            nudges.insert(uid.to_owned(), now);
+        }
+        left
+    }
+
+    /// No Pod is missing any more.
+    pub fn forget(&self, uid: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
 /// An object read through its type does not say its own kind.
 fn typed(live: &DaemonSet) -> Result<serde_json::Value, kernel::Error> {
     Ok(serde_json::to_value(live)?)
 }
 
 /// Replaces Pods: deletes them, for the DaemonSet controller makes new ones. Returns whether one had changed meanwhile.
-pub async fn recycle(context: &Context, resolved: &Resolved, steps: &[Step], budget: usize) -> Result<bool, kernel::Error> {
-    let deletions: Vec<_> = steps.iter().map(|step| replace(context, resolved, step, budget)).collect();
+pub async fn recycle(context: &Context, resolved: &Resolved, policy: &Policy, seen: &Observed, steps: &[Step]) -> Result<bool, kernel::Error> {
+    if steps.is_empty() {
+        return Ok(false);
+    }
+    let guard = Guard::count(policy, &seen.nodes, &seen.pods);
+    let deletions: Vec<_> = steps.iter().map(|step| replace(context, resolved, step, &guard)).collect();
     let outcomes: Vec<Result<Outcome, kernel::Error>> = stream::iter(deletions).buffered(AT_ONCE).collect().await;
     let mut changed = false;
     for outcome in outcomes {
@@ -104,17 +152,10 @@ pub async fn recycle(context: &Context, resolved: &Resolved, steps: &[Step], bud
     Ok(changed)
 }
 
-async fn replace(context: &Context, resolved: &Resolved, step: &Step, budget: usize) -> Result<Outcome, kernel::Error> {
+async fn replace(context: &Context, resolved: &Resolved, step: &Step, guard: &Guard) -> Result<Outcome, kernel::Error> {
     let pod = &step.pod;
-    let target = Target {
-        namespace: &resolved.namespace,
-        name: &pod.name,
-        uid: &pod.uid,
-        resource_version: &pod.resource_version,
-        node: &pod.node,
-        costs: step.costs,
-    };
-    let outcome = context.deletions.delete(&context.client, &resolved.uid, budget, target).await?;
+    let target = Target { namespace: &resolved.namespace, name: &pod.name, uid: &pod.uid, resource_version: &pod.resource_version, node: &pod.node };
+    let outcome = context.deletions.delete(&context.client, &resolved.uid, guard, target).await?;
     tracing::info!(namespace = resolved.namespace, name = resolved.name, pod = &*pod.name, node = &*pod.node, ?outcome, "Pod replaced");
     if outcome == Outcome::Deleted {
         context.metrics.replaced();

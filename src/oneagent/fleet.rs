@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
@@ -46,6 +46,32 @@ struct Inner {
     changed: HashMap<Key, Instant>,
     /// Names seen since a relist began, by watch; what is not among them at its end is gone.
     relisted: HashMap<String, HashSet<(String, Arc<str>)>>,
+}
+
+impl Inner {
+    /// Takes a Pod out, whosever it is.
+    fn drop_pod(&mut self, facts: &PodFacts) -> Concerns {
+        let (namespace, name) = (facts.namespace().unwrap_or_default(), facts.name_any());
+        let of = |(key, pods): (&Key, &BTreeMap<Arc<str>, Arc<Pod>>)| (key.0 == namespace && pods.contains_key(name.as_str())).then(|| key.clone());
+        let Some(key) = self.pods.iter().find_map(of) else { return Concerns::Nobody };
+        if let Some(pods) = self.pods.get_mut(&key) {
+            pods.remove(name.as_str());
+            if pods.is_empty() {
+                self.pods.remove(&key);
+            }
+        }
+        self.changed.insert(key.clone(), Instant::now());
+        Concerns::One(key)
+    }
+}
+
+/// For how long a Pod was Ready before it ceased to be: the longest time that was seen, else what its status lets guess.
+fn was_ready(before: &Pod, now: &Pod) -> Option<TimeDelta> {
+    let ended = before.ready_since.zip(now.unready_since).filter(|_| now.ready_since.is_none());
+    before
+        .was_ready
+        .max(ended.map(|(since, until)| until - since))
+        .max(now.was_ready.filter(|_| before.ready_since.is_none() && before.was_ready.is_none()))
 }
 
 impl Fleet {
@@ -133,11 +159,17 @@ impl Fleet {
                 Concerns::Nobody
             }
             Event::InitApply(facts) | Event::Apply(facts) => {
-                let (Some(key), Some(pod)) = (owner(facts), to_pod(facts)) else { return Concerns::Nobody };
+                let (Some(key), Some(mut pod)) = (owner(facts), to_pod(facts)) else {
+                    // It may have been ours: a label or an owner that was taken away makes it somebody else's.
+                    return inner.drop_pod(facts);
+                };
                 if matches!(event, Event::InitApply(_)) {
                     inner.relisted.entry(watch).or_default().insert((key.0.clone(), pod.name.clone()));
                 }
                 let pods = inner.pods.entry(key.clone()).or_default();
+                if let Some(before) = pods.get(&pod.name).filter(|before| before.uid == pod.uid) {
+                    pod.was_ready = was_ready(before, &pod);
+                }
                 let unchanged =
                     pods.get(&pod.name).is_some_and(|before| Pod { resource_version: pod.resource_version.clone(), ..(**before).clone() } == pod);
                 pods.insert(pod.name.clone(), Arc::new(pod));
@@ -147,17 +179,7 @@ impl Fleet {
                 inner.changed.insert(key.clone(), Instant::now());
                 Concerns::One(key)
             }
-            Event::Delete(facts) => {
-                let Some(key) = owner(facts) else { return Concerns::Nobody };
-                if let Some(pods) = inner.pods.get_mut(&key) {
-                    pods.remove(facts.name_any().as_str());
-                    if pods.is_empty() {
-                        inner.pods.remove(&key);
-                    }
-                }
-                inner.changed.insert(key.clone(), Instant::now());
-                Concerns::One(key)
-            }
+            Event::Delete(facts) => inner.drop_pod(facts),
             Event::InitDone => {
                 let seen = inner.relisted.remove(&watch).unwrap_or_default();
                 for (key, pods) in &mut inner.pods {
@@ -252,9 +274,17 @@ fn to_node(facts: &NodeFacts) -> Node {
     }
 }
 
+/// A kubelet says that a Pod is not Ready within so long of taking it on; later than that the Pod had been Ready before.
+const TAKING_ON: TimeDelta = TimeDelta::seconds(5);
+/// A container that runs for so long does not crash again and again.
+const RUNS_WELL: TimeDelta = TimeDelta::minutes(10);
+
 fn to_pod(facts: &PodFacts) -> Option<Pod> {
     let annotation = |key: &str| facts.metadata.annotations.as_ref()?.get(key);
-    let ready = facts.status.conditions.iter().find(|c| c.type_ == "Ready" && c.status == "True");
+    let condition = facts.status.conditions.iter().find(|c| c.type_ == "Ready");
+    let ready = condition.filter(|c| c.status == "True");
+    let unready_since = condition.filter(|c| c.status != "True").and_then(since);
+    let taken_on = facts.status.start_time.as_deref().and_then(time);
     Some(Pod {
         name: facts.metadata.name.as_deref()?.into(),
         uid: facts.metadata.uid.as_deref()?.into(),
@@ -264,50 +294,65 @@ fn to_pod(facts: &PodFacts) -> Option<Pod> {
             .map(|hash| Revision { version: annotation(VERSION_ANNOTATION).and_then(|v| v.parse().ok()), hash: hash.clone() }),
         created: created(facts.metadata.creation_timestamp.as_ref()),
         deleting: facts.metadata.deletion_timestamp.is_some(),
+        gone_by: facts.metadata.deletion_timestamp.as_ref().map(|at| created(Some(at))),
         ready_since: ready.map(|c| since(c).unwrap_or_default()),
-        unready_since: facts.status.conditions.iter().find(|c| c.type_ == "Ready" && c.status != "True").and_then(since),
-        trouble: if ready.is_some() { None } else { trouble(facts) },
+        unready_since,
+        was_ready: unready_since.zip(taken_on).map(|(unready, taken)| unready - taken).filter(|time| *time > TAKING_ON),
+        restarts: facts.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or_default(),
+        trouble: if ready.is_some() { None } else { trouble(facts, unready_since) },
     })
 }
 
 /// What a Pod's status says against it.
-fn trouble(facts: &PodFacts) -> Option<Trouble> {
+fn trouble(facts: &PodFacts, unready_since: Option<DateTime<Utc>>) -> Option<Trouble> {
     for container in &facts.status.container_statuses {
         let said = |why: &crate::kernel::facts::WhyFacts| {
             let message = why.message.as_deref().map(|m| format!(": {}", m.chars().take(160).collect::<String>())).unwrap_or_default();
             format!("{}{message}", why.reason.as_deref().unwrap_or("no reason given"))
         };
+        let code = |why: &crate::kernel::facts::WhyFacts| why.exit_code.map(|c| format!(", exit code {c}")).unwrap_or_default();
+        let ended = container.state.terminated.as_ref().or(container.last_state.terminated.as_ref());
+        let again_and_again = container.restart_count >= CRASHES;
         if let Some(waiting) = &container.state.waiting {
             match waiting.reason.as_deref() {
-                Some("ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ImageInspectError" | "ErrImageNeverPull") => {
+                Some(
+                    "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ImageInspectError" | "ErrImageNeverPull" | "RegistryUnavailable",
+                ) => {
                     return Some(Trouble::Image(said(waiting)));
                 }
-                Some("CrashLoopBackOff" | "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") => {
-                    let code =
-                        container.last_state.terminated.as_ref().and_then(|t| t.exit_code).map(|c| format!(", exit code {c}")).unwrap_or_default();
-                    return Some(Trouble::Crash(format!("{}{code}", said(waiting))));
+                Some("CreateContainerConfigError") => return Some(Trouble::Config(said(waiting))),
+                Some("CrashLoopBackOff") => {
+                    let why = format!("{}{}", said(waiting), ended.map(code).unwrap_or_default());
+                    return Some(if again_and_again { Trouble::Crash(why) } else { Trouble::Start(why) });
                 }
-                _ => {}
+                Some("ContainerCreating" | "PodInitializing") | None => {}
+                Some(_) => return Some(Trouble::Start(said(waiting))),
             }
         }
-        let ended = container.state.terminated.as_ref().or(container.last_state.terminated.as_ref());
-        if container.restart_count >= 2
-            && let Some(ended) = ended
-        {
-            let code = ended.exit_code.map(|c| format!(", exit code {c}")).unwrap_or_default();
-            return Some(Trouble::Crash(format!("restarted {} times ({}{code})", container.restart_count, said(ended))));
+        // Of a container that runs well for long enough what it did before is history.
+        let started = container.state.running.as_ref().and_then(|running| running.started_at.as_deref()).and_then(time);
+        let runs_well = started.zip(unready_since).is_some_and(|(started, unready)| unready - started > RUNS_WELL);
+        if let Some(ended) = ended.filter(|_| again_and_again && !runs_well) {
+            return Some(Trouble::Crash(format!("restarted {} times ({}{})", container.restart_count, said(ended), code(ended))));
         }
     }
     if facts.status.phase.as_deref() == Some("Failed") {
-        return Some(Trouble::Crash("the Pod has failed".to_owned()));
+        return Some(Trouble::Start("the Pod has failed, and its controller makes another".to_owned()));
     }
     let unscheduled =
         facts.status.conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable"))?;
     Some(Trouble::Capacity(unscheduled.message.as_deref().unwrap_or("no room").chars().take(160).collect()))
 }
 
+/// So many restarts, and a container counts as one that crashes again and again.
+const CRASHES: i32 = 3;
+
 fn since(condition: &ConditionFacts) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(condition.last_transition_time.as_deref()?).ok().map(|t| t.to_utc())
+    time(condition.last_transition_time.as_deref()?)
+}
+
+fn time(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(text).ok().map(|t| t.to_utc())
 }
 
 /// The one place where the API's time becomes ours.
@@ -375,18 +420,56 @@ mod tests {
     fn a_pods_status_says_what_is_wrong_with_it() {
         let trouble_of = |status: Value| {
             let Event::Apply(facts) = pod(|p| p["status"] = status) else { unreachable!() };
-            trouble(&facts)
+            to_pod(&facts).unwrap().trouble
         };
         let container = |state: Value, restarts: i32| json!({ "containerStatuses": [{ "restartCount": restarts, "state": state, "lastState": { "terminated": { "exitCode": 3, "reason": "Error" } } }] });
         assert!(
             matches!(trouble_of(container(json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off" } }), 5)), Some(Trouble::Crash(why)) if why == "CrashLoopBackOff: back-off, exit code 3")
         );
         assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "ErrImagePull" } }), 0)), Some(Trouble::Image(_))));
-        assert!(matches!(trouble_of(container(json!({ "running": {} }), 2)), Some(Trouble::Crash(_))));
+        assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "CrashLoopBackOff" } }), 2)), Some(Trouble::Start(_))), "not yet");
+        assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "CreateContainerConfigError" } }), 0)), Some(Trouble::Config(_))));
+        assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "RunContainerError" } }), 0)), Some(Trouble::Start(_))));
+        assert!(matches!(trouble_of(container(json!({ "running": {} }), 3)), Some(Trouble::Crash(_))));
+        let mut long = container(json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } }), 7);
+        long["conditions"] = json!([{ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T00:00:00Z" }]);
+        assert_eq!(trouble_of(long), None, "it restarted long ago, and is unready for another cause");
         assert_eq!(trouble_of(container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0)), None);
         assert!(
             matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room" }] })), Some(Trouble::Capacity(why)) if why == "no room")
         );
+    }
+
+    #[test]
+    fn a_pod_that_loses_its_label_or_its_owner_is_no_longer_ours() {
+        let key = ("n".to_owned(), "a".to_owned());
+        let fleet = Fleet::default();
+        for lost in [pod(|p| p["metadata"]["labels"] = json!({})), pod(|p| p["metadata"]["ownerReferences"] = json!([]))] {
+            fleet.pod("", &pod(|_| {}));
+            assert_eq!(fleet.pods(&key).len(), 1);
+            assert_eq!(fleet.pod("", &lost), Concerns::One(key.clone()));
+            assert!(fleet.pods(&key).is_empty());
+        }
+        let Event::Apply(gone) = pod(|p| p["metadata"]["labels"] = json!({})) else { unreachable!() };
+        fleet.pod("", &pod(|_| {}));
+        assert_eq!(fleet.pod("", &Event::Delete(gone)), Concerns::One(key.clone()), "also when that is all that is heard of it");
+        assert!(fleet.pods(&key).is_empty());
+    }
+
+    #[test]
+    fn for_how_long_a_pod_was_ready_is_known_after_it_ceased_to_be() {
+        let key = ("n".to_owned(), "a".to_owned());
+        let status = |ready: &str, since: &str| json!({ "startTime": "2026-01-01T00:00:00Z", "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": since }] });
+        let of = |fleet: &Fleet, ready: &str, since: &str| {
+            fleet.pod("", &pod(|p| p["status"] = status(ready, since)));
+            fleet.pods(&key)[0].was_ready
+        };
+        let fleet = Fleet::default();
+        assert_eq!(of(&fleet, "False", "2026-01-01T00:00:01Z"), None, "it was never Ready");
+        assert_eq!(of(&fleet, "True", "2026-01-01T00:01:00Z"), None);
+        assert_eq!(of(&fleet, "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(10)));
+        assert_eq!(of(&fleet, "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(10)), "and it stays known");
+        assert_eq!(of(&Fleet::default(), "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(70)), "after a start: at most so long");
     }
 
     #[test]

@@ -155,18 +155,7 @@ mod tests {
     }
 
     fn pod(node: &str) -> Arc<Pod> {
-        Arc::new(Pod {
-            name: "p".into(),
-            uid: "u".into(),
-            resource_version: "1".into(),
-            node: node.into(),
-            revision: None,
-            created: at(0),
-            deleting: false,
-            ready_since: Some(at(0)),
-            unready_since: None,
-            trouble: None,
-        })
+        Arc::new(Pod { ready_since: Some(at(0)), ..Pod::named("p", node) })
     }
 
     fn names(known: &Known) -> Vec<String> {

@@ -2,13 +2,15 @@
 //!
 //! Here is its table of contents, and what the steps share. Must not hold logic of its own.
 
-mod act;
+pub mod act;
 pub mod build;
 pub mod controller;
 pub mod fleet;
 pub mod known;
+mod memory;
 pub mod observe;
 pub mod plan;
+mod refusal;
 pub mod resolve;
 pub mod status;
 pub mod version;
@@ -65,6 +67,12 @@ pub struct Context {
     pub metrics: Metrics,
     /// UID of Namespace kube-system.
     pub cluster_id: tokio::sync::OnceCell<String>,
+    /// When DaemonSets were touched for their controller's sake.
+    pub nudges: act::Nudges,
+    /// Since when selected nodes have no Pod, by UID of the OneAgent.
+    pub missing: Mutex<HashMap<String, HashMap<std::sync::Arc<str>, chrono::DateTime<Utc>>>>,
+    /// Since when this process leads.
+    pub deciding_since: std::sync::OnceLock<chrono::DateTime<Utc>>,
     /// Last status written, by UID.
     pub written: Mutex<HashMap<String, act::Written>>,
 }
@@ -124,7 +132,7 @@ async fn carry_out(
     let write = async || context.write_status(object, before, &plan.status, &plan.transitions).await;
     let first = essence(before) != essence(&plan.status);
     let written = if first { write().await? } else { None };
-    let recycled = act::recycle(context, resolved, &plan.steps, plan.budget).await;
+    let recycled = act::recycle(context, resolved, &plan.policy, seen, &plan.steps).await;
     // While nothing may be replaced, nothing that OLM could interrupt is under way.
     let latest = context.deletions.latest(&resolved.uid).filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
     context.upgradeable.tell(&label(object), latest.map(|at| at + resolved.policy.wait_ready.to_std().unwrap_or_default()));
@@ -132,9 +140,15 @@ async fn carry_out(
     let later = if first { written } else { write().await? };
     // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
     let soon = changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
+    let nudged = if plan.nudge {
+        Some(act::nudge(context, resolved).await?)
+    } else {
+        context.nudges.forget(&resolved.uid);
+        None
+    };
     let troubled = context.families.trouble(&resolved.uid) != seen.istio_trouble;
     let compared = if troubled { Some(Duration::from_secs(1)) } else { resolved.istio.then(|| context.families.period()) };
-    Ok([plan.next, later, soon, compared].into_iter().flatten().fold(RESYNC, Duration::min))
+    Ok([plan.next, later, soon, compared, nudged].into_iter().flatten().fold(RESYNC, Duration::min))
 }
 
 /// Namespace and name, as people write them.
@@ -242,6 +256,8 @@ impl Context {
             self.deletions.forget(uid);
             self.families.forget(uid);
             self.notes.forget(uid);
+            self.nudges.forget(uid);
+            self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
             self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! Reads caches; waits only for the first look at a named object, and never for the vendor. Must not decide.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
@@ -14,17 +15,18 @@ use secrecy::{ExposeSecret, SecretString};
 use super::Context;
 use super::build::ISTIO;
 use super::build::pull_secret::KEY;
+use super::build::template::short_hash;
 use super::fleet::Key;
 use super::known::{self, Known};
 use super::resolve::{ProxySource, Resolved};
 use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
 use crate::kernel::delete::{Agent, InFlight};
-use crate::kernel::family::Served;
+use crate::kernel::family::{Group, Served};
 use crate::kernel::named::Look;
-use crate::kernel::namespaces::Labels;
+use crate::kernel::namespaces::Selector;
 use crate::kernel::{self, NamedKind, Reference, call};
 use crate::rollout::placement::{Verdict, has_labels};
-use crate::rollout::{Node, Pod, Trouble};
+use crate::rollout::{Node, Pod};
 
 /// After so long without a change, missing Pods are asked about.
 pub const QUIET: Duration = Duration::from_secs(3);
@@ -50,7 +52,7 @@ pub enum Token {
 /// An object that the spec names.
 #[derive(Debug, Clone)]
 pub enum Named {
-    /// Its value and its resourceVersion.
+    /// Its value, and a mark that changes with it: never a hash that lets the value of a Secret be guessed.
     There(SecretString, String),
     /// Why it cannot be used, and the remedy.
     Unusable(String),
@@ -89,10 +91,16 @@ pub struct Observed {
     pub pods: Vec<Arc<Pod>>,
     /// What we deleted and what is not replaced yet.
     pub in_flight: InFlight,
+    /// Since when selected nodes have no Pod at all.
+    pub missing: HashMap<Arc<str>, DateTime<Utc>>,
+    /// Since when this process decides.
+    pub deciding_since: DateTime<Utc>,
     /// Why the API server refuses new Pods.
     pub refused: Option<String>,
-    /// Labels that the namespace itself wants of nodes, where that was asked.
-    pub namespace_selector: Labels,
+    /// Labels that the namespace itself wants of nodes.
+    pub namespace_selector: BTreeMap<String, String>,
+    /// Whether somebody holds new Pods to that, as far as is known.
+    pub selector_enforced: bool,
     /// UID of Namespace kube-system.
     pub cluster_id: String,
     /// Whether the whole cluster is stopped.
@@ -142,9 +150,11 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     }
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
     let (in_flight, lacking) = settle(context, resolved, &nodes, &pods);
+    let missing = missing(context, resolved, daemonset.is_some(), &nodes, &pods);
     let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset));
     let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods).await;
-    let namespace_selector = namespace_selector(context, resolved, lacking && daemonset.is_some(), quiet).await;
+    let selector = namespace_selector(context, resolved, daemonset.is_some()).await;
+    let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
     Ok(Observed {
         paas,
         api,
@@ -160,8 +170,11 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         nodes,
         pods,
         in_flight,
+        missing,
+        deciding_since: context.deciding_since.get().copied().unwrap_or_else(Utc::now),
         refused,
-        namespace_selector,
+        namespace_selector: selector.labels.clone(),
+        selector_enforced,
         cluster_id: cluster_id(context).await?,
         stopped: matches!(&stop_look, Some(Look::Found(data)) if data.entries.get("stop").is_some_and(|v| v.expose_secret().trim() == "true")),
         other_operator,
@@ -181,21 +194,43 @@ fn settle(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[A
         // As in the plan: without a wait the clocks of two machines need not agree.
         agents.insert(&pod.node, if min_ready.is_zero() || since + min_ready <= now { Agent::Settled } else { Agent::Ready });
     }
-    // As the plan sees it: what lacks an agent for a cause of its own is not in flight.
-    let full: HashSet<&str> = pods.iter().filter(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_)))).map(|pod| &*pod.node).collect();
+    // A place that we touched counts until it has an agent again, whatever keeps it from that; a node that is drained, gone
+    // or no longer ours is none. While a node is NotReady nobody can say.
     let placement = &resolved.policy.placement;
-    let able = nodes.iter().filter(|node| node.ready && node.busy.is_none() && placement.verdict(node) == Verdict::Selected);
-    // Where the namespace keeps agents off, none is made anew: nobody waits for it.
-    let inside = context.node_selectors.known(&resolved.namespace).unwrap_or_default();
+    let is_ours = |node: &Node| matches!(placement.verdict(node), Verdict::Selected | Verdict::Untolerated(_));
+    let by_name: HashMap<&str, &Node> = nodes.iter().map(|node| (&*node.name, &**node)).collect();
+    let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid)).map(|pod| &*pod.node).collect();
+    let agent = |name: &str| match by_name.get(name) {
+        Some(node) if is_ours(node) && !(node.ready && node.busy.is_some()) => {
+            let present = if has_pod.contains(name) { Agent::Unready } else { Agent::Missing };
+            agents.get(name).copied().filter(|_| node.ready).unwrap_or(present)
+        }
+        _ => Agent::Settled,
+    };
     let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
-    let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
-    let able = able.filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
-    let able: Vec<&str> = able.map(|node| &*node.name).collect();
-    let lacking = able.iter().any(|node| !agents.contains_key(node));
-    let able: HashSet<&str> = able.into_iter().filter(|node| !full.contains(node)).collect();
-    let agent = |node: &str| if able.contains(node) { agents.get(node).copied().unwrap_or(Agent::Missing) } else { Agent::Settled };
     context.deletions.settle(owner, |uid| shown.contains(uid), agent);
+    // Where the namespace keeps agents off, none is made anew: nobody waits for it.
+    let inside = context.node_selectors.known(&resolved.namespace).map(|selector| selector.labels.clone()).unwrap_or_default();
+    let able = nodes.iter().filter(|node| node.ready && node.busy.is_none() && placement.verdict(node) == Verdict::Selected);
+    let mut able = able.filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
+    let lacking = able.any(|node| !agents.contains_key(&*node.name));
     (context.deletions.in_flight(owner), lacking)
+}
+
+/// Since when selected nodes have no Pod at all, as this process saw it: the cluster does not say.
+fn missing(context: &Context, resolved: &Resolved, has_daemonset: bool, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> HashMap<Arc<str>, DateTime<Utc>> {
+    let mut all = context.missing.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = all.remove(&resolved.uid).unwrap_or_default();
+    if !has_daemonset {
+        return HashMap::new();
+    }
+    let (now, has_pod) = (Utc::now(), pods.iter().map(|pod| &*pod.node).collect::<HashSet<&str>>());
+    let without = nodes.iter().filter(|node| !has_pod.contains(&*node.name) && resolved.policy.placement.verdict(node) == Verdict::Selected);
+    let missing: HashMap<Arc<str>, DateTime<Utc>> = without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect();
+    if !missing.is_empty() {
+        all.insert(resolved.uid.clone(), missing.clone());
+    }
+    missing
 }
 
 /// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the answer.
@@ -250,7 +285,7 @@ fn pull_secret_of(look: Option<Look>, namespace: &str, name: &str) -> Named {
     let remedy = format!("kubectl -n {namespace} create secret docker-registry {name} --docker-server=… --docker-username=… --docker-password=…");
     match look {
         Some(Look::Found(data)) => match [KEY, ".dockercfg"].iter().find_map(|key| data.entries.get(*key)) {
-            Some(content) => Named::There(content.clone(), data.resource_version.clone()),
+            Some(content) => Named::There(content.clone(), String::new()),
             None => Named::Unusable(format!(
                 "Secret {namespace}/{name} is no pull secret (type kubernetes.io/dockerconfigjson): delete it and run {remedy}"
             )),
@@ -274,7 +309,12 @@ fn token(look: Option<&Look>, key: &str) -> Token {
 fn named(look: Option<Look>, kind: &str, namespace: &str, name: &str, key: &str) -> Named {
     match look {
         Some(Look::Found(data)) => match data.entries.get(key).filter(|v| !v.expose_secret().trim().is_empty()) {
-            Some(value) => Named::There(value.expose_secret().trim().to_owned().into(), data.resource_version.clone()),
+            Some(value) => {
+                let value = value.expose_secret().trim();
+                // A Secret's UID is known only to those who may read the Secret: with it nobody else can try values out.
+                let keyed = if kind == "Secret" { data.uid.as_str() } else { "" };
+                Named::There(value.to_owned().into(), short_hash(format!("{keyed}\n{value}").as_bytes()))
+            }
             None => Named::Unusable(format!("{kind} {namespace}/{name} has no key {key}; add it")),
         },
         Some(Look::Absent) | None => Named::Unusable(format!("{kind} {namespace}/{name} does not exist; create it with key {key}")),
@@ -341,16 +381,32 @@ fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet) -> bool {
     age >= 2 && context.fleet.quiet(key).is_none_or(|quiet| quiet >= QUIET)
 }
 
-/// What the namespace itself wants of nodes: asked for where agents are missing, the first time at once. An answer that
-/// fails is as none: it explains, and nothing hangs on it.
-async fn namespace_selector(context: &Context, resolved: &Resolved, lacking: bool, quiet: bool) -> Labels {
+/// What the namespace itself wants of nodes: known before a Pod is replaced, for its successor could not come back. What
+/// cannot be read is as it was.
+async fn namespace_selector(context: &Context, resolved: &Resolved, has_daemonset: bool) -> Arc<Selector> {
     let known = context.node_selectors.known(&resolved.namespace);
-    let excludes = known.as_ref().is_some_and(|labels| !labels.is_empty());
-    if excludes || (lacking && (quiet || known.is_none())) {
-        return context.node_selectors.read(&context.client, &resolved.namespace).await.ok().or(known).unwrap_or_default();
+    if !has_daemonset {
+        return known.unwrap_or_default();
     }
-    known.unwrap_or_default()
+    context.node_selectors.read(&context.client, &resolved.namespace).await.ok().or(known).unwrap_or_default()
 }
+
+/// Whether new Pods are held to the namespace's node selector: an agent that came to a node outside of it since it was
+/// written shows that nobody does, and OpenShift's means nothing elsewhere.
+async fn is_enforced(context: &Context, selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> bool {
+    if selector.labels.is_empty() {
+        return false;
+    }
+    if selector.is_openshifts && !matches!(context.families.served(&context.client, &OPENSHIFT).await, Ok(Served::As(_) | Served::Otherwise(_))) {
+        return false;
+    }
+    let outside: HashSet<&str> = nodes.iter().filter(|node| !has_labels(node, &selector.labels)).map(|node| &*node.name).collect();
+    let came_since = |pod: &Arc<Pod>| selector.since.is_some_and(|since| pod.created > since) && pod.ready_since.is_some();
+    !pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
+}
+
+/// The API group that only OpenShift serves.
+const OPENSHIFT: Group = Group { name: "security.openshift.io", versions: &["v1"], kinds: &[] };
 
 /// Why the API server refuses the DaemonSet's Pods, in its own words: they stand only in Events. Asked for only
 /// when Pods are missing and nothing moves.
@@ -370,5 +426,5 @@ async fn refused(context: &Context, resolved: &Resolved, daemonset: Option<&Daem
     let seen = last.last_timestamp.as_ref().map_or(0, |t| t.0.as_second());
     let made_since = pods.iter().any(|pod| pod.created.timestamp() > seen);
     // The controller repeats itself at growing intervals, up to about a quarter of an hour.
-    (!made_since && now - seen < 1200).then(|| last.message.unwrap_or_default().chars().take(400).collect())
+    (!made_since && now - seen < 1200).then(|| last.message.unwrap_or_default())
 }

@@ -2,12 +2,13 @@
 //!
 //! Pure: the same arguments give the same plan, byte for byte. Must not send, wait, log, or ask for the time.
 
+use std::collections::HashSet;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::ResourceExt;
 use secrecy::ExposeSecret;
 use serde_json::Value;
@@ -17,7 +18,9 @@ use super::build::pull_secret::{self, PullSecret};
 use super::build::template::{self, Surroundings};
 use super::build::{ISTIO, istio};
 use super::known::{Known, News};
+use super::memory;
 use super::observe::{Named, Observed, Token};
+use super::refusal;
 use super::resolve::{Resolved, Wish};
 use super::status::{self, Picture};
 use super::version::{Choice, Facts, choose, older_image, withdrawn};
@@ -28,10 +31,14 @@ use crate::dynatrace::{Interest, Snapshot, TokenState};
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::kernel::family::{Served, Wanted};
 use crate::kernel::ownership::is_adopted;
-use crate::rollout::{self, Desired, Hold, Inventory, Memory, Policy, Revision, Step, Template};
+use crate::rollout::placement::has_labels;
+use crate::rollout::{self, Desired, Hold, Inventory, Memory, Node, Pod, Policy, Reported, Revision, Source, Step, Template};
 
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
+
+/// For so long an answer about hosts is waited for; then Pods are judged by what they were made from.
+const HEARD: TimeDelta = TimeDelta::minutes(30);
 
 /// Whether the namespace still keeps agents off nodes is looked at this often, while it does.
 const EXCLUDED: Duration = Duration::from_secs(60);
@@ -63,8 +70,10 @@ pub struct Plan {
     pub objects: Objects<Planned>,
     /// Pods to replace.
     pub steps: Vec<Step>,
-    /// How many available agents may be missing because of us.
-    pub budget: usize,
+    /// What those are bounded by.
+    pub policy: Policy,
+    /// Whether the DaemonSet controller shall look again: it makes fewer Pods than it should.
+    pub nudge: bool,
     /// The status.
     pub status: OneAgentStatus,
     /// What changed in it.
@@ -94,15 +103,22 @@ pub fn plan(
     let hands_off = hands_off(resolved, seen);
     problems.extend(hands_off.clone());
 
-    let memory = status::memory(before);
+    let memory = memory::read(before);
     let live = seen.daemonset.as_deref();
-    let around = surroundings(seen, default_image);
-    let base = template::base(resolved, &around);
-    let base = Base { hash: template::hash(&base)?, template: base };
-    let running = live.map(|live| running(live, before, &base));
+    let base = base(resolved, seen, live, default_image)?;
+    let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
+    let running = live.map(|live| running(live, &base));
     let running_version = running.as_ref().and_then(|r| r.version);
-    let facts =
-        Facts { environment, running: running_version, last_good: memory.last_good.as_ref().and_then(|r| r.version), rejected: &memory.rejected };
+    let reported = reported(resolved, seen, environment, memory.started, now);
+    // A change of the template reaches agents that updated themselves at what they are.
+    let edited = running.as_ref().is_some_and(|running| running.hash != base.hash);
+    let facts = Facts {
+        environment,
+        running: running_version,
+        last_good: memory.last_good.as_ref().and_then(|r| r.version),
+        rejected: &memory.rejected,
+        reported: if edited { newest(&seen.nodes, &seen.pods, reported) } else { None },
+    };
     let choice = choose(resolved.wish, resolved.frozen, facts);
     problems.extend(choice.problem.clone());
 
@@ -116,13 +132,22 @@ pub fn plan(
     problems.extend(without.problem());
     let desired = desired(resolved, &choice, &base).filter(|_| without == Without::Nothing);
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
-    let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
     let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
     // Back to the last good one is no downgrade: the newer one never was rolled out.
     let last_good = memory.last_good.as_ref().and_then(|good| good.version);
     let older = older_image(resolved.wish, running_version, last_good).filter(|_| adopted);
-    let policy = policy(resolved, seen, live.filter(|_| adopted), older.is_some());
+    let source = source(resolved, environment);
+    let kept_out = kept_out(resolved, seen);
+    let holds = [
+        older.is_some().then_some(Hold::Downgrade),
+        kept_out.is_some().then_some(Hold::NamespaceSelector),
+        missing_token(resolved, seen).then_some(Hold::Tokens),
+        downloads_nothing(source, environment, choice.version).then_some(Hold::Environment),
+    ];
+    let policy = policy(resolved, seen, live.filter(|_| adopted), holds.into_iter().flatten().next());
     problems.extend(older);
+    problems.extend(kept_out.clone());
+    let refused = seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
     let inventory = Inventory {
         nodes: &seen.nodes,
         pods: &seen.pods,
@@ -130,22 +155,28 @@ pub fn plan(
         settled: live.is_some_and(settled),
         deleted: &seen.in_flight.uids,
         lost: &seen.in_flight.nodes,
-        reported: environment.and_then(|e| e.hosts.as_deref()).map(|hosts| hosts.of(resolved.network_zone.as_deref())),
-        refused: seen.refused.as_deref(),
+        missing: &seen.missing,
+        deciding_since: seen.deciding_since,
+        reported,
+        source,
+        refused: refused.as_ref().map(|refused| refused.short),
         namespace_selector: &seen.namespace_selector,
         memory: &memory,
     };
     let mut rollout = rollout::plan(&policy, desired.as_ref(), &inventory, now);
 
-    let daemonset = match (&hands_off, &desired) {
-        (None, Some(desired)) => Some(render(resolved, live, &base, desired, running.as_ref(), &rollout, &memory)?),
+    // A write makes the DaemonSet controller act on what excludes agents that run.
+    let daemonset = match (&hands_off, &kept_out, &desired) {
+        (None, None, Some(desired)) => Some(render(resolved, live, &base, desired, running.as_ref(), &rollout, &memory, default_image)?),
         _ => None,
     };
     if hands_off.is_some() {
         rollout.steps.clear();
         rollout.memory = memory.clone();
     }
-    problems.extend(complaints(resolved, seen, &rollout, withdrawn(environment, running_version).filter(|_| downloads(resolved))));
+    let made_from = seen.pods.iter().filter(|pod| !pod.deleting).filter_map(|pod| pod.revision.as_ref()?.version);
+    let gone = withdrawn(environment, made_from).filter(|_| downloads(resolved));
+    problems.extend(complaints(resolved, seen, &rollout, refused, gone));
 
     let known = seen.known.as_deref().filter(|_| hands_off.is_none());
     let known = known.map(|known| known.now(&seen.nodes, &seen.pods, &policy.placement, &seen.told, now));
@@ -171,10 +202,11 @@ pub fn plan(
         .into_iter()
         .flatten()
         .min();
-    let has_originals = seen.pods.iter().any(|pod| pod.revision.is_none());
+    let nudge = hands_off.is_none() && kept_out.is_none() && live.is_some() && (seen.refused.is_some() || !seen.missing.is_empty());
     let interest = Interest {
-        hosts: has_originals || rollout.report.outdated > 0,
-        offered: choice.needs_offered,
+        hosts: rollout.needs_hosts.then(|| rollout.memory.started.unwrap_or_default()),
+        proof: rollout.needs_proof && downloads(resolved),
+        offered: choice.needs_offered || (downloads(resolved) && rollout.report.outdated > 0),
         endpoints: resolved.istio,
         zone: resolved.network_zone.as_deref().map(Into::into),
         gone,
@@ -183,7 +215,8 @@ pub fn plan(
     Ok(Plan {
         objects: Objects { pull_secret, daemonset, istio, state: PhantomData },
         steps: rollout.steps,
-        budget: rollout.budget,
+        policy,
+        nudge,
         status,
         transitions,
         interest,
@@ -193,10 +226,10 @@ pub fn plan(
 }
 
 /// The policy, as the cluster and what runs in it change it. `live` is a DaemonSet of ours.
-fn policy(resolved: &Resolved, seen: &Observed, live: Option<&DaemonSet>, goes_back: bool) -> Policy {
+fn policy(resolved: &Resolved, seen: &Observed, live: Option<&DaemonSet>, hold: Option<Hold>) -> Policy {
     let mut policy = resolved.policy.clone();
     let held = if seen.stopped { Some(Hold::Stopped) } else { policy.hold };
-    policy.hold = held.or(goes_back.then_some(Hold::Downgrade));
+    policy.hold = held.or(hold);
     if let Some(live) = live {
         // While a rollout is held, the spec may ask for another kind of agent than the one that runs.
         policy.placement.architectures = live.spec.as_ref().map(|spec| architectures(resolved, &spec.template)).unwrap_or_default();
@@ -330,29 +363,110 @@ fn not_adoptable(resolved: &Resolved, live: &DaemonSet) -> Option<&'static str> 
     other.then_some("belongs to another object (its controller owner differs)")
 }
 
-fn surroundings(seen: &Observed, default_image: &str) -> Surroundings {
-    let version = |named: &Option<Named>| match named {
-        Some(Named::There(_, version)) if !version.is_empty() => Some(version.clone()),
+/// The base template, with the hash that agents carry which were made from the same: an earlier release may have hashed it in
+/// another way, and what the operator chooses itself restarts nobody.
+fn base(resolved: &Resolved, seen: &Observed, live: Option<&DaemonSet>, default_image: &str) -> Result<Base, serde_json::Error> {
+    let mark = |named: &Option<Named>| match named {
+        Some(Named::There(_, mark)) if !mark.is_empty() => Some(mark.clone()),
         _ => None,
     };
-    Surroundings {
-        cluster_id: seen.cluster_id.clone(),
-        default_image: default_image.to_owned(),
-        proxy_version: version(&seen.proxy),
-        trusted_version: version(&seen.trusted),
-    }
+    let around = Surroundings { cluster_id: seen.cluster_id.clone(), proxy: mark(&seen.proxy), trusted: mark(&seen.trusted) };
+    let template = template::base(resolved, &around);
+    let noted = live.filter(|live| is_adopted(live.managed_fields())).and_then(|live| Base::noted(live.annotations().get(TEMPLATE_ANNOTATION)?));
+    let same = noted.filter(|noted| template::asks_for_the_same(&noted.template, &template, default_image));
+    let hash = match same {
+        Some(noted) => noted.hash,
+        None => template::hash(&template)?,
+    };
+    Ok(Base { template, hash })
 }
 
-/// The revision of a live template. One of the original operator counts as ours at the version its status names.
-fn running(live: &DaemonSet, before: &OneAgentStatus, base: &Base) -> Revision {
+/// The revision of a live template. One of the original operator has the hash of ours, and says no version: what its status
+/// names was asked for long ago, and may be gone.
+fn running(live: &DaemonSet, base: &Base) -> Revision {
     let annotations = live.spec.as_ref().and_then(|s| s.template.metadata.as_ref()).and_then(|m| m.annotations.as_ref());
     let annotation = |key: &str| annotations.and_then(|a| a.get(key));
     match annotation(HASH_ANNOTATION) {
         Some(hash) if is_adopted(live.managed_fields()) => {
             Revision { version: annotation(VERSION_ANNOTATION).and_then(|v| v.parse().ok()), hash: hash.clone() }
         }
-        _ => Revision { version: before.version.as_deref().and_then(|v| v.parse().ok()), hash: base.hash.clone() },
+        _ => Revision { version: None, hash: base.hash.clone() },
     }
+}
+
+/// What the host list says, if that is newer than what is desired: an agent may have updated itself since.
+fn reported<'a>(
+    resolved: &Resolved,
+    seen: &Observed,
+    environment: Option<&'a Snapshot>,
+    began: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+) -> Reported<'a> {
+    let nobody_to_ask = matches!((&seen.paas, &seen.api), (Token::NoSecret | Token::NoKey, Token::NoSecret | Token::NoKey));
+    let Some(environment) = environment else {
+        let never = nobody_to_ask || matches!(seen.environment, Some(Err(_)));
+        return if never && !downloads(resolved) { Reported::Silent } else { Reported::NotYet };
+    };
+    let since = began.unwrap_or_default();
+    let is_new = |at: Option<DateTime<Utc>>| at.is_some_and(|at| at >= since);
+    if let Some(hosts) = environment.hosts.as_deref().filter(|_| is_new(environment.hosts_at)) {
+        return Reported::Answered(hosts.of(resolved.network_zone.as_deref()));
+    }
+    let tried = environment.hosts_trouble.as_ref().map(|(tried, _)| (*tried).max(since));
+    let given_up = tried.is_some_and(|tried| tried + HEARD <= now);
+    if is_new(environment.hosts_refused_at) || given_up { Reported::Silent } else { Reported::NotYet }
+}
+
+/// The newest version that an agent of ours reports.
+fn newest(nodes: &[Arc<Node>], pods: &[Arc<Pod>], reported: Reported<'_>) -> Option<Version> {
+    let Reported::Answered(hosts) = reported else { return None };
+    let ours: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+    nodes.iter().filter(|node| ours.contains(&*node.name)).filter_map(|node| hosts.get(&node.ip?).copied()).max()
+}
+
+/// The environment as the place that Pods download from.
+fn source(resolved: &Resolved, environment: Option<&Snapshot>) -> Source {
+    if !downloads(resolved) {
+        return Source::NotNeeded;
+    }
+    let answered = environment.filter(|environment| environment.serves_installers()).and_then(|environment| environment.answered_at);
+    answered.map_or(Source::Away, Source::Answers)
+}
+
+/// Whether a new Pod could not download its agent now.
+fn downloads_nothing(source: Source, environment: Option<&Snapshot>, version: Option<Version>) -> bool {
+    let withdrawn = version.is_some_and(|version| environment.is_some_and(|environment| environment.lacks(version)));
+    match source {
+        Source::NotNeeded => false,
+        Source::Away => true,
+        Source::Answers(_) => withdrawn,
+    }
+}
+
+/// Whether the token that Pods take from the Secret is missing, or not known to be there.
+fn missing_token(resolved: &Resolved, seen: &Observed) -> bool {
+    resolved.from_image.is_none() && !matches!(seen.paas, Token::There { .. })
+}
+
+/// Whether the namespace's own node selector excludes agents that run, and is enforced.
+fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
+    if seen.namespace_selector.is_empty() || !seen.selector_enforced {
+        return None;
+    }
+    let inside: HashSet<&str> = seen.nodes.iter().filter(|node| has_labels(node, &seen.namespace_selector)).map(|node| &*node.name).collect();
+    let there: HashSet<&str> = seen.nodes.iter().map(|node| &*node.name).collect();
+    let runs = |pod: &&Arc<Pod>| !pod.deleting && pod.ready_since.is_some() && there.contains(&*pod.node) && !inside.contains(&*pod.node);
+    let outside: Vec<&str> = seen.pods.iter().filter(runs).map(|pod| &*pod.node).collect();
+    let first = outside.first()?;
+    let namespace = &resolved.namespace;
+    Some((
+        Reason::NamespaceSelector,
+        format!(
+            "namespace {namespace} has a node selector of its own, which excludes {} nodes with a running agent, such as {first}; any change would remove these agents, so nothing is changed: run {}, or exclude these nodes by spec.nodeSelector",
+            outside.len(),
+            status::lift_selectors(namespace)
+        ),
+    ))
 }
 
 fn settled(live: &DaemonSet) -> bool {
@@ -361,11 +475,15 @@ fn settled(live: &DaemonSet) -> bool {
 
 fn desired(resolved: &Resolved, choice: &Choice, base: &Base) -> Option<Desired> {
     let version = choice.version;
-    (version.is_some() || resolved.wish.is_users_own())
-        .then(|| Desired { revision: Revision { version, hash: base.hash.clone() }, strict: choice.strict })
+    (version.is_some() || resolved.wish.is_users_own()).then(|| Desired {
+        revision: Revision { version, hash: base.hash.clone() },
+        strict: choice.strict,
+        keeps_versions: choice.keeps_versions,
+    })
 }
 
 /// The DaemonSet that the rollout asks for: the desired template, the one it has, or the last good one.
+#[allow(clippy::too_many_arguments, reason = "called once; the next issue gives templates a record of their own")]
 fn render(
     resolved: &Resolved,
     live: Option<&DaemonSet>,
@@ -374,12 +492,9 @@ fn render(
     running: Option<&Revision>,
     rollout: &rollout::Plan,
     memory: &Memory,
+    default_image: &str,
 ) -> Result<Value, serde_json::Error> {
-    let stored = |key: &str, hash: &str| {
-        let text = live?.annotations().get(key)?;
-        let template: PodTemplateSpec = serde_json::from_str(text).ok()?;
-        (template::hash(&template).ok()? == hash).then(|| Base { template, hash: hash.to_owned() })
-    };
+    let stored = |key: &str, hash: &str| Base::noted(live?.annotations().get(key)?).filter(|noted| noted.hash == hash);
     let wanted = Some(&desired.revision);
     let revision = match rollout.template {
         Template::Advance => wanted,
@@ -399,7 +514,7 @@ fn render(
         let here = (good.hash == base.hash).then(|| base.clone());
         here.or_else(|| [GOOD_ANNOTATION, TEMPLATE_ANNOTATION].iter().find_map(|key| stored(key, &good.hash)))
     });
-    daemonset(resolved, &chosen, revision.version, good.as_ref().map(|g| &g.template))
+    daemonset(resolved, &chosen, revision.version, good.as_ref(), default_image)
 }
 
 fn daemonset_version(daemonset: Option<&Value>) -> Option<Version> {
@@ -407,23 +522,25 @@ fn daemonset_version(daemonset: Option<&Value>) -> Option<Version> {
 }
 
 /// What is wrong beyond what keeps our hands off.
-fn complaints(resolved: &Resolved, seen: &Observed, rollout: &rollout::Plan, withdrawn: Option<String>) -> Vec<Problem> {
+fn complaints(
+    resolved: &Resolved,
+    seen: &Observed,
+    rollout: &rollout::Plan,
+    refused: Option<refusal::Refusal>,
+    withdrawn: Option<String>,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     if let Some(failure) = &rollout.memory.failure {
-        let remedy = "Pods that still run the version before are left alone and new ones get it; mend the cause and pin this version (spec.update.version) to try it again, or pin a good one; a newer one is taken by itself";
+        let remedy = "Pods that still run the version before are left alone and new ones get it; mend the cause, and when these nodes' agents recover it goes on by itself; or pin this version (spec.update.version) to try it again, or pin a good one; a newer one is taken by itself";
         problems.push((Reason::RolloutFailed, format!("{}; {remedy}", failure.message)));
     }
-    if let Some(refused) = &seen.refused {
-        let account = &resolved.pod.service_account;
-        problems.push(if refused.contains("serviceaccount") && refused.contains("not found") {
-            (
-                Reason::ServiceAccountMissing,
-                format!("ServiceAccount {account} is missing in namespace {ns}: move this OneAgent to the operator's namespace, or run: oc -n {ns} create serviceaccount {account} && oc -n {ns} adm policy add-scc-to-user privileged -z {account}", ns = resolved.namespace),
-            )
+    problems.extend(refused.map(|refused| {
+        if refused.account_missing {
+            (Reason::ServiceAccountMissing, refused.full)
         } else {
-            (Reason::PodsRefused, format!("the API server refuses the agents' Pods: {refused}"))
-        });
-    }
+            (Reason::PodsRefused, format!("the API server refuses the agents' Pods: {}", refused.full))
+        }
+    }));
     problems.extend(withdrawn.map(|why| (Reason::VersionWithdrawn, why)));
     match &seen.environment {
         Some(Err(error)) => problems.push((Reason::EnvironmentUnreachable, error.to_string())),
@@ -435,8 +552,7 @@ fn complaints(resolved: &Resolved, seen: &Observed, rollout: &rollout::Plan, wit
         None => {}
     }
     if !rollout.report.troubled.is_empty() && rollout.memory.failure.is_none() && seen.refused.is_none() {
-        let nodes: Vec<String> =
-            rollout.report.troubled.iter().filter(|(_, why)| why != "the node is NotReady").map(|(node, why)| format!("{node}: {why}")).collect();
+        let nodes: Vec<String> = rollout.report.troubled.iter().map(|(node, why)| format!("{node}: {why}")).collect();
         if !nodes.is_empty() {
             problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
         }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
 
+use super::memory;
 use super::observe::{Observed, Token};
 use super::plan::Problem;
 use super::resolve::Resolved;
@@ -14,10 +15,10 @@ use super::version::Choice;
 use crate::api::condition::{ConditionType as C, Finding, Reason as R, Transition, merge, timestamp};
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::api::status::{FailureStatus, INSTANCES_AT_MOST, Instance, NodeCounts, REJECTED_AT_MOST, RolloutStatus};
+use crate::api::status::{INSTANCES_AT_MOST, Instance, NodeCounts, REJECTED_AT_MOST, RolloutStatus};
 use crate::dynatrace::{Snapshot, TokenState};
 use crate::kernel::namespaces::NODE_SELECTORS;
-use crate::rollout::{self, Bucket, Failure, Memory, Report, Revision, State};
+use crate::rollout::{self, Bucket, Report, State};
 
 /// All that a status is made from.
 pub struct Picture<'a> {
@@ -41,27 +42,6 @@ pub struct Picture<'a> {
     pub problems: &'a [Problem],
     /// Whether nothing may be touched.
     pub blocked: bool,
-}
-
-/// What outlived the last call.
-#[must_use]
-pub fn memory(status: &OneAgentStatus) -> Memory {
-    let version = |text: &Option<String>| text.as_deref().and_then(|t| t.parse().ok());
-    let time = |text: &Option<String>| text.as_deref().and_then(|t| DateTime::parse_from_rfc3339(t).ok()).map(|t| t.to_utc());
-    let rollout = status.rollout.clone().unwrap_or_default();
-    Memory {
-        started: time(&rollout.started_at).filter(|_| rollout.finished_at.is_none()),
-        finished: time(&rollout.finished_at),
-        from: version(&rollout.from),
-        last_good: rollout.last_good_hash.map(|hash| Revision { version: version(&status.last_good_version), hash }),
-        failure: rollout.failure.map(|f| Failure {
-            revision: Revision { version: version(&f.version), hash: f.hash },
-            strict: f.pinned,
-            message: f.message,
-        }),
-        rejected: status.rejected_versions.iter().filter_map(|v| v.parse().ok()).collect(),
-        adopted_hash: status.adopted_template_hash.clone(),
-    }
 }
 
 /// The status, and what changed in it.
@@ -118,6 +98,7 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec
         updated_timestamp: before.updated_timestamp.clone(),
         last_update_probe_timestamp: probe_time(picture),
         adopted_template_hash: memory.adopted_hash.clone(),
+        adopted_version: text(memory.adopted_version),
     };
     (stamped(status, before, now), transitions)
 }
@@ -172,18 +153,21 @@ fn counts(report: &Report) -> NodeCounts {
         updated: number(report.updated),
         outdated: number(report.outdated),
         version_unknown: number(report.version_unknown),
+        held_back: number(report.held_back),
         unplanned: number(report.unplanned),
         surplus: number(report.surplus),
         progress: format!("{}/{}", report.updated, report.selected),
         untolerated: number(report.untolerated),
         arch: number(report.architecture),
         namespace_selector: number(report.excluded),
+        overlap: number(report.overlap),
         node_not_ready: bucket(Bucket::NodeNotReady),
         node_lost: bucket(Bucket::NodeLost),
         node_busy: bucket(Bucket::NodeBusy),
         capacity: bucket(Bucket::Capacity),
         admission: bucket(Bucket::Admission),
         image: bucket(Bucket::Image),
+        config: bucket(Bucket::Config),
         crash: bucket(Bucket::Crash),
         starting: bucket(Bucket::Starting),
         overdue: bucket(Bucket::Overdue),
@@ -193,24 +177,13 @@ fn counts(report: &Report) -> NodeCounts {
 }
 
 fn rollout_status(picture: &Picture<'_>) -> RolloutStatus {
-    let (report, memory) = (&picture.rollout.report, &picture.rollout.memory);
-    let before = picture.before.rollout.clone().unwrap_or_default();
-    let text = |version: Option<Version>| version.map(|v| v.to_string());
+    let report = &picture.rollout.report;
     RolloutStatus {
         state: report.state.to_string(),
-        from: text(memory.from),
-        to: text(picture.choice.version),
-        started_at: memory.started.map(timestamp).or_else(|| before.started_at.filter(|_| memory.finished.is_some())),
-        finished_at: memory.finished.map(timestamp),
+        to: picture.choice.version.map(|v| v.to_string()),
         waiting_on: report.waiting_on.iter().map(ToString::to_string).collect(),
         budget: i32::try_from(picture.rollout.budget).ok(),
-        last_good_hash: memory.last_good.as_ref().map(|r| r.hash.clone()),
-        failure: memory.failure.as_ref().map(|f| FailureStatus {
-            version: text(f.revision.version),
-            hash: f.revision.hash.clone(),
-            pinned: f.strict,
-            message: f.message.clone(),
-        }),
+        ..memory::write(&picture.rollout.memory, picture.before.rollout.as_ref())
     }
 }
 
@@ -252,7 +225,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
             format!(
                 "; {} nodes match but carry a taint that spec.tolerations does not tolerate, such as {}",
                 report.untolerated,
-                report.examples.get("untolerated").map(|e| e.join(", ")).unwrap_or_default()
+                example(report, "untolerated")
             )
         } else {
             String::new()
@@ -270,11 +243,30 @@ fn ready(picture: &Picture<'_>) -> Finding {
             State::Paused => R::Paused,
             State::Stopped => R::Stopped,
             State::Failed => R::RolloutFailed,
+            State::Held => R::Held,
             _ if report.outdated == 0 => R::RolloutFailed,
             _ => R::Outdated,
         };
         let waits = if report.postponed.is_empty() { String::new() } else { format!("; waiting for their node: {}", pairs(&report.postponed)) };
         return finding(false, reason, format!("{} of {} nodes run the desired agent{waits}", report.updated, report.selected));
+    }
+    if report.held_back > 0 {
+        let such = example(report, "heldBack");
+        return finding(
+            false,
+            R::Outdated,
+            format!(
+                "{} agents are newer than the desired one, such as {such}: they keep running, and a change of the Pods does not reach them before a newer version is desired",
+                report.held_back
+            ),
+        );
+    }
+    // After a start nothing is doubted before the vendor was heard.
+    if report.unheard == report.version_unknown
+        && report.unheard > 0
+        && let Some(kept) = kept(C::Ready, R::AllUpdated, picture)
+    {
+        return kept;
     }
     if report.version_unknown > 0 {
         return finding(
@@ -283,7 +275,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
             format!(
                 "the version of {} agents is not known: the environment does not report their hosts ({})",
                 report.version_unknown,
-                report.examples.get("versionUnknown").map(|e| e.join(", ")).unwrap_or_default()
+                example(report, "versionUnknown")
             ),
         );
     }
@@ -292,7 +284,28 @@ fn ready(picture: &Picture<'_>) -> Finding {
         return finding(false, R::Starting, format!("{} of {} nodes have a Ready agent", report.running, report.selected));
     }
     let able = report.selected - report.bucket(Bucket::NodeNotReady) - report.bucket(Bucket::NodeBusy) - report.joining;
-    finding(true, R::AllUpdated, format!("all {able} nodes that can run an agent run the desired one{}", excluded(picture)))
+    finding(true, R::AllUpdated, format!("all {able} nodes that can run an agent run the desired one{}{}", excluded(picture), surplus(picture)))
+}
+
+fn example(report: &Report, bucket: &str) -> String {
+    report.examples.get(bucket).map(|names| names.join(", ")).unwrap_or_default()
+}
+
+/// Agents that go on running where no new one may start, and how to end that either way.
+fn surplus(picture: &Picture<'_>) -> String {
+    let report = &picture.rollout.report;
+    if report.surplus == 0 {
+        return String::new();
+    }
+    let Some((node, _)) = report.examples.get("surplus").and_then(|names| names.first()).and_then(|name| name.split_once(" (")) else {
+        return String::new();
+    };
+    let (namespace, name) = (&picture.resolved.namespace, &picture.resolved.name);
+    format!(
+        "; {} agents run on nodes with a taint that spec.tolerations does not tolerate ({}): they go on, and get no update; tolerate the taint, or remove such an agent by kubectl -n {namespace} delete pod -l oneagent={name} --field-selector=spec.nodeName={node}",
+        report.surplus,
+        example(report, "surplus"),
+    )
 }
 
 /// The nodes that the namespace keeps agents off, and how to let them in.
@@ -301,12 +314,17 @@ fn excluded(picture: &Picture<'_>) -> String {
     if count == 0 {
         return String::new();
     }
-    let such = picture.rollout.report.examples.get("namespaceSelector").map(|e| e.join(", ")).unwrap_or_default();
+    let such = example(&picture.rollout.report, "namespaceSelector");
     format!(
-        "; namespace {namespace} has a node selector of its own that keeps agents off {count} nodes, such as {such}; to let them in: kubectl annotate namespace {namespace} --overwrite {} && kubectl -n {namespace} delete pod -l oneagent={} --field-selector=status.phase=Pending",
-        NODE_SELECTORS.map(|key| format!("{key}=")).join(" "),
+        "; namespace {namespace} has a node selector of its own that keeps agents off {count} nodes, such as {such}; to let them in: {} && kubectl -n {namespace} delete pod -l oneagent={} --field-selector=status.phase=Pending",
+        lift_selectors(namespace),
         picture.resolved.name
     )
+}
+
+/// The command that lifts the node selectors of a namespace.
+pub(super) fn lift_selectors(namespace: &str) -> String {
+    format!("kubectl annotate namespace {namespace} --overwrite {}", NODE_SELECTORS.map(|key| format!("{key}=")).join(" "))
 }
 
 fn available(report: &Report, first_install: bool) -> Finding {
@@ -329,21 +347,16 @@ fn progressing(picture: &Picture<'_>) -> Finding {
     match (report.state, problem) {
         (_, Some((reason, message))) if picture.blocked => finding(false, reason, message),
         (State::Waiting, _) => finding(true, R::WaitingForVersion, waiting()),
+        (State::Held, _) => finding(true, R::Held, waiting()),
         (State::Failed, _) => finding(false, R::RolloutFailed, waiting()),
         (State::Paused, _) => finding(false, R::Paused, waiting()),
         (State::Stopped, _) => finding(false, R::Stopped, waiting()),
         (State::Rolling, _) => {
             finding(true, R::RollingOut, format!("{} of {} nodes run the desired agent; waiting: {}", report.updated, report.selected, waiting()))
         }
-        (State::Complete, _) if report.joining > 0 => finding(
-            true,
-            R::Starting,
-            format!(
-                "{} nodes joined and start their agent: {}",
-                report.joining,
-                report.examples.get("starting").map(|e| e.join(", ")).unwrap_or_default()
-            ),
-        ),
+        (State::Complete, _) if report.joining > 0 => {
+            finding(true, R::Starting, format!("{} nodes joined and start their agent: {}", report.joining, example(report, "starting")))
+        }
         (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
     }
 }
@@ -374,71 +387,28 @@ fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, namespa
             Some(TokenState::Error(why)) => {
                 Finding::new(type_, None, R::TokenError, format!("the token in key {key} of Secret {namespace}/{secret} could not be tried: {why}"))
             }
-            Some(TokenState::Unknown) => kept(type_, picture).unwrap_or_else(|| Finding::new(type_, None, R::NotYetReported, "not tried yet")),
+            Some(TokenState::Unknown) => {
+                kept(type_, R::TokenReady, picture).unwrap_or_else(|| Finding::new(type_, None, R::NotYetReported, "not tried yet"))
+            }
             None => Finding::new(type_, None, R::TokenError, "not tried: the environment cannot be asked; see condition Degraded"),
         },
     }
 }
 
-/// After a start the token is not doubted before it was tried again.
-fn kept(type_: C, picture: &Picture<'_>) -> Option<Finding> {
-    let ready = picture.before.conditions.iter().find(|c| c.type_ == type_.to_string())?;
-    (ready.reason == R::TokenReady.to_string()).then(|| Finding::new(type_, true, R::TokenReady, "Ready"))
+/// After a start what held is not doubted before it was looked at again.
+fn kept(type_: C, reason: R, picture: &Picture<'_>) -> Option<Finding> {
+    let held = picture.before.conditions.iter().find(|c| c.type_ == type_.to_string())?;
+    (held.reason == reason.to_string()).then(|| Finding::new(type_, true, reason, held.message.clone()))
 }
 
+/// Nodes with their causes, each cause once.
 fn pairs(nodes: &[(String, String)]) -> String {
-    nodes.iter().map(|(node, why)| format!("{node} ({why})")).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_must_outlive_a_call_reads_back_from_the_status() {
-        let version = |text: &str| text.parse::<Version>().ok();
-        let revision = |text: &str| Revision { version: version(text), hash: "h".into() };
-        let memory_before = Memory {
-            started: None,
-            finished: DateTime::from_timestamp(1_000_000, 0),
-            from: version("1.1.0.20250101-000000"),
-            last_good: Some(revision("1.1.0.20250101-000000")),
-            failure: Some(Failure { revision: revision("1.2.0.20250101-000000"), strict: true, message: "it failed".into() }),
-            rejected: vec![version("1.2.0.20250101-000000").unwrap()],
-            adopted_hash: Some("h".into()),
-        };
-        let rollout = RolloutStatus {
-            from: Some("1.1.0.20250101-000000".into()),
-            finished_at: memory_before.finished.map(timestamp),
-            last_good_hash: Some("h".into()),
-            failure: Some(FailureStatus {
-                version: Some("1.2.0.20250101-000000".into()),
-                hash: "h".into(),
-                pinned: true,
-                message: "it failed".into(),
-            }),
-            ..RolloutStatus::default()
-        };
-        let status = OneAgentStatus {
-            last_good_version: Some("1.1.0.20250101-000000".into()),
-            rejected_versions: vec!["1.2.0.20250101-000000".into()],
-            adopted_template_hash: Some("h".into()),
-            rollout: Some(rollout.clone()),
-            ..OneAgentStatus::default()
-        };
-        assert_eq!(memory(&status), memory_before);
-        let running = RolloutStatus { started_at: Some("1970-01-12T13:46:40Z".into()), finished_at: None, ..rollout };
-        assert_eq!(memory(&OneAgentStatus { rollout: Some(running), ..status }).started, DateTime::from_timestamp(1_000_000, 0));
+    let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (node, why) in nodes {
+        match causes.iter_mut().find(|(known, _)| known == why) {
+            Some((_, nodes)) => nodes.push(node),
+            None => causes.push((why, vec![node])),
+        }
     }
-
-    #[test]
-    fn a_status_full_of_nonsense_is_an_empty_memory() {
-        let status = OneAgentStatus {
-            rejected_versions: vec!["x".into()],
-            last_good_version: Some("y".into()),
-            rollout: Some(RolloutStatus { started_at: Some("yesterday".into()), ..RolloutStatus::default() }),
-            ..OneAgentStatus::default()
-        };
-        assert_eq!(memory(&status), Memory::default());
-    }
+    causes.into_iter().map(|(why, nodes)| format!("{} ({why})", nodes.join(", "))).collect::<Vec<_>>().join(", ")
 }

@@ -2,6 +2,8 @@
 //!
 //! Pure: the user's wish, what the environment says, what runs. Must not know Pods or budgets.
 
+use std::collections::BTreeMap;
+
 use crate::api::condition::Reason;
 use crate::api::name::Version;
 use crate::dynatrace::Snapshot;
@@ -15,6 +17,8 @@ pub struct Choice {
     pub version: Option<Version>,
     /// Whether any other is wrong.
     pub strict: bool,
+    /// Whether running agents keep the version that they have.
+    pub keeps_versions: bool,
     /// For the status.
     pub source: &'static str,
     /// Why the wish is not followed.
@@ -36,6 +40,22 @@ pub struct Facts<'a> {
     pub last_good: Option<Version>,
     /// Those that failed.
     pub rejected: &'a [Version],
+    /// The newest that an agent of ours reports, where a change of the template waits to reach it.
+    pub reported: Option<Version>,
+}
+
+impl Facts<'_> {
+    /// Whether Pods can be made of a version, as far as is known.
+    fn is_offered(&self, version: Version) -> bool {
+        !self.environment.is_some_and(|environment| environment.lacks(version))
+    }
+
+    /// What the template has, unless it can no longer be downloaded: then the newest that can, for Pods that are made anew.
+    fn running_or_offered(&self) -> Option<Version> {
+        let offered = self.environment.and_then(|environment| environment.offered.as_deref()).into_iter().flatten();
+        let newest = offered.copied().find(|version| !self.rejected.contains(version));
+        self.running.filter(|running| self.is_offered(*running)).or(newest).or(self.running)
+    }
 }
 
 /// Chooses. Precedence: the user's own image or address, a pin, `agentVersion`, the newest.
@@ -46,7 +66,10 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
         Wish::UserUrl => return Choice { source: "UserURL", known: true, ..Choice::default() },
         Wish::Image { version, .. } => return Choice { version, strict: version.is_some(), source: "Image", known: true, ..Choice::default() },
         Wish::Pin { version, allow_downgrade } => pin(version, allow_downgrade, facts.running, offered),
-        _ if frozen && facts.running.is_some() => Choice { version: facts.running, source: "Frozen", ..Choice::default() },
+        _ if frozen && facts.running.is_some() => {
+            let reported = facts.reported.filter(|version| facts.is_offered(*version));
+            Choice { version: facts.running_or_offered().max(reported), source: "Frozen", ..Choice::default() }
+        }
         Wish::AgentVersion(wish) => {
             let candidate = offered.and_then(|versions| versions.iter().find(|v| wish.admits(v)).copied());
             let missing = offered.is_some() && candidate.is_none() && !facts.running.is_some_and(|v| wish.admits(&v));
@@ -61,10 +84,12 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
         }
         Wish::Newest => {
             let latest = facts.environment.and_then(|e| e.latest);
-            let good = latest.filter(|version| !facts.rejected.contains(version));
-            Choice { version: good.or(facts.last_good.filter(|_| latest.is_some())).max(facts.running), source: "Api", ..Choice::default() }
+            let good = latest.filter(|version| !facts.rejected.contains(version) && facts.is_offered(*version));
+            let good = good.or(facts.last_good.filter(|good| latest.is_some() && facts.is_offered(*good)));
+            Choice { version: good.max(facts.running_or_offered()), source: if frozen { "Frozen" } else { "Api" }, ..Choice::default() }
         }
     };
+    choice.keeps_versions = frozen && !choice.strict;
     choice.known = choice.version.is_some();
     choice
 }
@@ -115,14 +140,22 @@ fn listing(offered: Option<&Vec<Version>>) -> String {
     }
 }
 
-/// Whether the version that Pods would download is gone from the environment.
+/// Whether versions that Pods would download when they restart are gone from the environment.
 #[must_use]
-pub fn withdrawn(environment: Option<&Snapshot>, running: Option<Version>) -> Option<String> {
-    let offered = environment?.offered.as_ref()?;
-    let running = running.filter(|version| !offered.is_empty() && !offered.contains(version))?;
+pub fn withdrawn(environment: Option<&Snapshot>, running: impl Iterator<Item = Version>) -> Option<String> {
+    let environment = environment?;
+    let mut agents: BTreeMap<Version, usize> = BTreeMap::new();
+    for version in running.filter(|version| environment.lacks(*version)) {
+        *agents.entry(version).or_default() += 1;
+    }
+    if agents.is_empty() {
+        return None;
+    }
+    let versions: Vec<String> = agents.iter().map(|(version, count)| format!("{version} (Pods of {count} nodes)")).collect();
     Some(format!(
-        "version {running} is no longer offered by the environment: a Pod that restarts cannot download it; it offers {}",
-        listing(Some(offered))
+        "version {} is no longer offered by the environment: a Pod of it that restarts cannot download it; it offers {}",
+        versions.join(", "),
+        listing(environment.offered.as_deref())
     ))
 }
 
@@ -140,12 +173,12 @@ mod tests {
     }
 
     fn facts(environment: &Snapshot, running: Option<u32>) -> Facts<'_> {
-        Facts { environment: Some(environment), running: running.map(v), last_good: None, rejected: &[] }
+        Facts { environment: Some(environment), running: running.map(v), last_good: None, rejected: &[], reported: None }
     }
 
     #[test]
     fn the_newest_is_taken_and_nothing_ever_goes_backwards_by_itself() {
-        let environment = snapshot(5, &[5, 4]);
+        let environment = snapshot(5, &[6, 5, 4]);
         assert_eq!(choose(Wish::Newest, false, facts(&environment, Some(4))).version, Some(v(5)));
         assert_eq!(choose(Wish::Newest, false, facts(&environment, Some(6))).version, Some(v(6)));
         assert_eq!(choose(Wish::AgentVersion("1.4.0".parse().unwrap()), false, facts(&environment, Some(5))).version, Some(v(5)));
@@ -153,10 +186,27 @@ mod tests {
     }
 
     #[test]
+    fn pods_that_are_made_anew_get_what_is_offered_where_the_running_version_is_not() {
+        let recalled = snapshot(5, &[4, 3]);
+        for frozen in [false, true] {
+            let choice = choose(Wish::Newest, frozen, facts(&recalled, Some(5)));
+            assert_eq!((choice.version, choice.strict, choice.keeps_versions), (Some(v(4)), false, frozen));
+        }
+        let unknown = Snapshot { offered: None, ..recalled };
+        assert_eq!(choose(Wish::Newest, true, facts(&unknown, Some(5))).version, Some(v(5)), "nobody said that it is gone");
+        let empty = snapshot(5, &[]);
+        assert_eq!(choose(Wish::Newest, true, facts(&empty, Some(5))).version, Some(v(5)), "an empty list is no list");
+        // An edit reaches agents that updated themselves at what they are.
+        let environment = snapshot(6, &[6, 5]);
+        let edited = Facts { reported: Some(v(6)), ..facts(&environment, Some(5)) };
+        assert_eq!(choose(Wish::Newest, true, edited).version, Some(v(6)));
+    }
+
+    #[test]
     fn a_version_that_failed_is_not_offered_again_until_a_newer_one_appears() {
         let environment = snapshot(5, &[]);
         let rejected = [v(5)];
-        let facts = Facts { environment: Some(&environment), running: Some(v(4)), last_good: Some(v(4)), rejected: &rejected };
+        let facts = Facts { environment: Some(&environment), running: Some(v(4)), last_good: Some(v(4)), rejected: &rejected, reported: None };
         assert_eq!(choose(Wish::Newest, false, facts).version, Some(v(4)));
         let newer = snapshot(6, &[]);
         assert_eq!(choose(Wish::Newest, false, Facts { environment: Some(&newer), ..facts }).version, Some(v(6)));
@@ -173,7 +223,7 @@ mod tests {
         assert_eq!(choose(pin(3, true), false, facts(&environment, Some(4))).version, Some(v(3)));
         let unknown = choose(pin(9, false), false, facts(&environment, Some(4)));
         assert_eq!((unknown.version, unknown.problem.unwrap().0), (Some(v(4)), Reason::VersionNotOffered));
-        let unreached = choose(pin(5, false), false, Facts { environment: None, running: None, last_good: None, rejected: &[] });
+        let unreached = choose(pin(5, false), false, Facts { environment: None, running: None, last_good: None, rejected: &[], reported: None });
         assert!(!unreached.known && unreached.problem.is_none());
     }
 
@@ -197,8 +247,8 @@ mod tests {
 
     #[test]
     fn a_running_version_that_is_no_longer_offered_is_noticed() {
-        assert!(withdrawn(Some(&snapshot(5, &[5])), Some(v(4))).is_some());
-        assert!(withdrawn(Some(&snapshot(5, &[5, 4])), Some(v(4))).is_none());
-        assert!(withdrawn(None, Some(v(4))).is_none());
+        assert!(withdrawn(Some(&snapshot(5, &[5])), [v(4), v(4)].into_iter()).is_some());
+        assert!(withdrawn(Some(&snapshot(5, &[5, 4])), [v(4), v(4)].into_iter()).is_none());
+        assert!(withdrawn(None, [v(4), v(4)].into_iter()).is_none());
     }
 }

@@ -6,16 +6,18 @@
 //!
 //! ```text
 //! Policy, Desired, Inventory, now ──▶ bucket::sort ──▶ cells ──▶ decide ──▶ Plan { template, steps, report, memory }
+//! Policy, nodes, Pods ──▶ guard: the last word before a Pod goes
 //! ```
 
 mod bucket;
 mod decide;
+pub mod guard;
 pub mod placement;
 mod report;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -43,6 +45,8 @@ pub struct Desired {
     pub revision: Revision,
     /// Whether any other version is wrong, not only an older one.
     pub strict: bool,
+    /// Whether running agents keep their version: the desired one is for Pods that are made anew.
+    pub keeps_versions: bool,
 }
 
 /// How fast, and whether at all.
@@ -69,6 +73,12 @@ pub enum Hold {
     Stopped,
     /// An older agent is wanted, and that is not allowed.
     Downgrade,
+    /// The Secret with the tokens is not there as Pods need it.
+    Tokens,
+    /// The environment that Pods download from does not answer, refuses the token or does not offer the version.
+    Environment,
+    /// The namespace's own node selector excludes nodes with a running agent: a write would take these.
+    NamespaceSelector,
 }
 
 /// A node, as far as an agent on it is concerned.
@@ -126,23 +136,60 @@ pub struct Pod {
     pub created: DateTime<Utc>,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// When its grace period ends, if it is being deleted.
+    pub gone_by: Option<DateTime<Utc>>,
     /// Since when it is Ready.
     pub ready_since: Option<DateTime<Utc>>,
     /// Since when it is not.
     pub unready_since: Option<DateTime<Utc>>,
+    /// For how long it was Ready before it ceased to be, as far as is known; `None`: it never was.
+    pub was_ready: Option<TimeDelta>,
+    /// Restarts of its containers.
+    pub restarts: i32,
     /// What keeps it from being Ready, where its status says so.
     pub trouble: Option<Trouble>,
+}
+
+impl Pod {
+    /// A Pod that was never Ready, of the original operator.
+    #[must_use]
+    pub fn named(name: &str, node: &str) -> Self {
+        Self {
+            name: name.into(),
+            uid: name.into(),
+            resource_version: "1".into(),
+            node: node.into(),
+            revision: None,
+            created: DateTime::UNIX_EPOCH,
+            deleting: false,
+            gone_by: None,
+            ready_since: None,
+            unready_since: None,
+            was_ready: None,
+            restarts: 0,
+            trouble: None,
+        }
+    }
+
+    /// Whether it was available once, though it is not Ready now.
+    fn was_available(&self, policy: &Policy) -> bool {
+        self.was_ready.is_some_and(|ready| ready >= policy.min_ready)
+    }
 }
 
 /// What keeps a Pod from being Ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
-    /// It starts and fails.
+    /// It starts and fails, again and again.
     Crash(String),
     /// Its image cannot be pulled.
     Image(String),
+    /// A Secret or ConfigMap that it names is missing.
+    Config(String),
     /// There is no room for it.
     Capacity(String),
+    /// It does not start, which is not held against it before its time is up.
+    Start(String),
 }
 
 /// What must outlive a call; kept in the status, bounded.
@@ -150,6 +197,10 @@ pub enum Trouble {
 pub struct Memory {
     /// When the rollout under way began.
     pub started: Option<DateTime<Utc>>,
+    /// Since when places may lack an agent because of us: for longer than one rollout, where that failed.
+    pub touched_since: Option<DateTime<Utc>>,
+    /// Nodes that are younger than this joined since the last rollout began.
+    pub joined_after: Option<DateTime<Utc>>,
     /// When the last one was completed.
     pub finished: Option<DateTime<Utc>>,
     /// Where the rollout began.
@@ -162,6 +213,57 @@ pub struct Memory {
     pub rejected: Vec<Version>,
     /// Hash that Pods of the original operator count as having.
     pub adopted_hash: Option<String>,
+    /// Version that they count as having where nobody will ever report it.
+    pub adopted_version: Option<Version>,
+    /// Nodes that went away after this rollout touched them, and since when those are gone that were removed.
+    pub away: BTreeMap<String, Option<DateTime<Utc>>>,
+    /// Nodes without an available agent when this rollout touched them.
+    pub broken: BTreeSet<String>,
+    /// Nodes whose agent restarted again and again before this rollout touched them.
+    pub flapping: BTreeSet<String>,
+    /// What the world keeps from starting.
+    pub stuck: Option<Stuck>,
+    /// When the environment that Pods download from was away the last time: since when, and until when.
+    pub outage: Option<(DateTime<Utc>, Option<DateTime<Utc>>)>,
+    /// A verdict that was withdrawn, and how often.
+    pub withdrawn: Option<(Revision, u32)>,
+}
+
+impl Memory {
+    /// Since when places may lack an agent because of us.
+    fn began(&self) -> Option<DateTime<Utc>> {
+        self.touched_since.or(self.started)
+    }
+
+    /// Nothing that happened before matters any more.
+    fn forget_places(&mut self) {
+        (self.touched_since, self.joined_after) = (None, None);
+        self.away.clear();
+        self.broken.clear();
+        self.flapping.clear();
+    }
+}
+
+/// New Pods do not start for a cause that is not the revision's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stuck {
+    /// How far that has come.
+    pub phase: StuckPhase,
+    /// Since when.
+    pub since: DateTime<Utc>,
+    /// How often a single place was tried in vain.
+    pub tries: u32,
+}
+
+/// How far it has come with Pods that do not start for a cause that is not the revision's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StuckPhase {
+    /// They have their time.
+    Waiting,
+    /// The template went back, so that nodes which join have an agent.
+    Back,
+    /// One place is tried.
+    Trial,
 }
 
 /// The failure that stopped a rollout.
@@ -173,6 +275,30 @@ pub struct Failure {
     pub strict: bool,
     /// How, and where.
     pub message: String,
+    /// The nodes that spoke against it, bounded.
+    pub nodes: Vec<String>,
+}
+
+/// What the vendor's host list says.
+#[derive(Debug, Clone, Copy)]
+pub enum Reported<'a> {
+    /// Versions by node address, from an answer newer than what is desired.
+    Answered(&'a HashMap<IpAddr, Version>),
+    /// No such answer yet.
+    NotYet,
+    /// None will come: it was refused for good, or failed for too long.
+    Silent,
+}
+
+/// The environment that Pods download from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// They download from none.
+    NotNeeded,
+    /// It answered well at this time, the last time that it was asked.
+    Answers(DateTime<Utc>),
+    /// It is away, or refuses.
+    Away,
 }
 
 /// All that a decision needs.
@@ -188,10 +314,16 @@ pub struct Inventory<'a> {
     pub settled: bool,
     /// UIDs of Pods that we deleted and that the watch still shows.
     pub deleted: &'a HashSet<Arc<str>>,
-    /// Nodes that lost an available agent by us and have none yet, as far as this process knows.
-    pub lost: &'a HashSet<Arc<str>>,
-    /// Versions that the vendor reports, by node address; `None` when it was not asked.
-    pub reported: Option<&'a HashMap<IpAddr, Version>>,
+    /// Nodes that lost an available agent by us and have none yet, as far as this process knows, with the time of it.
+    pub lost: &'a HashMap<Arc<str>, DateTime<Utc>>,
+    /// Since when this process sees nodes without any Pod.
+    pub missing: &'a HashMap<Arc<str>, DateTime<Utc>>,
+    /// Since when this process decides: what was done before it does not know.
+    pub deciding_since: DateTime<Utc>,
+    /// Versions that the vendor reports.
+    pub reported: Reported<'a>,
+    /// The environment that Pods download from.
+    pub source: Source,
     /// Why the API server refuses new Pods, if it does.
     pub refused: Option<&'a str>,
     /// Labels that the namespace itself wants of nodes. Whether anybody enforces that only the Pods tell.
@@ -216,7 +348,7 @@ pub enum Template {
 pub struct Step {
     /// The Pod.
     pub pod: Arc<Pod>,
-    /// Whether it takes from the budget: an available Pod does, a broken or surplus one does not.
+    /// Whether it takes from the budget: an available Pod does, a broken one does not.
     pub costs: bool,
 }
 
@@ -227,8 +359,12 @@ pub struct Plan {
     pub template: Template,
     /// Pods to replace, in order.
     pub steps: Vec<Step>,
-    /// How many Pods may be unavailable because of us: the deleting room checks it again.
+    /// How many Pods may be unavailable because of us.
     pub budget: usize,
+    /// Whether the vendor's host list is needed.
+    pub needs_hosts: bool,
+    /// Whether it must be known soon that the environment is there.
+    pub needs_proof: bool,
     /// What everything is waiting for.
     pub report: Report,
     /// What to remember.

@@ -19,6 +19,8 @@ pub struct Placement {
     pub virtual_nodes: Vec<(String, String)>,
     /// One of these terms must hold, each with all of its requirements; empty means no term.
     pub terms: Vec<Vec<Requirement>>,
+    /// Others who keep the nodes that they serve, by name.
+    pub yields_to: Vec<(String, Placement)>,
 }
 
 /// A requirement of node affinity, as Kubernetes defines it.
@@ -116,16 +118,17 @@ pub enum Verdict {
     Untolerated(Taint),
     /// Asked for, but of this architecture.
     Architecture(String),
+    /// Asked for, but this one keeps it.
+    Overlap(String),
 }
 
 /// Taints that say a node is about to go: its agent is left to its end.
-const LEAVING: &[&str] =
-    &["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"];
+const LEAVING: &[&str] = &["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"];
 
-/// Whether a taint says that its node is about to go.
+/// Whether a taint says that its node is about to go. A soft one is no more than a thought, which may stay for ever.
 #[must_use]
 pub fn is_leaving(taint: &Taint) -> bool {
-    LEAVING.contains(&taint.key.as_str())
+    taint.effect != "PreferNoSchedule" && LEAVING.contains(&taint.key.as_str())
 }
 
 /// Taints that Kubernetes sets from a node's condition. They say how the node is, not who may run on it.
@@ -171,8 +174,11 @@ impl Placement {
         }
         let binding = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !is_condition(taint) && !is_leaving(taint);
         let refused = |taint: &&Taint| !self.tolerations.iter().any(|toleration| toleration.covers(taint));
-        match node.taints.iter().filter(binding).find(refused) {
-            Some(taint) => Verdict::Untolerated(taint.clone()),
+        if let Some(taint) = node.taints.iter().filter(binding).find(refused) {
+            return Verdict::Untolerated(taint.clone());
+        }
+        match self.yields_to.iter().find(|(_, other)| other.verdict(node) == Verdict::Selected) {
+            Some((name, _)) => Verdict::Overlap(name.clone()),
             None => Verdict::Selected,
         }
     }

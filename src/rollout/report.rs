@@ -9,7 +9,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 
 use super::Hold;
-use super::bucket::{Bucket, Currency, Sorted};
+use super::bucket::{Bucket, Sorted, Standing};
 
 /// How many names stand as an example.
 const EXAMPLES: usize = 5;
@@ -22,8 +22,10 @@ pub enum State {
     Complete,
     /// Pods are being replaced or started.
     Rolling,
-    /// There is something to do, but first something must happen.
+    /// There is something to do, but first a version must be known.
     Waiting,
+    /// Held until something outside is as it must be.
+    Held,
     /// Held by the CR.
     Paused,
     /// Held for the whole cluster.
@@ -37,7 +39,7 @@ impl fmt::Display for State {
         f.write_str(match self {
             Self::Complete => "Complete",
             Self::Rolling => "Rolling",
-            Self::Waiting => "Waiting",
+            Self::Waiting | Self::Held => "Waiting",
             Self::Paused => "Paused",
             Self::Stopped => "Stopped",
             Self::Failed => "Failed",
@@ -56,15 +58,21 @@ pub enum WaitingOn {
     Version,
     /// The DaemonSet controller to see the new template.
     Template,
+    /// The vendor's host list, for so many agents.
+    Hosts(usize),
+    /// Nodes that are NotReady, of so many.
+    Storm(usize, usize),
     /// Replacements to become available: used and whole budget.
     Budget(usize, usize),
-    /// One node.
-    Node {
-        /// Its name.
-        name: String,
-        /// What keeps its agent from being available.
+    /// Nodes, for one cause.
+    Nodes {
+        /// The first of them.
+        names: Vec<String>,
+        /// How many they are.
+        count: usize,
+        /// What keeps their agents from being available.
         why: String,
-        /// When its time is up.
+        /// When the time of the first is up.
         until: Option<DateTime<Utc>>,
     },
 }
@@ -77,12 +85,25 @@ impl fmt::Display for WaitingOn {
                 f.write_str("the agent that is wanted is older than those that run, and spec.update.allowDowngrade is not true")
             }
             Self::Hold(Hold::Stopped) => f.write_str("ConfigMap oneagent-operator has key stop: \"true\""),
+            Self::Hold(Hold::Tokens) => f.write_str("the Secret with the tokens is not as Pods need it; condition PaaSToken says what to mend"),
+            Self::Hold(Hold::Environment) => f.write_str(
+                "the environment does not answer this paasToken, or does not offer the version: a new Pod could not download its agent; see conditions PaaSToken and Degraded",
+            ),
+            Self::Hold(Hold::NamespaceSelector) => {
+                f.write_str("the namespace's own node selector excludes nodes with a running agent: any change would remove these")
+            }
+            Self::Hosts(agents) => write!(f, "the environment's host list, because {agents} agents may have updated themselves"),
+            Self::Storm(down, all) => write!(f, "{down} of {all} nodes are NotReady; no agent is replaced while it is a third of them"),
             Self::Failure(message) => f.write_str(message),
             Self::Version => f.write_str("the environment has not said which version is the newest"),
             Self::Template => f.write_str("the DaemonSet controller has not seen the new template yet"),
             Self::Budget(used, budget) => write!(f, "{used} of at most {budget} nodes are without an available agent"),
-            Self::Node { name, why, until: None } => write!(f, "node {name}: {why}"),
-            Self::Node { name, why, until: Some(until) } => write!(f, "node {name}: {why} (until {})", until.format("%H:%M:%SZ")),
+            Self::Nodes { names, count, why, until } => {
+                let more = count - names.len();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                write!(f, "{} {}{more}: {why}", if *count == 1 { "node" } else { "nodes" }, names.join(", "))?;
+                until.map_or(Ok(()), |until| write!(f, " (until {})", until.format("%H:%M:%SZ")))
+            }
         }
     }
 }
@@ -102,9 +123,13 @@ pub struct Report {
     pub outdated: usize,
     /// Nodes whose agent's version nobody knows.
     pub version_unknown: usize,
+    /// Nodes whose agent is newer than desired, so that a change of the template does not reach it.
+    pub held_back: usize,
+    /// Nodes whose version the vendor has not said yet, of those that nobody knows.
+    pub unheard: usize,
     /// Nodes whose agent came from a template no longer wanted.
     pub unplanned: usize,
-    /// Agents where they are no longer tolerated.
+    /// Agents that run where no new one may start.
     pub surplus: usize,
     /// Matching nodes with a taint that is not tolerated.
     pub untolerated: usize,
@@ -112,6 +137,8 @@ pub struct Report {
     pub architecture: usize,
     /// Matching nodes that the namespace's own node selector excludes.
     pub excluded: usize,
+    /// Matching nodes that another OneAgent keeps.
+    pub overlap: usize,
     /// How many nodes are in each bucket.
     pub buckets: BTreeMap<Bucket, usize>,
     /// Names of nodes, by bucket, at most five.
@@ -137,6 +164,7 @@ impl Report {
             untolerated: sorted.untolerated.len(),
             architecture: sorted.architecture.len(),
             excluded: sorted.excluded.len(),
+            overlap: sorted.overlap.len(),
             ..Self::default()
         };
         for (node, taint) in &sorted.untolerated {
@@ -148,19 +176,30 @@ impl Report {
         for node in &sorted.excluded {
             report.example("namespaceSelector", &node.name);
         }
+        for (node, other) in &sorted.overlap {
+            report.example("overlap", &format!("{} ({other})", node.name));
+        }
+        for (node, taint) in &sorted.surplus {
+            report.example("surplus", &format!("{} ({taint})", node.name));
+        }
         for cell in &sorted.cells {
-            match cell.currency {
-                Some(Currency::Outdated) => {
+            match cell.standing {
+                Some(Standing::Outdated) => {
                     report.outdated += 1;
                     if let Some(why) = cell.node.busy.filter(|_| cell.bucket.is_none() && report.postponed.len() < EXAMPLES) {
                         report.postponed.push((cell.node.name.to_string(), why.to_owned()));
                     }
                 }
-                Some(Currency::Unknown) => {
+                Some(standing @ (Standing::Unknown | Standing::Unheard)) => {
                     report.version_unknown += 1;
+                    report.unheard += usize::from(standing == Standing::Unheard);
                     report.example("versionUnknown", &cell.node.name);
                 }
-                Some(Currency::Updated) if cell.bucket.is_none() => report.updated += 1,
+                Some(Standing::HeldBack) => {
+                    report.held_back += 1;
+                    report.example("heldBack", &cell.node.name);
+                }
+                Some(Standing::Current) if cell.bucket.is_none() => report.updated += 1,
                 _ => {}
             }
             report.unplanned += usize::from(cell.unplanned);
@@ -173,8 +212,7 @@ impl Report {
             let joining = bucket == Bucket::Starting && !cell.counts;
             report.joining += usize::from(joining);
             report.lacking += usize::from(!joining && !matches!(bucket, Bucket::NodeNotReady | Bucket::NodeBusy));
-            let needs_somebody = !matches!(bucket, Bucket::Starting | Bucket::Terminating | Bucket::NodeBusy);
-            if needs_somebody && report.troubled.len() < EXAMPLES {
+            if cell.troubled && report.troubled.len() < EXAMPLES {
                 report.troubled.push((cell.node.name.to_string(), cell.detail.clone()));
             }
         }

@@ -122,22 +122,26 @@ impl Metrics {
 }
 
 /// The states of a fleet that are counted, by the names of `status.nodes`.
-fn states(counts: &NodeCounts) -> [(&'static str, i32); 18] {
+fn states(counts: &NodeCounts) -> [(&'static str, i32); 22] {
     [
         ("selected", counts.selected),
         ("running", counts.running),
         ("updated", counts.updated),
         ("outdated", counts.outdated),
         ("versionUnknown", counts.version_unknown),
+        ("heldBack", counts.held_back),
+        ("surplus", counts.surplus),
         ("untolerated", counts.untolerated),
         ("arch", counts.arch),
         ("namespaceSelector", counts.namespace_selector),
+        ("overlap", counts.overlap),
         ("nodeNotReady", counts.node_not_ready),
         ("nodeLost", counts.node_lost),
         ("nodeBusy", counts.node_busy),
         ("capacity", counts.capacity),
         ("admission", counts.admission),
         ("image", counts.image),
+        ("config", counts.config),
         ("crash", counts.crash),
         ("starting", counts.starting),
         ("overdue", counts.overdue),

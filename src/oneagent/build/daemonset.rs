@@ -6,9 +6,10 @@ use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrate
 use k8s_openapi::api::core::v1::{Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::api::ObjectMeta;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::template::{SHORT, TOKEN, VERSION, labels, selector, short_hash};
+use super::template::{self, SHORT, TOKEN, VERSION, labels, selector, short_hash};
 use super::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, VIRTUAL_NODES};
 use crate::api::name::Version;
 use crate::kernel::drift::APPLIED_ANNOTATION;
@@ -25,15 +26,45 @@ pub const GOOD_ANNOTATION: &str = "oneagent.dynatrace.com/last-good-template";
 pub struct Base {
     /// The template.
     pub template: PodTemplateSpec,
-    /// Its hash.
+    /// Its hash: that which Pods made from it carry.
     pub hash: String,
 }
 
-/// The DaemonSet as it is applied.
-pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, good: Option<&PodTemplateSpec>) -> Result<Value, serde_json::Error> {
-    let mut annotations = vec![(TEMPLATE_ANNOTATION.to_owned(), serde_json::to_string(&base.template)?)];
+/// A base template as it is noted in an annotation. Pods may carry a hash that an earlier release made of it, so the hash is
+/// noted beside it; the sum shows whether somebody changed the note.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    hash: String,
+    sum: String,
+    template: PodTemplateSpec,
+}
+
+fn sum(hash: &str, template: &PodTemplateSpec) -> Result<String, serde_json::Error> {
+    Ok(short_hash(&serde_json::to_vec(&(hash, template))?))
+}
+
+impl Base {
+    fn note(&self) -> Result<String, serde_json::Error> {
+        let note = Note { hash: self.hash.clone(), sum: sum(&self.hash, &self.template)?, template: self.template.clone() };
+        serde_json::to_string(&note)
+    }
+
+    /// Reads a note; `None` where it is none, or was changed by somebody. Releases up to 0.2.0 noted the template alone.
+    #[must_use]
+    pub fn noted(text: &str) -> Option<Self> {
+        if let Ok(note) = serde_json::from_str::<Note>(text) {
+            return (sum(&note.hash, &note.template).ok()? == note.sum).then_some(Self { template: note.template, hash: note.hash });
+        }
+        let template: PodTemplateSpec = serde_json::from_str(text).ok().filter(|template: &PodTemplateSpec| template.spec.is_some())?;
+        Some(Self { hash: template::hash(&template).ok()?, template })
+    }
+}
+
+/// The DaemonSet as it is applied. `image` is the release's.
+pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, good: Option<&Base>, image: &str) -> Result<Value, serde_json::Error> {
+    let mut annotations = vec![(TEMPLATE_ANNOTATION.to_owned(), base.note()?)];
     if let Some(good) = good {
-        annotations.push((GOOD_ANNOTATION.to_owned(), serde_json::to_string(good)?));
+        annotations.push((GOOD_ANNOTATION.to_owned(), good.note()?));
     }
     let object = DaemonSet {
         metadata: ObjectMeta {
@@ -46,7 +77,7 @@ pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, goo
         },
         spec: Some(DaemonSetSpec {
             selector: LabelSelector { match_labels: Some(selector(&resolved.name)), ..LabelSelector::default() },
-            template: render(resolved, base, version),
+            template: render(resolved, base, version, image),
             update_strategy: Some(DaemonSetUpdateStrategy { type_: Some("OnDelete".into()), rolling_update: None }),
             ..DaemonSetSpec::default()
         }),
@@ -72,8 +103,8 @@ pub fn owner(resolved: &Resolved) -> OwnerReference {
     }
 }
 
-fn render(resolved: &Resolved, base: &Base, version: Option<Version>) -> PodTemplateSpec {
-    let mut template = base.template.clone();
+fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &str) -> PodTemplateSpec {
+    let mut template = template::with_image(&base.template, image);
     let text = version.map(|v| v.to_string()).unwrap_or_default();
     let annotations = template.metadata.get_or_insert_default().annotations.get_or_insert_default();
     annotations.insert(HASH_ANNOTATION.to_owned(), base.hash.clone());
@@ -152,13 +183,12 @@ mod tests {
         let resolved = resolve(&agent).unwrap();
         let around = Surroundings {
             cluster_id: "cluster".into(),
-            default_image: "docker.io/dynatrace/oneagent:latest".into(),
-            proxy_version: resolved.proxy.is_some().then(|| "7".to_owned()),
-            trusted_version: resolved.trusted_cas.is_some().then(|| "8".to_owned()),
+            proxy: resolved.proxy.is_some().then(|| "7".to_owned()),
+            trusted: resolved.trusted_cas.is_some().then(|| "8".to_owned()),
         };
         let template = base(&resolved, &around);
         let base = Base { hash: hash(&template).unwrap(), template };
-        daemonset(&resolved, &base, "1.301.72.20250601-101010".parse().ok(), None).unwrap()
+        daemonset(&resolved, &base, "1.301.72.20250601-101010".parse().ok(), None, "docker.io/dynatrace/oneagent:latest").unwrap()
     }
 
     /// What changes here restarts every agent of every user at the next upgrade of the operator: change it knowingly.
@@ -194,6 +224,46 @@ mod tests {
             let mut spec = change.clone();
             spec["apiUrl"] = "https://e.example/api".into();
             assert_ne!(hash_of(spec), plain, "{change}");
+        }
+    }
+
+    fn base_of(spec: serde_json::Value, around: &Surroundings) -> PodTemplateSpec {
+        let mut spec = spec;
+        spec["apiUrl"] = "https://e.example/api".into();
+        base(&resolve(&OneAgent::new("agent", serde_json::from_value(spec).unwrap())).unwrap(), around)
+    }
+
+    #[test]
+    fn what_the_operator_chooses_itself_is_no_difference_and_what_the_user_asks_for_is() {
+        let marked = |proxy: &str| Surroundings { proxy: Some(proxy.into()), ..Surroundings::default() };
+        let with_proxy = || serde_json::json!({ "proxy": { "valueFrom": "p" } });
+        let now = base_of(with_proxy(), &marked("hash"));
+        let mut before = template::with_image(&now, "registry.example/ours:1");
+        let annotations = before.metadata.as_mut().unwrap().annotations.as_mut().unwrap();
+        annotations.clear();
+        annotations.insert("oneagent.dynatrace.com/proxy-version".into(), "4711".into());
+        assert!(template::asks_for_the_same(&before, &now, "registry.example/ours:1"), "0.2.0 noted it so");
+        assert!(!template::asks_for_the_same(&before, &now, "registry.example/ours:2"), "an image that is nobody's default is the user's");
+        assert!(!template::asks_for_the_same(&now, &base_of(with_proxy(), &marked("other")), "i"), "another proxy");
+        assert!(!template::asks_for_the_same(&now, &base_of(serde_json::json!({}), &Surroundings::default()), "i"));
+        assert_eq!(
+            hash(&now).unwrap(),
+            hash(&template::with_image(&now, "docker.io/dynatrace/oneagent:latest")).unwrap(),
+            "the first releases' hash"
+        );
+    }
+
+    #[test]
+    fn a_note_that_somebody_changed_is_none() {
+        let template = base_of(serde_json::json!({}), &Surroundings::default());
+        let base = Base { hash: "made by an earlier release".into(), template: template.clone() };
+        let note = base.note().unwrap();
+        assert_eq!(Base::noted(&note), Some(base));
+        assert_eq!(Base::noted(&note.replace("earlier", "later")), None);
+        assert_eq!(Base::noted(&note.replace("hostPID\":true", "hostPID\":false")), None);
+        assert_eq!(Base::noted(&serde_json::to_string(&template).unwrap()).unwrap().hash, hash(&template).unwrap(), "as 0.2.0 wrote it");
+        for nonsense in ["", "{}", "null", "{\"hash\":\"x\"}"] {
+            assert_eq!(Base::noted(nonsense), None, "{nonsense}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The Pod template without its version and without placement: what, when it changes, must restart agents.
 //!
 //! Follows the original's template, so that adoption changes nothing that matters. Must not contain the operator's
-//! version (an operator upgrade restarts no agent), nor a token.
+//! version or the image that it chooses (an operator's upgrade restarts no agent), nor a token.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,12 +13,15 @@ use k8s_openapi::api::core::v1::{
 use kube::api::ObjectMeta;
 use sha2::{Digest, Sha256};
 
+use crate::api::oneagent::DEFAULT_IMAGE;
 use crate::oneagent::resolve::{FromImage, PodShape, ProxySource, Resolved, SCRIPT_URL, Wish};
 
 /// Stands for the version until a template is rendered.
 pub const VERSION: &str = "{agent-version}";
 /// Stands for its first three parts.
 pub const SHORT: &str = "{agent-version-short}";
+/// Stands for the release's installer image.
+pub const IMAGE: &str = "{default-image}";
 const CONTAINER: &str = "dynatrace-oneagent";
 /// Name of the variable with the token that the installer is fetched with: a template that has it installs.
 pub const TOKEN: &str = "ONEAGENT_INSTALLER_TOKEN";
@@ -28,25 +31,29 @@ pub const TOKEN: &str = "ONEAGENT_INSTALLER_TOKEN";
 pub struct Surroundings {
     /// UID of Namespace kube-system.
     pub cluster_id: String,
-    /// The release's installer image.
-    pub default_image: String,
-    /// resourceVersion of the proxy Secret: a change of it must reach the agents. Never a hash of its content.
-    pub proxy_version: Option<String>,
-    /// resourceVersion of the ConfigMap with certificates.
-    pub trusted_version: Option<String>,
+    /// Mark of the proxy in its Secret: a change of it must reach the agents.
+    pub proxy: Option<String>,
+    /// Mark of the certificates.
+    pub trusted: Option<String>,
 }
+
+/// Annotations of Pods that change with what the Pods read from elsewhere, and what releases up to 0.2.0 had in their place:
+/// resourceVersions, which change with every touch.
+const MARKS: [(&str, &str); 2] = [
+    ("oneagent.dynatrace.com/proxy-hash", "oneagent.dynatrace.com/proxy-version"),
+    ("oneagent.dynatrace.com/trusted-cas-hash", "oneagent.dynatrace.com/trusted-cas-version"),
+];
 
 /// The base template.
 #[must_use]
 pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
     let pod = &resolved.pod;
-    let ours =
-        [("oneagent.dynatrace.com/proxy-version", &around.proxy_version), ("oneagent.dynatrace.com/trusted-cas-version", &around.trusted_version)];
-    let ours = ours.into_iter().filter_map(|(key, version)| Some((key.to_owned(), version.clone()?)));
+    let ours = MARKS.iter().zip([&around.proxy, &around.trusted]);
+    let ours = ours.filter_map(|((key, _), mark)| Some(((*key).to_owned(), mark.clone()?)));
     let annotations: BTreeMap<String, String> = pod.annotations.clone().into_iter().chain(ours).collect();
     let own_image = match &resolved.from_image {
         Some(FromImage { registry: Some(registry), tag, .. }) => format!("{registry}/linux/oneagent:{}", tag.as_deref().unwrap_or(SHORT)),
-        _ => around.default_image.clone(),
+        _ => IMAGE.to_owned(),
     };
     let pull_secrets = resolved.from_image.as_ref().and_then(|image| image.secret(&resolved.name)).map(|name| vec![LocalObjectReference { name }]);
     let mut volumes =
@@ -94,9 +101,44 @@ pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
     }
 }
 
-/// Hash of a base template: 16 hexadecimal digits of its SHA-256.
+/// Hash of a base template: 16 hexadecimal digits of its SHA-256. As if the release's image were the one that the first
+/// releases had, so that theirs stay valid.
 pub fn hash(base: &PodTemplateSpec) -> Result<String, serde_json::Error> {
-    Ok(short_hash(&serde_json::to_vec(base)?))
+    Ok(short_hash(&serde_json::to_vec(&with_image(base, DEFAULT_IMAGE))?))
+}
+
+/// A template with the release's image in its place.
+#[must_use]
+pub fn with_image(base: &PodTemplateSpec, image: &str) -> PodTemplateSpec {
+    replace_image(base, &[IMAGE], image)
+}
+
+fn replace_image(template: &PodTemplateSpec, these: &[&str], by: &str) -> PodTemplateSpec {
+    let mut template = template.clone();
+    let images = template.spec.iter_mut().flat_map(|spec| &mut spec.containers).filter_map(|container| container.image.as_mut());
+    for image in images.filter(|image| these.contains(&image.as_str())) {
+        by.clone_into(image);
+    }
+    template
+}
+
+/// Whether a template that an earlier release noted asks for what `base` does: what the operator chose itself, or wrote
+/// down in another way, is no difference. `image` is the release's.
+#[must_use]
+pub fn asks_for_the_same(noted: &PodTemplateSpec, base: &PodTemplateSpec, image: &str) -> bool {
+    let annotations = |template: &PodTemplateSpec| template.metadata.as_ref().and_then(|m| m.annotations.clone()).unwrap_or_default();
+    let before = annotations(noted);
+    let normal = |template: &PodTemplateSpec| {
+        let mut plain = replace_image(template, &[image, DEFAULT_IMAGE], IMAGE);
+        let mut kept = annotations(template);
+        for (mark, version) in MARKS.iter().filter(|(_, version)| before.contains_key(*version)) {
+            kept.remove(*mark);
+            kept.remove(*version);
+        }
+        plain.metadata.get_or_insert_default().annotations = (!kept.is_empty()).then_some(kept);
+        plain
+    };
+    normal(noted) == normal(base)
 }
 
 /// 16 hexadecimal digits of a SHA-256.

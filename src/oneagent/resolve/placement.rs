@@ -43,6 +43,7 @@ pub(super) fn placement(
         tolerations: tolerations.iter().map(plain_toleration).collect(),
         architectures: architectures.iter().map(|name| (*name).to_owned()).collect(),
         terms,
+        yields_to: Vec::new(),
         virtual_nodes: VIRTUAL_NODES.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
     }
 }
