@@ -77,7 +77,8 @@ impl Eyes {
                     seen.readies.push(Instant::now());
                 }
                 seen.pods.entry(node).or_default().insert(uid);
-                let unready = nodes - seen.ready.values().filter(|pods| !pods.is_empty()).count();
+                // Nodes that join are none of those that it was opened on.
+                let unready = nodes.saturating_sub(seen.ready.values().filter(|pods| !pods.is_empty()).count());
                 // Counting begins with the first complete fleet: before that Pods are starting, not replaced.
                 seen.counting |= unready == 0;
                 if seen.counting {

@@ -17,16 +17,23 @@ use oneagent_operator::api::name::Version;
 use serde_json::{Value, json};
 
 use crate::operator::Launcher;
-use crate::vendor::Vendor;
+use crate::vendor::{Mood, Vendor};
+
+/// What failed is tried again after so long.
+const AGAIN: Duration = Duration::from_millis(300);
 
 /// How a Pod fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It starts, fails, starts again.
+    /// It starts, fails, starts again, for as long as the fault is there.
     CrashLoop,
+    /// It is Ready for so long, and then does that.
+    CrashesAfter(Duration),
+    /// Its node is NotReady after so long, and stays so.
+    KillsNodeAfter(Duration),
     /// It starts and never becomes Ready.
     NeverReady,
-    /// Its image cannot be pulled.
+    /// Its image cannot be pulled, for as long as the fault is there.
     ImagePull,
     /// It becomes Ready late.
     Slow(Duration),
@@ -43,6 +50,8 @@ pub struct Behaviour {
     pub versions: HashMap<String, Fault>,
     /// Faults by node.
     pub nodes: HashMap<String, Fault>,
+    /// Versions whose end takes the node with it.
+    pub deadly_stops: HashSet<String>,
     /// Whether hosts refuse an agent older than the newest that was installed on them.
     pub refuse_downgrade: bool,
 }
@@ -54,6 +63,7 @@ impl Default for Behaviour {
             gone_after: Duration::from_millis(50),
             versions: HashMap::new(),
             nodes: HashMap::new(),
+            deadly_stops: HashSet::new(),
             refuse_downgrade: true,
         }
     }
@@ -68,13 +78,21 @@ pub struct Kubelet {
     behaviours: Arc<Mutex<HashMap<String, Behaviour>>>,
     /// Newest agent that was installed, by node.
     installed: Arc<Mutex<HashMap<String, Version>>>,
+    /// When a Pod was taken on, and each of its conditions with the time at which it last changed, by UID.
+    times: Arc<Mutex<HashMap<String, Times>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Times {
+    start: String,
+    conditions: HashMap<String, (String, String)>,
 }
 
 impl Kubelet {
     /// Starts it.
     #[must_use]
     pub fn start(client: Client, vendor: Vendor, launcher: Launcher) -> Self {
-        let kubelet = Self { client, vendor, launcher: Arc::new(launcher), behaviours: Arc::default(), installed: Arc::default() };
+        let kubelet = Self { client, vendor, launcher: Arc::new(launcher), behaviours: Arc::default(), installed: Arc::default(), times: Arc::default() };
         let running = kubelet.clone();
         tokio::spawn(async move { running.follow().await });
         kubelet
@@ -100,6 +118,12 @@ impl Kubelet {
     pub async fn evict(&self, pod: &Pod) {
         let why = json!({ "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory." });
         self.write(pod, why).await;
+    }
+
+    /// Says of a running Pod that it is Ready, or not for a moment: what the node lifecycle controller and a kubelet that was
+    /// away do.
+    pub async fn say_ready(&self, pod: &Pod, ready: bool) {
+        self.write(pod, running(pod, ready)).await;
     }
 
     /// The processes of operators that were started as Pods.
@@ -136,6 +160,12 @@ impl Kubelet {
 
     async fn end(&self, pod: &Pod) {
         self.launcher.stop(pod).await;
+        let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());
+        let version = installer_url(pod).and_then(|url| self.vendor.installer(&url)).map(|(_, version)| version);
+        if version.is_some_and(|version| behaviour.deadly_stops.contains(&version)) {
+            self.kill_node(pod).await;
+            // Nobody is left to say that the Pod is gone; the API server's own clean-up takes it.
+        }
         tokio::time::sleep(self.behaviour(&pod.namespace().unwrap_or_default()).gone_after).await;
         let params = DeleteParams {
             grace_period_seconds: Some(0),
@@ -157,29 +187,54 @@ impl Kubelet {
                 Ok(()) => succeeded(pod),
                 Err(why) => waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0),
             };
-            return self.write(pod, status).await;
+            self.write(pod, status).await;
+            return;
         }
         if self.launcher.is_operator(pod) {
             let status = match self.launcher.launch(&self.client, pod).await {
                 Ok(()) => running(pod, true),
                 Err(why) => waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0),
             };
-            return self.write(pod, status).await;
+            self.write(pod, status).await;
+            return;
         }
         let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());
         let node = pod.spec.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default();
         let installer = installer_url(pod).and_then(|url| self.vendor.installer(&url));
         let version = installer.as_ref().map(|(_, version)| version.clone());
-        let fault = behaviour.nodes.get(&node).or_else(|| version.as_ref().and_then(|v| behaviour.versions.get(v))).copied();
-        match fault {
-            Some(Fault::ImagePull) => return self.write(pod, waiting(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0)).await,
-            Some(Fault::CrashLoop) => return self.crash(pod, "agent terminated").await,
-            Some(Fault::NeverReady) => return self.write(pod, running(pod, false)).await,
+        let fault = || {
+            let now = self.behaviour(&pod.namespace().unwrap_or_default());
+            now.nodes.get(&node).or_else(|| version.as_ref().and_then(|v| now.versions.get(v))).copied()
+        };
+        // What the world keeps from starting is tried again until it starts, or is gone.
+        loop {
+            let held = match fault() {
+                Some(Fault::ImagePull) => waiting(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0),
+                _ => match self.missing_secret(pod).await {
+                    Some(why) => waiting(pod, "CreateContainerConfigError", &why, 0),
+                    None => break,
+                },
+            };
+            if !self.write(pod, held).await {
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        match fault() {
+            Some(Fault::CrashLoop) => {
+                if !self.crash(pod, "agent terminated", || fault() == Some(Fault::CrashLoop)).await {
+                    return;
+                }
+            }
+            Some(Fault::NeverReady) => {
+                self.write(pod, running(pod, false)).await;
+                return;
+            }
             Some(Fault::Slow(late)) => {
                 self.write(pod, running(pod, false)).await;
                 tokio::time::sleep(late).await;
             }
-            None => {
+            _ => {
                 if behaviour.ready_after > Duration::from_secs(1) {
                     self.write(pod, running(pod, false)).await;
                 }
@@ -187,13 +242,17 @@ impl Kubelet {
             }
         }
         if let Some((environment, version)) = &installer {
-            if !self.vendor.with(environment, |e| e.offered.contains(version)) {
-                return self.crash(pod, "the installer cannot be downloaded: 404").await;
+            let is_there = || self.vendor.with(environment, |e| e.mood == Mood::Well && e.offered.contains(version));
+            if !is_there() && !self.crash(pod, "the installer cannot be downloaded", || !is_there()).await {
+                return;
             }
             if let Ok(parsed) = version.parse::<Version>() {
-                let before = self.installed(&node);
-                if behaviour.refuse_downgrade && before.is_some_and(|before| before > parsed) {
-                    return self.crash(pod, "a newer agent is installed: refusing due to downgrade").await;
+                let refuses = || {
+                    let refuses = self.behaviour(&pod.namespace().unwrap_or_default()).refuse_downgrade;
+                    refuses && self.installed(&node).is_some_and(|before| before > parsed)
+                };
+                if refuses() && !self.crash(pod, "a newer agent is installed: refusing due to downgrade", refuses).await {
+                    return;
                 }
                 self.install(&node, parsed);
             }
@@ -205,31 +264,98 @@ impl Kubelet {
             }
         }
         self.write(pod, running(pod, true)).await;
+        match fault() {
+            Some(Fault::CrashesAfter(later)) => {
+                tokio::time::sleep(later).await;
+                self.crash(pod, "agent terminated", || true).await;
+            }
+            Some(Fault::KillsNodeAfter(later)) => {
+                tokio::time::sleep(later).await;
+                if self.write(pod, running(pod, false)).await {
+                    self.kill_node(pod).await;
+                }
+            }
+            _ => {}
+        }
     }
 
-    async fn crash(&self, pod: &Pod, why: &str) {
+    /// Why the container cannot be made: a Secret that its environment names is missing.
+    async fn missing_secret(&self, pod: &Pod) -> Option<String> {
+        let env = pod.spec.as_ref()?.containers.first()?.env.clone().unwrap_or_default();
+        for reference in env.into_iter().filter_map(|variable| variable.value_from?.secret_key_ref) {
+            let api: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+            match api.get_opt(&reference.name).await {
+                Ok(None) => return Some(format!("secret \"{}\" not found", reference.name)),
+                Ok(Some(secret)) if !secret.data.as_ref().is_some_and(|data| data.contains_key(&reference.key)) => {
+                    return Some(format!("couldn't find key {} in Secret {}", reference.key, reference.name));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The node is gone, as the node lifecycle controller sees it: NotReady, and so are its Pods.
+    async fn kill_node(&self, pod: &Pod) {
+        let node = pod.spec.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default();
+        crate::nodes::set_ready(&self.client, &node, false).await;
+    }
+
+    /// It fails and is started again, with the restarts that a real one shows, until `goes_on` says no. Returns whether it
+    /// is still there.
+    async fn crash(&self, pod: &Pod, why: &str, goes_on: impl Fn() -> bool) -> bool {
         self.write(pod, running(pod, false)).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        self.write(pod, waiting(pod, "CrashLoopBackOff", &format!("back-off 10s restarting failed container: {why}"), 2)).await;
+        for restarts in 1.. {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let message = format!("back-off 10s restarting failed container: {why}");
+            if restarts <= 3 && !self.write(pod, waiting(pod, "CrashLoopBackOff", &message, restarts)).await {
+                return false;
+            }
+            if restarts > 3 {
+                tokio::time::sleep(AGAIN).await;
+                if !goes_on() {
+                    return true;
+                }
+                if self.api(pod).get_opt(&pod.name_any()).await.ok().flatten().is_none_or(|now| now.uid() != pod.uid()) {
+                    return false;
+                }
+            }
+        }
+        false
     }
 
-    async fn write(&self, pod: &Pod, status: Value) {
+    /// Writes a Pod's status; returns whether the Pod is still there.
+    async fn write(&self, pod: &Pod, status: Value) -> bool {
+        let status = self.with_times(pod, status);
         for _ in 0..20 {
-            match self
-                .api(pod)
-                .patch_status(
-                    &pod.name_any(),
-                    &PatchParams::default(),
-                    &Patch::Strategic(json!({ "metadata": { "uid": pod.uid() }, "status": status })),
-                )
-                .await
-            {
-                Ok(_) => return,
-                Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return,
+            let change = json!({ "metadata": { "uid": pod.uid() }, "status": status });
+            match self.api(pod).patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(change)).await {
+                Ok(now) => return now.metadata.deletion_timestamp.is_none(),
+                Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return false,
                 // An API server that restarts, or closes an idle connection.
                 Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,
             }
         }
+        false
+    }
+
+    /// As a real one: a Pod is taken on once, and a condition's time changes only with its status.
+    fn with_times(&self, pod: &Pod, mut status: Value) -> Value {
+        let mut all = self.times.lock().expect("times");
+        let times = all.entry(pod.uid().unwrap_or_default()).or_insert_with(|| Times { start: now(), conditions: HashMap::new() });
+        if status.get("startTime").is_some() {
+            status["startTime"] = times.start.clone().into();
+        }
+        for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+            let text = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
+            let (type_, holds) = (text("type"), text("status"));
+            let known = times.conditions.entry(type_).or_insert_with(|| (holds.clone(), text("lastTransitionTime")));
+            if known.0 != holds {
+                *known = (holds, text("lastTransitionTime"));
+            }
+            condition["lastTransitionTime"] = known.1.clone().into();
+        }
+        status
     }
 
     fn api(&self, pod: &Pod) -> Api<Pod> {

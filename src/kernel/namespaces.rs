@@ -44,6 +44,13 @@ impl NodeSelectors {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).map(|(_, selector)| selector.clone())
     }
 
+    /// Whether what was read last may be another by now.
+    #[must_use]
+    pub fn is_old(&self, namespace: &str) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(namespace).is_none_or(|(at, _)| at.elapsed() >= BELIEVED)
+    }
+
     /// Reads it, unless that was done just now.
     pub async fn read(&self, client: &Client, namespace: &str) -> Result<Arc<Selector>, Error> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned();

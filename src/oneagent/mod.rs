@@ -34,6 +34,8 @@ use crate::telemetry::Metrics;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
 const STATUS_PERIOD: Duration = Duration::from_secs(2);
+/// What was learnt while acting is planned with anew, at once.
+const AT_ONCE: Duration = Duration::from_millis(20);
 /// Without any event an object is looked at this often: a safety net, not a mechanism.
 const RESYNC: Duration = Duration::from_secs(900);
 
@@ -125,6 +127,9 @@ async fn carry_out(
     seen: &observe::Observed,
     plan: plan::Plan,
 ) -> Result<Duration, kernel::Error> {
+    if plan.touches && observe::selector_changed(context, resolved, seen).await {
+        return Ok(AT_ONCE);
+    }
     if let Err(failure) = act::objects(context, resolved, seen, plan.objects).await {
         return refused(context, object, before, failure).await;
     }

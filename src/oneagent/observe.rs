@@ -153,7 +153,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     let missing = missing(context, resolved, daemonset.is_some(), &nodes, &pods);
     let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset));
     let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods).await;
-    let selector = namespace_selector(context, resolved, daemonset.is_some()).await;
+    let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
     let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
     Ok(Observed {
         paas,
@@ -381,14 +381,26 @@ fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet) -> bool {
     age >= 2 && context.fleet.quiet(key).is_none_or(|quiet| quiet >= QUIET)
 }
 
-/// What the namespace itself wants of nodes: known before a Pod is replaced, for its successor could not come back. What
-/// cannot be read is as it was.
-async fn namespace_selector(context: &Context, resolved: &Resolved, has_daemonset: bool) -> Arc<Selector> {
+/// What the namespace itself wants of nodes: read where agents lack, and before anything is changed. What cannot be read is
+/// as it was.
+async fn namespace_selector(context: &Context, resolved: &Resolved, lacking: bool) -> Arc<Selector> {
     let known = context.node_selectors.known(&resolved.namespace);
-    if !has_daemonset {
-        return known.unwrap_or_default();
+    let excludes = known.as_ref().is_some_and(|selector| !selector.labels.is_empty());
+    if excludes || lacking {
+        return context.node_selectors.read(&context.client, &resolved.namespace).await.ok().or(known).unwrap_or_default();
     }
-    context.node_selectors.read(&context.client, &resolved.namespace).await.ok().or(known).unwrap_or_default()
+    known.unwrap_or_default()
+}
+
+/// Whether the namespace's node selector is another than that which a plan was made with: looked at before a Pod is replaced
+/// or the DaemonSet written, for a successor that may not come back, and agents that a write removes, are lost.
+pub async fn selector_changed(context: &Context, resolved: &Resolved, seen: &Observed) -> bool {
+    let is_old = context.node_selectors.is_old(&resolved.namespace);
+    if !is_old {
+        return false;
+    }
+    let now = context.node_selectors.read(&context.client, &resolved.namespace).await;
+    now.is_ok_and(|now| now.labels != seen.namespace_selector)
 }
 
 /// Whether new Pods are held to the namespace's node selector: an agent that came to a node outside of it since it was

@@ -74,6 +74,8 @@ pub struct Plan {
     pub policy: Policy,
     /// Whether the DaemonSet controller shall look again: it makes fewer Pods than it should.
     pub nudge: bool,
+    /// Whether agents may be replaced or removed by it.
+    pub touches: bool,
     /// The status.
     pub status: OneAgentStatus,
     /// What changed in it.
@@ -202,6 +204,8 @@ pub fn plan(
         .into_iter()
         .flatten()
         .min();
+    let edited = object.metadata.generation != before.observed_generation;
+    let touches = live.is_some() && (edited || rollout.template != Template::Keep || !rollout.steps.is_empty());
     let nudge = hands_off.is_none() && kept_out.is_none() && live.is_some() && (seen.refused.is_some() || !seen.missing.is_empty());
     let interest = Interest {
         hosts: rollout.needs_hosts.then(|| rollout.memory.started.unwrap_or_default()),
@@ -217,6 +221,7 @@ pub fn plan(
         steps: rollout.steps,
         policy,
         nudge,
+        touches,
         status,
         transitions,
         interest,
@@ -530,10 +535,13 @@ fn complaints(
     withdrawn: Option<String>,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
-    if let Some(failure) = &rollout.memory.failure {
+    let failure = rollout.memory.failure.as_ref().map(|failure| {
         let remedy = "Pods that still run the version before are left alone and new ones get it; mend the cause, and when these nodes' agents recover it goes on by itself; or pin this version (spec.update.version) to try it again, or pin a good one; a newer one is taken by itself";
-        problems.push((Reason::RolloutFailed, format!("{}; {remedy}", failure.message)));
-    }
+        (Reason::RolloutFailed, format!("{}; {remedy}", failure.message))
+    });
+    // While another revision is rolled out, what failed before it is history.
+    let is_now = rollout.report.state == rollout::State::Failed;
+    problems.extend(failure.clone().filter(|_| is_now));
     problems.extend(refused.map(|refused| {
         if refused.account_missing {
             (Reason::ServiceAccountMissing, refused.full)
@@ -551,11 +559,12 @@ fn complaints(
         }
         None => {}
     }
-    if !rollout.report.troubled.is_empty() && rollout.memory.failure.is_none() && seen.refused.is_none() {
+    if !rollout.report.troubled.is_empty() && !is_now && seen.refused.is_none() {
         let nodes: Vec<String> = rollout.report.troubled.iter().map(|(node, why)| format!("{node}: {why}")).collect();
         if !nodes.is_empty() {
             problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
         }
     }
+    problems.extend(failure.filter(|_| !is_now));
     problems
 }

@@ -18,7 +18,7 @@ use olm_tests::lab::{Lab, V1, V2};
 use olm_tests::nodes::Shape;
 use olm_tests::operator::binary;
 use oneagent_operator::api::name::Share;
-use oneagent_operator::rollout::{self, Desired, Inventory, Memory, Node, Placement, Pod, Policy, Revision};
+use oneagent_operator::rollout::{self, Desired, Inventory, Memory, Node, Placement, Pod, Policy, Revision, Reported, Source};
 use serde_json::json;
 
 /// From bound to Ready in the rollouts that are measured.
@@ -75,28 +75,26 @@ fn plan_time(size: usize) -> Duration {
         .iter()
         .map(|node| {
             Arc::new(Pod {
-                name: node.name.clone(),
-                uid: node.name.clone(),
-                resource_version: "1".into(),
-                node: node.name.clone(),
                 revision: Some(revision(1)),
                 created: Utc::now(),
-                deleting: false,
                 ready_since: Some(Utc::now()),
-                unready_since: None,
-                trouble: None,
+                ..Pod::named(&node.name, &node.name)
             })
         })
         .collect();
-    let (template, memory, deleted) = (revision(2), Memory::default(), std::collections::HashSet::new());
+    let (template, memory) = (revision(2), Memory::default());
+    let (deleted, none) = (std::collections::HashSet::new(), std::collections::HashMap::new());
     let inventory = Inventory {
         nodes: &nodes,
         pods: &pods,
         template: Some(&template),
         settled: true,
         deleted: &deleted,
-        lost: &deleted,
-        reported: None,
+        lost: &none,
+        missing: &none,
+        deciding_since: Utc::now(),
+        reported: Reported::Silent,
+        source: Source::NotNeeded,
         refused: None,
         namespace_selector: &std::collections::BTreeMap::new(),
         memory: &memory,
@@ -108,7 +106,7 @@ fn plan_time(size: usize) -> Duration {
         hold: None,
         placement: Placement::default(),
     };
-    let desired = Desired { revision: revision(2), strict: false };
+    let desired = Desired { revision: revision(2), strict: false, keeps_versions: false };
     let now = Utc::now();
     let run = |_| {
         let began = Instant::now();

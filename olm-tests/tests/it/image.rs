@@ -226,7 +226,7 @@ fn a_switch_of_mode_zone_or_proxy_replaces_every_agent_once_and_within_the_budge
         for (turn, change) in [
             json!({ "useImmutableImage": true }),
             json!({ "networkZone": "other" }),
-            json!({ "proxy": { "value": "http://proxy.example:3128" } }),
+            json!({ "proxy": { "value": "http://proxy.example:3128", "noProxy": "127.0.0.1" } }),
             json!({ "proxy": null, "useImmutableImage": false }),
         ]
         .into_iter()

@@ -32,8 +32,14 @@ fn a_oneagent_becomes_agents_on_selected_and_tolerated_nodes() {
         assert!(after.contains_key(&tainted[0]));
         assert!(before.iter().all(|(node, uid)| after.get(node) == Some(uid)), "a toleration restarted an agent");
 
-        // Without it the agent there is surplus, and goes.
+        // Without it the agent there goes on running, counted apart, and the command that removes it is said and works.
         lab.edit("agent", json!({ "tolerations": null })).await;
+        let said = lab.says("agent", "Ready", "1 agents run on nodes with a taint").await;
+        assert_eq!(lab.uids("agent").await, after, "an agent was deleted for a taint");
+        let nodes = lab.status("agent").await.nodes.unwrap();
+        assert_eq!((nodes.selected, nodes.surplus, nodes.progress.as_str()), (3, 1, "3/3"));
+        let command = said.split_once("by kubectl ").unwrap().1.to_owned();
+        lab.cluster.kubectl(&command.split(' ').collect::<Vec<_>>());
         lab.pods_are("agent", &lab.nodes[..3]).await;
         // A taint that is lifted brings the node back in.
         nodes::patch(&lab.cluster.client, &tainted[0], &json!({ "spec": { "taints": [] } })).await;
@@ -128,7 +134,15 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
             if now.len() == 3 && now.iter().all(|(node, uid)| before.get(node) != Some(uid)) { Ok(()) } else { Err("not all".to_owned()) }
         })
         .await;
+        // The proxy is dead, for the operator too: nothing is replaced that could not download its agent. Around it the
+        // environment is reached again, and agents are told.
+        let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "proxy": { "valueFrom": "proxy" } })).await;
+        lab.condition("agent", "Degraded", "True", "EnvironmentUnreachable").await;
+        lab.condition("agent", "Progressing", "True", "Held").await;
+        assert_eq!(lab.uids("agent").await, before);
+        lab.edit("agent", json!({ "proxy": { "noProxy": "localhost,.example" } })).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
         eventually("every Pod has the proxy", SOON, || async {
             let pods = lab.pods("agent").await;
             let new = pods
@@ -138,10 +152,6 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
             if new == 3 { Ok(()) } else { Err(format!("{new}")) }
         })
         .await;
-        // The proxy is dead, for the operator too; around it the environment is reached again, and agents are told.
-        lab.condition("agent", "Degraded", "True", "EnvironmentUnreachable").await;
-        lab.edit("agent", json!({ "proxy": { "noProxy": "localhost,.example" } })).await;
-        lab.condition("agent", "Degraded", "False", "AsExpected").await;
         eventually("every Pod goes around the proxy", SOON, || async {
             let pods = lab.pods("agent").await;
             let told = |p: &&k8s_openapi::api::core::v1::Pod| {

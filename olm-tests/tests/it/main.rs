@@ -8,6 +8,7 @@ mod check;
 mod fail;
 mod fields;
 mod gone;
+mod hostile;
 mod image;
 mod install;
 mod istio;

@@ -1,0 +1,428 @@
+//! What the world does to a fleet: taints, outages, restarts, rotations, blips, dying nodes. No agent that should run is lost
+//! by it, and no version is condemned for it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::Api;
+use olm_tests::eventually;
+use olm_tests::eyes::Eyes;
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::{Lab, SOON, V1, V2, is_ready, version_of};
+use olm_tests::nodes;
+use olm_tests::vendor::{Mood, api_token, paas_token};
+use serde_json::json;
+
+const LONG: Duration = Duration::from_secs(90);
+
+/// Waits until something holds of the status.
+async fn status_says(lab: &Lab<'_>, what: &str, within: Duration, holds: impl Fn(&oneagent_operator::api::oneagent::OneAgentStatus) -> bool) {
+    eventually(what, within, || async {
+        let now = lab.status("agent").await;
+        if holds(&now) { Ok(()) } else { Err(format!("{:?} {:?} {:#?}", now.nodes, now.rollout, now.conditions)) }
+    })
+    .await;
+}
+
+/// Waits until the operator has asked for the host list once more.
+async fn hosts_are_asked(lab: &Lab<'_>) {
+    let asked = || lab.cluster.vendor.with(&lab.name, |e| e.calls.get("/v1/entity/infrastructure/hosts").copied().unwrap_or_default());
+    let before = asked();
+    eventually("the host list is asked for", SOON, || async { if asked() > before { Ok(()) } else { Err(before.to_string()) } }).await;
+}
+
+/// Waits until the operator has looked at its OneAgent: an edit that means nothing is observed.
+async fn is_looked_at(lab: &Lab<'_>) {
+    lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
+    let wanted = lab.agents().get("agent").await.unwrap().metadata.generation;
+    status_says(lab, "the edit is observed", SOON, |status| status.observed_generation == wanted).await;
+}
+
+async fn ready_nodes(lab: &Lab<'_>) -> usize {
+    let api: Api<Node> = Api::all(lab.cluster.client.clone());
+    let mut ready = 0;
+    for name in &lab.nodes {
+        let node = api.get(name).await.unwrap();
+        let conditions = node.status.and_then(|s| s.conditions).unwrap_or_default();
+        ready += usize::from(conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"));
+    }
+    ready
+}
+
+#[test]
+fn taints_that_forbid_new_pods_take_no_agent_and_a_rollout_leaves_these_nodes_out() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-taint", 20).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 5 } }));
+        lab.all_at("agent", V1, 20, SOON).await;
+        let before = lab.uids("agent").await;
+        let tainted = lab.nodes[..5].to_vec();
+        let taint = json!({ "spec": { "taints": [{ "key": "maintenance", "value": "x", "effect": "NoSchedule" }] } });
+        for node in &tainted {
+            nodes::patch(&lab.cluster.client, node, &taint).await;
+        }
+        status_says(&lab, "the agents on tainted nodes are counted apart", SOON, |status| {
+            status.nodes.as_ref().is_some_and(|nodes| (nodes.selected, nodes.surplus, nodes.untolerated) == (15, 5, 5))
+        })
+        .await;
+        let said = lab.says("agent", "Ready", "5 agents run on nodes with a taint").await;
+        assert!(said.contains("maintenance=x:NoSchedule") && said.contains("kubectl -n hostile-taint delete pod"), "{said}");
+        assert_eq!(lab.uids("agent").await, before, "an agent was deleted for a taint");
+        // A rollout leaves them out, and completes.
+        lab.cluster.vendor.publish(&lab.name, V2);
+        status_says(&lab, "the other fifteen are updated", SOON, |status| status.nodes.as_ref().is_some_and(|n| n.progress == "15/15")).await;
+        let now = lab.uids("agent").await;
+        assert!(tainted.iter().all(|node| now[node] == before[node]), "an agent whose successor could not start was taken");
+        // Untainted, they are updated as well.
+        for node in &tainted {
+            nodes::patch(&lab.cluster.client, node, &json!({ "spec": { "taints": [] } })).await;
+        }
+        lab.all_at("agent", V2, 20, SOON).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_registry_that_is_away_condemns_no_version_and_the_rollout_completes_by_itself() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("hostile-registry", 20).await;
+        lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 3 } }));
+        lab.all_at("agent", V1, 20, SOON).await;
+        let eyes = Eyes::on(&lab, "agent", 20).await;
+        lab.behave(|b| _ = b.versions.insert(V2.into(), Fault::ImagePull));
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.says("agent", "Degraded", "ImagePullBackOff").await;
+        // Beyond the deadline nodes that join get what works.
+        status_says(&lab, "the template goes back meanwhile", SOON, |status| status.version.as_deref() == Some(V1)).await;
+        let joined = lab.add_nodes(1, &nodes::Shape::default()).await.remove(0);
+        eventually("the node that joined has an agent", SOON, || async {
+            match lab.pods("agent").await.get(&joined) {
+                Some(pod) if is_ready(pod) && version_of(pod).as_deref() == Some(V1) => Ok(()),
+                other => Err(format!("{:?}", other.and_then(version_of))),
+            }
+        })
+        .await;
+        // Three times the deadline.
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        let status = lab.status("agent").await;
+        assert_eq!((status.rejected_versions.len(), status.rollout.unwrap().failure), (0, None), "the registry was held against the version");
+        assert!(eyes.seen().most_unready <= 3, "{} nodes at once were without an agent", eyes.seen().most_unready);
+        lab.behave(|b| b.versions.clear());
+        lab.all_at("agent", V2, 21, LONG).await;
+        assert!(eyes.seen().most_unready <= 3, "{} nodes at once were without an agent", eyes.seen().most_unready);
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_quota_that_refuses_new_pods_holds_a_rollout_and_no_more() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-quota", 6).await;
+        lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 2 } }));
+        lab.all_at("agent", V1, 6, SOON).await;
+        let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "none", "namespace": lab.name }, "spec": { "hard": { "pods": "0" } } });
+        lab.cluster.apply(&quota.to_string());
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let said = lab.says("agent", "Degraded", "exceeded quota").await;
+        assert!(said.contains("raise the quota"), "{said}");
+        status_says(&lab, "the template goes back meanwhile", SOON, |status| status.version.as_deref() == Some(V1)).await;
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        assert_eq!(lab.pods("agent").await.values().filter(|p| is_ready(p)).count(), 4, "no more than the budget");
+        assert!(lab.status("agent").await.rejected_versions.is_empty());
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "resourcequota", "none"]);
+        // The DaemonSet controller is asked to look again, so nobody waits for its back-off.
+        lab.all_at("agent", V2, 6, LONG).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn agents_that_updated_themselves_survive_restarts_rotations_outages_and_are_judged_by_their_pods_only_at_last() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("hostile-self", 4).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 4 } }));
+        lab.all_at("agent", V1, 4, SOON).await;
+        let before = lab.uids("agent").await;
+        for node in lab.nodes.clone() {
+            let ip = lab.ip(&node).await;
+            lab.cluster.vendor.with(&lab.name, |e| drop(e.hosts.insert(ip, V2.into())));
+        }
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let at_rest = async |lab: &Lab<'_>| {
+            status_says(lab, "all are at V2", SOON, |status| {
+                let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+                ready && status.desired_version.as_deref() == Some(V2) && status.nodes.as_ref().is_some_and(|n| n.progress == "4/4")
+            })
+            .await;
+        };
+        at_rest(&lab).await;
+        assert_eq!(lab.uids("agent").await, before, "they were restarted for nothing");
+        // A new process knows nothing: it asks first.
+        lab.operators[0].process.kill();
+        lab.start_operator(&[]).await;
+        hosts_are_asked(&lab).await;
+        is_looked_at(&lab).await;
+        at_rest(&lab).await;
+        assert_eq!(lab.uids("agent").await, before, "a restart deleted agents that updated themselves");
+        // A new process while the environment is away.
+        lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Broken);
+        lab.operators[1].process.kill();
+        lab.start_operator(&[]).await;
+        lab.condition("agent", "Degraded", "True", "EnvironmentUnreachable").await;
+        is_looked_at(&lab).await;
+        assert_eq!(lab.uids("agent").await, before, "an outage at the start deleted agents");
+        lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Well);
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        at_rest(&lab).await;
+        // A rotated token is a new poller.
+        let (api, paas) = (api_token(&lab.name), paas_token(&lab.name));
+        let new = "dt0c01.NEW.SECRETAPInew";
+        lab.cluster.vendor.with(&lab.name, |e| {
+            let scopes = e.tokens[&api].clone();
+            e.tokens.insert(new.into(), scopes);
+        });
+        lab.secret(new, &paas);
+        hosts_are_asked(&lab).await;
+        is_looked_at(&lab).await;
+        at_rest(&lab).await;
+        assert_eq!(lab.uids("agent").await, before, "a rotated token deleted agents that updated themselves");
+        // The host list is refused for good: what is left to judge by are the Pods.
+        lab.cluster.vendor.with(&lab.name, |e| drop(e.tokens.insert(new.into(), Vec::new())));
+        lab.operators[2].process.kill();
+        lab.start_operator(&[]).await;
+        lab.all_at("agent", V2, 4, SOON).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_blip_in_which_half_of_the_pods_are_said_to_be_unready_costs_none_of_them() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-blip", 60).await;
+        lab.behave(|b| b.ready_after = Duration::from_millis(1500));
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 6 } }));
+        lab.all_at("agent", V1, 60, LONG).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.reached("agent", V2, 6).await;
+        let old: BTreeMap<String, _> = lab.pods("agent").await.into_iter().filter(|(_, p)| version_of(p).as_deref() == Some(V1)).take(30).collect();
+        futures::future::join_all(old.values().map(|pod| lab.cluster.kubelet.say_ready(pod, false))).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let now = lab.pods("agent").await;
+        let deleted = old.iter().filter(|(node, pod)| now.get(*node).is_none_or(|now| now.metadata.uid != pod.metadata.uid)).count();
+        assert_eq!(deleted, 0, "Pods were deleted for being unready for a moment");
+        futures::future::join_all(old.values().map(|pod| lab.cluster.kubelet.say_ready(pod, true))).await;
+        lab.all_at("agent", V2, 60, LONG).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn an_edit_while_all_must_still_stay_ready_takes_the_budget_and_no_more() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-minready", 8).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 2, "minReadySeconds": 3600 } }));
+        lab.all_pods_ready("agent", 8).await;
+        let before = lab.uids("agent").await;
+        lab.edit("agent", json!({ "env": [{ "name": "A", "value": "1" }] })).await;
+        is_looked_at(&lab).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let now = lab.uids("agent").await;
+        let replaced = before.iter().filter(|(node, uid)| now.get(*node) != Some(uid)).count();
+        assert!(replaced <= 2, "{replaced} agents were replaced at once");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-secret", 4).await;
+        let put = |kind: &str, name: &str, note: &str, data: &serde_json::Value| {
+            let metadata = json!({ "name": name, "namespace": lab.name, "annotations": { "note": note } });
+            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata, if kind == "Secret" { "stringData" } else { "data" }: data }).to_string());
+        };
+        let (ca, proxy) = (json!({ "certs": lab.cluster.vendor_ca }), json!({ "proxy": "http://127.0.0.1:1" }));
+        put("ConfigMap", "ca", "1", &ca);
+        put("Secret", "proxy", "1", &proxy);
+        let spec = json!({ "apiUrl": lab.cluster.vendor.tls_url(&lab.name), "trustedCAs": "ca", "proxy": { "valueFrom": "proxy", "noProxy": "127.0.0.1,localhost" } });
+        lab.oneagent(&spec);
+        lab.all_at("agent", V1, 4, SOON).await;
+        let before = lab.uids("agent").await;
+        // The Secret that the spec names now comes later.
+        lab.edit("agent", json!({ "tokens": "late" })).await;
+        lab.condition("agent", "PaaSToken", "False", "TokenSecretNotFound").await;
+        lab.condition("agent", "Progressing", "True", "Held").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(lab.uids("agent").await, before, "agents were replaced by Pods that could not start");
+        put("Secret", "late", "1", &json!({ "apiToken": api_token(&lab.name), "paasToken": paas_token(&lab.name) }));
+        lab.all_at("agent", V2, 4, SOON).await;
+        assert!(lab.status("agent").await.rejected_versions.is_empty());
+        // Annotated, or written once more: nobody restarts, in this process and in the next.
+        let before = lab.uids("agent").await;
+        put("ConfigMap", "ca", "2", &ca);
+        put("Secret", "proxy", "2", &proxy);
+        is_looked_at(&lab).await;
+        let mut lab = lab;
+        lab.operators[0].process.kill();
+        lab.start_operator(&[]).await;
+        hosts_or_looked(&lab).await;
+        assert_eq!(lab.uids("agent").await, before, "a touched object restarted agents");
+        // Another content is another thing.
+        let kind = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "proxy", "namespace": lab.name }, "stringData": { "proxy": "http://127.0.0.1:2" } });
+        lab.cluster.apply(&kind.to_string());
+        eventually("every agent is replaced", SOON, || async {
+            let now = lab.uids("agent").await;
+            if now.len() == 4 && now.iter().all(|(node, uid)| before.get(node) != Some(uid)) { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+        lab.all_at("agent", V2, 4, SOON).await;
+        lab.end().await;
+    });
+}
+
+async fn hosts_or_looked(lab: &Lab<'_>) {
+    is_looked_at(lab).await;
+    lab.condition("agent", "Ready", "True", "AllUpdated").await;
+}
+
+#[test]
+fn an_agent_whose_stop_kills_its_node_takes_no_more_nodes_than_the_budget() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("hostile-stop", 20).await;
+        lab.behave(|b| _ = b.deadly_stops.insert(V1.into()));
+        lab.oneagent(&json!({ "waitReadySeconds": 6, "rollout": { "maxUnavailable": 2 } }));
+        lab.all_at("agent", V1, 20, SOON).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.says("agent", "Degraded", "became NotReady after its agent was replaced").await;
+        // A new process goes on where that one was.
+        lab.operators[0].process.kill();
+        lab.start_operator(&[]).await;
+        is_looked_at(&lab).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(ready_nodes(&lab).await, 18, "the rollout walks through the fleet");
+        // Machines that are repaired by removal count on: the next two would go the same way.
+        let gone = lab.nodes.clone();
+        let dead = {
+            let api: Api<Node> = Api::all(lab.cluster.client.clone());
+            let mut dead = Vec::new();
+            for name in gone {
+                let node = api.get(&name).await.unwrap();
+                let conditions = node.status.and_then(|s| s.conditions).unwrap_or_default();
+                if conditions.iter().any(|c| c.type_ == "Ready" && c.status == "False") {
+                    dead.push(name);
+                }
+            }
+            dead
+        };
+        nodes::delete(&lab.cluster.client, &dead).await;
+        lab.nodes.retain(|name| !dead.contains(name));
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(ready_nodes(&lab).await, 18, "a dead node that was removed freed its budget");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn an_agent_whose_start_kills_its_node_or_that_crashes_after_it_was_ready_is_stopped_at_the_budget() {
+    olm_tests::run(async {
+        for (name, fault, most) in [
+            ("hostile-start", Fault::KillsNodeAfter(Duration::ZERO), 6),
+            ("hostile-late", Fault::KillsNodeAfter(Duration::from_secs(10)), 12),
+            ("hostile-crash", Fault::CrashesAfter(Duration::from_secs(10)), 12),
+        ] {
+            let lab = Lab::new(name, 60).await;
+            // The second batch must not be available before the first one fails.
+            lab.behave(|b| b.ready_after = Duration::from_millis(1500));
+            lab.oneagent(&json!({ "waitReadySeconds": 20, "rollout": { "maxUnavailable": 6, "minReadySeconds": 5 } }));
+            lab.all_at("agent", V1, 60, LONG).await;
+            lab.behave(|b| _ = b.versions.insert(V2.into(), fault));
+            lab.cluster.vendor.publish(&lab.name, V2);
+            let harmed = async |lab: &Lab<'_>| {
+                lab.pods("agent").await.values().filter(|p| version_of(p).as_deref() == Some(V2)).count()
+            };
+            eventually("it is said", LONG, || async {
+                let now = lab.status("agent").await;
+                let said = now.conditions.iter().any(|c| c.type_ == "Degraded" && c.status == "True");
+                if said { Ok(()) } else { Err(format!("{:?}", now.nodes)) }
+            })
+            .await;
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            let count = harmed(&lab).await;
+            assert!(count <= most, "{name}: {count} of 60 nodes were reached");
+            lab.end().await;
+        }
+    });
+}
+
+#[test]
+fn a_vendor_that_is_away_or_refuses_in_the_middle_of_a_rollout_holds_it_and_no_more() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-vendor", 12).await;
+        lab.behave(|b| b.ready_after = Duration::from_millis(1200));
+        lab.oneagent(&json!({ "waitReadySeconds": 6, "rollout": { "maxUnavailable": 2 } }));
+        lab.all_at("agent", V1, 12, SOON).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.reached("agent", V2, 2).await;
+        for mood in [Mood::Broken, Mood::Unauthorized] {
+            lab.cluster.vendor.with(&lab.name, |e| e.mood = mood);
+            lab.condition("agent", "Progressing", "True", "Held").await;
+            let before = lab.uids("agent").await;
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            let now = lab.uids("agent").await;
+            let replaced = before.iter().filter(|(node, uid)| now.get(*node) != Some(uid)).count();
+            assert_eq!(replaced, 0, "{mood:?}: agents were replaced that could not be downloaded");
+            lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Well);
+            eventually("it goes on by itself", SOON, || async {
+                let now = lab.status("agent").await;
+                let held = now.conditions.iter().any(|c| c.type_ == "Progressing" && c.reason == "Held");
+                if held { Err(format!("{:#?}", now.conditions)) } else { Ok(()) }
+            })
+            .await;
+        }
+        // A typo in the address, and back.
+        let good = lab.cluster.vendor.url(&lab.name);
+        lab.edit("agent", json!({ "apiUrl": good.replace("hostile-vendor", "nobody") })).await;
+        lab.condition("agent", "Progressing", "True", "Held").await;
+        lab.edit("agent", json!({ "apiUrl": good })).await;
+        lab.all_at("agent", V2, 12, LONG).await;
+        assert!(lab.status("agent").await.rejected_versions.is_empty());
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_verdict_is_withdrawn_when_the_agents_that_spoke_recover() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-withdraw", 10).await;
+        lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 2 } }));
+        lab.all_at("agent", V1, 10, SOON).await;
+        lab.behave(|b| _ = b.versions.insert(V2.into(), Fault::CrashLoop));
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        status_says(&lab, "it is rejected", SOON, |status| status.rejected_versions == [V2]).await;
+        lab.behave(|b| b.versions.clear());
+        lab.all_at("agent", V2, 10, LONG).await;
+        status_says(&lab, "nothing is rejected", SOON, |status| status.rejected_versions.is_empty()).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn requests_that_no_node_can_hold_are_stopped_at_the_budget_and_said() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-room", 10).await;
+        lab.oneagent(&json!({ "waitReadySeconds": 5, "rollout": { "maxUnavailable": 2 } }));
+        lab.all_at("agent", V1, 10, SOON).await;
+        lab.edit("agent", json!({ "resources": { "requests": { "cpu": "100000" } } })).await;
+        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        assert!(lab.pods("agent").await.values().filter(|p| is_ready(p)).count() >= 8);
+        lab.edit("agent", json!({ "resources": null })).await;
+        lab.all_at("agent", V1, 10, LONG).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
