@@ -262,10 +262,9 @@ fn ready(picture: &Picture<'_>) -> Finding {
         );
     }
     // After a start nothing is doubted before the vendor was heard.
-    if report.unheard == report.version_unknown
-        && report.unheard > 0
-        && let Some(kept) = kept(C::Ready, R::AllUpdated, picture)
-    {
+    let is_at_rest = picture.rollout.memory.started.is_none() && report.state == State::Complete;
+    let is_unheard = report.unheard > 0 && report.unheard == report.version_unknown;
+    if let Some(kept) = kept(C::Ready, R::AllUpdated, picture).filter(|_| is_at_rest && is_unheard) {
         return kept;
     }
     if report.version_unknown > 0 {

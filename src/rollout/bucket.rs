@@ -258,6 +258,12 @@ fn standing(desired: Option<&Desired>, inventory: &Inventory<'_>, node: &Node, p
     }
 }
 
+/// Whether a node that is NotReady became so after a moment. Both times are whole seconds, or of two machines: at the same
+/// moment it did.
+fn went_since(node: &Node, moment: DateTime<Utc>) -> bool {
+    node.ready_since.is_none_or(|since| since.timestamp() >= moment.timestamp())
+}
+
 impl<'a> Judge<'_, 'a> {
     fn cell(&self, node: &'a Node, pod: Option<&'a Arc<Pod>>, standing: Option<Standing>) -> Cell<'a> {
         let inventory = self.inventory;
@@ -307,7 +313,8 @@ impl<'a> Judge<'_, 'a> {
         let (speaks, needs_proof) = match bucket {
             Bucket::Crash => (!memory.flapping.contains(&*cell.node.name), true),
             Bucket::Overdue => (cell.pod.is_some() && !was_available, true),
-            Bucket::NodeLost => (overdue && !was_available, false),
+            // Where it is not known which came first, the node or the agent, nobody is blamed.
+            Bucket::NodeLost => (overdue && !was_available && went_since(cell.node, touched_at), false),
             Bucket::Capacity => (overdue, false),
             _ => (false, false),
         };
@@ -422,9 +429,7 @@ impl<'a> Judge<'_, 'a> {
         if let Some(why) = node.busy {
             return (Bucket::NodeBusy, why.to_owned());
         }
-        // Both times are whole seconds, or of two machines: at the same moment it counts.
-        let since_touched = touched_at.is_some_and(|touched| node.ready_since.is_none_or(|since| since.timestamp() >= touched.timestamp()));
-        if since_touched { lost } else { (Bucket::NodeNotReady, "the node is NotReady".to_owned()) }
+        if touched_at.is_some_and(|touched| went_since(node, touched)) { lost } else { (Bucket::NodeNotReady, "the node is NotReady".to_owned()) }
     }
 
     fn without_pod(&self, node: &Node, until: &mut Option<DateTime<Utc>>) -> (Bucket, String) {

@@ -147,7 +147,7 @@ fn remember(sorted: &Sorted<'_>, inventory: &Inventory<'_>, memory: &mut Memory,
             }
         }
     }
-    let lost = sorted.cells.iter().filter(|cell| cell.bucket == Some(Bucket::NodeLost) && cell.touched);
+    let lost = sorted.cells.iter().filter(|cell| cell.counts && !cell.node.ready);
     away.extend(lost.take(REMEMBERED).map(|cell| (cell.node.name.to_string(), None)));
     memory.away = away;
     if !memory.broken.is_empty() {
