@@ -48,11 +48,14 @@ pub enum ConditionType {
     ApiToken,
     /// The token that downloads installers.
     PaasToken,
+    /// Another OneAgent selects nodes that this one selects.
+    NodesConflict,
 }
 
 impl ConditionType {
     /// In the order in which a status lists them.
-    pub const ALL: [Self; 6] = [Self::Ready, Self::Available, Self::Progressing, Self::Degraded, Self::ApiToken, Self::PaasToken];
+    pub const ALL: [Self; 7] =
+        [Self::Ready, Self::Available, Self::Progressing, Self::Degraded, Self::ApiToken, Self::PaasToken, Self::NodesConflict];
 }
 
 impl fmt::Display for ConditionType {
@@ -64,6 +67,7 @@ impl fmt::Display for ConditionType {
             Self::Degraded => "Degraded",
             Self::ApiToken => "APIToken",
             Self::PaasToken => "PaaSToken",
+            Self::NodesConflict => "NodesConflict",
         })
     }
 }
@@ -140,6 +144,8 @@ reasons! {
     PullSecretInvalid,
     /// Traffic to the environment cannot be let through Istio as `enableIstio` asks; the message says why.
     IstioUnusable,
+    /// Another OneAgent selects the same nodes; the message names it, and who keeps them. Make their `nodeSelector`s disjoint.
+    NodesConflict,
     /// The token works and has its scope. Nothing to do.
     TokenReady,
     /// The Secret is missing: create it.
@@ -209,7 +215,7 @@ pub fn merge(old: &[Condition], findings: &[Finding], generation: Option<i64>, n
             let since = before.filter(|b| same_status && !b.last_transition_time.is_empty()).map(|b| b.last_transition_time.clone());
             let changed = !same_status || before.is_some_and(|b| b.reason != finding.reason.to_string());
             if changed && finding.reason != Reason::NotYetReported {
-                let bad_when = *type_ == ConditionType::Degraded;
+                let bad_when = matches!(type_, ConditionType::Degraded | ConditionType::NodesConflict);
                 let warning =
                     finding.holds == Some(bad_when) && !matches!(type_, ConditionType::Progressing | ConditionType::Ready | ConditionType::Available);
                 transitions.push(Transition { finding: finding.clone(), warning });

@@ -127,10 +127,15 @@ fn from_shell(args: &Args, resolved: &Resolved, findings: &mut Findings) -> Resu
         },
         trusted,
     };
-    for (there, what) in [(given.paas.is_some(), "PAAS_TOKEN"), (given.api.is_some(), "API_TOKEN")] {
-        if !there {
-            findings.bad(&format!("variable {what} is not set"), "set it to the token, such as by: read -rs PAAS_TOKEN && export PAAS_TOKEN");
-        }
+    let untried = [
+        (given.paas.is_some(), "PAAS_TOKEN", "the newest version, the versions on offer, the environment's identity and the paasToken's scope"),
+        (given.api.is_some(), "API_TOKEN", "the host list and the apiToken's scope"),
+    ];
+    for (_, variable, what) in untried.into_iter().filter(|(there, ..)| !there) {
+        findings.bad(
+            &format!("variable {variable} is not set: {what} are not tried"),
+            &format!("set it to the token, such as by: read -rs {variable} && export {variable}"),
+        );
     }
     if matches!(resolved.proxy, Some(ProxySource::Secret(_))) && given.proxy.is_none() {
         findings.bad("the proxy stands in a Secret, and variable PROXY is not set", "set PROXY to the proxy's URL");
@@ -200,6 +205,14 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
     if resolved.skip_cert_check {
         println!("note  certificates are not verified (spec.skipCertCheck)");
     }
+    if given.paas.is_none() {
+        // Name, connection, TLS and proxy can be tried without any token: who refuses one is there.
+        let nobody = SecretString::from("none");
+        match client.latest(given.api.as_ref().unwrap_or(&nobody)).await {
+            Ok(_) | Err(Error::Unauthorized(_) | Error::Forbidden(_)) => findings.good(&format!("the environment answers at {}", resolved.api_url)),
+            Err(error) => return findings.bad(&format!("the environment at {}: {error}", resolved.api_url), remedy(&error)),
+        }
+    }
     if let Some(paas) = &given.paas {
         let latest = client.latest(paas).await;
         findings.tell(&format!("newest version at {}", resolved.api_url), &latest, ToString::to_string);
@@ -251,7 +264,7 @@ fn remedy(error: &Error) -> &'static str {
         Error::Unauthorized(_) => "put a token into the Secret that is of this environment, valid and not expired",
         Error::Forbidden(_) => "the paasToken needs scope InstallerDownload, the apiToken DataExport",
         Error::Throttled { .. } => "try again later; the operator does so by itself",
-        Error::NotJson(_) | Error::Lacks(_) | Error::TooLarge(_) | Error::Status { .. } => {
+        Error::NotJson(_) | Error::Lacks(_) | Error::TooLarge(_) | Error::TooMany(_) | Error::Status { .. } => {
             "is spec.apiUrl the API of the environment (…/api), and does nothing else answer in its place?"
         }
         Error::Timeout(_) | Error::Connect(_) => {

@@ -145,39 +145,56 @@ async fn lead(
     let at_once = tokio::time::timeout(Duration::from_millis(500), candidate.acquire()).await.is_ok();
     let synced = controller::watch_fleet(context, scope, triggers);
     let _ = status.synced.set(synced.clone());
-    if at_once {
-        synced.first().await;
-    } else {
+    let _ = context.synced.set(synced.clone());
+    if !at_once {
         tracing::info!("another operator leads; standing by");
         tokio::select! {
             () = candidate.acquire() => {}
             () = stop.clone() => return Ok(()),
         }
+    }
+    let lists = async {
         // What the leader before us did last must be seen before the first step.
-        synced.refresh().await;
+        if at_once { synced.first().await } else { synced.refresh().await }
+    };
+    // Lists may be slow: meanwhile the lease is renewed, and a stop is heard.
+    let early = tokio::select! {
+        () = lists => None,
+        () = stop.clone() => Some(Ok(())),
+        error = candidate.keep() => Some(Err(lost(&error))),
+    };
+    if let Some(end) = early {
+        if end.is_ok() {
+            candidate.release().await;
+        }
+        return end;
     }
     tracing::info!(identity, "leading");
     let _ = context.deciding_since.set(chrono::Utc::now());
     context.metrics.leads(true);
-    let controllers = controller::run(context.clone(), receivers, stop.clone());
+    let controllers = controller::run(context.clone(), triggers.clone(), receivers, stop.clone());
     let tell_olm = async {
         if args.operator_condition_name.is_empty() {
             std::future::pending::<()>().await;
         }
         context.upgradeable.keep(context.client.clone(), &args.pod_namespace, &args.operator_condition_name).await;
     };
-    let lost = tokio::select! {
+    let ended = tokio::select! {
         () = controllers => None,
         () = tell_olm => None,
         error = candidate.keep() => Some(error),
     };
-    match lost {
+    match ended {
         None => {
             candidate.release().await;
             Ok(())
         }
-        Some(error) => Err(format!("the lease was lost ({}); ending so that only one operator acts", error.chain())),
+        Some(error) => Err(lost(&error)),
     }
+}
+
+fn lost(error: &kernel::Error) -> String {
+    format!("the lease was lost ({}); ending so that only one operator acts", error.chain())
 }
 
 fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
@@ -192,6 +209,9 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
             vendor_timeout: args.vendor_timeout,
         },
         fleet: Fleet::default(),
+        peers: crate::oneagent::peers::Peers::default(),
+        synced: OnceLock::new(),
+        pace: Mutex::default(),
         named: Named::new(client.clone(), tell_named),
         environments: Environments::new(periods, tell_environment),
         deletions: kernel::Deletions::default(),
@@ -204,6 +224,7 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
         metrics: Metrics::default(),
         cluster_id: tokio::sync::OnceCell::new(),
         nudges: crate::oneagent::act::Nudges::default(),
+        believed: Mutex::default(),
         missing: Mutex::default(),
         deciding_since: OnceLock::new(),
         written: Mutex::default(),

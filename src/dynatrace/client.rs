@@ -19,13 +19,15 @@ const INSTALLER: &str = "/v1/deployment/installer/agent";
 /// An answer is at most this large, hosts apart.
 const BODY_MIB: usize = 2;
 /// A page of hosts is at most this large.
-const HOSTS_MIB: usize = 64;
+const HOSTS_MIB: usize = 16;
 /// Hosts on a page.
 const PAGE: &str = "2000";
 /// Who tells of events.
 const SOURCE: &str = "OneAgent Operator";
 /// More pages than any environment has: an end to a server that always names a next one.
-const PAGES: usize = 500;
+const PAGES: usize = 150;
+/// More addresses of hosts than any environment has: an end to a list that would fill the memory.
+const ADDRESSES: usize = 300_000;
 
 /// How to reach an environment. Its `Debug` shows no secret.
 #[derive(Debug, Clone, Default)]
@@ -126,14 +128,16 @@ impl Client {
     /// The version that each host's agent reports.
     pub async fn hosts(&self, api: &SecretString) -> Result<Hosts, Error> {
         let mut found = Hosts::default();
+        let mut addresses = 0;
         self.each_host(api, |host| {
-            let Some(version) = host_version(&host) else { return };
+            let Some(version) = host_version(&host).filter(|_| addresses < ADDRESSES) else { return };
+            addresses += host.ip_addresses.as_ref().map_or(0, Vec::len);
             for ip in host.ip_addresses.iter().flatten().filter_map(|ip| ip.parse().ok()) {
                 found.add(host.network_zone_id.as_deref(), ip, version);
             }
         })
         .await?;
-        Ok(found)
+        if addresses >= ADDRESSES { Err(Error::TooMany(ADDRESSES)) } else { Ok(found) }
     }
 
     /// Hands over every host of the last half hour, page by page.
@@ -143,11 +147,11 @@ impl Client {
             let answer = self.call(Method::GET, &format!("/v1/entity/infrastructure/hosts?{query}"), api, None, HOSTS_MIB).await?;
             json::<Vec<Host>>(&answer.body)?.into_iter().for_each(&mut take);
             match answer.next_page {
-                None => break,
+                None => return Ok(()),
                 Some(key) => query = format!("nextPageKey={}", encode(&key)),
             }
         }
-        Ok(())
+        Err(Error::TooMany(PAGES * 2000))
     }
 
     /// Tells that hosts are gone for good, so that nobody is called for them. By the newer API; where the environment has
@@ -201,8 +205,21 @@ impl Client {
             }
             body.extend_from_slice(&chunk);
         }
-        if matches!(status, StatusCode::OK | StatusCode::CREATED) { Ok(Answer { body, next_page }) } else { Err(refusal(status, retry_after, &body)) }
+        if matches!(status, StatusCode::OK | StatusCode::CREATED) {
+            Ok(Answer { body, next_page })
+        } else {
+            Err(refusal(status, retry_after, &scrubbed(&body, token)))
+        }
     }
+}
+
+/// An answer without the token, should it quote that: what it says may stand in a status.
+fn scrubbed(body: &[u8], token: &SecretString) -> Vec<u8> {
+    let token = token.expose_secret().trim();
+    let text = String::from_utf8_lossy(body);
+    // The part after the last dot is the secret one; the rest is the token's public name.
+    let secret = token.rsplit_once('.').map_or(token, |(_, secret)| secret);
+    if secret.is_empty() { text.into_owned().into_bytes() } else { text.replace(token, "(token)").replace(secret, "(token)").into_bytes() }
 }
 
 struct Answer {

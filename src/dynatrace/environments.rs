@@ -12,7 +12,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use super::gone::{Outcome, Zoned};
 use super::poller::Poller;
@@ -178,6 +178,8 @@ pub struct Environments {
     periods: Periods,
     tell: mpsc::UnboundedSender<Subscriber>,
     running: Mutex<HashMap<String, Environment>>,
+    /// Host lists are read one at a time, whatever environments there are: each may be large.
+    reading: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -193,8 +195,9 @@ impl Drop for Environment {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shared {
+    pub(super) reading: Arc<Semaphore>,
     subscribers: Mutex<HashMap<Subscriber, Interest>>,
     /// What came of telling of nodes, for as long as somebody still wants it told.
     told: Mutex<Vec<Outcome>>,
@@ -210,6 +213,12 @@ pub(super) struct Needs {
     /// Zones whose endpoints are needed, the default one apart: that comes with the identity.
     pub(super) zones: BTreeSet<String>,
     pub(super) gone: Vec<Zoned>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { reading: Arc::new(Semaphore::new(1)), subscribers: Mutex::default(), told: Mutex::default(), more: Notify::new() }
+    }
 }
 
 impl Shared {
@@ -242,7 +251,7 @@ impl Environments {
     /// None yet; changes are told through `tell`.
     #[must_use]
     pub fn new(periods: Periods, tell: mpsc::UnboundedSender<Subscriber>) -> Self {
-        Self { periods, tell, running: Mutex::default() }
+        Self { periods, tell, running: Mutex::default(), reading: Arc::new(Semaphore::new(1)) }
     }
 
     /// The picture of an environment; the first to ask makes its poller start. Never waits.
@@ -253,7 +262,7 @@ impl Environments {
         if !running.contains_key(&key) {
             let client = Client::new(&access.base, &access.transport)?;
             let (publish, picture) = watch::channel(Arc::default());
-            let shared = Arc::new(Shared::default());
+            let shared = Arc::new(Shared { reading: self.reading.clone(), ..Shared::default() });
             shared.subscribers().insert(subscriber.clone(), Interest::default());
             let poller = Poller::new(client, access.clone(), self.periods, shared.clone(), publish, self.tell.clone());
             running.insert(key.clone(), Environment { picture, shared, task: tokio::spawn(poller.run()) });

@@ -38,6 +38,9 @@ pub enum Error {
     /// The answer is larger than anything sensible.
     #[error("the answer is larger than {0} MiB")]
     TooLarge(usize),
+    /// A list without an end.
+    #[error("the list names more than {0} hosts, which is not believed")]
+    TooMany(usize),
     /// No answer in time.
     #[error("no answer within {0} s")]
     Timeout(u64),

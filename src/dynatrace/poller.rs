@@ -184,7 +184,7 @@ impl Poller {
             futures::future::join_all(zones.map(of_zone)),
             when(asked.1, client.scopes(&access.paas)),
             when(asked.2, client.scopes(&access.api)),
-            when(asked.3, client.hosts(&access.api)),
+            when(asked.3, hosts_in_turn(client, access, &self.shared)),
             when(due.offered.is_now(), client.offered(&access.paas)),
         );
         let mut next = (**self.publish.borrow()).clone();
@@ -263,6 +263,12 @@ fn hear(snapshot: &mut Snapshot, outcome: Result<Hosts, Error>, asked_at: DateTi
             snapshot.hosts_trouble = Some((since, error.to_string()));
         }
     }
+}
+
+/// Reads the host list when no other poller reads one.
+async fn hosts_in_turn(client: &Client, access: &Access, shared: &Shared) -> Result<Hosts, Error> {
+    let _turn = shared.reading.acquire().await;
+    client.hosts(&access.api).await
 }
 
 async fn when<T>(asked: bool, question: impl Future<Output = T>) -> Option<T> {

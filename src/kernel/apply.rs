@@ -39,13 +39,14 @@ where
 
 /// Replaces a whole status: it is ours alone, and what the original operator left in it must go. Not by server-side
 /// apply: the status subresource takes no hand-over of ownership, so leftovers would stay.
-pub async fn replace_status<K>(api: &Api<K>, name: &str, uid: &str, status: &Value) -> Result<(), Error>
+/// Returns the object's resourceVersion after it.
+pub async fn replace_status<K>(api: &Api<K>, name: &str, uid: &str, status: &Value) -> Result<Option<String>, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
     let patch = json!([{ "op": "test", "path": "/metadata/uid", "value": uid }, { "op": "add", "path": "/status", "value": status }]);
     let patch = Patch::<Value>::Json(serde_json::from_value(patch)?);
-    call(|| format!("write the status of {name}"), api.patch_status(name, &params(), &patch)).await.map(drop)
+    call(|| format!("write the status of {name}"), api.patch_status(name, &params(), &patch)).await.map(|object| object.resource_version())
 }
 
 pub(super) fn params() -> PatchParams {

@@ -25,8 +25,13 @@ impl<K: Hash + Eq + Clone> Backoff<K> {
         *count = count.saturating_add(1);
         let wait = FIRST.saturating_mul(1 << (*count - 1).min(10)).min(LONGEST);
         // Up to a quarter more, other for each object and each try.
-        let spread = self.random.hash_one(*count) % 1000;
+        let spread = self.random.hash_one((key, *count)) % 1000;
         wait + wait.mul_f64(spread as f64 / 4000.0)
+    }
+
+    /// Failures in a row.
+    pub fn count(&self, key: &K) -> u32 {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied().unwrap_or_default()
     }
 
     /// Forgets the failures of an object.

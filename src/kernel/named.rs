@@ -18,6 +18,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 
+/// Each watch is a connection: whoever may write OneAgents in a namespace cannot have more of them.
+const WATCHES: usize = 300;
 /// How long a first look waits for the API server.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
 
@@ -144,6 +146,10 @@ impl Named {
     pub async fn look(&self, subscriber: &(String, String), reference: &Reference) -> Look {
         let mut receiver = {
             let mut running = self.running();
+            let others = running.keys().filter(|known| known.namespace == reference.namespace).count();
+            if others >= WATCHES && !running.contains_key(reference) {
+                return Look::Unknown(format!("OneAgents of namespace {} refer to more than {WATCHES} objects", reference.namespace));
+            }
             let entry = running.entry(reference.clone()).or_insert_with(|| self.start(reference));
             entry.subscribers.insert(subscriber.clone());
             entry.look.clone()

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Resource;
 use kube::api::Api;
+use kube::{Resource, ResourceExt};
 use serde_json::json;
 
 use super::Context;
@@ -23,6 +23,7 @@ use super::plan::{Applied, Objects, Planned};
 use super::resolve::Resolved;
 use crate::api::oneagent::OneAgent;
 use crate::kernel::apply::{apply, merge};
+use crate::kernel::drift::{APPLIED_ANNOTATION, is_current};
 use crate::kernel::delete::{Outcome, Target};
 use crate::kernel::family::Owner;
 use crate::kernel::notes::Place;
@@ -70,8 +71,16 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
             Some(live) => Some((live, typed(live)?)),
             None => None,
         };
-        let stored = apply(&api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await?;
+        // A webhook that changes what we apply is believed after one try, not fought for ever.
+        let mark = |object: &DaemonSet| (desired["metadata"]["annotations"][APPLIED_ANNOTATION].to_string(), object.metadata.generation);
+        let is_believed = live.as_ref().is_some_and(|(object, _)| context.believed().get(&resolved.uid) == Some(&mark(object)));
+        let stored = if is_believed { None } else { apply(&api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await? };
         if let Some(stored) = stored {
+            if is_current(desired, &typed(&stored)?, stored.managed_fields()) {
+                context.believed().remove(&resolved.uid);
+            } else if context.believed().insert(resolved.uid.clone(), mark(&stored)).is_none() {
+                tracing::warn!(namespace = resolved.namespace, name = resolved.name, "a webhook changes the DaemonSet that is applied; that is left as it is");
+            }
             context.metrics.applied();
             tracing::info!(namespace = resolved.namespace, name = resolved.name, "DaemonSet applied");
             context.fleet.wrote(&(resolved.namespace.clone(), resolved.name.clone()), stored);
@@ -192,4 +201,6 @@ pub struct Written {
     pub status: crate::api::oneagent::OneAgentStatus,
     /// When.
     pub at: std::time::Instant,
+    /// The object's resourceVersion after it.
+    pub version: Option<String>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Wiring only: which watch tells whom. Must not read a spec or write anything.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,7 +32,15 @@ type Guarded = DeserializeGuard<OneAgent>;
 /// Reconciles under way at once.
 const CONCURRENCY: u16 = 8;
 /// No reconcile takes longer; it never waits for a Pod or for the vendor.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Shorter than the Pod's grace period, so that the lease is given back at the end.
+const LONGEST: Duration = Duration::from_secs(20);
+/// After a plan its OneAgent is left alone for so many times as long as the plan took: events that come faster than plans can
+/// be made are answered by one plan.
+const PACE: u32 = 4;
+/// And never for longer.
+const SLOWEST: Duration = Duration::from_secs(1);
+/// Events that concern all OneAgents are gathered for so long, the first apart.
+const GATHER: Duration = Duration::from_millis(20);
 /// Conflicts are tried again at once for as long as the back-off would still be short.
 const SOON_ENOUGH: Duration = Duration::from_secs(3);
 /// Objects on a page of a list: small pages keep the peak low.
@@ -65,7 +73,7 @@ pub struct Triggers {
 }
 
 /// One OneAgent is to be looked at, or all of a scope.
-type Senders = (UnboundedSender<ObjectRef<Guarded>>, UnboundedSender<()>);
+type Senders = (UnboundedSender<ObjectRef<Guarded>>, Arc<Notify>);
 
 impl Triggers {
     /// Triggers for a scope, with the receiving ends.
@@ -75,9 +83,9 @@ impl Triggers {
         let mut receivers = Vec::new();
         for name in scope.watches() {
             let (one, ones) = unbounded();
-            let (all, alls) = unbounded();
-            scopes.insert(name.clone(), (one, all));
-            receivers.push(Receiver { scope: name, ones, alls });
+            let all = Arc::new(Notify::new());
+            scopes.insert(name.clone(), (one, all.clone()));
+            receivers.push(Receiver { scope: name, ones, all });
         }
         (Self { scopes: Arc::new(scopes) }, receivers)
     }
@@ -95,7 +103,7 @@ impl Triggers {
             Concerns::One(key) => self.one(&key),
             Concerns::All => {
                 for (_, all) in self.scopes.values() {
-                    let _ = all.unbounded_send(());
+                    all.notify_one();
                 }
             }
         }
@@ -107,7 +115,18 @@ impl Triggers {
 pub struct Receiver {
     scope: String,
     ones: UnboundedReceiver<ObjectRef<Guarded>>,
-    alls: UnboundedReceiver<()>,
+    all: Arc<Notify>,
+}
+
+/// At once, and then at most once in a while: a thousand nodes that change are one reason to look.
+fn gathered(all: Arc<Notify>) -> impl Stream<Item = ()> + Send + 'static {
+    futures::stream::unfold((all, false), |(all, waits)| async move {
+        if waits {
+            tokio::time::sleep(GATHER).await;
+        }
+        all.notified().await;
+        Some(((), (all, true)))
+    })
 }
 
 /// Which watches are complete since when. A new epoch makes every watch list anew.
@@ -115,12 +134,29 @@ pub struct Receiver {
 pub struct Synced {
     epoch: watch::Sender<u64>,
     done: Mutex<HashMap<String, u64>>,
-    expected: usize,
+    /// Watches of namespaces that cannot be read: nobody waits for them.
+    refused: Mutex<HashSet<String>>,
+    watches: Vec<String>,
     changed: Notify,
 }
 
 impl Synced {
+    /// A namespace cannot be read: it was deleted, or its rights are gone. The others go on without it.
+    fn refuse(&self, watch: &str) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(watch.to_owned());
+        self.changed.notify_waiters();
+    }
+
+    /// Whether what is known of a namespace is complete.
+    #[must_use]
+    pub fn covers(&self, namespace: &str) -> bool {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_done = |kind: &str| done.contains_key(&format!("{kind}/{namespace}")) || done.contains_key(&format!("{kind}/"));
+        done.contains_key("nodes") && is_done("pods") && is_done("daemonsets")
+    }
+
     fn mark(&self, watch: &str, epoch: u64) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).remove(watch);
         self.done.lock().unwrap_or_else(PoisonError::into_inner).insert(watch.to_owned(), epoch);
         self.changed.notify_waiters();
     }
@@ -133,7 +169,9 @@ impl Synced {
 
     fn at_least(&self, epoch: u64) -> bool {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.len() == self.expected && done.values().all(|e| *e >= epoch)
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |watch: &&String| done.get(*watch).is_some_and(|at| *at >= epoch) || refused.contains(*watch);
+        self.watches.iter().filter(is_known).count() == self.watches.len()
     }
 
     /// Lists everything anew and waits for it: what another leader did last is then seen.
@@ -164,7 +202,14 @@ impl Synced {
 /// Starts the watches that feed the fleet.
 pub fn watch_fleet(context: &Arc<Context>, scope: &Scope, triggers: &Triggers) -> Arc<Synced> {
     let scopes = scope.watches();
-    let synced = Arc::new(Synced { epoch: watch::channel(0).0, done: Mutex::default(), expected: 1 + 2 * scopes.len(), changed: Notify::new() });
+    let watches = scopes.iter().flat_map(|scope| ["pods", "daemonsets"].map(|kind| format!("{kind}/{scope}")));
+    let synced = Arc::new(Synced {
+        epoch: watch::channel(0).0,
+        done: Mutex::default(),
+        refused: Mutex::default(),
+        watches: watches.chain(["nodes".to_owned()]).collect(),
+        changed: Notify::new(),
+    });
     let config = watcher::Config::default().page_size(PAGE);
     let ours = config.clone().labels(LABEL);
     let client = &context.client;
@@ -207,35 +252,74 @@ where
                         synced.mark(&name, epoch);
                     }
                 }
-                Some(Err(error)) => tracing::warn!(watch = name, error = chain(&error), "a watch was interrupted and is taken up again"),
+                Some(Err(error)) => {
+                    // Of one namespace only: without nodes, or with rights for all namespaces, nobody could go on.
+                    if is_refused(&error) && name.split_once('/').is_some_and(|(_, namespace)| !namespace.is_empty()) {
+                        synced.refuse(&name);
+                    }
+                    tracing::warn!(watch = name, error = chain(&error), "a watch was interrupted and is taken up again");
+                }
                 None => break,
             }
         }
     }
 }
 
+/// Whether the API server forbids a list, or knows no such thing.
+fn is_refused(error: &watcher::Error) -> bool {
+    let of = |error: &kube::Error| matches!(error, kube::Error::Api(status) if [403, 404].contains(&status.code));
+    match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => of(error),
+        watcher::Error::WatchError(status) => [403, 404].contains(&status.code),
+        watcher::Error::NoResourceVersion => false,
+    }
+}
+
 /// Runs the controllers of all scopes until `stop` is done and what was begun is finished.
-pub async fn run(context: Arc<Context>, receivers: Vec<Receiver>, stop: impl Future<Output = ()> + Clone + Send + Sync + 'static) {
-    let controllers = receivers.into_iter().map(|receiver| run_scope(context.clone(), receiver, stop.clone()));
+pub async fn run(
+    context: Arc<Context>,
+    triggers: Triggers,
+    receivers: Vec<Receiver>,
+    stop: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+) {
+    context.peers.expect(&receivers.iter().map(|receiver| receiver.scope.clone()).collect::<Vec<_>>());
+    let controllers = receivers.into_iter().map(|receiver| run_scope(context.clone(), triggers.clone(), receiver, stop.clone()));
     futures::future::join_all(controllers).await;
 }
 
-async fn run_scope(context: Arc<Context>, receiver: Receiver, stop: impl Future<Output = ()> + Send + Sync + 'static) {
+async fn run_scope(context: Arc<Context>, triggers: Triggers, receiver: Receiver, stop: impl Future<Output = ()> + Send + Sync + 'static) {
     let (store, writer) = reflector::store::<Guarded>();
-    let forgetful = context.clone();
+    let (peers, scope, told) = (context.clone(), receiver.scope.clone(), triggers.clone());
+    let (unread, of) = (context.clone(), receiver.scope.clone());
     let events = watcher(api::<Guarded>(&context.client, &receiver.scope), watcher::Config::default().page_size(PAGE))
         .default_backoff()
         .reflect(writer)
         .inspect_ok(move |event| {
-            if let Event::Delete(object) = event {
-                forgetful.forget(&(object.namespace().unwrap_or_default(), object.name_any()), object.uid().as_deref());
+            let news = peers.peers.take(&scope, event);
+            for (key, uid) in &news.gone {
+                peers.forget(key, uid.as_deref());
+            }
+            if let Event::Apply(object) = event
+                && let Ok(object) = &object.0
+                && peers.is_foreign(object)
+            {
+                told.one(&(object.namespace().unwrap_or_default(), object.name_any()));
+            }
+            // After a list too: while it was under way the store still had what was before.
+            if news.concerns_all {
+                told.concerns(Concerns::All);
+            }
+        })
+        .inspect_err(move |error| {
+            if is_refused(error) {
+                unread.peers.unreadable(&of);
             }
         })
         .touched_objects();
     Controller::for_stream(only_changes(events), store)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
         .reconcile_on(receiver.ones)
-        .reconcile_all_on(receiver.alls)
+        .reconcile_all_on(gathered(receiver.all))
         .graceful_shutdown_on(stop)
         .run(look, |object, error, context| failed(&object, error, &context), context)
         .for_each(|outcome| async {
@@ -263,6 +347,12 @@ fn only_changes(
 
 async fn look(object: Arc<Guarded>, context: Arc<Context>) -> Result<Action, kernel::Error> {
     let key = (object.namespace().unwrap_or_default(), object.name_any());
+    if !context.synced.get().is_some_and(|synced| synced.covers(&key.0)) {
+        return Ok(Action::requeue(Duration::from_secs(1)));
+    }
+    if let Some(wait) = too_soon(&context, &key) {
+        return Ok(Action::requeue(wait));
+    }
     let began = std::time::Instant::now();
     let outcome = match &object.0 {
         Ok(object) => match tokio::time::timeout(LONGEST, reconcile(object, &context)).await {
@@ -271,11 +361,22 @@ async fn look(object: Arc<Guarded>, context: Arc<Context>) -> Result<Action, ker
         },
         Err(invalid) => undecodable(&context, &key, &invalid.metadata, &invalid.error).await,
     };
+    if !context.peers.is_there(&key) {
+        // It went while it was looked at: what that look began ends here.
+        context.forget(&key, object.uid().as_deref());
+    }
     context.metrics.reconciled(outcome.is_ok(), began.elapsed());
     if outcome.is_ok() {
         context.backoff.succeeded(&key);
     }
     outcome
+}
+
+/// How long a OneAgent is left alone before the next look.
+fn too_soon(context: &Context, key: &Key) -> Option<Duration> {
+    let pace = context.pace.lock().unwrap_or_else(PoisonError::into_inner);
+    let (planned, took) = pace.get(key)?;
+    (*took * PACE).min(SLOWEST).checked_sub(planned.elapsed()).filter(|left| !left.is_zero())
 }
 
 /// A OneAgent that does not decode: said in its status, as far as that can be.

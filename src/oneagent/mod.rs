@@ -9,6 +9,8 @@ pub mod fleet;
 pub mod known;
 mod memory;
 pub mod observe;
+pub mod overlap;
+pub mod peers;
 pub mod plan;
 mod refusal;
 pub mod resolve;
@@ -36,6 +38,8 @@ use crate::telemetry::Metrics;
 const STATUS_PERIOD: Duration = Duration::from_secs(2);
 /// What was learnt while acting is planned with anew, at once.
 const AT_ONCE: Duration = Duration::from_millis(20);
+/// What failed so often in a row is said, whatever it is.
+const PERSISTENT: u32 = 3;
 /// Without any event an object is looked at this often: a safety net, not a mechanism.
 const RESYNC: Duration = Duration::from_secs(900);
 
@@ -47,6 +51,12 @@ pub struct Context {
     pub settings: Settings,
     /// The fleet, as the watches show it.
     pub fleet: fleet::Fleet,
+    /// Every OneAgent, by what it selects.
+    pub peers: peers::Peers,
+    /// Which watches are complete.
+    pub synced: std::sync::OnceLock<std::sync::Arc<controller::Synced>>,
+    /// When each OneAgent was last planned for, and how long that took.
+    pub pace: Mutex<HashMap<fleet::Key, (Instant, Duration)>>,
     /// Secrets and ConfigMaps that OneAgents refer to.
     pub named: Named,
     /// Environments in use.
@@ -69,6 +79,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// UID of Namespace kube-system.
     pub cluster_id: tokio::sync::OnceCell<String>,
+    /// DaemonSets that somebody's webhook changes, by UID of the OneAgent: what was applied, and the generation that came of it.
+    pub believed: Mutex<HashMap<String, (String, Option<i64>)>>,
     /// When DaemonSets were touched for their controller's sake.
     pub nudges: act::Nudges,
     /// Since when selected nodes have no Pod, by UID of the OneAgent.
@@ -105,8 +117,16 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
             return refuse(context, object, &before, Reason::InvalidSpec, &message).await.map(Action::requeue);
         }
     };
+    // Who is older decides about nodes: before all are known nobody can say.
+    if !context.peers.are_known() {
+        return Ok(Action::requeue(AT_ONCE * 5));
+    }
+    let key: fleet::Key = (resolved.namespace.clone(), resolved.name.clone());
+    let resolved = overlap::apart(resolved, &context.peers.others(&key, &context.fleet), &context.fleet.nodes(), &context.fleet.pods(&key));
     let seen = observe::observe(context, &resolved).await?;
+    let began = Instant::now();
     let mut plan = plan::plan(object, &before, &resolved, &seen, &context.settings.agent_image, now)?;
+    context.pace.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (Instant::now(), began.elapsed()));
     // First in memory, whatever becomes of the rest: who is gone stays gone since then.
     if let Some(news) = plan.known.take() {
         act::note(context, object, &resolved, news).await;
@@ -161,12 +181,24 @@ fn label(object: &OneAgent) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// What the API server refuses for its content does not get better by trying again: it is said. The rest is tried again.
+/// What the API server refuses does not get better in silence: it is said. What it refuses for its content waits for another
+/// spec; the rest, a policy or a webhook of somebody's, is tried again.
 async fn refused(context: &Context, object: &OneAgent, before: &OneAgentStatus, failure: act::Failure) -> Result<Duration, kernel::Error> {
     match failure {
         act::Failure::Other(error) => {
-            let Some(message) = error.refusal() else { return Err(error) };
-            refuse(context, object, before, Reason::InvalidSpec, &format!("the API server refuses what the spec asks for: {message}")).await
+            if let Some(message) = error.refusal() {
+                return refuse(context, object, before, Reason::InvalidSpec, &format!("the API server refuses what the spec asks for: {message}")).await;
+            }
+            let key = (object.namespace().unwrap_or_default(), object.name_any());
+            let goes_on = || (context.backoff.count(&key) >= PERSISTENT).then(|| error.chain()).filter(|_| !error.is_conflict());
+            if let Some(message) = error.objection().or_else(goes_on) {
+                let message = format!(
+                    "the API server refuses DaemonSet {}/{}: {message}; mend the policy, webhook or right that refuses it; it is tried again",
+                    key.0, key.1
+                );
+                refuse(context, object, before, Reason::WriteRefused, &message).await?;
+            }
+            Err(error)
         }
         act::Failure::PullSecret(name, error) => {
             let Some(message) = error.objection() else { return Err(error) };
@@ -209,11 +241,25 @@ fn essence(status: &OneAgentStatus) -> OneAgentStatus {
 }
 
 impl Context {
+    fn believed(&self) -> std::sync::MutexGuard<'_, HashMap<String, (String, Option<i64>)>> {
+        self.believed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The last status that we know of: our own last write, else what is stored.
     fn last_status(&self, object: &OneAgent) -> OneAgentStatus {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = object.uid().and_then(|uid| written.get(&uid).map(|w| w.status.clone()));
         ours.or_else(|| object.status.clone()).unwrap_or_default()
+    }
+
+    /// Whether somebody else wrote the status after we did: it is ours alone, and written again.
+    #[must_use]
+    pub fn is_foreign(&self, object: &OneAgent) -> bool {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(ours) = object.uid().and_then(|uid| written.get(&uid)) else { return false };
+        let version = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
+        let is_newer = version(object.metadata.resource_version.as_deref()) > version(ours.version.as_deref());
+        is_newer && object.status.as_ref() != Some(&ours.status)
     }
 
     /// Writes a status if it differs; returns how long to wait when it was too soon for mere counts.
@@ -224,7 +270,7 @@ impl Context {
         status: &OneAgentStatus,
         transitions: &[Transition],
     ) -> Result<Option<Duration>, kernel::Error> {
-        if status == before {
+        if status == before && !self.is_foreign(object) {
             return Ok(None);
         }
         let uid = object.uid().unwrap_or_default();
@@ -237,9 +283,9 @@ impl Context {
         }
         // Only its metadata is read back: an object that does not decode must be able to say so.
         let api: Api<PartialObjectMeta<OneAgent>> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
-        replace_status(&api, &object.name_any(), &uid, &serde_json::to_value(status)?).await?;
+        let version = replace_status(&api, &object.name_any(), &uid, &serde_json::to_value(status)?).await?;
         self.metrics.status_written();
-        let written = act::Written { status: status.clone(), at: Instant::now() };
+        let written = act::Written { status: status.clone(), at: Instant::now(), version };
         self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, written);
         let about = object.object_ref(&());
         for transition in transitions {
@@ -252,6 +298,7 @@ impl Context {
     /// Forgets a OneAgent that is gone.
     pub fn forget(&self, key: &fleet::Key, uid: Option<&str>) {
         self.fleet.forget(key);
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.named.keep(key, &[]);
         self.environments.forget(&crate::dynatrace::Subscriber { namespace: key.0.clone(), name: key.1.clone() });
         self.backoff.succeeded(key);
@@ -262,6 +309,7 @@ impl Context {
             self.families.forget(uid);
             self.notes.forget(uid);
             self.nudges.forget(uid);
+            self.believed().remove(uid);
             self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
             self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
         }

@@ -140,7 +140,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     let fleet = &context.fleet;
     let mut daemonset = fleet.daemonset(&key);
     let mut other_operator = false;
-    if daemonset.as_ref().is_none_or(|d| !kernel::ownership::is_adopted(d.managed_fields())) {
+    if daemonset.as_ref().is_none_or(|d| !kernel::ownership::is_adopted(d.managed_fields()) || wrote(d, ORIGINAL)) {
         // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the name.
         let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
         let read = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name));
@@ -359,8 +359,16 @@ pub fn subscriber(resolved: &Resolved) -> Subscriber {
     Subscriber { namespace: resolved.namespace.clone(), name: resolved.name.clone() }
 }
 
+/// The original operator: its Deployment, and its name as a field manager.
+const ORIGINAL: &str = "dynatrace-oneagent-operator";
+
+/// Whether somebody has written an object since we took it over.
+fn wrote(daemonset: &DaemonSet, manager: &str) -> bool {
+    daemonset.managed_fields().iter().any(|entry| entry.manager.as_deref() == Some(manager) && entry.subresource.is_none())
+}
+
 async fn original_runs(context: &Context, namespace: &str) -> Result<bool, kernel::Error> {
-    const NAME: &str = "dynatrace-oneagent-operator";
+    const NAME: &str = ORIGINAL;
     let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(context.client.clone(), namespace);
     let found = call(|| format!("read Deployment {NAME}"), api.get_opt(NAME)).await?;
     Ok(found.is_some_and(|d| d.spec.and_then(|s| s.replicas).unwrap_or(1) > 0))

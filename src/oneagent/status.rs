@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 
 use super::memory;
 use super::observe::{Observed, Token};
+use super::overlap::{Conflict, Outcome};
 use super::plan::Problem;
 use super::resolve::Resolved;
 use super::version::Choice;
@@ -201,8 +202,26 @@ fn findings(picture: &Picture<'_>) -> Vec<Finding> {
     let namespace = &picture.resolved.namespace;
     let state = |of: fn(&Snapshot) -> &TokenState| picture.environment.map(of);
     findings.push(token(C::PaasToken, &picture.seen.paas, state(|s| &s.paas), "paasToken", namespace, &picture.resolved.tokens, picture));
+    findings.push(nodes_conflict(&picture.resolved.conflicts));
     findings.push(token(C::ApiToken, &picture.seen.api, state(|s| &s.api), "apiToken", namespace, &picture.resolved.tokens, picture));
     findings
+}
+
+/// Who else selects these nodes, and who keeps them.
+fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
+    if conflicts.is_empty() {
+        return Finding::new(C::NodesConflict, false, R::AsExpected, "no other OneAgent that is watched selects these nodes");
+    }
+    let say = |conflict: &Conflict| {
+        let outcome = match conflict.outcome {
+            Outcome::Keeps => "this one is older and keeps them",
+            Outcome::Yields => "that one is older and keeps them",
+            Outcome::Reported => "that one is older, but what it selects cannot be left out here without losing agents: both run there, which harms the hosts",
+        };
+        format!("OneAgent {} selects {} of these nodes too, such as {}: {outcome}", conflict.other, conflict.nodes, conflict.example)
+    };
+    let all: Vec<String> = conflicts.iter().take(5).map(say).collect();
+    Finding::new(C::NodesConflict, true, R::NodesConflict, format!("{}; make their spec.nodeSelector disjoint", all.join("; ")))
 }
 
 fn ready(picture: &Picture<'_>) -> Finding {
@@ -245,6 +264,8 @@ fn ready(picture: &Picture<'_>) -> Finding {
             State::Failed => R::RolloutFailed,
             State::Held => R::Held,
             _ if report.outdated == 0 => R::RolloutFailed,
+            // As while Pods are missing: a rollout one by one is one transition.
+            State::Rolling => R::RollingOut,
             _ => R::Outdated,
         };
         let waits = if report.postponed.is_empty() { String::new() } else { format!("; waiting for their node: {}", pairs(&report.postponed)) };

@@ -59,7 +59,9 @@ pub enum Must {
 }
 
 impl Requirement {
-    fn holds(&self, node: &Node) -> bool {
+    /// Whether a node meets it.
+    #[must_use]
+    pub fn holds(&self, node: &Node) -> bool {
         let value = match &self.of {
             Of::Label(key) => node.labels.get(key).map(String::as_str),
             Of::Name => Some(&*node.name),

@@ -1,16 +1,21 @@
 //! Probes and metrics over HTTP: `/livez`, `/readyz`, `/metrics`.
 //!
-//! Ready means: caches complete and the CRD served. Never leadership: a standby is ready, or no rollout of the
+//! Whoever reaches the port may ask: so connections are bounded in number and in time. Ready means: caches complete and the CRD served. Never leadership: a standby is ready, or no rollout of the
 //! operator itself would ever end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::Semaphore;
 
 use super::Metrics;
 
@@ -32,8 +37,37 @@ pub async fn serve<H: Health>(address: SocketAddr, health: Arc<H>) -> Result<(),
         .route("/readyz", get(ready::<H>))
         .route("/metrics", get(metrics::<H>))
         .with_state(health);
-    axum::serve(listener, app).await.map_err(|error| format!("cannot serve probes: {error}"))
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // With all places taken nobody is accepted: the kernel's queue is bounded, too.
+        let Ok(place) = free.clone().acquire_owned().await else { return Err("probes are no longer served".to_owned()) };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the probes was not accepted");
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(app.clone());
+        tokio::spawn(async move {
+            let mut server = Builder::new(TokioExecutor::new());
+            server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
+            let connection = server.serve_connection(TokioIo::new(stream), service);
+            let _ = tokio::time::timeout(LONGEST, connection).await;
+            drop(place);
+        });
+    }
 }
+
+/// Connections at once.
+const CONNECTIONS: usize = 64;
+/// A request's header must be there within this time.
+const HEADER: Duration = Duration::from_secs(5);
+/// No connection lasts longer.
+const LONGEST: Duration = Duration::from_secs(60);
+/// After a connection that was not accepted.
+const AGAIN: Duration = Duration::from_millis(100);
 
 async fn ready<H: Health>(State(health): State<Arc<H>>) -> (StatusCode, String) {
     match health.not_ready() {
@@ -44,4 +78,43 @@ async fn ready<H: Health>(State(health): State<Arc<H>>) -> (StatusCode, String) 
 
 async fn metrics<H: Health>(State(health): State<Arc<H>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], health.metrics().text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    struct Well(Metrics);
+
+    impl Health for Well {
+        fn not_ready(&self) -> Option<&'static str> {
+            None
+        }
+        fn metrics(&self) -> &Metrics {
+            &self.0
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_connect_and_say_nothing_do_not_keep_probes_out() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        tokio::spawn(serve(free, Arc::new(Well(Metrics::default()))));
+        let connect = async || loop {
+            match tokio::net::TcpStream::connect(free).await {
+                Ok(stream) => break stream,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS {
+            silent.push(connect().await);
+        }
+        // The clock is not the machine's: it jumps to the end of their time when nobody has anything else to do.
+        let mut probe = connect().await;
+        probe.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n"), "{answer}");
+    }
 }

@@ -30,7 +30,14 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
             let (good, said) = check(args, env);
             assert!(!good && said.contains(words), "{args:?}: {words}: {said}");
         };
-        expect(&["--api-url", &url], &[], "PAAS_TOKEN is not set");
+        expect(&["--api-url", &url], &[], "read -rs PAAS_TOKEN && export PAAS_TOKEN");
+        expect(&["--api-url", &url], &[], "read -rs API_TOKEN && export API_TOKEN");
+        expect(&["--api-url", &url], &[("PAAS_TOKEN", &paas)], "API_TOKEN is not set: the host list");
+        // Address, names and certificates are tried without any token, too.
+        expect(&["--api-url", &url], &[], &format!("ok    the environment answers at {url}"));
+        expect(&["--api-url", "https://environment.invalid/api"], &[], "cannot connect");
+        expect(&["--api-url", &tls], &[], "certificate");
+        expect(&["agent"], &[], "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod");
         expect(&["--api-url", &url], &[("PAAS_TOKEN", &api), ("API_TOKEN", &paas)], "apiToken lacks scope DataExport");
         expect(&["--api-url", &url], &[("PAAS_TOKEN", "dt0c01.WRONG.SECRETPAASwrong"), ("API_TOKEN", &api)], "refuses the token (401");
         expect(&["--api-url", &tls], &tokens, "spec.trustedCAs");

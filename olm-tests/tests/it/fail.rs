@@ -164,7 +164,6 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
             ("spec.resources.limits.memory", json!({ "resources": { "limits": { "memory": "1.5Gx" } } })),
             ("spec.tolerations[0].operator", json!({ "tolerations": [{ "key": "a", "operator": "Exist" }] })),
             ("spec.dnsPolicy", json!({ "dnsPolicy": "Cluster" })),
-            ("spec.agentVersion", json!({ "agentVersion": "newest" })),
             // What only the API server knows.
             ("priorityClassName", json!({ "priorityClassName": "Not A Name" })),
             ("spec.networkZone", json!({ "networkZone": "a&b" })),
@@ -200,7 +199,10 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
                 lab.cluster.try_kubectl(&["apply", "--server-side", "--validate=strict", "-f", "-"], Some(&object.to_string())).unwrap_err();
             assert!(refused.contains(words), "{refused}");
         }
-        // What does nothing is said, and does no harm.
+        // What does nothing is said, and does no harm: in installer mode the original ignored this field, too.
+        lab.edit("well", json!({ "agentVersion": "newest" })).await;
+        lab.says("well", "Degraded", "spec.agentVersion is \"newest\", which is no version, and is ignored").await;
+        lab.edit("well", json!({ "agentVersion": null })).await;
         lab.edit("well", json!({ "update": { "allowDowngrade": true } })).await;
         lab.says("well", "Degraded", "spec.update.allowDowngrade does nothing").await;
         // Running agents survive a spec that goes wrong under them, and its mending.

@@ -430,3 +430,148 @@ fn requests_that_no_node_can_hold_are_stopped_at_the_budget_and_said() {
         lab.end().await;
     });
 }
+
+/// Nodes with their Ready agents, by OneAgent.
+async fn who_runs_where(lab: &Lab<'_>, names: &[&str]) -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in names {
+        for node in lab.pods(name).await.into_iter().filter(|(_, pod)| is_ready(pod)).map(|(node, _)| node) {
+            all.entry(node).or_default().push((*name).to_owned());
+        }
+    }
+    all
+}
+
+async fn runs(lab: &Lab<'_>, what: &str, wanted: &[(&str, &[String])]) {
+    let names: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, nodes) in wanted {
+        for node in *nodes {
+            all.entry(node.clone()).or_default().push((*name).to_owned());
+        }
+    }
+    eventually(what, LONG, || async {
+        let now = who_runs_where(lab, &names).await;
+        if now == all { Ok(()) } else { Err(format!("{now:?}\n{}", lab.last_words())) }
+    })
+    .await;
+}
+
+#[test]
+fn of_two_oneagents_that_select_a_node_the_older_one_keeps_it() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("hostile-overlap", 0).await;
+        let ssd = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd")).await;
+        let both = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd").label("team", "x")).await;
+        let team = lab.add_nodes(2, &nodes::Shape::default().label("team", "x")).await;
+        let all = |some: &[&[String]]| some.concat();
+        lab.oneagent_named("older", &json!({ "nodeSelector": { "lab": lab.name, "disk": "ssd" } }));
+        runs(&lab, "the older one is there", &[("older", &all(&[&ssd, &both]))]).await;
+        // Creation times are whole seconds; the name decides within one.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        lab.oneagent_named("younger", &json!({ "nodeSelector": { "lab": lab.name, "team": "x" } }));
+        runs(&lab, "the younger one leaves it its nodes", &[("older", &all(&[&ssd, &both])), ("younger", &team)]).await;
+        let said = lab.condition("younger", "NodesConflict", "True", "NodesConflict").await;
+        assert!(said.contains("OneAgent hostile-overlap/older selects 2 of these nodes too") && said.contains("that one is older and keeps them"), "{said}");
+        let said = lab.condition("older", "NodesConflict", "True", "NodesConflict").await;
+        assert!(said.contains("hostile-overlap/younger") && said.contains("this one is older and keeps them"), "{said}");
+        let counts = lab.status("younger").await.nodes.unwrap();
+        assert_eq!((counts.selected, counts.overlap, counts.progress.as_str()), (2, 2, "2/2"));
+        // A node is relabelled from one to the other, and back.
+        let patch = |value: serde_json::Value| json!({ "metadata": { "labels": { "disk": value } } });
+        nodes::patch(&lab.cluster.client, &both[0], &patch(json!(null))).await;
+        runs(&lab, "the younger one has it", &[("older", &all(&[&ssd, &both[1..]])), ("younger", &all(&[&team, &both[..1]]))]).await;
+        nodes::patch(&lab.cluster.client, &both[0], &patch(json!("ssd"))).await;
+        runs(&lab, "the older one has it", &[("older", &all(&[&ssd, &both])), ("younger", &team)]).await;
+        // The older one goes: the younger one serves all of its own.
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "older"]);
+        runs(&lab, "the younger one serves what is left", &[("younger", &all(&[&team, &both]))]).await;
+        lab.condition("younger", "NodesConflict", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn one_for_everything_without_tolerations_beside_one_for_infra_nodes_loses_nobody_an_agent() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("hostile-infra", 2).await;
+        let workers = lab.nodes.clone();
+        let infra = lab.add_nodes(2, &nodes::Shape::default().label("infra", "yes").taint("infra", "", "NoSchedule")).await;
+        lab.oneagent_named("all", &json!({}));
+        runs(&lab, "workers have an agent", &[("all", &workers)]).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        lab.oneagent_named("infra", &json!({ "nodeSelector": { "lab": lab.name, "infra": "yes" }, "tolerations": [{ "operator": "Exists" }] }));
+        runs(&lab, "infra nodes too", &[("all", &workers), ("infra", &infra)]).await;
+        lab.condition("infra", "NodesConflict", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_policy_that_refuses_the_daemonset_is_said_and_over_once_it_is_mended() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-policy", 1).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 1, SOON).await;
+        let policy = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": { "name": "hostile-policy" },
+            "spec": {
+                "matchConstraints": { "resourceRules": [{ "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["daemonsets"] }] },
+                "validations": [{ "expression": "!has(object.spec.template.spec.containers[0].args)", "message": "arguments are forbidden by the platform" }],
+            },
+        });
+        let binding = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": { "name": "hostile-policy" },
+            "spec": { "policyName": "hostile-policy", "validationActions": ["Deny"], "matchResources": { "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": lab.name } } } },
+        });
+        lab.cluster.apply(&format!("{policy}\n---\n{binding}"));
+        // A policy takes a moment to be enforced.
+        eventually("the policy is enforced", SOON, || async {
+            let refused = lab.cluster.try_kubectl(&["-n", &lab.name, "patch", "daemonset", "agent", "--dry-run=server", "--type=json", "-p", r#"[{"op":"add","path":"/spec/template/spec/containers/0/args","value":["x"]}]"#], None);
+            if refused.is_err() { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+        let before = lab.uids("agent").await;
+        lab.edit("agent", json!({ "args": ["--set-host-group=x"] })).await;
+        let said = lab.says("agent", "Degraded", "arguments are forbidden by the platform").await;
+        assert!(said.contains("hostile-policy/agent"), "{said}");
+        assert_eq!(lab.uids("agent").await, before);
+        lab.cluster.kubectl(&["delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "hostile-policy"]);
+        eventually("the edit arrives", LONG, || async {
+            let now = lab.uids("agent").await;
+            if now.len() == 1 && now != before { Ok(()) } else { Err(format!("{:#?}", lab.status("agent").await.conditions)) }
+        })
+        .await;
+        lab.all_at("agent", V1, 1, SOON).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_status_that_somebody_mends_by_hand_is_written_again() {
+    olm_tests::run(async {
+        let lab = Lab::new("hostile-status", 1).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 1, SOON).await;
+        lab.cluster.kubectl(&["-n", &lab.name, "patch", "oneagent", "agent", "--subresource=status", "--type=merge", "-p", r#"{"status":{"phase":"Mended","conditions":[]}}"#]);
+        status_says(&lab, "it is as it should be", SOON, |status| status.phase.as_deref() == Some("Running") && !status.conditions.is_empty()).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn one_of_three_namespaces_that_is_deleted_does_not_keep_the_others_from_being_served() {
+    olm_tests::run(async {
+        let cluster = olm_tests::cluster::Cluster::shared().await;
+        let mut lab = Lab::without_operator(cluster, "hostile-scope", 2).await;
+        // Its rights are in its own namespace: of the other two it may read nothing, as after their deletion.
+        let scopes = "hostile-scope,hostile-gone-1,hostile-gone-2";
+        lab.unjudged = Some((chrono::DateTime::UNIX_EPOCH, chrono::DateTime::<chrono::Utc>::MAX_UTC));
+        lab.start_operator(&[("WATCH_NAMESPACE", scopes)]).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 2, SOON).await;
+        lab.end().await;
+    });
+}

@@ -20,7 +20,7 @@ fn stored(url: &str) -> Vec<(&'static str, Value, Value)> {
         "image": "docker.io/dynatrace/oneagent:latest", "nodeSelector": select("v01"), "args": ["APP_LOG_CONTENT_ACCESS=1"],
         "env": [
             { "name": "ONEAGENT_INSTALLER_TOKEN", "valueFrom": token },
-            { "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": format!("{url}/v1/deployment/installer/agent/unix/default/latest") },
+            { "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": format!("{url}/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default") },
             { "name": "ONEAGENT_INSTALLER_SKIP_CERT_CHECK", "value": "true" },
         ],
     });

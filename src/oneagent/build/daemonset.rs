@@ -15,6 +15,7 @@ use crate::api::name::Version;
 use crate::kernel::drift::APPLIED_ANNOTATION;
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::oneagent::resolve::Resolved;
+use crate::rollout::{Must, Of, Requirement};
 
 /// Annotation of the DaemonSet: the base template it has now. While a rollout is held this is rendered, not the spec.
 pub const TEMPLATE_ANNOTATION: &str = "oneagent.dynatrace.com/template";
@@ -125,7 +126,7 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &st
     let pod = &resolved.pod;
     spec.node_selector = (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone());
     spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
-    spec.affinity = Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity));
+    spec.affinity = Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &pod.outside_of));
     template
 }
 
@@ -142,8 +143,38 @@ pub fn architectures(resolved: &Resolved, template: &PodTemplateSpec) -> Vec<Str
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// What we require of every node, in each of the user's terms.
-fn affinity(architectures: &[String], theirs: &NodeAffinity) -> Affinity {
+/// A requirement as the API server reads it, and whether it is about the node's name.
+fn written(requirement: &Requirement) -> (NodeSelectorRequirement, bool) {
+    let (key, is_name) = match &requirement.of {
+        Of::Label(key) => (key.clone(), false),
+        Of::Name => ("metadata.name".to_owned(), true),
+    };
+    let (operator, values) = match &requirement.must {
+        Must::In(values) => ("In", Some(values.clone())),
+        Must::NotIn(values) => ("NotIn", Some(values.clone())),
+        Must::Exist => ("Exists", None),
+        Must::NotExist => ("DoesNotExist", None),
+        Must::Exceed(bound) => ("Gt", Some(vec![bound.to_string()])),
+        Must::FallBelow(bound) => ("Lt", Some(vec![bound.to_string()])),
+    };
+    (NodeSelectorRequirement { key, operator: operator.into(), values }, is_name)
+}
+
+/// Each of the terms, with each of the alternatives.
+fn with_alternatives(terms: &[NodeSelectorTerm], alternatives: &[Vec<Requirement>]) -> Vec<NodeSelectorTerm> {
+    let with = |term: &NodeSelectorTerm, alternative: &Vec<Requirement>| {
+        let mut term = term.clone();
+        for (requirement, is_name) in alternative.iter().map(written) {
+            let list = if is_name { &mut term.match_fields } else { &mut term.match_expressions };
+            list.get_or_insert_default().push(requirement);
+        }
+        term
+    };
+    terms.iter().flat_map(|term| alternatives.iter().map(move |alternative| with(term, alternative))).collect()
+}
+
+/// What we require of every node, in each of the user's terms, and that older OneAgents do not have it.
+fn affinity(architectures: &[String], theirs: &NodeAffinity, outside_of: &[Vec<Vec<Requirement>>]) -> Affinity {
     let requirement = |key: &str, operator: &str, values: &[&str]| NodeSelectorRequirement {
         key: key.into(),
         operator: operator.into(),
@@ -159,6 +190,14 @@ fn affinity(architectures: &[String], theirs: &NodeAffinity) -> Affinity {
     let mut terms = required.map_or_else(|| vec![NodeSelectorTerm::default()], |required| required.node_selector_terms);
     for term in &mut terms {
         term.match_expressions.get_or_insert_default().extend(expressions.clone());
+    }
+    for alternatives in outside_of {
+        terms = with_alternatives(&terms, alternatives);
+    }
+    if terms.is_empty() {
+        // Older OneAgents have every node: one that does not exist is all that is left.
+        let nobody = NodeSelectorRequirement { key: "metadata.name".into(), operator: "In".into(), values: Some(vec!["none.invalid".into()]) };
+        terms.push(NodeSelectorTerm { match_fields: Some(vec![nobody]), match_expressions: None });
     }
     Affinity {
         node_affinity: Some(NodeAffinity {

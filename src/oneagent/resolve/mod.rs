@@ -18,7 +18,8 @@ use crate::api::name::{Share, Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::kernel::drift::quantity;
 use crate::oneagent::build::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
-use crate::rollout::{Hold, Policy};
+use crate::oneagent::overlap::Conflict;
+use crate::rollout::{Hold, Policy, Requirement};
 
 pub use image::FromImage;
 use image::from_image;
@@ -28,6 +29,9 @@ use placement::{check_toleration, placement, terms};
 const WAIT_READY: i64 = 300;
 /// Name of the environment variable that the agent's installer is fetched from.
 pub const SCRIPT_URL: &str = "ONEAGENT_INSTALLER_SCRIPT_URL";
+/// What v0.1 to v0.6 of the original wrote into specs, after the API address: no wish of the user's.
+pub const OLD_DEFAULT: &str =
+    "/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default";
 
 /// A spec that makes sense.
 #[derive(Debug, Clone)]
@@ -66,6 +70,8 @@ pub struct Resolved {
     pub istio: bool,
     /// What is allowed but unwise.
     pub warnings: Vec<String>,
+    /// Others that select the same nodes; filled in by `overlap`.
+    pub conflicts: Vec<Conflict>,
 }
 
 /// Where the proxy's address is.
@@ -143,6 +149,8 @@ pub struct PodShape {
     pub tolerations: Vec<Toleration>,
     /// As the spec has it.
     pub node_affinity: NodeAffinity,
+    /// For each older OneAgent whose nodes are left to it: what a node must be like that is none of them, as alternatives.
+    pub outside_of: Vec<Vec<Vec<Requirement>>>,
 }
 
 /// A field that cannot be carried out, and the remedy.
@@ -162,7 +170,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     }
     let node_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.clone()).unwrap_or_default();
     let terms = terms(&node_affinity, &mut wrong);
-    let env = env(spec, &mut wrong);
+    let env = env(spec, &api_url, &mut wrong);
     if let Some(policy) = text(spec.dns_policy.as_ref())
         && !["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"].contains(&policy.as_str())
     {
@@ -238,9 +246,11 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
             node_selector,
             tolerations,
             node_affinity,
+            outside_of: Vec::new(),
         },
         istio: on(spec.enable_istio),
         warnings: warnings(spec, wait, wish),
+        conflicts: Vec::new(),
         name,
     })
 }
@@ -278,15 +288,16 @@ fn resources(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> ResourceRequireme
 }
 
 /// The user's environment. An installer address of the form that v0.1 to v0.6 wrote into specs counts as unset.
-fn env(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Vec<EnvVar> {
+fn env(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Refusal>) -> Vec<EnvVar> {
     let mut kept: Vec<EnvVar> = Vec::new();
+    let old_default = format!("{api_url}{OLD_DEFAULT}");
     for (at, entry) in spec.env.iter().flatten().enumerate() {
-        let old_default = entry.name == SCRIPT_URL && entry.value.as_deref().is_some_and(|url| url.contains("/default/latest?"));
+        let is_old_default = entry.name == SCRIPT_URL && entry.value.as_deref() == Some(old_default.as_str());
         if entry.name.is_empty() || entry.name.contains('=') {
             wrong.push(Refusal(format!("spec.env[{at}].name is {:?}; give the variable's name", entry.name)));
-        } else if kept.iter().any(|other| other.name == entry.name) {
-            wrong.push(Refusal(format!("spec.env names {} twice; remove one", entry.name)));
-        } else if !old_default {
+        } else if !is_old_default {
+            // Of two of one name the last counts, as in a container.
+            kept.retain(|other| other.name != entry.name);
             kept.push(entry.clone());
         }
     }
@@ -305,6 +316,24 @@ fn network_zone(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Option<String>
 /// What is allowed but unwise.
 fn warnings(spec: &OneAgentSpec, wait: i64, wish: Wish) -> Vec<String> {
     let mut warnings = Vec::new();
+    let mut names: Vec<&str> = spec.env.iter().flatten().map(|entry| entry.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        warnings.push(format!("spec.env names {} twice: the last one counts; remove the other", twice[0]));
+    }
+    if spec.use_immutable_image != Some(true)
+        && let Some(text) = text(spec.agent_version.as_ref()).filter(|text| text.parse::<VersionWish>().is_err())
+    {
+        warnings.push(format!(
+            "spec.agentVersion is {text:?}, which is no version, and is ignored, as the original did; use major.minor.revision or all four parts"
+        ));
+    }
+    if spec.webhook_injection == Some(true) {
+        warnings.push(
+            "spec.webhookInjection switches the agent's own injection into containers off, and this operator has no webhook that would do it instead: processes in containers are not monitored unless another injects; set it to false"
+                .to_owned(),
+        );
+    }
     if (1..90).contains(&wait) {
         warnings.push(format!(
             "spec.waitReadySeconds is {wait}: the agent's readiness is first looked at after 30 s, so below 90 good agents may count as failed"
@@ -327,9 +356,6 @@ fn wish(spec: &OneAgentSpec, from_image: Option<&FromImage>, env: &[EnvVar], wro
     let agent_version = text(spec.agent_version.as_ref()).map(|text| text.parse::<VersionWish>());
     if let Some(Err(error)) = &pin {
         wrong.push(Refusal(format!("spec.update.version: {error}")));
-    }
-    if let Some(Err(error)) = &agent_version {
-        wrong.push(Refusal(format!("spec.agentVersion: {error}, or its first three parts")));
     }
     let (pin, agent_version) = (pin.and_then(Result::ok), agent_version.and_then(Result::ok));
     match (pin, agent_version) {
@@ -384,7 +410,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_by_field_and_all_at_once() {
-        let wrong = spec(json!({"apiUrl": "ftp://x", "resources": {"limits": {"memory": "1.5Gx"}}, "tolerations": [{"operator": "Exist"}], "dnsPolicy": "x", "rollout": {"maxUnavailable": "0%"}, "agentVersion": "new", "env": [{"name": ""}]})).unwrap_err();
+        let wrong = spec(json!({"apiUrl": "ftp://x", "resources": {"limits": {"memory": "1.5Gx"}}, "tolerations": [{"operator": "Exist"}], "dnsPolicy": "x", "rollout": {"maxUnavailable": "0%"}, "env": [{"name": ""}]})).unwrap_err();
         let all: String = wrong.iter().map(|r| r.0.clone() + "\n").collect();
         for field in [
             "spec.apiUrl",
@@ -392,7 +418,6 @@ mod tests {
             "spec.tolerations[0].operator",
             "spec.dnsPolicy",
             "spec.rollout.maxUnavailable",
-            "spec.agentVersion",
             "spec.env[0].name",
         ] {
             assert!(all.contains(field), "{field} is not in\n{all}");
@@ -414,12 +439,30 @@ mod tests {
 
     #[test]
     fn the_installer_address_that_old_releases_wrote_counts_as_unset_and_any_other_is_the_users() {
-        let old = spec(json!({"env": [{"name": SCRIPT_URL, "value": "https://e/api/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)"}]})).unwrap();
+        let old = spec(json!({"env": [{"name": SCRIPT_URL, "value": format!("https://e.example/api{OLD_DEFAULT}")}]})).unwrap();
         assert_eq!(old.wish, Wish::Newest);
         assert!(old.pod.env.is_empty());
-        let own = spec(json!({"env": [{"name": SCRIPT_URL, "value": "https://mirror.example/agent.sh"}]})).unwrap();
-        assert_eq!(own.wish, Wish::UserUrl);
-        assert!(own.policy.placement.architectures.is_empty());
+        for own in [
+            "https://mirror.example/agent.sh".to_owned(),
+            // The form that the vendor's own pages hand out: another architecture, or by another host.
+            format!("https://e.example/api{}", OLD_DEFAULT.replace("arch=x86", "arch=arm")),
+            format!("https://activegate.example/e/id/api{OLD_DEFAULT}"),
+        ] {
+            let own = spec(json!({"env": [{"name": SCRIPT_URL, "value": own}]})).unwrap();
+            assert_eq!(own.wish, Wish::UserUrl);
+            assert!(own.policy.placement.architectures.is_empty());
+        }
+    }
+
+    #[test]
+    fn values_that_the_original_took_are_taken_and_what_they_do_is_said() {
+        let taken = spec(json!({"agentVersion": "new", "env": [{"name": "A", "value": "1"}, {"name": "B"}, {"name": "A", "value": "2"}], "webhookInjection": true})).unwrap();
+        assert_eq!(taken.wish, Wish::Newest);
+        let env: Vec<(&str, Option<&str>)> = taken.pod.env.iter().map(|e| (e.name.as_str(), e.value.as_deref())).collect();
+        assert_eq!(env, [("B", None), ("A", Some("2"))], "as in a container");
+        for words in ["spec.agentVersion is \"new\"", "names A twice", "spec.webhookInjection switches"] {
+            assert!(taken.warnings.iter().any(|warning| warning.contains(words)), "{words}: {:?}", taken.warnings);
+        }
     }
 
     #[test]
