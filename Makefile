@@ -11,10 +11,9 @@ export CARGO_TERM_COLOR ?= auto
 demo: build
 	$(CARGO) run --quiet --package olm-tests --bin demo -- $(if $(KEEP),--keep) $(if $(OLM),--olm)
 
-# All tests.
-test: check build tools
-	$(CARGO) test --workspace --quiet --lib --test architecture --test memory --test readme --test it -- --test-threads=4
-	$(CARGO) test --package olm-tests --quiet --test olm -- --test-threads=2
+# All tests: goes on after a red suite, with a summary at the end.
+test:
+	CARGO="$(CARGO)" .ci/test
 
 # Measures the release build on a real control plane and prints a table. ONLY="plan latency rollout memory" for a part.
 bench:

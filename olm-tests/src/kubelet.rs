@@ -92,7 +92,8 @@ impl Kubelet {
     /// Starts it.
     #[must_use]
     pub fn start(client: Client, vendor: Vendor, launcher: Launcher) -> Self {
-        let kubelet = Self { client, vendor, launcher: Arc::new(launcher), behaviours: Arc::default(), installed: Arc::default(), times: Arc::default() };
+        let kubelet =
+            Self { client, vendor, launcher: Arc::new(launcher), behaviours: Arc::default(), installed: Arc::default(), times: Arc::default() };
         let running = kubelet.clone();
         tokio::spawn(async move { running.follow().await });
         kubelet

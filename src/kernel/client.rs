@@ -28,9 +28,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// A client from the environment (in-cluster, or a kubeconfig).
 pub async fn client() -> Result<Client, String> {
-    let config = Config::infer()
-        .await
-        .map_err(|_| "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod".to_owned())?;
+    let config =
+        Config::infer().await.map_err(|_| "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod".to_owned())?;
     if config.proxy_url.is_some() {
         return Err("the cluster would be reached through a proxy (proxy-url of the kubeconfig, or HTTPS_PROXY), which is not supported; unset it for this command".to_owned());
     }

@@ -96,6 +96,8 @@ impl Error {
     pub fn refusal(&self) -> Option<String> {
         match self {
             Self::Api { source, .. } => match &**source {
+                // A policy that denies a request says Invalid, too; but its mind may change.
+                kube::Error::Api(status) if status.message.contains(" is forbidden: ") => None,
                 kube::Error::Api(status) if status.is_invalid() || status.code == 400 => Some(status.message.clone()),
                 _ => None,
             },

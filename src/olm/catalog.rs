@@ -40,8 +40,8 @@ pub fn annotations() -> Value {
         "operators.operatorframework.io.bundle.channel.default.v1": CHANNELS[0],
         "operators.operatorframework.io.test.mediatype.v1": "scorecard+v1",
         "operators.operatorframework.io.test.config.v1": "tests/scorecard/",
-        // Kubernetes 1.29 came with 4.16.
-        "com.redhat.openshift.versions": "v4.16",
+        // Kubernetes 1.30 came with 4.17.
+        "com.redhat.openshift.versions": "v4.17",
     });
     all["operators.operatorframework.io.bundle.channels.v1"] = CHANNELS.join(",").into();
     all

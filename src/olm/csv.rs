@@ -13,7 +13,7 @@ use super::samples::SAMPLES;
 use crate::api::{KINDS, Kind, schema};
 
 /// Oldest Kubernetes that is supported.
-pub const MIN_KUBE: &str = "1.29.0";
+pub const MIN_KUBE: &str = "1.30.0";
 /// The package's sentence.
 pub const SENTENCE: &str = "Keeps a monitoring agent on the right nodes, at the right version, and can always say why.";
 /// The icon, drawn for this project: a ring of nodes, one of them being renewed.

@@ -23,8 +23,8 @@ use super::plan::{Applied, Objects, Planned};
 use super::resolve::Resolved;
 use crate::api::oneagent::OneAgent;
 use crate::kernel::apply::{apply, merge};
-use crate::kernel::drift::{APPLIED_ANNOTATION, is_current};
 use crate::kernel::delete::{Outcome, Target};
+use crate::kernel::drift::{APPLIED_ANNOTATION, is_current};
 use crate::kernel::family::Owner;
 use crate::kernel::notes::Place;
 use crate::kernel::{self};
@@ -79,7 +79,11 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
             if is_current(desired, &typed(&stored)?, stored.managed_fields()) {
                 context.believed().remove(&resolved.uid);
             } else if context.believed().insert(resolved.uid.clone(), mark(&stored)).is_none() {
-                tracing::warn!(namespace = resolved.namespace, name = resolved.name, "a webhook changes the DaemonSet that is applied; that is left as it is");
+                tracing::warn!(
+                    namespace = resolved.namespace,
+                    name = resolved.name,
+                    "a webhook changes the DaemonSet that is applied; that is left as it is"
+                );
             }
             context.metrics.applied();
             tracing::info!(namespace = resolved.namespace, name = resolved.name, "DaemonSet applied");

@@ -187,7 +187,8 @@ async fn refused(context: &Context, object: &OneAgent, before: &OneAgentStatus, 
     match failure {
         act::Failure::Other(error) => {
             if let Some(message) = error.refusal() {
-                return refuse(context, object, before, Reason::InvalidSpec, &format!("the API server refuses what the spec asks for: {message}")).await;
+                return refuse(context, object, before, Reason::InvalidSpec, &format!("the API server refuses what the spec asks for: {message}"))
+                    .await;
             }
             let key = (object.namespace().unwrap_or_default(), object.name_any());
             let goes_on = || (context.backoff.count(&key) >= PERSISTENT).then(|| error.chain()).filter(|_| !error.is_conflict());

@@ -96,7 +96,8 @@ fn negation(placement: &Placement, own: &Placement) -> Option<Vec<Vec<Requiremen
     let of = |key: &str, must: Must| Requirement { of: Of::Label(key.to_owned()), must };
     let needed = placement.selector.iter().filter(|(key, value)| own.selector.get(*key) != Some(value));
     let mut terms: Vec<Vec<Requirement>> = needed.map(|(key, value)| vec![of(key, Must::NotIn(vec![value.clone()]))]).collect();
-    let serves_all = placement.architectures.is_empty() || (!own.architectures.is_empty() && own.architectures.iter().all(|a| placement.architectures.contains(a)));
+    let serves_all = placement.architectures.is_empty()
+        || (!own.architectures.is_empty() && own.architectures.iter().all(|a| placement.architectures.contains(a)));
     if !serves_all {
         terms.push(vec![of("kubernetes.io/arch", Must::NotIn(placement.architectures.clone()))]);
     }
@@ -104,7 +105,8 @@ fn negation(placement: &Placement, own: &Placement) -> Option<Vec<Vec<Requiremen
         let mut none_holds: Vec<Vec<Requirement>> = vec![Vec::new()];
         for term in &placement.terms {
             let broken: Vec<Requirement> = term.iter().flat_map(opposites).collect();
-            none_holds = none_holds.iter().flat_map(|so_far| broken.iter().map(|one| [so_far.as_slice(), std::slice::from_ref(one)].concat())).collect();
+            none_holds =
+                none_holds.iter().flat_map(|so_far| broken.iter().map(|one| [so_far.as_slice(), std::slice::from_ref(one)].concat())).collect();
             if none_holds.len() > TERMS {
                 return None;
             }
@@ -167,9 +169,11 @@ mod tests {
         let [conflict] = younger.conflicts.as_slice() else { panic!("{:?}", younger.conflicts) };
         assert_eq!((conflict.nodes, &*conflict.example, conflict.outcome), (1, "a", Outcome::Yields));
         assert_eq!(younger.pod.outside_of, [[[Requirement { of: Of::Label("disk".into()), must: Must::NotIn(vec!["ssd".into()]) }]]]);
-        let older = apart(agent(json!({ "nodeSelector": { "disk": "ssd" } })), &[other(json!({ "nodeSelector": { "team": "x" } }), false, &[])], &nodes, &[]);
+        let older =
+            apart(agent(json!({ "nodeSelector": { "disk": "ssd" } })), &[other(json!({ "nodeSelector": { "team": "x" } }), false, &[])], &nodes, &[]);
         assert_eq!((selected(&older, &nodes), older.conflicts[0].outcome), (vec!["a".to_owned(), "c".to_owned()], Outcome::Keeps));
-        let apart_by_label = apart(agent(json!({ "nodeSelector": { "team": "x" } })), &[other(json!({ "nodeSelector": { "team": "y" } }), true, &[])], &nodes, &[]);
+        let apart_by_label =
+            apart(agent(json!({ "nodeSelector": { "team": "x" } })), &[other(json!({ "nodeSelector": { "team": "y" } }), true, &[])], &nodes, &[]);
         assert!(apart_by_label.conflicts.is_empty() && apart_by_label.pod.outside_of.is_empty(), "nothing to negate");
     }
 
@@ -210,7 +214,13 @@ mod tests {
                 node(&format!("n{bits}"), &labels)
             })
             .collect();
-        let older = other(affinity(json!([{ "matchExpressions": [of("a", "In", &["5"]), of("b", "Exists", &[])] }, { "matchExpressions": [of("c", "Gt", &["4"])] }])), true, &[]);
+        let older = other(
+            affinity(
+                json!([{ "matchExpressions": [of("a", "In", &["5"]), of("b", "Exists", &[])] }, { "matchExpressions": [of("c", "Gt", &["4"])] }]),
+            ),
+            true,
+            &[],
+        );
         let younger = apart(agent(json!({})), &[older.clone()], &nodes, &[]);
         assert_eq!(younger.conflicts[0].outcome, Outcome::Yields);
         for node in &nodes {

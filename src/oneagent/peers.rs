@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube::{Resource, ResourceExt};
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt};
 
 use super::fleet::{Fleet, Key};
 use super::overlap::Other;
@@ -117,7 +117,8 @@ impl Peers {
         let own = (own.created, key.clone());
         drop(inner);
         others.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        let serves = |key: &Key| fleet.pods(key).iter().filter(|pod| !pod.deleting && pod.ready_since.is_some()).map(|pod| pod.node.clone()).collect();
+        let serves =
+            |key: &Key| fleet.pods(key).iter().filter(|pod| !pod.deleting && pod.ready_since.is_some()).map(|pod| pod.node.clone()).collect();
         let other = |(created, other, placement): (i64, Key, Arc<Placement>)| Other {
             name: format!("{}/{}", other.0, other.1),
             is_older: (created, &other) < (own.0, &own.1),
@@ -191,7 +192,8 @@ mod tests {
         peers.take("", &Event::Apply(object("b", 1, GOOD)));
         assert!(!peers.take("", &Event::Apply(object("b", 1, GOOD))).concerns_all, "a status, say");
         let fleet = Fleet::default();
-        let older = |name: &str| peers.others(&("n".to_owned(), name.to_owned()), &fleet).into_iter().map(|o| (o.name, o.is_older)).collect::<Vec<_>>();
+        let older =
+            |name: &str| peers.others(&("n".to_owned(), name.to_owned()), &fleet).into_iter().map(|o| (o.name, o.is_older)).collect::<Vec<_>>();
         assert_eq!((older("a"), older("b")), (vec![("n/b".to_owned(), false)], vec![("n/a".to_owned(), true)]));
         peers.take("", &Event::Apply(object("a", 2, "nonsense")));
         assert_eq!(older("b"), [("n/a".to_owned(), true)]);

@@ -554,7 +554,13 @@ fn complaints(
         Some(Err(error)) => problems.push((Reason::EnvironmentUnreachable, error.to_string())),
         Some(Ok(snapshot)) => {
             if let Some((_, trouble)) = snapshot.hosts_trouble.as_ref().filter(|_| rollout.needs_hosts && snapshot.trouble.is_none()) {
-                problems.push((Reason::EnvironmentUnreachable, format!("{}: the host list cannot be read: {trouble}; agents that may have updated themselves are left alone for half an hour", resolved.api_url)));
+                problems.push((
+                    Reason::EnvironmentUnreachable,
+                    format!(
+                        "{}: the host list cannot be read: {trouble}; agents that may have updated themselves are left alone for half an hour",
+                        resolved.api_url
+                    ),
+                ));
             }
             if let Some(trouble) = &snapshot.trouble {
                 problems.push((Reason::EnvironmentUnreachable, format!("{}: {trouble}; agents run on, new versions are not seen", resolved.api_url)));

@@ -216,7 +216,9 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
         let outcome = match conflict.outcome {
             Outcome::Keeps => "this one is older and keeps them",
             Outcome::Yields => "that one is older and keeps them",
-            Outcome::Reported => "that one is older, but what it selects cannot be left out here without losing agents: both run there, which harms the hosts",
+            Outcome::Reported => {
+                "that one is older, but what it selects cannot be left out here without losing agents: both run there, which harms the hosts"
+            }
         };
         format!("OneAgent {} selects {} of these nodes too, such as {}: {outcome}", conflict.other, conflict.nodes, conflict.example)
     };

@@ -80,7 +80,7 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
 
     begin(&sorted, desired, inventory, plan.template, &mut memory, now);
     let template_is_there = inventory.template == Some(&desired.revision);
-    if !template_is_there || !inventory.settled {
+    if plan.template != Template::Keep || !template_is_there || !inventory.settled {
         let is_back = memory.stuck.is_some_and(|stuck| stuck.phase == StuckPhase::Back);
         let idle = report.outdated == 0 && in_flight == 0 && template_is_there;
         report.state = if idle { State::Complete } else { State::Rolling };
@@ -105,7 +105,8 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
         report.waiting_on.extend(storm);
     }
     plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy)).min();
-    finish_or_wait(&sorted, desired, (in_flight + plan.steps.len(), budget), &mut report, &mut memory, now);
+    let taken = plan.steps.iter().filter(|step| step.costs).count();
+    finish_or_wait(&sorted, desired, (in_flight + taken, budget), &mut report, &mut memory, now);
     Plan { report, memory, ..plan }
 }
 

@@ -15,6 +15,8 @@ pub mod guard;
 pub mod placement;
 mod report;
 #[cfg(test)]
+mod situations;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -8,27 +8,27 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn at(second: i64) -> DateTime<Utc> {
+pub(super) fn at(second: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_000_000 + second, 0).unwrap()
 }
 
-fn v(minor: u32) -> Version {
+pub(super) fn v(minor: u32) -> Version {
     Version { major: 1, minor, revision: 0, day: 20_250_101, time: 0 }
 }
 
-fn revision(minor: u32) -> Revision {
+pub(super) fn revision(minor: u32) -> Revision {
     Revision { version: Some(v(minor)), hash: "h".to_owned() }
 }
 
-fn desired(minor: u32) -> Desired {
+pub(super) fn desired(minor: u32) -> Desired {
     Desired { revision: revision(minor), strict: false, keeps_versions: false }
 }
 
-fn policy(budget: Share) -> Policy {
+pub(super) fn policy(budget: Share) -> Policy {
     Policy { budget, min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None, placement: Placement::default() }
 }
 
-fn pod(number: usize, node: &str, minor: u32, created: i64, ready: bool) -> Arc<Pod> {
+pub(super) fn pod(number: usize, node: &str, minor: u32, created: i64, ready: bool) -> Arc<Pod> {
     Arc::new(Pod {
         uid: format!("uid-{number}").into(),
         revision: Some(revision(minor)),
@@ -39,25 +39,25 @@ fn pod(number: usize, node: &str, minor: u32, created: i64, ready: bool) -> Arc<
 }
 
 /// A fleet at version 1 whose template is at `template`.
-struct Fleet {
-    nodes: Vec<Arc<Node>>,
-    pods: Vec<Arc<Pod>>,
-    template: Revision,
-    memory: Memory,
-    deleted: HashSet<Arc<str>>,
-    lost: HashMap<Arc<str>, DateTime<Utc>>,
-    missing: HashMap<Arc<str>, DateTime<Utc>>,
-    deciding_since: i64,
+pub(super) struct Fleet {
+    pub(super) nodes: Vec<Arc<Node>>,
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) template: Revision,
+    pub(super) memory: Memory,
+    pub(super) deleted: HashSet<Arc<str>>,
+    pub(super) lost: HashMap<Arc<str>, DateTime<Utc>>,
+    pub(super) missing: HashMap<Arc<str>, DateTime<Utc>>,
+    pub(super) deciding_since: i64,
     /// `None`: the host list was refused for good.
-    reported: Option<HashMap<IpAddr, Version>>,
-    asked: bool,
-    source: Source,
-    refused: Option<String>,
-    namespace_selector: BTreeMap<String, String>,
+    pub(super) reported: Option<HashMap<IpAddr, Version>>,
+    pub(super) asked: bool,
+    pub(super) source: Source,
+    pub(super) refused: Option<String>,
+    pub(super) namespace_selector: BTreeMap<String, String>,
 }
 
 impl Fleet {
-    fn new(size: usize, template: u32) -> Self {
+    pub(super) fn new(size: usize, template: u32) -> Self {
         let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i:03}")))).collect();
         let pods = nodes.iter().enumerate().map(|(i, node)| pod(i, &node.name, 1, i as i64 - 100_000, true)).collect();
         let memory = Memory { last_good: Some(revision(1)), ..Memory::default() };
@@ -78,7 +78,7 @@ impl Fleet {
         }
     }
 
-    fn plan(&self, policy: &Policy, desired: &Desired, now: i64) -> Plan {
+    pub(super) fn plan(&self, policy: &Policy, desired: &Desired, now: i64) -> Plan {
         plan(policy, Some(desired), &self.inventory(), at(now))
     }
 
@@ -104,7 +104,7 @@ impl Fleet {
         }
     }
 
-    fn change(&mut self, at: usize, change: impl FnOnce(&mut Pod)) {
+    pub(super) fn change(&mut self, at: usize, change: impl FnOnce(&mut Pod)) {
         change(Arc::make_mut(&mut self.pods[at]));
     }
 }
@@ -373,6 +373,73 @@ fn an_agent_whose_node_gets_a_taint_is_left_running_and_counted_apart() {
     assert_eq!(names, ["pod-2"], "their successors could not start");
     assert_eq!((plan.report.selected, plan.report.surplus, plan.report.untolerated), (1, 2, 2));
     assert_eq!(plan.report.examples["surplus"], ["node-000 (x:NoSchedule)", "node-001 (x:NoSchedule)"]);
+}
+
+#[test]
+fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice() {
+    let mut fleet = Fleet::new(10, 1);
+    for number in [0, 1] {
+        fleet.pods[number] = pod(100 + number, &fleet.nodes[number].name.clone(), 2, 0, true);
+    }
+    let failure = Failure { revision: revision(2), strict: false, message: "it failed".into(), nodes: vec!["node-000".into(), "node-001".into()] };
+    (fleet.memory.failure, fleet.memory.rejected) = (Some(failure.clone()), vec![v(2)]);
+    let early = fleet.plan(&policy(Share::Count(2)), &desired(1), 299).memory;
+    assert!(early.failure.is_some() && early.rejected == [v(2)]);
+    let late = fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory;
+    assert_eq!((late.failure.is_none(), late.rejected.as_slice(), late.withdrawn.as_ref().map(|w| w.1)), (true, &[][..], Some(1)));
+    fleet.memory.withdrawn = Some((revision(2), 2));
+    assert!(fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory.failure.is_some(), "not a third time");
+    fleet.memory.withdrawn = None;
+    fleet.nodes.remove(0);
+    assert!(fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory.failure.is_some(), "a node that is gone did not recover");
+}
+
+#[test]
+fn what_the_world_keeps_from_starting_is_tried_again_one_by_one_when_nothing_tries_by_itself() {
+    let mut fleet = Fleet::new(10, 1);
+    (fleet.memory.started, fleet.memory.touched_since) = (Some(at(0)), Some(at(0)));
+    let phase = |fleet: &Fleet, now| {
+        let plan = fleet.plan(&policy(Share::Count(4)), &desired(2), now);
+        (plan.memory.stuck.map(|stuck| (stuck.phase, stuck.tries)), plan.template)
+    };
+    // All of them came back from the last good template: the first try is at once, the next after ten minutes.
+    fleet.memory.stuck = Some(Stuck { phase: StuckPhase::Back, since: at(100), tries: 0 });
+    assert_eq!(phase(&fleet, 101), (Some((StuckPhase::Trial, 0)), Template::Advance));
+    fleet.memory.stuck = Some(Stuck { phase: StuckPhase::Back, since: at(100), tries: 1 });
+    assert_eq!(phase(&fleet, 699), (Some((StuckPhase::Back, 1)), Template::Keep));
+    assert_eq!(phase(&fleet, 700), (Some((StuckPhase::Trial, 1)), Template::Advance));
+    fleet.memory.stuck = Some(Stuck { phase: StuckPhase::Trial, since: at(700), tries: 1 });
+    fleet.template = revision(2);
+    assert_eq!(fleet.plan(&policy(Share::Count(4)), &desired(2), 701).steps.len(), 1, "one place is tried");
+    fleet.pods[0] = pod(100, "node-000", 2, 702, false);
+    fleet.change(0, |pod| pod.trouble = Some(Trouble::Config("secret not found".into())));
+    assert_eq!(phase(&fleet, 1000).0, Some((StuckPhase::Back, 2)));
+    fleet.change(0, |pod| (pod.ready_since, pod.trouble) = (Some(at(1001)), None));
+    assert_eq!(phase(&fleet, 1002).0, None, "it became available: the world is well again");
+    assert!(fleet.plan(&policy(Share::Count(4)), &desired(2), 1002).steps.len() == 4);
+}
+
+#[test]
+fn a_node_that_went_away_because_of_us_counts_for_an_hour_after_its_removal() {
+    let mut fleet = Fleet::new(3, 2);
+    (fleet.memory.started, fleet.memory.touched_since) = (Some(at(0)), Some(at(0)));
+    fleet.memory.away = [("gone".to_owned(), None)].into();
+    let one = policy(Share::Count(1));
+    let plan = fleet.plan(&one, &desired(2), 10);
+    assert_eq!((plan.steps.len(), &plan.memory.away["gone"]), (0, &Some(at(10))));
+    fleet.memory = plan.memory;
+    assert_eq!(fleet.plan(&one, &desired(2), 3600).steps.len(), 0);
+    let later = fleet.plan(&one, &desired(2), 3611);
+    assert_eq!((later.steps.len(), later.memory.away.len()), (1, 0));
+}
+
+#[test]
+fn however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time() {
+    let mut fleet = Fleet::new(20, 2);
+    for number in 0..20 {
+        fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("registry away".into()))));
+    }
+    assert_eq!(fleet.plan(&policy(Share::Percent(10)), &desired(2), 0).steps.len(), 2);
 }
 
 /// A world to run the engine in: the truth, and what a watch that lags behind shows of it.

@@ -70,7 +70,8 @@ mod tests {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let address = listener.local_addr().unwrap();
-                let app = axum::Router::new().fallback(|| async { r#"{"kind":"SecretList","metadata":{},"items":[{"metadata":5,"data":{"k":"SECRETBODY"}}]}"# });
+                let app = axum::Router::new()
+                    .fallback(|| async { r#"{"kind":"SecretList","metadata":{},"items":[{"metadata":5,"data":{"k":"SECRETBODY"}}]}"# });
                 tokio::spawn(axum::serve(listener, app).into_future());
                 let _ = rustls::crypto::ring::default_provider().install_default();
                 let client = crate::kernel::connect(&kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();

@@ -18,7 +18,7 @@ use olm_tests::lab::{Lab, V1, V2};
 use olm_tests::nodes::Shape;
 use olm_tests::operator::binary;
 use oneagent_operator::api::name::Share;
-use oneagent_operator::rollout::{self, Desired, Inventory, Memory, Node, Placement, Pod, Policy, Revision, Reported, Source};
+use oneagent_operator::rollout::{self, Desired, Inventory, Memory, Node, Placement, Pod, Policy, Reported, Revision, Source};
 use serde_json::json;
 
 /// From bound to Ready in the rollouts that are measured.
@@ -74,12 +74,7 @@ fn plan_time(size: usize) -> Duration {
     let pods: Vec<Arc<Pod>> = nodes
         .iter()
         .map(|node| {
-            Arc::new(Pod {
-                revision: Some(revision(1)),
-                created: Utc::now(),
-                ready_since: Some(Utc::now()),
-                ..Pod::named(&node.name, &node.name)
-            })
+            Arc::new(Pod { revision: Some(revision(1)), created: Utc::now(), ready_since: Some(Utc::now()), ..Pod::named(&node.name, &node.name) })
         })
         .collect();
     let (template, memory) = (revision(2), Memory::default());

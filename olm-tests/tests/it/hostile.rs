@@ -241,7 +241,10 @@ fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() 
         let lab = Lab::new("hostile-secret", 4).await;
         let put = |kind: &str, name: &str, note: &str, data: &serde_json::Value| {
             let metadata = json!({ "name": name, "namespace": lab.name, "annotations": { "note": note } });
-            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata, if kind == "Secret" { "stringData" } else { "data" }: data }).to_string());
+            lab.cluster.apply(
+                &json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata, if kind == "Secret" { "stringData" } else { "data" }: data })
+                    .to_string(),
+            );
         };
         let (ca, proxy) = (json!({ "certs": lab.cluster.vendor_ca }), json!({ "proxy": "http://127.0.0.1:1" }));
         put("ConfigMap", "ca", "1", &ca);
@@ -320,7 +323,13 @@ fn an_agent_whose_stop_kills_its_node_takes_no_more_nodes_than_the_budget() {
         nodes::delete(&lab.cluster.client, &dead).await;
         lab.nodes.retain(|name| !dead.contains(name));
         tokio::time::sleep(Duration::from_secs(6)).await;
-        assert_eq!(ready_nodes(&lab).await, 18, "a dead node that was removed freed its budget: {:#?}\n{}", lab.status("agent").await, lab.last_words());
+        assert_eq!(
+            ready_nodes(&lab).await,
+            18,
+            "a dead node that was removed freed its budget: {:#?}\n{}",
+            lab.status("agent").await,
+            lab.last_words()
+        );
         lab.end().await;
     });
 }
@@ -472,7 +481,10 @@ fn of_two_oneagents_that_select_a_node_the_older_one_keeps_it() {
         lab.oneagent_named("younger", &json!({ "nodeSelector": { "lab": lab.name, "team": "x" } }));
         runs(&lab, "the younger one leaves it its nodes", &[("older", &all(&[&ssd, &both])), ("younger", &team)]).await;
         let said = lab.condition("younger", "NodesConflict", "True", "NodesConflict").await;
-        assert!(said.contains("OneAgent hostile-overlap/older selects 2 of these nodes too") && said.contains("that one is older and keeps them"), "{said}");
+        assert!(
+            said.contains("OneAgent hostile-overlap/older selects 2 of these nodes too") && said.contains("that one is older and keeps them"),
+            "{said}"
+        );
         let said = lab.condition("older", "NodesConflict", "True", "NodesConflict").await;
         assert!(said.contains("hostile-overlap/younger") && said.contains("this one is older and keeps them"), "{said}");
         let counts = lab.status("younger").await.nodes.unwrap();
@@ -527,7 +539,20 @@ fn a_policy_that_refuses_the_daemonset_is_said_and_over_once_it_is_mended() {
         lab.cluster.apply(&format!("{policy}\n---\n{binding}"));
         // A policy takes a moment to be enforced.
         eventually("the policy is enforced", SOON, || async {
-            let refused = lab.cluster.try_kubectl(&["-n", &lab.name, "patch", "daemonset", "agent", "--dry-run=server", "--type=json", "-p", r#"[{"op":"add","path":"/spec/template/spec/containers/0/args","value":["x"]}]"#], None);
+            let refused = lab.cluster.try_kubectl(
+                &[
+                    "-n",
+                    &lab.name,
+                    "patch",
+                    "daemonset",
+                    "agent",
+                    "--dry-run=server",
+                    "--type=json",
+                    "-p",
+                    r#"[{"op":"add","path":"/spec/template/spec/containers/0/args","value":["x"]}]"#,
+                ],
+                None,
+            );
             if refused.is_err() { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;
@@ -553,7 +578,17 @@ fn a_status_that_somebody_mends_by_hand_is_written_again() {
         let lab = Lab::new("hostile-status", 1).await;
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 1, SOON).await;
-        lab.cluster.kubectl(&["-n", &lab.name, "patch", "oneagent", "agent", "--subresource=status", "--type=merge", "-p", r#"{"status":{"phase":"Mended","conditions":[]}}"#]);
+        lab.cluster.kubectl(&[
+            "-n",
+            &lab.name,
+            "patch",
+            "oneagent",
+            "agent",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            r#"{"status":{"phase":"Mended","conditions":[]}}"#,
+        ]);
         status_says(&lab, "it is as it should be", SOON, |status| status.phase.as_deref() == Some("Running") && !status.conditions.is_empty()).await;
         lab.end().await;
     });

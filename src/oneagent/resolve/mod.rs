@@ -30,8 +30,7 @@ const WAIT_READY: i64 = 300;
 /// Name of the environment variable that the agent's installer is fetched from.
 pub const SCRIPT_URL: &str = "ONEAGENT_INSTALLER_SCRIPT_URL";
 /// What v0.1 to v0.6 of the original wrote into specs, after the API address: no wish of the user's.
-pub const OLD_DEFAULT: &str =
-    "/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default";
+pub const OLD_DEFAULT: &str = "/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default";
 
 /// A spec that makes sense.
 #[derive(Debug, Clone)]

@@ -1,0 +1,158 @@
+//! Whole plans as text: what the engine decides in situations that users meet, one golden file for all of them.
+//!
+//! A change here is a change of what the operator does to a fleet: read it as that. Must not test single rules.
+
+use std::fmt::Write as _;
+
+use super::tests::{Fleet, at, desired, pod, policy, revision, v};
+use super::*;
+
+/// A plan as people read it.
+fn text(plan: &Plan) -> String {
+    let mut text = String::new();
+    let report = &plan.report;
+    let _ = writeln!(text, "  {}, template {:?}, budget {}", report.state, plan.template, plan.budget);
+    let steps: Vec<String> = plan.steps.iter().map(|s| format!("{}{}", s.pod.node, if s.costs { "" } else { " (free)" })).collect();
+    let _ = writeln!(text, "  replace: {}", if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") });
+    let buckets: Vec<String> = report.buckets.iter().map(|(bucket, count)| format!("{bucket} {count}")).collect();
+    let _ = writeln!(
+        text,
+        "  {} selected, {} running, {} updated, {} outdated, {} unknown, {} held back, {} surplus{}{}",
+        report.selected,
+        report.running,
+        report.updated,
+        report.outdated,
+        report.version_unknown,
+        report.held_back,
+        report.surplus,
+        if buckets.is_empty() { "" } else { "; " },
+        buckets.join(", ")
+    );
+    for waiting in &report.waiting_on {
+        let _ = writeln!(text, "  waits: {waiting}");
+    }
+    if let Some(failure) = &plan.memory.failure {
+        let _ = writeln!(text, "  failed: {}", failure.message);
+    }
+    if let Some(stuck) = plan.memory.stuck {
+        let _ = writeln!(text, "  stuck: {:?}", stuck.phase);
+    }
+    for (what, names) in
+        [("away", plan.memory.away.keys().cloned().collect::<Vec<_>>()), ("broken before", plan.memory.broken.iter().cloned().collect())]
+    {
+        if !names.is_empty() {
+            let _ = writeln!(text, "  {what}: {}", names.join(", "));
+        }
+    }
+    if plan.needs_hosts || plan.needs_proof {
+        let _ = writeln!(text, "  asks: {}{}", if plan.needs_hosts { "hosts " } else { "" }, if plan.needs_proof { "proof" } else { "" });
+    }
+    text
+}
+
+/// Ten nodes in the middle of a rollout from 1 to 2 that this process began; two of them are done.
+fn halfway() -> Fleet {
+    let mut fleet = Fleet::new(10, 2);
+    (fleet.memory.started, fleet.memory.touched_since, fleet.deciding_since) = (Some(at(0)), Some(at(0)), -10);
+    for done in [0, 1] {
+        fleet.pods[done] = pod(100 + done, &fleet.nodes[done].name.clone(), 2, 1, true);
+    }
+    fleet
+}
+
+/// The replaced agent of the first node, as something that is not available.
+fn broken(change: impl FnOnce(&mut Pod)) -> Fleet {
+    let mut fleet = halfway();
+    fleet.change(0, |pod| {
+        pod.ready_since = None;
+        change(pod);
+    });
+    fleet
+}
+
+#[test]
+fn what_is_decided_in_situations_that_users_meet() {
+    let two = policy(Share::Count(2));
+    let mut all = String::new();
+    let mut say = |what: &str, fleet: &Fleet, policy: &Policy, wanted: &Desired, now: i64| {
+        let _ = writeln!(all, "{what}\n{}", text(&fleet.plan(policy, wanted, now)));
+    };
+    let node = |fleet: &mut Fleet, number: usize, change: &dyn Fn(&mut Node)| change(Arc::make_mut(&mut fleet.nodes[number]));
+
+    say("nothing to do", &Fleet::new(10, 1), &two, &desired(1), 0);
+    say("a new version", &Fleet::new(10, 1), &two, &desired(2), 0);
+    say("the template is there", &Fleet::new(10, 2), &two, &desired(2), 0);
+    say("in the middle", &halfway(), &two, &desired(2), 10);
+    for (what, hold) in [
+        ("paused", Hold::Paused),
+        ("stopped for the whole cluster", Hold::Stopped),
+        ("the token's Secret is missing", Hold::Tokens),
+        ("the environment is away", Hold::Environment),
+        ("the namespace excludes nodes with an agent", Hold::NamespaceSelector),
+    ] {
+        say(what, &halfway(), &Policy { hold: Some(hold), ..two.clone() }, &desired(2), 10);
+    }
+
+    say("a new agent starts", &broken(|_| {}), &two, &desired(2), 10);
+    say("it is overdue", &broken(|_| {}), &two, &desired(2), 400);
+    say("it was Ready and is overdue now", &broken(|pod| pod.was_ready = Some(TimeDelta::seconds(30))), &two, &desired(2), 400);
+    say("it crashes", &broken(|pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into()))), &two, &desired(2), 10);
+    let crash = |number: usize, fleet: &mut Fleet| {
+        fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("CrashLoopBackOff".into()))));
+    };
+    let mut failed = halfway();
+    crash(0, &mut failed);
+    crash(1, &mut failed);
+    say("as many crash as the budget", &failed, &two, &desired(2), 10);
+    failed.source = Source::Away;
+    say("they crash while the environment is away", &failed, &two, &desired(2), 10);
+    failed.source = Source::Answers(at(5));
+    say("they crash, and the environment answered just now", &failed, &two, &desired(2), 10);
+    say("they crash, and it was asked long ago", &failed, &two, &desired(2), 300);
+    say("its image cannot be pulled", &broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into()))), &two, &desired(2), 10);
+    let mut stuck = broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into())));
+    stuck.memory.stuck = Some(Stuck { phase: StuckPhase::Waiting, since: at(10), tries: 0 });
+    say("its image could not be pulled for too long", &stuck, &two, &desired(2), 310);
+    say("there is no room for it", &broken(|pod| pod.trouble = Some(Trouble::Capacity("0/10 nodes".into()))), &two, &desired(2), 400);
+
+    let mut lost = halfway();
+    node(&mut lost, 0, &|node| (node.ready, node.ready_since) = (false, Some(at(60))));
+    lost.memory.away = [("node-000".to_owned(), None)].into();
+    say("a node went away after its agent was replaced", &lost, &two, &desired(2), 100);
+    lost.nodes.remove(0);
+    say("and was removed", &lost, &two, &desired(2), 100);
+    let mut storm = halfway();
+    for number in 4..8 {
+        node(&mut storm, number, &|node| (node.ready, node.ready_since) = (false, Some(at(-50))));
+    }
+    say("a third of the nodes is NotReady", &storm, &two, &desired(2), 10);
+    let mut cordoned = halfway();
+    node(&mut cordoned, 2, &|node| node.busy = Some("the node is cordoned"));
+    say("a node is cordoned", &cordoned, &two, &desired(2), 10);
+    let mut tainted = halfway();
+    node(&mut tainted, 2, &|node| node.taints = vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }]);
+    say("a node has a taint", &tainted, &two, &desired(2), 10);
+    let mut blip = halfway();
+    for number in 2..8 {
+        blip.change(number, |pod| (pod.ready_since, pod.unready_since, pod.was_ready) = (None, Some(at(8)), Some(TimeDelta::days(1))));
+    }
+    say("most old agents are unready for a moment", &blip, &two, &desired(2), 10);
+    say("and for too long", &blip, &two, &desired(2), 400);
+
+    let mut unheard = Fleet::new(10, 2);
+    unheard.asked = false;
+    say("a start, before the host list was heard", &unheard, &two, &desired(2), 0);
+    let frozen = Desired { keeps_versions: true, ..desired(2) };
+    say("frozen, with older agents", &Fleet::new(10, 2), &two, &frozen, 0);
+    let mut newer = Fleet::new(4, 1);
+    newer.change(0, |pod| pod.revision = Some(revision(5)));
+    let edited = Desired { revision: Revision { hash: "h2".into(), ..revision(1) }, ..desired(1) };
+    newer.template = edited.revision.clone();
+    say("an edit, with an agent that is newer than desired", &newer, &two, &edited, 0);
+    let mut unmade = halfway();
+    unmade.pods.remove(5);
+    unmade.missing.insert("node-005".into(), at(0));
+    say("nobody makes a Pod", &unmade, &two, &desired(2), 400);
+    assert_eq!(v(1), revision(1).version.unwrap());
+    insta::assert_snapshot!(all);
+}
