@@ -355,7 +355,7 @@ async fn look(object: Arc<Guarded>, context: Arc<Context>) -> Result<Action, ker
     }
     let began = std::time::Instant::now();
     let outcome = match &object.0 {
-        Ok(object) => match tokio::time::timeout(LONGEST, reconcile(object, &context)).await {
+        Ok(object) => match tokio::time::timeout(LONGEST, Box::pin(reconcile(object, &context))).await {
             Ok(outcome) => outcome,
             Err(_) => Err(kernel::Error::Timeout(format!("reconcile OneAgent {}/{}", key.0, key.1))),
         },

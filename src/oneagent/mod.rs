@@ -84,7 +84,7 @@ pub struct Context {
     /// When DaemonSets were touched for their controller's sake.
     pub nudges: act::Nudges,
     /// Since when selected nodes have no Pod, by UID of the OneAgent.
-    pub missing: Mutex<HashMap<String, HashMap<std::sync::Arc<str>, chrono::DateTime<Utc>>>>,
+    pub missing: Mutex<HashMap<String, observe::Missing>>,
     /// Since when this process leads.
     pub deciding_since: std::sync::OnceLock<chrono::DateTime<Utc>>,
     /// Last status written, by UID.

@@ -60,6 +60,9 @@ pub enum Named {
     Unread(String),
 }
 
+/// Since when nodes have no Pod at all.
+pub type Missing = HashMap<Arc<str>, DateTime<Utc>>;
+
 /// All that a decision needs.
 #[derive(Debug)]
 pub struct Observed {
@@ -92,7 +95,7 @@ pub struct Observed {
     /// What we deleted and what is not replaced yet.
     pub in_flight: InFlight,
     /// Since when selected nodes have no Pod at all.
-    pub missing: HashMap<Arc<str>, DateTime<Utc>>,
+    pub missing: Missing,
     /// Since when this process decides.
     pub deciding_since: DateTime<Utc>,
     /// Why the API server refuses new Pods.
@@ -218,15 +221,15 @@ fn settle(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[A
 }
 
 /// Since when selected nodes have no Pod at all, as this process saw it: the cluster does not say.
-fn missing(context: &Context, resolved: &Resolved, has_daemonset: bool, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> HashMap<Arc<str>, DateTime<Utc>> {
+fn missing(context: &Context, resolved: &Resolved, has_daemonset: bool, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> Missing {
     let mut all = context.missing.lock().unwrap_or_else(PoisonError::into_inner);
     let before = all.remove(&resolved.uid).unwrap_or_default();
     if !has_daemonset {
-        return HashMap::new();
+        return Missing::new();
     }
     let (now, has_pod) = (Utc::now(), pods.iter().map(|pod| &*pod.node).collect::<HashSet<&str>>());
     let without = nodes.iter().filter(|node| !has_pod.contains(&*node.name) && resolved.policy.placement.verdict(node) == Verdict::Selected);
-    let missing: HashMap<Arc<str>, DateTime<Utc>> = without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect();
+    let missing: Missing = without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect();
     if !missing.is_empty() {
         all.insert(resolved.uid.clone(), missing.clone());
     }

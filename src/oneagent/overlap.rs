@@ -184,7 +184,7 @@ mod tests {
         let nodes = [node("worker", &[]), infra];
         let all = other(json!({}), true, &[]);
         let for_infra = agent(json!({ "nodeSelector": { "infra": "yes" }, "tolerations": [{ "operator": "Exists" }] }));
-        let for_infra = apart(for_infra, &[all.clone()], &nodes, &[]);
+        let for_infra = apart(for_infra, std::slice::from_ref(&all), &nodes, &[]);
         assert_eq!((selected(&for_infra, &nodes), for_infra.conflicts.len()), (vec!["infra".to_owned()], 0));
         // Two for everything, one of them with tolerations: the negation would leave the infra node to nobody.
         let tolerant = apart(agent(json!({ "tolerations": [{ "operator": "Exists" }] })), &[all], &nodes, &[]);
@@ -221,7 +221,7 @@ mod tests {
             true,
             &[],
         );
-        let younger = apart(agent(json!({})), &[older.clone()], &nodes, &[]);
+        let younger = apart(agent(json!({})), std::slice::from_ref(&older), &nodes, &[]);
         assert_eq!(younger.conflicts[0].outcome, Outcome::Yields);
         for node in &nodes {
             let outside = younger.pod.outside_of[0].iter().any(|term| holds(term, node));

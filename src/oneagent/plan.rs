@@ -27,7 +27,7 @@ use super::version::{Choice, Facts, choose, older_image, withdrawn};
 use crate::api::condition::{Reason, Transition};
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::dynatrace::{Interest, Snapshot, TokenState};
+use crate::dynatrace::{GoneNode, Interest, Snapshot, TokenState};
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::kernel::family::{Served, Wanted};
 use crate::kernel::ownership::is_adopted;
@@ -101,9 +101,8 @@ pub fn plan(
     now: DateTime<Utc>,
 ) -> Result<Plan, serde_json::Error> {
     let environment = seen.environment.as_ref().and_then(|e| e.as_ref().ok()).map(AsRef::as_ref);
-    let mut problems = Vec::new();
     let hands_off = hands_off(resolved, seen);
-    problems.extend(hands_off.clone());
+    let mut problems: Vec<Problem> = hands_off.iter().cloned().collect();
 
     let memory = memory::read(before);
     let live = seen.daemonset.as_deref();
@@ -126,10 +125,7 @@ pub fn plan(
 
     let (istio, complaint) = mesh(resolved, seen, environment);
     problems.extend(complaint);
-    problems.extend(seen.istio_trouble.as_ref().filter(|_| resolved.istio).map(|why| {
-        let namespace = &resolved.namespace;
-        (Reason::IstioUnusable, format!("spec.enableIstio: the objects in namespace {namespace} are not as they should be: {why}; config/rbac.yaml has the rights that are needed"))
-    }));
+    problems.extend(mesh_trouble(resolved, seen));
     let (pull_secret, without) = pull_secret(resolved, seen, environment);
     problems.extend(without.problem());
     let desired = desired(resolved, &choice, &base).filter(|_| without == Without::Nothing);
@@ -140,13 +136,13 @@ pub fn plan(
     let older = older_image(resolved.wish, running_version, last_good).filter(|_| adopted);
     let source = source(resolved, environment);
     let kept_out = kept_out(resolved, seen);
-    let holds = [
-        older.is_some().then_some(Hold::Downgrade),
-        kept_out.is_some().then_some(Hold::NamespaceSelector),
-        missing_token(resolved, seen).then_some(Hold::Tokens),
-        downloads_nothing(source, environment, choice.version).then_some(Hold::Environment),
-    ];
-    let policy = policy(resolved, seen, live.filter(|_| adopted), holds.into_iter().flatten().next());
+    let hold = first_hold([
+        (older.is_some(), Hold::Downgrade),
+        (kept_out.is_some(), Hold::NamespaceSelector),
+        (missing_token(resolved, seen), Hold::Tokens),
+        (downloads_nothing(source, environment, choice.version), Hold::Environment),
+    ]);
+    let policy = policy(resolved, seen, live.filter(|_| adopted), hold);
     problems.extend(older);
     problems.extend(kept_out.clone());
     let refused = seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
@@ -173,12 +169,9 @@ pub fn plan(
         _ => None,
     };
     if hands_off.is_some() {
-        rollout.steps.clear();
-        rollout.memory = memory.clone();
+        (rollout.steps, rollout.memory) = (Vec::new(), memory.clone());
     }
-    let made_from = seen.pods.iter().filter(|pod| !pod.deleting).filter_map(|pod| pod.revision.as_ref()?.version);
-    let gone = withdrawn(environment, made_from).filter(|_| downloads(resolved));
-    problems.extend(complaints(resolved, seen, &rollout, refused, gone));
+    problems.extend(complaints(resolved, seen, &rollout, refused, environment));
 
     let known = seen.known.as_deref().filter(|_| hands_off.is_none());
     let known = known.map(|known| known.now(&seen.nodes, &seen.pods, &policy.placement, &seen.told, now));
@@ -197,24 +190,11 @@ pub fn plan(
         blocked: hands_off.is_some(),
     };
     let (status, transitions) = status::status(&picture, now);
-    let missing = [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| rollout.report.bucket(*bucket) > 0);
-    let until = rollout.next.map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
-    let excludes = (rollout.report.excluded > 0).then_some(EXCLUDED);
-    let next = [until, excludes, missing.then_some(super::observe::QUIET + Duration::from_secs(2)), hands_off.is_some().then_some(BLOCKED)]
-        .into_iter()
-        .flatten()
-        .min();
+    let next = next_look(&rollout, hands_off.is_some(), now);
     let edited = object.metadata.generation != before.observed_generation;
     let touches = live.is_some() && (edited || rollout.template != Template::Keep || !rollout.steps.is_empty());
     let nudge = hands_off.is_none() && kept_out.is_none() && live.is_some() && (seen.refused.is_some() || !seen.missing.is_empty());
-    let interest = Interest {
-        hosts: rollout.needs_hosts.then(|| rollout.memory.started.unwrap_or_default()),
-        proof: rollout.needs_proof && downloads(resolved),
-        offered: choice.needs_offered || (downloads(resolved) && rollout.report.outdated > 0),
-        endpoints: resolved.istio,
-        zone: resolved.network_zone.as_deref().map(Into::into),
-        gone,
-    };
+    let interest = interest(resolved, &choice, &rollout, gone);
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     Ok(Plan {
         objects: Objects { pull_secret, daemonset, istio, state: PhantomData },
@@ -230,11 +210,15 @@ pub fn plan(
     })
 }
 
+fn first_hold<const N: usize>(candidates: [(bool, Hold); N]) -> Option<Hold> {
+    candidates.into_iter().find_map(|(applies, hold)| applies.then_some(hold))
+}
+
 /// The policy, as the cluster and what runs in it change it. `live` is a DaemonSet of ours.
 fn policy(resolved: &Resolved, seen: &Observed, live: Option<&DaemonSet>, hold: Option<Hold>) -> Policy {
     let mut policy = resolved.policy.clone();
-    let held = if seen.stopped { Some(Hold::Stopped) } else { policy.hold };
-    policy.hold = held.or(hold);
+    let users = if seen.stopped { Some(Hold::Stopped) } else { policy.hold };
+    policy.hold = users.or(hold);
     if let Some(live) = live {
         // While a rollout is held, the spec may ask for another kind of agent than the one that runs.
         policy.placement.architectures = live.spec.as_ref().map(|spec| architectures(resolved, &spec.template)).unwrap_or_default();
@@ -271,6 +255,40 @@ fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
         }
     }
     None
+}
+
+/// Why Istio's objects are not as they should be.
+fn mesh_trouble(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
+    let why = seen.istio_trouble.as_ref().filter(|_| resolved.istio)?;
+    let namespace = &resolved.namespace;
+    Some((
+        Reason::IstioUnusable,
+        format!(
+            "spec.enableIstio: the objects in namespace {namespace} are not as they should be: {why}; config/rbac.yaml has the rights that are needed"
+        ),
+    ))
+}
+
+/// When to look again if nothing happens before.
+fn next_look(rollout: &rollout::Plan, is_blocked: bool, now: DateTime<Utc>) -> Option<Duration> {
+    let report = &rollout.report;
+    let until = rollout.next.map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
+    let missing = [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| report.bucket(*bucket) > 0);
+    let looks_for = missing.then_some(super::observe::QUIET + Duration::from_secs(2));
+    let excludes = (report.excluded > 0).then_some(EXCLUDED);
+    [until, looks_for, excludes, is_blocked.then_some(BLOCKED)].into_iter().flatten().min()
+}
+
+/// What is needed of the environment.
+fn interest(resolved: &Resolved, choice: &Choice, rollout: &rollout::Plan, gone: Vec<GoneNode>) -> Interest {
+    Interest {
+        hosts: rollout.needs_hosts.then(|| rollout.memory.started.unwrap_or_default()),
+        proof: rollout.needs_proof && downloads(resolved),
+        offered: choice.needs_offered || (downloads(resolved) && rollout.report.outdated > 0),
+        endpoints: resolved.istio,
+        zone: resolved.network_zone.as_deref().map(Into::into),
+        gone,
+    }
 }
 
 /// What Istio shall let pass. While the endpoints are not known those of before stay.
@@ -532,7 +550,7 @@ fn complaints(
     seen: &Observed,
     rollout: &rollout::Plan,
     refused: Option<refusal::Refusal>,
-    withdrawn: Option<String>,
+    environment: Option<&Snapshot>,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     let failure = rollout.memory.failure.as_ref().map(|failure| {
@@ -549,6 +567,8 @@ fn complaints(
             (Reason::PodsRefused, format!("the API server refuses the agents' Pods: {}", refused.full))
         }
     }));
+    let made_from = seen.pods.iter().filter(|pod| !pod.deleting).filter_map(|pod| pod.revision.as_ref()?.version);
+    let withdrawn = withdrawn(environment, made_from).filter(|_| downloads(resolved));
     problems.extend(withdrawn.map(|why| (Reason::VersionWithdrawn, why)));
     match &seen.environment {
         Some(Err(error)) => problems.push((Reason::EnvironmentUnreachable, error.to_string())),

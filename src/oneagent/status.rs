@@ -234,7 +234,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
     {
         return finding(false, *reason, message.clone());
     }
-    if picture.template.is_none() && !picture.choice.known {
+    if picture.template.is_none() && !picture.choice.is_known() {
         return finding(
             false,
             R::WaitingForVersion,

@@ -25,9 +25,20 @@ pub struct Choice {
     pub problem: Option<(Reason, String)>,
     /// Whether the list of versions on offer is needed.
     pub needs_offered: bool,
-    /// Whether there is a version to speak of.
-    pub known: bool,
 }
+
+impl Choice {
+    /// Whether there is something to roll out.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.version.is_some() || [USER_URL, IMAGE].contains(&self.source)
+    }
+}
+
+/// Source of a version: the user's own installer address.
+const USER_URL: &str = "UserURL";
+/// Source of a version: the user's own image.
+const IMAGE: &str = "Image";
 
 /// What the choice is made from.
 #[derive(Debug, Clone, Copy)]
@@ -63,8 +74,8 @@ impl Facts<'_> {
 pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
     let offered = facts.environment.and_then(|e| e.offered.as_deref());
     let mut choice = match wish {
-        Wish::UserUrl => return Choice { source: "UserURL", known: true, ..Choice::default() },
-        Wish::Image { version, .. } => return Choice { version, strict: version.is_some(), source: "Image", known: true, ..Choice::default() },
+        Wish::UserUrl => return Choice { source: USER_URL, ..Choice::default() },
+        Wish::Image { version, .. } => return Choice { version, strict: version.is_some(), source: IMAGE, ..Choice::default() },
         Wish::Pin { version, allow_downgrade } => pin(version, allow_downgrade, facts.running, offered),
         _ if frozen && facts.running.is_some() => {
             let reported = facts.reported.filter(|version| facts.is_offered(*version));
@@ -90,7 +101,6 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
         }
     };
     choice.keeps_versions = frozen && !choice.strict;
-    choice.known = choice.version.is_some();
     choice
 }
 
@@ -224,7 +234,7 @@ mod tests {
         let unknown = choose(pin(9, false), false, facts(&environment, Some(4)));
         assert_eq!((unknown.version, unknown.problem.unwrap().0), (Some(v(4)), Reason::VersionNotOffered));
         let unreached = choose(pin(5, false), false, Facts { environment: None, running: None, last_good: None, rejected: &[], reported: None });
-        assert!(!unreached.known && unreached.problem.is_none());
+        assert!(!unreached.is_known() && unreached.problem.is_none());
     }
 
     #[test]

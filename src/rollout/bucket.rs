@@ -109,6 +109,7 @@ pub(super) enum Standing {
 
 /// One selected node.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "they are independent findings about one node")]
 pub(super) struct Cell<'a> {
     pub(super) node: &'a Node,
     pub(super) pod: Option<&'a Arc<Pod>>,
@@ -151,6 +152,9 @@ pub(super) struct Sorted<'a> {
     pub(super) rolling: bool,
 }
 
+/// A selected node, its Pod, and how that stands.
+type Place<'a> = (&'a Node, Option<&'a Arc<Pod>>, Option<Standing>);
+
 /// What every cell is judged by.
 struct Judge<'p, 'a> {
     policy: &'p Policy,
@@ -173,7 +177,7 @@ pub(super) fn sort<'a>(policy: &Policy, desired: Option<&Desired>, inventory: &I
         }
     }
     let mut sorted = Sorted::default();
-    let mut open: Vec<(&'a Node, Option<&'a Arc<Pod>>, Option<Standing>)> = Vec::with_capacity(inventory.nodes.len());
+    let mut open: Vec<Place<'a>> = Vec::with_capacity(inventory.nodes.len());
     for node in inventory.nodes {
         let pod = by_node.get(&*node.name).copied();
         let closed = |sorted: &mut Sorted<'a>| {
@@ -283,10 +287,7 @@ impl<'a> Judge<'_, 'a> {
         };
         let touched_at = self.touched_at(node, pod, standing);
         cell.touched = touched_at.is_some();
-        let (bucket, detail) = match self.bucket(node, pod, touched_at, &mut cell.until) {
-            None => return cell,
-            Some(found) => found,
-        };
+        let Some((bucket, detail)) = self.bucket(node, pod, touched_at, &mut cell.until) else { return cell };
         (cell.bucket, cell.detail) = (Some(bucket), detail);
         cell.troubled = match bucket {
             Bucket::Starting | Bucket::NodeBusy | Bucket::NodeNotReady => false,

@@ -317,8 +317,8 @@ fn warnings(spec: &OneAgentSpec, wait: i64, wish: Wish) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut names: Vec<&str> = spec.env.iter().flatten().map(|entry| entry.name.as_str()).collect();
     names.sort_unstable();
-    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        warnings.push(format!("spec.env names {} twice: the last one counts; remove the other", twice[0]));
+    if let Some((twice, _)) = names.iter().zip(names.iter().skip(1)).find(|(one, next)| one == next) {
+        warnings.push(format!("spec.env names {twice} twice: the last one counts; remove the other"));
     }
     if spec.use_immutable_image != Some(true)
         && let Some(text) = text(spec.agent_version.as_ref()).filter(|text| text.parse::<VersionWish>().is_err())
