@@ -183,13 +183,17 @@ impl Kubelet {
     }
 
     async fn begin(&self, pod: &Pod) {
-        if let Some(unpacked) = self.launcher.unpack(pod).await {
-            let status = match &unpacked {
-                Ok(()) => succeeded(pod),
-                Err(why) => waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0),
+        while let Some(unpacked) = self.launcher.unpack(pod).await {
+            let Err(why) = unpacked else {
+                self.write(pod, succeeded(pod)).await;
+                return;
             };
-            self.write(pod, status).await;
-            return;
+            // As a real one: a pull that failed is tried again.
+            eprintln!("the unpack Pod {} has failed and is tried again: {why}", pod.name_any());
+            if !self.write(pod, waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0)).await {
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
         }
         if self.launcher.is_operator(pod) {
             let status = match self.launcher.launch(&self.client, pod).await {

@@ -228,7 +228,8 @@ fn missing(context: &Context, resolved: &Resolved, has_daemonset: bool, nodes: &
         return Missing::new();
     }
     let (now, has_pod) = (Utc::now(), pods.iter().map(|pod| &*pod.node).collect::<HashSet<&str>>());
-    let without = nodes.iter().filter(|node| !has_pod.contains(&*node.name) && resolved.policy.placement.verdict(node) == Verdict::Selected);
+    let is_able = |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.policy.placement.verdict(node) == Verdict::Selected;
+    let without = nodes.iter().filter(is_able).filter(|node| !has_pod.contains(&*node.name));
     let missing: Missing = without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect();
     if !missing.is_empty() {
         all.insert(resolved.uid.clone(), missing.clone());

@@ -193,7 +193,7 @@ pub fn plan(
     let next = next_look(&rollout, hands_off.is_some(), now);
     let edited = object.metadata.generation != before.observed_generation;
     let touches = live.is_some() && (edited || rollout.template != Template::Keep || !rollout.steps.is_empty());
-    let nudge = hands_off.is_none() && kept_out.is_none() && live.is_some() && (seen.refused.is_some() || !seen.missing.is_empty());
+    let nudge = hands_off.is_none() && kept_out.is_none() && live.is_some_and(|live| makes_too_few(live, seen, &rollout.report));
     let interest = interest(resolved, &choice, &rollout, gone);
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     Ok(Plan {
@@ -212,6 +212,13 @@ pub fn plan(
 
 fn first_hold<const N: usize>(candidates: [(bool, Hold); N]) -> Option<Hold> {
     candidates.into_iter().find_map(|(applies, hold)| applies.then_some(hold))
+}
+
+/// Whether the DaemonSet controller makes fewer Pods than it should: they are refused, or it does not see a node as selected.
+fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) -> bool {
+    let desired = live.status.as_ref().map_or(0, |status| status.desired_number_scheduled);
+    let too_few = usize::try_from(desired).is_ok_and(|desired| desired < report.selected);
+    settled(live) && !seen.missing.is_empty() && (seen.refused.is_some() || too_few)
 }
 
 /// The policy, as the cluster and what runs in it change it. `live` is a DaemonSet of ours.

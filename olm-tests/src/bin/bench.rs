@@ -34,7 +34,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What can be asked for alone: `make bench ONLY="latency plan"`.
-const SECTIONS: [&str; 4] = ["plan", "latency", "rollout", "memory"];
+const SECTIONS: [&str; 6] = ["plan", "latency", "rollout", "large", "flap", "memory"];
 /// Between two rounds of a latency: what the last one set off has come to rest.
 const REST: Duration = Duration::from_millis(300);
 
@@ -60,6 +60,12 @@ fn main() {
         }
         for size in [200, 1000].into_iter().filter(|_| wanted("rollout")) {
             rollout_of(size).await;
+        }
+        for size in [1000, 3000, 5000].into_iter().filter(|_| wanted("large")) {
+            large(size).await;
+        }
+        if wanted("flap") {
+            flap(1000).await;
         }
         for size in [100, 1000, 3000].into_iter().filter(|_| wanted("memory")) {
             memory(size).await;
@@ -206,6 +212,80 @@ async fn rollout_of(size: usize) {
     row("… CPU time of the operator", &format!("{cpu:.2} s"));
     row("… API writes per recycled Pod, lease apart", &format!("{:.3}", of(true) as f64 / size as f64));
     row("… API reads per recycled Pod", &format!("{:.3}", of(false) as f64 / size as f64));
+    lab.end().await;
+}
+
+/// What installing and a rollout cost the operator in CPU time as the fleet grows.
+async fn large(size: usize) {
+    let lab = Lab::new(&format!("bench-large-{size}"), size).await;
+    lab.behave(|b| b.ready_after = READY_AFTER);
+    let within = Duration::from_secs(1200);
+    let cpu = || lab.operators[0].cpu();
+    let before = cpu();
+    lab.oneagent(&json!({}));
+    lab.all_at("agent", V1, size, within).await;
+    let installed = cpu();
+    lab.cluster.vendor.publish(&lab.name, V2);
+    let began = Instant::now();
+    lab.all_at("agent", V2, size, within).await;
+    let per_node = |time: Duration| time.as_secs_f64() * 1000.0 / size as f64;
+    let (install, rollout) = (installed.saturating_sub(before), cpu().saturating_sub(installed));
+    row(
+        &format!("CPU time of the operator for installing {size} agents"),
+        &format!("{:.2} s, {:.2} ms a node", install.as_secs_f64(), per_node(install)),
+    );
+    let took = began.elapsed().as_secs_f64();
+    row(
+        &format!("… for a rollout of {size} nodes, which took {took:.0} s"),
+        &format!("{:.2} s, {:.2} ms a node", rollout.as_secs_f64(), per_node(rollout)),
+    );
+    lab.end().await;
+}
+
+/// All nodes of one OneAgent go NotReady and come back, over and over: how long does another OneAgent wait for an edit?
+async fn flap(size: usize) {
+    let lab = Lab::new("bench-flap", size).await;
+    lab.oneagent(&json!({}));
+    lab.all_at("agent", V1, size, Duration::from_secs(300)).await;
+    lab.oneagent_named("other", &json!({ "nodeSelector": { "lab": "nobody" } }));
+    let edited = async |turn: usize| {
+        let began = Instant::now();
+        lab.edit("other", json!({ "labels": { "turn": turn.to_string() } })).await;
+        while lab.daemonset("other").await.and_then(|d| d.metadata.labels?.get("turn").cloned()) != Some(turn.to_string()) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        began.elapsed().as_secs_f64() * 1000.0
+    };
+    let mut quiet = Vec::new();
+    for turn in 0..10 {
+        quiet.push(edited(turn).await);
+        tokio::time::sleep(REST).await;
+    }
+    let (client, names) = (lab.cluster.client.clone(), lab.nodes.clone());
+    let mut storm = tokio::task::JoinSet::new();
+    for some in names.chunks(names.len().div_ceil(16)) {
+        let (client, some) = (client.clone(), some.to_vec());
+        storm.spawn(async move {
+            for ready in [false, true].into_iter().cycle() {
+                for name in &some {
+                    olm_tests::nodes::set_ready(&client, name, ready).await;
+                }
+            }
+        });
+    }
+    let cpu = lab.operators[0].cpu();
+    let (began, mut loud) = (Instant::now(), Vec::new());
+    for turn in 10..20 {
+        loud.push(edited(turn).await);
+        tokio::time::sleep(REST).await;
+    }
+    let share = lab.operators[0].cpu().saturating_sub(cpu).as_secs_f64() / began.elapsed().as_secs_f64();
+    storm.abort_all();
+    row(
+        &format!("edit → DaemonSet of another OneAgent, median, at rest / while {size} nodes flap"),
+        &format!("{:.0} / {:.0} ms", median(quiet), median(loud)),
+    );
+    row("… share of a core that the operator takes meanwhile", &format!("{:.0} %", share * 100.0));
     lab.end().await;
 }
 
