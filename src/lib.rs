@@ -6,34 +6,38 @@
 //!  main ─▶ cli ─┬─▶ oneagent ─┬─▶ rollout      what to replace now, and what everything waits for (pure)
 //!               │             ├─▶ dynatrace    the vendor's API: client, one poller per environment
 //!               │             ├─▶ kernel       everything that is written to Kubernetes; watches of named objects
+//!               │             │                (kernel ─▶ rollout::guard: the last word before a Pod goes)
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
 //!               └─▶ telemetry                  logs, metrics, probes
 //! ```
 //!
 //! One look at a OneAgent goes through [`oneagent`]'s files in this order: `resolve` (what does the spec mean?) →
-//! `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) → `status` (say so). Only `observe` and
+//! `overlap` (which nodes have others?) → `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) → `status` (say so). Only `observe` and
 //! `act` touch the cluster or the vendor; the rest is a function of its arguments.
 //!
 //! # Invariants
 //!
-//! 1. `api`, `rollout`, `olm`, `oneagent::{resolve, known, version, plan, status, build}` are synchronous: no client, no clock,
+//! 1. `api`, `rollout`, `olm`, `oneagent::{resolve, overlap, known, memory, version, refusal, plan, status, build}` are synchronous: no client, no clock,
 //!    no environment, no log. A test reads their sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager. The user's spec is never written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
 //! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for
 //!    a Pod or for the vendor.
-//! 5. The budget is checked twice, by the plan and, with a count of its own, by `kernel::delete`.
+//! 5. The budget is checked twice, by the plan and, with a count of its own, by `rollout::guard` in `kernel::delete`.
 //! 6. Everything needed to go on after a crash is in the cluster: in the status, in the DaemonSet's annotations, and
 //!    in a note of the nodes that have an agent.
 //! 7. A secret's bytes never reach `Debug`, a log, an Event, a status or an error text.
 //! 8. Every condition exists from the first visit, and every reason says what to do.
+//! 9. Not knowing is never a reason to delete: an agent whose version nobody reported yet is left alone. An outage is no
+//!    verdict: what the registry, a webhook or the vendor keep from starting rejects no version.
 //!
 //! # Words
 //!
 //! *Revision*: what a Pod was made from, its version and the hash of its template. *Outdated*: of another revision
 //! than desired. *Budget*: how many selected nodes may lack an available agent because of us. *Bucket*: why a node
-//! lacks one. *Placement*: selector, affinity, tolerations; applied at once and never in the hash.
+//! lacks one. *Touched*: a node whose agent the rollout replaced; it takes from the budget until it has an available agent
+//! again. *Standing*: how a Pod's revision relates to the desired one. *Placement*: selector, affinity, tolerations; applied at once and never in the hash.
 
 pub mod api;
 pub mod cli;

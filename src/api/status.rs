@@ -261,6 +261,12 @@ pub struct AwayNode {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StuckStatus {
+    /// Version that does not start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Template hash that does not start.
+    #[serde(default)]
+    pub hash: String,
     /// Waiting, Back or Trial.
     #[serde(default)]
     pub phase: String,

@@ -29,7 +29,8 @@ pub fn read(status: &OneAgentStatus) -> Memory {
     let started = time(rollout.started_at.as_ref()).filter(|_| rollout.finished_at.is_none());
     let stuck = |stuck: &StuckStatus| {
         let phase = PHASES.iter().find(|(_, name)| *name == stuck.phase)?.0;
-        Some(Stuck { phase, since: time(Some(&stuck.since))?, tries: stuck.tries })
+        let revision = Revision { version: version(stuck.version.as_ref()), hash: stuck.hash.clone() };
+        Some(Stuck { revision, phase, since: time(Some(&stuck.since))?, tries: stuck.tries })
     };
     Memory {
         started,
@@ -66,7 +67,9 @@ pub fn write(memory: &Memory, before: Option<&RolloutStatus>) -> RolloutStatus {
         away: memory.away.iter().map(|(name, gone)| AwayNode { name: name.clone(), gone_since: gone.map(timestamp) }).collect(),
         broken_before: memory.broken.iter().cloned().collect(),
         flapping_before: memory.flapping.iter().cloned().collect(),
-        stuck: memory.stuck.map(|stuck| StuckStatus {
+        stuck: memory.stuck.as_ref().map(|stuck| StuckStatus {
+            version: text(stuck.revision.version),
+            hash: stuck.revision.hash.clone(),
             phase: PHASES.iter().find(|(phase, _)| *phase == stuck.phase).map(|(_, name)| (*name).to_owned()).unwrap_or_default(),
             since: timestamp(stuck.since),
             tries: stuck.tries,
@@ -123,7 +126,7 @@ mod tests {
             away: [("a".to_owned(), None), ("b".to_owned(), Some(at(3)))].into(),
             broken: ["c".to_owned()].into(),
             flapping: ["d".to_owned()].into(),
-            stuck: Some(Stuck { phase: StuckPhase::Trial, since: at(4), tries: 2 }),
+            stuck: Some(Stuck { revision: revision(2), phase: StuckPhase::Trial, since: at(4), tries: 2 }),
             outage: Some((at(5), Some(at(6)))),
             withdrawn: Some((revision(2), 1)),
         }

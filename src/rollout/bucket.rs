@@ -229,6 +229,10 @@ fn standing(desired: Option<&Desired>, inventory: &Inventory<'_>, node: &Node, p
     if made_from == Some(wanted) && (same_hash || desired.strict) {
         return if same_hash { Standing::Current } else { Standing::Outdated };
     }
+    // Where versions are kept nobody need know them.
+    if desired.keeps_versions && same_hash {
+        return Standing::Current;
+    }
     // An agent that updated itself is judged by what it is, not by what its Pod was made from.
     let reported = match inventory.reported {
         Reported::Answered(hosts) => node.ip.and_then(|ip| hosts.get(&ip)).copied(),
@@ -256,7 +260,6 @@ fn standing(desired: Option<&Desired>, inventory: &Inventory<'_>, node: &Node, p
         // Automatic update never goes backwards, not even to bring in another template.
         (std::cmp::Ordering::Greater, false) => Standing::HeldBack,
         (std::cmp::Ordering::Greater | std::cmp::Ordering::Equal, true) => Standing::Current,
-        (std::cmp::Ordering::Less, true) if desired.keeps_versions => Standing::Current,
         _ if may_be_newer => Standing::Unheard,
         _ => Standing::Outdated,
     }

@@ -81,7 +81,7 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
     begin(&sorted, desired, inventory, plan.template, &mut memory, now);
     let template_is_there = inventory.template == Some(&desired.revision);
     if plan.template != Template::Keep || !template_is_there || !inventory.settled {
-        let is_back = memory.stuck.is_some_and(|stuck| stuck.phase == StuckPhase::Back);
+        let is_back = memory.stuck.as_ref().is_some_and(|stuck| stuck.phase == StuckPhase::Back);
         let idle = report.outdated == 0 && in_flight == 0 && template_is_there;
         report.state = if idle { State::Complete } else { State::Rolling };
         if is_back {
@@ -94,7 +94,7 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
     }
 
     // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, for they cost nothing; then the oldest.
-    let is_trial = memory.stuck.is_some_and(|stuck| stuck.phase == StuckPhase::Trial);
+    let is_trial = memory.stuck.as_ref().is_some_and(|stuck| stuck.phase == StuckPhase::Trial);
     let budget = if is_trial { 1 } else { budget };
     let storm = storm(&sorted);
     plan.steps = steps(&sorted, budget, in_flight, storm.is_some());
@@ -301,9 +301,13 @@ fn stick(sorted: &Sorted<'_>, desired: &Desired, policy: &Policy, memory: &mut M
         memory.stuck = None;
         return;
     }
-    let in_trouble = sorted.cells.iter().any(|cell| cell.touched && cell.bucket.is_some_and(Bucket::is_the_worlds));
-    let Some(stuck) = memory.stuck else {
-        memory.stuck = in_trouble.then_some(Stuck { phase: StuckPhase::Waiting, since: now, tries: 0 });
+    // What kept another revision from starting says nothing about this one: a typo in an image's name, say, that was mended.
+    let stuck = memory.stuck.take().filter(|stuck| stuck.revision == desired.revision);
+    let is_this = |cell: &Cell<'_>| cell.standing != Some(Standing::Outdated);
+    let in_trouble = sorted.cells.iter().any(|cell| cell.touched && is_this(cell) && cell.bucket.is_some_and(Bucket::is_the_worlds));
+    let to = |phase, tries| Some(Stuck { revision: desired.revision.clone(), phase, since: now, tries });
+    let Some(stuck) = stuck else {
+        memory.stuck = if in_trouble { to(StuckPhase::Waiting, 0) } else { None };
         return;
     };
     let is_proof = |cell: &Cell<'_>| {
@@ -312,7 +316,6 @@ fn stick(sorted: &Sorted<'_>, desired: &Desired, policy: &Policy, memory: &mut M
     };
     let too_long = stuck.since + policy.wait_ready <= now;
     let tries_again = stuck.tries == 0 || stuck.since + TRY_AGAIN <= now;
-    let to = |phase, tries| Some(Stuck { phase, since: now, tries });
     memory.stuck = match stuck.phase {
         _ if sorted.cells.iter().any(is_proof) => None,
         StuckPhase::Waiting if !in_trouble => None,
@@ -325,7 +328,7 @@ fn stick(sorted: &Sorted<'_>, desired: &Desired, policy: &Policy, memory: &mut M
 
 /// When being stuck changes by the clock alone.
 fn stuck_until(memory: &Memory, policy: &Policy) -> Option<DateTime<Utc>> {
-    let stuck = memory.stuck?;
+    let stuck = memory.stuck.as_ref()?;
     Some(match stuck.phase {
         StuckPhase::Waiting | StuckPhase::Trial => stuck.since + policy.wait_ready,
         StuckPhase::Back => stuck.since + TRY_AGAIN,
@@ -334,7 +337,7 @@ fn stuck_until(memory: &Memory, policy: &Policy) -> Option<DateTime<Utc>> {
 
 /// Rule 0: the template is part of the plan.
 fn template(desired: &Desired, inventory: &Inventory<'_>, memory: &Memory, failed: bool, hold: Option<Hold>) -> Template {
-    let is_back = memory.stuck.is_some_and(|stuck| stuck.phase == StuckPhase::Back);
+    let is_back = memory.stuck.as_ref().is_some_and(|stuck| stuck.phase == StuckPhase::Back);
     match inventory.template {
         Some(running) if failed || is_back => match &memory.last_good {
             Some(good) if good != running && *good != desired.revision => Template::GoBack,

@@ -247,8 +247,10 @@ impl Memory {
 }
 
 /// New Pods do not start for a cause that is not the revision's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stuck {
+    /// Which revision's Pods: another one may well start.
+    pub revision: Revision,
     /// How far that has come.
     pub phase: StuckPhase,
     /// Since when.

@@ -34,7 +34,7 @@ fn text(plan: &Plan) -> String {
     if let Some(failure) = &plan.memory.failure {
         let _ = writeln!(text, "  failed: {}", failure.message);
     }
-    if let Some(stuck) = plan.memory.stuck {
+    if let Some(stuck) = &plan.memory.stuck {
         let _ = writeln!(text, "  stuck: {:?}", stuck.phase);
     }
     for (what, names) in
@@ -111,7 +111,7 @@ fn what_is_decided_in_situations_that_users_meet() {
     say("they crash, and it was asked long ago", &failed, &two, &desired(2), 300);
     say("its image cannot be pulled", &broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into()))), &two, &desired(2), 10);
     let mut stuck = broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into())));
-    stuck.memory.stuck = Some(Stuck { phase: StuckPhase::Waiting, since: at(10), tries: 0 });
+    stuck.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Waiting, since: at(10), tries: 0 });
     say("its image could not be pulled for too long", &stuck, &two, &desired(2), 310);
     say("there is no room for it", &broken(|pod| pod.trouble = Some(Trouble::Capacity("0/10 nodes".into()))), &two, &desired(2), 400);
 

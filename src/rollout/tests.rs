@@ -403,12 +403,12 @@ fn what_the_world_keeps_from_starting_is_tried_again_one_by_one_when_nothing_tri
         (plan.memory.stuck.map(|stuck| (stuck.phase, stuck.tries)), plan.template)
     };
     // All of them came back from the last good template: the first try is at once, the next after ten minutes.
-    fleet.memory.stuck = Some(Stuck { phase: StuckPhase::Back, since: at(100), tries: 0 });
+    fleet.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(100), tries: 0 });
     assert_eq!(phase(&fleet, 101), (Some((StuckPhase::Trial, 0)), Template::Advance));
-    fleet.memory.stuck = Some(Stuck { phase: StuckPhase::Back, since: at(100), tries: 1 });
+    fleet.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(100), tries: 1 });
     assert_eq!(phase(&fleet, 699), (Some((StuckPhase::Back, 1)), Template::Keep));
     assert_eq!(phase(&fleet, 700), (Some((StuckPhase::Trial, 1)), Template::Advance));
-    fleet.memory.stuck = Some(Stuck { phase: StuckPhase::Trial, since: at(700), tries: 1 });
+    fleet.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Trial, since: at(700), tries: 1 });
     fleet.template = revision(2);
     assert_eq!(fleet.plan(&policy(Share::Count(4)), &desired(2), 701).steps.len(), 1, "one place is tried");
     fleet.pods[0] = pod(100, "node-000", 2, 702, false);
@@ -417,6 +417,23 @@ fn what_the_world_keeps_from_starting_is_tried_again_one_by_one_when_nothing_tri
     fleet.change(0, |pod| (pod.ready_since, pod.trouble) = (Some(at(1001)), None));
     assert_eq!(phase(&fleet, 1002).0, None, "it became available: the world is well again");
     assert!(fleet.plan(&policy(Share::Count(4)), &desired(2), 1002).steps.len() == 4);
+}
+
+#[test]
+fn what_kept_one_template_from_starting_does_not_hold_the_one_that_mends_it() {
+    let mut fleet = Fleet::new(10, 1);
+    (fleet.memory.started, fleet.memory.touched_since) = (Some(at(0)), Some(at(0)));
+    let mended = Desired { revision: Revision { hash: "mended".into(), ..revision(2) }, ..desired(2) };
+    fleet.pods[0] = pod(100, "node-000", 2, 1, false);
+    fleet.change(0, |pod| pod.trouble = Some(Trouble::Image("a typo in the image's name".into())));
+    fleet.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(10), tries: 3 });
+    assert_eq!(fleet.plan(&policy(Share::Count(2)), &desired(2), 20).template, Template::Keep, "it is stuck");
+    let plan = fleet.plan(&policy(Share::Count(2)), &mended, 20);
+    assert_eq!((plan.template, &plan.memory.stuck), (Template::Advance, &None));
+    (fleet.template, fleet.memory) = (mended.revision.clone(), plan.memory);
+    let steps: Vec<(String, bool)> =
+        fleet.plan(&policy(Share::Count(2)), &mended, 21).steps.iter().map(|s| (s.pod.node.to_string(), s.costs)).collect();
+    assert_eq!(steps, [("node-000".to_owned(), false), ("node-001".to_owned(), true)], "the broken one first, for nothing");
 }
 
 #[test]
