@@ -215,6 +215,24 @@ impl<'a> Lab<'a> {
         .await;
     }
 
+    /// Waits until the operator has looked at a OneAgent as it is now.
+    pub async fn is_observed(&self, name: &str) {
+        let wanted = self.agents().get(name).await.expect("a OneAgent").metadata.generation;
+        eventually("the last edit is observed", SOON, || async {
+            let now = self.status(name).await.observed_generation;
+            if now == wanted { Ok(()) } else { Err(format!("{now:?} of {wanted:?}\n{}", self.last_words())) }
+        })
+        .await;
+    }
+
+    /// Waits until the environment was asked for its newest version twice more: what it says now is known.
+    pub async fn is_polled(&self) {
+        let path = "/v1/deployment/installer/agent/unix/default/latest/metainfo";
+        let asked = || self.cluster.vendor.with(&self.name, |e| e.calls.get(path).copied().unwrap_or_default());
+        let before = asked();
+        eventually("the environment is asked", SOON, || async { if asked() >= before + 2 { Ok(()) } else { Err(self.last_words()) } }).await;
+    }
+
     /// The address of a node.
     pub async fn ip(&self, node: &str) -> String {
         let node = Api::<Node>::all(self.cluster.client.clone()).get(node).await.expect("a Node");
@@ -288,6 +306,11 @@ impl<'a> Lab<'a> {
     /// Ends the operators, checks that nothing was forbidden and no token was shown, and cleans up.
     pub async fn end(mut self) {
         let logs: Vec<String> = self.operators.iter().map(Operator::printed).collect();
+        // What a dead operator did not do proves nothing. Without an API server, or without rights, it may end.
+        for operator in self.operators.iter_mut().filter(|_| self.unjudged.is_none()) {
+            let died = operator.process.died();
+            assert!(died.is_none(), "{}: {died:?} by itself:\n{}", self.name, operator.printed());
+        }
         self.operators.clear();
         let judged = |r: &audit::Request| match (self.unjudged, DateTime::parse_from_rfc3339(&r.at)) {
             (Some((from, to)), Ok(at)) => at < from || at > to,

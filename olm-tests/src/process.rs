@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 type Job = (Command, Sender<std::io::Result<Child>>);
@@ -33,6 +34,8 @@ fn starter() -> &'static std::sync::Mutex<Sender<Job>> {
 pub struct Process {
     name: String,
     child: Child,
+    /// Whether somebody here ended it.
+    told: AtomicBool,
 }
 
 impl Process {
@@ -49,7 +52,7 @@ impl Process {
         let (answer, child) = channel();
         starter().lock().expect("the starter").send((command, answer)).expect("the starter");
         let child = child.recv().expect("the starter").unwrap_or_else(|e| panic!("cannot start {name}: {e}; is setpriv (util-linux) installed?"));
-        Self { name: name.to_owned(), child }
+        Self { name: name.to_owned(), child, told: AtomicBool::new(false) }
     }
 
     /// Its process ID.
@@ -63,13 +66,20 @@ impl Process {
         self.child.try_wait().ok().flatten().map(|status| format!("{} ended: {status}", self.name))
     }
 
+    /// How it ended, if it did so by itself.
+    pub fn died(&mut self) -> Option<String> {
+        self.ended().filter(|_| !self.told.load(Ordering::Relaxed))
+    }
+
     /// Sends a signal by name, such as TERM.
     pub fn signal(&self, signal: &str) {
+        self.told.store(true, Ordering::Relaxed);
         let _ = Command::new("kill").args([&format!("-{signal}"), &self.child.id().to_string()]).status();
     }
 
     /// `kill -9`, and waits for the end.
     pub fn kill(&mut self) {
+        self.told.store(true, Ordering::Relaxed);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -100,6 +100,12 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
     Ok(Objects { pull_secret, daemonset, istio, state: PhantomData })
 }
 
+/// Whether the DaemonSet that is there will be written.
+pub fn writes_over(seen: &Observed, planned: &Objects<Planned>) -> Result<bool, kernel::Error> {
+    let (Some(wanted), Some(live)) = (&planned.daemonset, &seen.daemonset) else { return Ok(false) };
+    Ok(!is_current(wanted, &typed(live)?, live.managed_fields()))
+}
+
 /// Has the DaemonSet controller look again: after refusals it waits for up to a quarter of an hour, and it hears of no
 /// Namespace. Any write to the DaemonSet will do; this one is an annotation that means nothing else.
 pub async fn nudge(context: &Context, resolved: &Resolved) -> Result<Duration, kernel::Error> {

@@ -119,10 +119,12 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     };
     // Who is older decides about nodes: before all are known nobody can say.
     if !context.peers.are_known() {
-        return Ok(Action::requeue(AT_ONCE * 5));
+        return Ok(Action::requeue(Duration::from_millis(500)));
     }
     let key: fleet::Key = (resolved.namespace.clone(), resolved.name.clone());
-    let resolved = overlap::apart(resolved, &context.peers.others(&key, &context.fleet), &context.fleet.nodes(), &context.fleet.pods(&key));
+    let others = context.peers.others(&key, &context.fleet);
+    let yielded = context.fleet.daemonset(&key).map(|live| build::daemonset::yielded(&live)).unwrap_or_default();
+    let resolved = overlap::apart(resolved, &others, &context.fleet.nodes(), &context.fleet.pods(&key), &yielded);
     let seen = observe::observe(context, &resolved).await?;
     let began = Instant::now();
     let mut plan = plan::plan(object, &before, &resolved, &seen, &context.settings.agent_image, now)?;
@@ -147,7 +149,8 @@ async fn carry_out(
     seen: &observe::Observed,
     plan: plan::Plan,
 ) -> Result<Duration, kernel::Error> {
-    if plan.touches && observe::selector_changed(context, resolved, seen).await {
+    let touches = !plan.steps.is_empty() || act::writes_over(seen, &plan.objects)?;
+    if touches && observe::selector_changed(context, resolved, seen).await? {
         return Ok(AT_ONCE);
     }
     if let Err(failure) = act::objects(context, resolved, seen, plan.objects).await {

@@ -4,7 +4,7 @@
 //! needs no write; but only where that leaves out just the nodes that the older one serves, and takes no agent from a node
 //! on which the older one's does not run. Else the conflict is only reported. Must not decide what runs on a node.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::resolve::Resolved;
@@ -51,9 +51,9 @@ pub enum Outcome {
     Reported,
 }
 
-/// A OneAgent that stays out of the way of older ones.
+/// A OneAgent that stays out of the way of older ones; `yielded` are those to whom it left their nodes before.
 #[must_use]
-pub fn apart(mut resolved: Resolved, others: &[Other], nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> Resolved {
+pub fn apart(mut resolved: Resolved, others: &[Other], nodes: &[Arc<Node>], pods: &[Arc<Pod>], yielded: &BTreeSet<String>) -> Resolved {
     let own = resolved.policy.placement.clone();
     let selects = |node: &&Arc<Node>| own.verdict(node) == Verdict::Selected;
     let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.node).collect();
@@ -68,9 +68,10 @@ pub fn apart(mut resolved: Resolved, others: &[Other], nodes: &[Arc<Node>], pods
             let is_exact = nodes.iter().filter(selects).all(|node| terms.iter().any(|term| holds(term, node)) != is_shared(&node));
             let takes_none = shared.iter().all(|node| !has_pod.contains(&*node.name) || other.serves.contains(&node.name));
             // What selects everything would leave nothing to nodes that may yet come.
-            if is_exact && takes_none && !(terms.is_empty() && shared.is_empty()) {
-                resolved.policy.placement.yields_to.push((other.name.clone(), (*other.placement).clone()));
-                resolved.pod.outside_of.push(terms);
+            let is_good = is_exact && takes_none && !(terms.is_empty() && shared.is_empty());
+            // What was left to the other stays left: one node that is relabelled or tainted must not bring two agents to all.
+            if is_good || yielded.contains(&other.name) {
+                resolved.policy.placement.yields_to.push((other.name.clone(), terms));
                 outcome = Outcome::Yields;
             }
         }
@@ -163,18 +164,28 @@ mod tests {
     fn the_younger_one_leaves_the_nodes_that_the_older_one_serves() {
         let nodes = [node("a", &[("team", "x"), ("disk", "ssd")]), node("b", &[("team", "x")]), node("c", &[("disk", "ssd")])];
         let older = other(json!({ "nodeSelector": { "disk": "ssd" } }), true, &[]);
-        let younger = apart(agent(json!({ "nodeSelector": { "team": "x" } })), &[older], &nodes, &[]);
+        let younger = apart(agent(json!({ "nodeSelector": { "team": "x" } })), &[older], &nodes, &[], &BTreeSet::new());
         assert_eq!(selected(&younger, &nodes), ["b"]);
         assert_eq!(younger.policy.placement.verdict(&nodes[0]), Verdict::Overlap("n/other".into()));
         let [conflict] = younger.conflicts.as_slice() else { panic!("{:?}", younger.conflicts) };
         assert_eq!((conflict.nodes, &*conflict.example, conflict.outcome), (1, "a", Outcome::Yields));
-        assert_eq!(younger.pod.outside_of, [[[Requirement { of: Of::Label("disk".into()), must: Must::NotIn(vec!["ssd".into()]) }]]]);
-        let older =
-            apart(agent(json!({ "nodeSelector": { "disk": "ssd" } })), &[other(json!({ "nodeSelector": { "team": "x" } }), false, &[])], &nodes, &[]);
+        assert_eq!(younger.policy.placement.yields_to[0].1, [[Requirement { of: Of::Label("disk".into()), must: Must::NotIn(vec!["ssd".into()]) }]]);
+        let older = apart(
+            agent(json!({ "nodeSelector": { "disk": "ssd" } })),
+            &[other(json!({ "nodeSelector": { "team": "x" } }), false, &[])],
+            &nodes,
+            &[],
+            &HashSet::new(),
+        );
         assert_eq!((selected(&older, &nodes), older.conflicts[0].outcome), (vec!["a".to_owned(), "c".to_owned()], Outcome::Keeps));
-        let apart_by_label =
-            apart(agent(json!({ "nodeSelector": { "team": "x" } })), &[other(json!({ "nodeSelector": { "team": "y" } }), true, &[])], &nodes, &[]);
-        assert!(apart_by_label.conflicts.is_empty() && apart_by_label.pod.outside_of.is_empty(), "nothing to negate");
+        let apart_by_label = apart(
+            agent(json!({ "nodeSelector": { "team": "x" } })),
+            &[other(json!({ "nodeSelector": { "team": "y" } }), true, &[])],
+            &nodes,
+            &[],
+            &HashSet::new(),
+        );
+        assert!(apart_by_label.conflicts.is_empty() && apart_by_label.policy.placement.yields_to.is_empty(), "nothing to negate");
     }
 
     #[test]
@@ -184,10 +195,10 @@ mod tests {
         let nodes = [node("worker", &[]), infra];
         let all = other(json!({}), true, &[]);
         let for_infra = agent(json!({ "nodeSelector": { "infra": "yes" }, "tolerations": [{ "operator": "Exists" }] }));
-        let for_infra = apart(for_infra, std::slice::from_ref(&all), &nodes, &[]);
+        let for_infra = apart(for_infra, std::slice::from_ref(&all), &nodes, &[], &BTreeSet::new());
         assert_eq!((selected(&for_infra, &nodes), for_infra.conflicts.len()), (vec!["infra".to_owned()], 0));
         // Two for everything, one of them with tolerations: the negation would leave the infra node to nobody.
-        let tolerant = apart(agent(json!({ "tolerations": [{ "operator": "Exists" }] })), &[all], &nodes, &[]);
+        let tolerant = apart(agent(json!({ "tolerations": [{ "operator": "Exists" }] })), &[all], &nodes, &[], &BTreeSet::new());
         assert_eq!((selected(&tolerant, &nodes).len(), tolerant.conflicts[0].outcome), (2, Outcome::Reported));
     }
 
@@ -197,10 +208,22 @@ mod tests {
         let pods = [Arc::new(Pod::named("p", "a"))];
         let younger = |serves: &[&str]| {
             let older = other(json!({ "nodeSelector": { "disk": "ssd" } }), true, serves);
-            apart(agent(json!({})), &[older], &nodes, &pods).conflicts[0].outcome
+            apart(agent(json!({})), &[older], &nodes, &pods, &BTreeSet::new()).conflicts[0].outcome
         };
         assert_eq!(younger(&[]), Outcome::Reported, "the older one's agent does not run there");
         assert_eq!(younger(&["a"]), Outcome::Yields);
+    }
+
+    #[test]
+    fn what_was_left_to_the_older_one_stays_left_whatever_happens_to_one_node() {
+        let mut nodes = [node("a", &[("disk", "ssd")]), node("b", &[("disk", "ssd")]), node("c", &[])];
+        let older = || other(json!({ "nodeSelector": { "disk": "ssd" } }), true, &[]);
+        let tolerant = || agent(json!({ "tolerations": [{ "operator": "Exists" }] }));
+        Arc::make_mut(&mut nodes[0]).taints = vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }];
+        let anew = apart(tolerant(), &[older()], &nodes, &[], &BTreeSet::new());
+        assert_eq!(selected(&anew, &nodes).len(), 3, "the older one does not serve the tainted node: not exact");
+        let before = apart(tolerant(), &[older()], &nodes, &[], &["n/other".to_owned()].into());
+        assert_eq!(selected(&before, &nodes), ["c"]);
     }
 
     #[test]
@@ -221,14 +244,14 @@ mod tests {
             true,
             &[],
         );
-        let younger = apart(agent(json!({})), std::slice::from_ref(&older), &nodes, &[]);
+        let younger = apart(agent(json!({})), std::slice::from_ref(&older), &nodes, &[], &BTreeSet::new());
         assert_eq!(younger.conflicts[0].outcome, Outcome::Yields);
         for node in &nodes {
-            let outside = younger.pod.outside_of[0].iter().any(|term| holds(term, node));
+            let outside = younger.policy.placement.yields_to[0].1.iter().any(|term| holds(term, node));
             assert_eq!(outside, older.placement.verdict(node) != Verdict::Selected, "{}", node.name);
         }
         let many = json!([0, 1, 2].map(|_| json!({ "matchExpressions": (0..5).map(|n| of(&format!("k{n}"), "Exists", &[])).collect::<Vec<_>>() })));
-        let none = apart(agent(json!({})), &[other(affinity(many), true, &[])], &nodes, &[]);
-        assert!(none.pod.outside_of.is_empty());
+        let none = apart(agent(json!({})), &[other(affinity(many), true, &[])], &nodes, &[], &BTreeSet::new());
+        assert!(none.policy.placement.yields_to.is_empty());
     }
 }

@@ -74,8 +74,6 @@ pub struct Plan {
     pub policy: Policy,
     /// Whether the DaemonSet controller shall look again: it makes fewer Pods than it should.
     pub nudge: bool,
-    /// Whether agents may be replaced or removed by it.
-    pub touches: bool,
     /// The status.
     pub status: OneAgentStatus,
     /// What changed in it.
@@ -191,8 +189,6 @@ pub fn plan(
     };
     let (status, transitions) = status::status(&picture, now);
     let next = next_look(&rollout, hands_off.is_some(), now);
-    let edited = object.metadata.generation != before.observed_generation;
-    let touches = live.is_some() && (edited || rollout.template != Template::Keep || !rollout.steps.is_empty());
     let nudge = hands_off.is_none() && kept_out.is_none() && live.is_some_and(|live| makes_too_few(live, seen, &rollout.report));
     let interest = interest(resolved, &choice, &rollout, gone);
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
@@ -201,7 +197,6 @@ pub fn plan(
         steps: rollout.steps,
         policy,
         nudge,
-        touches,
         status,
         transitions,
         interest,
@@ -279,7 +274,7 @@ fn mesh_trouble(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
 /// When to look again if nothing happens before.
 fn next_look(rollout: &rollout::Plan, is_blocked: bool, now: DateTime<Utc>) -> Option<Duration> {
     let report = &rollout.report;
-    let until = rollout.next.map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
+    let until = rollout.next.filter(|at| *at > now).map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
     let missing = [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| report.bucket(*bucket) > 0);
     let looks_for = missing.then_some(super::observe::QUIET + Duration::from_secs(2));
     let excludes = (report.excluded > 0).then_some(EXCLUDED);

@@ -124,6 +124,8 @@ pub(super) struct Cell<'a> {
     pub(super) speaks: bool,
     /// Whether what would speak is only waited with: its deadline, or a proof that the environment was there.
     pub(super) suspect: bool,
+    /// Whether it may yet speak against it.
+    pub(super) pending: bool,
     /// Born by itself from a template that is not the desired one.
     pub(super) unplanned: bool,
     /// Whether it needs somebody to look.
@@ -146,8 +148,8 @@ pub(super) struct Sorted<'a> {
     pub(super) overlap: Vec<(&'a Node, String)>,
     /// Pods on nodes that no new Pod may start on: the node, and the taint.
     pub(super) surplus: Vec<(&'a Node, String)>,
-    /// Nodes of ours that are not selected any more, and have no agent.
-    pub(super) outside: usize,
+    /// Nodes whose agent we took and that a taint, which is named, keeps from getting another.
+    pub(super) outside: Vec<(&'a Node, String)>,
     /// Whether agents are being replaced.
     pub(super) rolling: bool,
 }
@@ -180,16 +182,15 @@ pub(super) fn sort<'a>(policy: &Policy, desired: Option<&Desired>, inventory: &I
     let mut open: Vec<Place<'a>> = Vec::with_capacity(inventory.nodes.len());
     for node in inventory.nodes {
         let pod = by_node.get(&*node.name).copied();
-        let closed = |sorted: &mut Sorted<'a>| {
-            let has_agent = pod.is_some_and(|pod| !pod.deleting && pod.ready_since.is_some());
-            sorted.outside += usize::from(inventory.lost.contains_key(&node.name) && !has_agent);
-        };
+        let has_agent = || pod.is_some_and(|pod| !pod.deleting && pod.ready_since.is_some());
         match policy.placement.verdict(node) {
             Verdict::Selected if is_excluded(inventory, node, pod) => sorted.excluded.push(node),
             Verdict::Selected => open.push((node, pod, pod.map(|pod| standing(desired, inventory, node, pod)))),
             Verdict::NotMatching => {}
             Verdict::Untolerated(taint) => {
-                closed(&mut sorted);
+                if inventory.lost.contains_key(&node.name) && !has_agent() {
+                    sorted.outside.push((node, taint.to_string()));
+                }
                 if pod.is_some_and(|pod| !pod.deleting && node.busy.is_none()) {
                     sorted.surplus.push((node, taint.to_string()));
                 }
@@ -283,6 +284,7 @@ impl<'a> Judge<'_, 'a> {
             counts: false,
             speaks: false,
             suspect: false,
+            pending: false,
             unplanned: self.is_unplanned(pod),
             troubled: false,
             detail: String::new(),
@@ -327,6 +329,8 @@ impl<'a> Judge<'_, 'a> {
         }
         let proven = !needs_proof || cell.pod.is_none_or(|pod| self.source_was_there(pod));
         cell.speaks = speaks && made_from_desired && proven;
+        let has_time = matches!(bucket, Bucket::NodeLost | Bucket::Capacity) && !overdue;
+        cell.pending = made_from_desired && (has_time || (speaks && !proven));
         // Long before its time is up it is asked whether the environment is there.
         let half_way = bucket == Bucket::Starting && touched_at + self.policy.wait_ready / 2 <= self.now;
         cell.suspect = (speaks && needs_proof) || half_way;

@@ -64,7 +64,7 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
     stick(&sorted, desired, policy, &mut memory, now);
     plan.template = template(desired, inventory, &memory, failed, policy.hold);
     let removed = memory.away.values().flatten().count();
-    let in_flight = sorted.cells.iter().filter(|cell| cell.counts).count() + sorted.outside + removed;
+    let in_flight = sorted.cells.iter().filter(|cell| cell.counts).count() + sorted.outside.len() + removed;
 
     if failed || policy.hold.is_some() {
         if let (true, Some(failure)) = (failed, &memory.failure) {
@@ -86,7 +86,7 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
         report.state = if idle { State::Complete } else { State::Rolling };
         if is_back {
             report.waiting_on = places(&sorted);
-            plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy)).min();
+            plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy, now)).min();
         } else if !idle {
             report.waiting_on = vec![WaitingOn::Template];
         }
@@ -94,8 +94,7 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
     }
 
     // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, for they cost nothing; then the oldest.
-    let is_trial = memory.stuck.as_ref().is_some_and(|stuck| stuck.phase == StuckPhase::Trial);
-    let budget = if is_trial { 1 } else { budget };
+    let budget = if memory.stuck.as_ref().is_some_and(|stuck| stuck.phase == StuckPhase::Trial) { trial(&sorted, budget, in_flight) } else { budget };
     let storm = storm(&sorted);
     plan.steps = steps(&sorted, budget, in_flight, storm.is_some());
     for step in &plan.steps {
@@ -104,7 +103,7 @@ pub fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_
     if storm.is_some() && report.outdated > 0 {
         report.waiting_on.extend(storm);
     }
-    plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy)).min();
+    plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy, now)).min();
     let taken = plan.steps.iter().filter(|step| step.costs).count();
     finish_or_wait(&sorted, desired, (in_flight + taken, budget), &mut report, &mut memory, now);
     Plan { report, memory, ..plan }
@@ -201,6 +200,13 @@ fn begin(sorted: &Sorted<'_>, desired: &Desired, inventory: &Inventory<'_>, temp
         memory.last_good = inventory.template.cloned();
     }
     memory.from = inventory.template.and_then(|t| t.version).filter(|from| Some(*from) != desired.revision.version).or(memory.from);
+}
+
+/// The budget while one place is tried: one that may still come counts as that one, what is lost otherwise does not.
+fn trial(sorted: &Sorted<'_>, budget: usize, in_flight: usize) -> usize {
+    let may_come = |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
+    let tried = sorted.cells.iter().filter(|cell| cell.counts && cell.bucket.is_some_and(may_come)).count();
+    budget.min((in_flight + 1).saturating_sub(tried))
 }
 
 /// Whom to replace now.
@@ -326,13 +332,11 @@ fn stick(sorted: &Sorted<'_>, desired: &Desired, policy: &Policy, memory: &mut M
     };
 }
 
-/// When being stuck changes by the clock alone.
-fn stuck_until(memory: &Memory, policy: &Policy) -> Option<DateTime<Utc>> {
+/// When being stuck changes by the clock alone; what is past changes by an event only.
+fn stuck_until(memory: &Memory, policy: &Policy, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let stuck = memory.stuck.as_ref()?;
-    Some(match stuck.phase {
-        StuckPhase::Waiting | StuckPhase::Trial => stuck.since + policy.wait_ready,
-        StuckPhase::Back => stuck.since + TRY_AGAIN,
-    })
+    let wait = if stuck.phase == StuckPhase::Back { TRY_AGAIN } else { policy.wait_ready };
+    Some(stuck.since + wait).filter(|at| *at > now)
 }
 
 /// Rule 0: the template is part of the plan.
@@ -366,7 +370,14 @@ fn places(sorted: &Sorted<'_>) -> Vec<WaitingOn> {
         why: why.to_owned(),
         until: cells.iter().filter_map(|cell| cell.until).min(),
     };
-    causes.into_iter().map(place).collect()
+    let mut places: Vec<WaitingOn> = causes.into_iter().map(place).collect();
+    places.extend(sorted.outside.first().map(|(_, taint)| WaitingOn::Nodes {
+        names: sorted.outside.iter().take(NAMES).map(|(node, _)| node.name.to_string()).collect(),
+        count: sorted.outside.len(),
+        why: format!("its agent was being replaced when taint {taint} came, which keeps the new one off"),
+        until: None,
+    }));
+    places
 }
 
 fn finish_or_wait(
@@ -379,7 +390,9 @@ fn finish_or_wait(
 ) {
     let left = sorted.cells.iter().filter(|cell| is_open(cell)).count();
     let ends_by_itself = |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
-    let moving = sorted.cells.iter().filter(|cell| cell.counts && cell.bucket.is_some_and(ends_by_itself)).count();
+    // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
+    let moves = |cell: &&Cell<'_>| cell.counts && (cell.pending || cell.bucket.is_some_and(ends_by_itself));
+    let moving = sorted.cells.iter().filter(moves).count();
     let unheard = sorted.cells.iter().filter(|cell| cell.standing == Some(Standing::Unheard)).count();
     if left == 0 && moving == 0 && unheard > 0 {
         // After a start nothing is under way until the vendor says otherwise.

@@ -19,8 +19,8 @@ pub struct Placement {
     pub virtual_nodes: Vec<(String, String)>,
     /// One of these terms must hold, each with all of its requirements; empty means no term.
     pub terms: Vec<Vec<Requirement>>,
-    /// Others who keep the nodes that they serve, by name.
-    pub yields_to: Vec<(String, Placement)>,
+    /// Others whose nodes are left to them, by name: what a node must be like that is none of them, as alternatives.
+    pub yields_to: Vec<(String, Vec<Vec<Requirement>>)>,
 }
 
 /// A requirement of node affinity, as Kubernetes defines it.
@@ -179,7 +179,8 @@ impl Placement {
         if let Some(taint) = node.taints.iter().filter(binding).find(refused) {
             return Verdict::Untolerated(taint.clone());
         }
-        match self.yields_to.iter().find(|(_, other)| other.verdict(node) == Verdict::Selected) {
+        let is_outside = |terms: &[Vec<Requirement>]| terms.iter().any(|term| term.iter().all(|requirement| requirement.holds(node)));
+        match self.yields_to.iter().find(|(_, terms)| !is_outside(terms)) {
             Some((name, _)) => Verdict::Overlap(name.clone()),
             None => Verdict::Selected,
         }

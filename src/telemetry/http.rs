@@ -51,7 +51,8 @@ pub async fn serve<H: Health>(address: SocketAddr, health: Arc<H>) -> Result<(),
         };
         let service = TowerToHyperService::new(app.clone());
         tokio::spawn(async move {
-            let mut server = Builder::new(TokioExecutor::new());
+            // Told which version it is: else it waits for a first byte without any bound of its own.
+            let mut server = Builder::new(TokioExecutor::new()).http1_only();
             server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
             let connection = server.serve_connection(TokioIo::new(stream), service);
             let _ = tokio::time::timeout(LONGEST, connection).await;
@@ -65,7 +66,7 @@ const CONNECTIONS: usize = 64;
 /// A request's header must be there within this time.
 const HEADER: Duration = Duration::from_secs(5);
 /// No connection lasts longer.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(10);
 /// After a connection that was not accepted.
 const AGAIN: Duration = Duration::from_millis(100);
 

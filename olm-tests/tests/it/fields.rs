@@ -27,7 +27,7 @@ fn an_agent_version_is_the_newest_that_begins_so_and_moves_with_the_field() {
         // The original ignored the field here, so it never moves an agent backwards.
         let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "agentVersion": "1.300.10" })).await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        lab.is_observed("agent").await;
         assert_eq!(lab.uids("agent").await, before);
         lab.end().await;
     });
@@ -49,7 +49,9 @@ fn an_installer_address_of_the_users_is_theirs_to_version() {
         assert_eq!(lab.status("agent").await.version_source.as_deref(), Some("UserURL"));
         let before = lab.uids("agent").await;
         lab.cluster.vendor.publish(&lab.name, V2);
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        lab.is_polled().await;
+        lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
+        lab.is_observed("agent").await;
         assert_eq!(lab.uids("agent").await, before, "a new version is none of our business here");
         assert!(lab.pods("agent").await.values().all(|pod| variable(pod, "ONEAGENT_INSTALLER_SCRIPT_URL").as_ref() == Some(&url)));
         lab.end().await;

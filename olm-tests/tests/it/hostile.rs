@@ -35,8 +35,7 @@ async fn hosts_are_asked(lab: &Lab<'_>) {
 /// Waits until the operator has looked at its OneAgent: an edit that means nothing is observed.
 async fn is_looked_at(lab: &Lab<'_>) {
     lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
-    let wanted = lab.agents().get("agent").await.unwrap().metadata.generation;
-    status_says(lab, "the edit is observed", SOON, |status| status.observed_generation == wanted).await;
+    lab.is_observed("agent").await;
 }
 
 async fn ready_nodes(lab: &Lab<'_>) -> usize {

@@ -96,7 +96,7 @@ fn every_right_is_used_and_no_other_is_asked_for() {
 
 /// Adoption needs `delete` on DaemonSets with that admission plugin, and only for its look-up.
 #[test]
-fn without_delete_on_daemonsets_an_adoption_is_refused() {
+fn of_daemonsets_the_operator_may_delete_what_it_owns_and_update_none() {
     olm_tests::run(async {
         let cluster = Cluster::shared().await;
         let lab = Lab::without_operator(cluster, "secure-adopt", 1).await;

@@ -2,6 +2,8 @@
 //!
 //! Update strategy OnDelete: the rollout engine decides which Pod goes when. Must not decide which template.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
@@ -21,6 +23,16 @@ use crate::rollout::{Must, Of, Requirement};
 pub const TEMPLATE_ANNOTATION: &str = "oneagent.dynatrace.com/template";
 /// Annotation of the DaemonSet: the base template of the last good revision, to go back to.
 pub const GOOD_ANNOTATION: &str = "oneagent.dynatrace.com/last-good-template";
+
+/// Annotation of the DaemonSet: the older OneAgents whose nodes it leaves to them.
+const YIELDS_ANNOTATION: &str = "oneagent.dynatrace.com/yields-to";
+
+/// The older OneAgents to whom a DaemonSet leaves their nodes.
+#[must_use]
+pub fn yielded(live: &DaemonSet) -> BTreeSet<String> {
+    let names = live.metadata.annotations.as_ref().and_then(|annotations| annotations.get(YIELDS_ANNOTATION));
+    names.into_iter().flat_map(|names| names.split(',')).map(str::to_owned).collect()
+}
 
 /// A base template with its hash.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,6 +78,10 @@ pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, goo
     let mut annotations = vec![(TEMPLATE_ANNOTATION.to_owned(), base.note()?)];
     if let Some(good) = good {
         annotations.push((GOOD_ANNOTATION.to_owned(), good.note()?));
+    }
+    let others: Vec<&str> = resolved.policy.placement.yields_to.iter().map(|(name, _)| name.as_str()).collect();
+    if !others.is_empty() {
+        annotations.push((YIELDS_ANNOTATION.to_owned(), others.join(",")));
     }
     let object = DaemonSet {
         metadata: ObjectMeta {
@@ -126,7 +142,7 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &st
     let pod = &resolved.pod;
     spec.node_selector = (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone());
     spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
-    spec.affinity = Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &pod.outside_of));
+    spec.affinity = Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &resolved.policy.placement.yields_to));
     template
 }
 
@@ -174,7 +190,7 @@ fn with_alternatives(terms: &[NodeSelectorTerm], alternatives: &[Vec<Requirement
 }
 
 /// What we require of every node, in each of the user's terms, and that older OneAgents do not have it.
-fn affinity(architectures: &[String], theirs: &NodeAffinity, outside_of: &[Vec<Vec<Requirement>>]) -> Affinity {
+fn affinity(architectures: &[String], theirs: &NodeAffinity, yields_to: &[(String, Vec<Vec<Requirement>>)]) -> Affinity {
     let requirement = |key: &str, operator: &str, values: &[&str]| NodeSelectorRequirement {
         key: key.into(),
         operator: operator.into(),
@@ -191,7 +207,7 @@ fn affinity(architectures: &[String], theirs: &NodeAffinity, outside_of: &[Vec<V
     for term in &mut terms {
         term.match_expressions.get_or_insert_default().extend(expressions.clone());
     }
-    for alternatives in outside_of {
+    for (_, alternatives) in yields_to {
         terms = with_alternatives(&terms, alternatives);
     }
     if terms.is_empty() {

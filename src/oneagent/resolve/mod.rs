@@ -19,7 +19,7 @@ use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::kernel::drift::quantity;
 use crate::oneagent::build::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
 use crate::oneagent::overlap::Conflict;
-use crate::rollout::{Hold, Policy, Requirement};
+use crate::rollout::{Hold, Policy};
 
 pub use image::FromImage;
 use image::from_image;
@@ -148,8 +148,6 @@ pub struct PodShape {
     pub tolerations: Vec<Toleration>,
     /// As the spec has it.
     pub node_affinity: NodeAffinity,
-    /// For each older OneAgent whose nodes are left to it: what a node must be like that is none of them, as alternatives.
-    pub outside_of: Vec<Vec<Vec<Requirement>>>,
 }
 
 /// A field that cannot be carried out, and the remedy.
@@ -245,7 +243,6 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
             node_selector,
             tolerations,
             node_affinity,
-            outside_of: Vec::new(),
         },
         istio: on(spec.enable_istio),
         warnings: warnings(spec, wait, wish),
