@@ -175,7 +175,7 @@ mod tests {
             &[other(json!({ "nodeSelector": { "team": "x" } }), false, &[])],
             &nodes,
             &[],
-            &HashSet::new(),
+            &BTreeSet::new(),
         );
         assert_eq!((selected(&older, &nodes), older.conflicts[0].outcome), (vec!["a".to_owned(), "c".to_owned()], Outcome::Keeps));
         let apart_by_label = apart(
@@ -183,7 +183,7 @@ mod tests {
             &[other(json!({ "nodeSelector": { "team": "y" } }), true, &[])],
             &nodes,
             &[],
-            &HashSet::new(),
+            &BTreeSet::new(),
         );
         assert!(apart_by_label.conflicts.is_empty() && apart_by_label.policy.placement.yields_to.is_empty(), "nothing to negate");
     }
