@@ -486,8 +486,12 @@ fn of_two_oneagents_that_select_a_node_the_older_one_keeps_it() {
         );
         let said = lab.condition("older", "NodesConflict", "True", "NodesConflict").await;
         assert!(said.contains("hostile-overlap/younger") && said.contains("this one is older and keeps them"), "{said}");
-        let counts = lab.status("younger").await.nodes.unwrap();
-        assert_eq!((counts.selected, counts.overlap, counts.progress.as_str()), (2, 2, "2/2"));
+        eventually("the younger one counts them apart", SOON, || async {
+            let counts = lab.status("younger").await.nodes.unwrap_or_default();
+            let right = (counts.selected, counts.overlap, counts.progress.as_str()) == (2, 2, "2/2");
+            if right { Ok(()) } else { Err(format!("{counts:?}")) }
+        })
+        .await;
         // A node is relabelled from one to the other, and back.
         let patch = |value: serde_json::Value| json!({ "metadata": { "labels": { "disk": value } } });
         nodes::patch(&lab.cluster.client, &both[0], &patch(json!(null))).await;
