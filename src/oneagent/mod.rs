@@ -149,8 +149,11 @@ async fn carry_out(
     seen: &observe::Observed,
     plan: plan::Plan,
 ) -> Result<Duration, kernel::Error> {
-    let touches = !plan.steps.is_empty() || act::writes_over(seen, &plan.objects)?;
-    if touches && observe::selector_changed(context, resolved, seen).await? {
+    // The cheap question first: within a rollout the namespace was looked at a moment ago.
+    if context.node_selectors.is_old(&resolved.namespace)
+        && (!plan.steps.is_empty() || act::writes_over(seen, &plan.objects)?)
+        && observe::selector_changed(context, resolved, seen).await?
+    {
         return Ok(AT_ONCE);
     }
     if let Err(failure) = act::objects(context, resolved, seen, plan.objects).await {

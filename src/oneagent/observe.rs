@@ -407,9 +407,6 @@ async fn namespace_selector(context: &Context, resolved: &Resolved, lacking: boo
 /// Whether the namespace's node selector is another than that which a plan was made with: looked at before a Pod is replaced
 /// or the DaemonSet written, for a successor that may not come back, and agents that a write removes, are lost.
 pub async fn selector_changed(context: &Context, resolved: &Resolved, seen: &Observed) -> Result<bool, kernel::Error> {
-    if !context.node_selectors.is_old(&resolved.namespace) {
-        return Ok(false);
-    }
     let now = context.node_selectors.read(&context.client, &resolved.namespace).await?;
     Ok(now.labels != seen.namespace_selector)
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::resolve::Resolved;
-use crate::rollout::placement::{Must, Of, Placement, Requirement, Verdict};
+use crate::rollout::placement::{Must, Of, Placement, Requirement, Verdict, any_holds};
 use crate::rollout::{Node, Pod};
 
 /// More alternatives than these are no affinity that anybody could read: then it is only reported.
@@ -65,7 +65,7 @@ pub fn apart(mut resolved: Resolved, others: &[Other], nodes: &[Arc<Node>], pods
             && let Some(terms) = negation(&other.placement, &own)
         {
             // Just the nodes that the other one serves are left out, and nobody loses an agent.
-            let is_exact = nodes.iter().filter(selects).all(|node| terms.iter().any(|term| holds(term, node)) != is_shared(&node));
+            let is_exact = nodes.iter().filter(selects).all(|node| any_holds(&terms, node) != is_shared(&node));
             let takes_none = shared.iter().all(|node| !has_pod.contains(&*node.name) || other.serves.contains(&node.name));
             // What selects everything would leave nothing to nodes that may yet come.
             let is_good = is_exact && takes_none && !(terms.is_empty() && shared.is_empty());
@@ -85,10 +85,6 @@ pub fn apart(mut resolved: Resolved, others: &[Other], nodes: &[Arc<Node>], pods
 /// Whether no node can ever match both: they want other values of one label.
 fn are_disjoint(a: &Placement, b: &Placement) -> bool {
     a.selector.iter().any(|(key, value)| b.selector.get(key).is_some_and(|other| other != value))
-}
-
-fn holds(term: &[Requirement], node: &Node) -> bool {
-    term.iter().all(|requirement| requirement.holds(node))
 }
 
 /// What a node must be like that a placement does not select, as alternatives; `None`: they are too many. What `own` asks
@@ -247,7 +243,7 @@ mod tests {
         let younger = apart(agent(json!({})), std::slice::from_ref(&older), &nodes, &[], &BTreeSet::new());
         assert_eq!(younger.conflicts[0].outcome, Outcome::Yields);
         for node in &nodes {
-            let outside = younger.policy.placement.yields_to[0].1.iter().any(|term| holds(term, node));
+            let outside = any_holds(&younger.policy.placement.yields_to[0].1, node);
             assert_eq!(outside, older.placement.verdict(node) != Verdict::Selected, "{}", node.name);
         }
         let many = json!([0, 1, 2].map(|_| json!({ "matchExpressions": (0..5).map(|n| of(&format!("k{n}"), "Exists", &[])).collect::<Vec<_>>() })));

@@ -60,8 +60,7 @@ pub enum Must {
 
 impl Requirement {
     /// Whether a node meets it.
-    #[must_use]
-    pub fn holds(&self, node: &Node) -> bool {
+    fn holds(&self, node: &Node) -> bool {
         let value = match &self.of {
             Of::Label(key) => node.labels.get(key).map(String::as_str),
             Of::Name => Some(&*node.name),
@@ -151,6 +150,12 @@ impl Toleration {
     }
 }
 
+/// Whether one of these alternatives holds of a node, with all of its requirements.
+#[must_use]
+pub fn any_holds(terms: &[Vec<Requirement>], node: &Node) -> bool {
+    terms.iter().any(|term| term.iter().all(|requirement| requirement.holds(node)))
+}
+
 /// Whether a node has all of these labels.
 #[must_use]
 pub fn has_labels(node: &Node, wanted: &BTreeMap<String, String>) -> bool {
@@ -165,7 +170,7 @@ impl Placement {
         if !has_labels(node, &self.selector) || self.virtual_nodes.iter().any(|(key, value)| has(key, value)) {
             return Verdict::NotMatching;
         }
-        if !self.terms.is_empty() && !self.terms.iter().any(|term| term.iter().all(|requirement| requirement.holds(node))) {
+        if !self.terms.is_empty() && !any_holds(&self.terms, node) {
             return Verdict::NotMatching;
         }
         if !self.architectures.is_empty() {
@@ -179,8 +184,7 @@ impl Placement {
         if let Some(taint) = node.taints.iter().filter(binding).find(refused) {
             return Verdict::Untolerated(taint.clone());
         }
-        let is_outside = |terms: &[Vec<Requirement>]| terms.iter().any(|term| term.iter().all(|requirement| requirement.holds(node)));
-        match self.yields_to.iter().find(|(_, terms)| !is_outside(terms)) {
+        match self.yields_to.iter().find(|(_, terms)| !any_holds(terms, node)) {
             Some((name, _)) => Verdict::Overlap(name.clone()),
             None => Verdict::Selected,
         }
