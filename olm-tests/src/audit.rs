@@ -25,6 +25,8 @@ pub struct Request {
     pub at: String,
     /// Address that was asked for.
     pub uri: String,
+    /// What the API server said of a request that it refused.
+    pub refused: String,
 }
 
 impl Request {
@@ -58,6 +60,7 @@ pub fn requests(log: &Path, namespace: &str) -> Vec<Request> {
                 code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
                 at: text(&event["requestReceivedTimestamp"]),
                 uri: text(&event["requestURI"]),
+                refused: text(&event["responseStatus"]["message"]),
             }
         })
         .collect()
@@ -66,5 +69,5 @@ pub fn requests(log: &Path, namespace: &str) -> Vec<Request> {
 /// Requests that were forbidden, a line each.
 #[must_use]
 pub fn forbidden(requests: &[Request]) -> Vec<String> {
-    requests.iter().filter(|r| r.code == 403).map(|r| format!("{} {} {}/{}", r.verb, r.resource, r.namespace, r.name)).collect()
+    requests.iter().filter(|r| r.code == 403).map(|r| format!("{} {} {}/{}: {}", r.verb, r.resource, r.namespace, r.name, r.refused)).collect()
 }
