@@ -1,10 +1,9 @@
 //! Notes: what must outlive us and is too large for a status, one ConfigMap per object.
 //!
-//! Read once, for nobody else writes it; written when it changed, and then at most every ten seconds. Best effort: what
-//! cannot be written is tried again later and holds nothing up. Must not know what is noted.
+//! Read once, for nobody else writes it; written when it changed, and then at most every ten seconds, only the pieces
+//! that changed. Best effort: what cannot be written is tried again later and holds nothing up. Must not know what is noted.
 
-use std::collections::HashMap;
-use std::fmt::Display;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,13 +12,19 @@ use kube::Client;
 use kube::api::Api;
 use serde_json::{Value, json};
 
-use super::apply::apply;
+use super::Error;
+use super::apply::{apply, merge};
 use super::backoff::Backoff;
 
 /// Changes within so long are written together.
 const GATHER: Duration = Duration::from_secs(10);
-/// The key that holds the note.
-pub const KEY: &str = "nodes";
+
+/// What can be noted.
+pub trait Noted: PartialEq + Send + Sync {
+    /// As text, in pieces that change apart from each other. A piece that is empty is there all the same: what is left
+    /// out of a write would stay.
+    fn pieces(&self) -> BTreeMap<String, String>;
+}
 
 /// All notes, by the UID of the object they are about.
 #[derive(Debug)]
@@ -56,7 +61,7 @@ impl<T> Default for Notes<T> {
     }
 }
 
-impl<T: Display + PartialEq + Send + Sync> Notes<T> {
+impl<T: Noted> Notes<T> {
     /// What is noted; `None` before it was read.
     #[must_use]
     pub fn get(&self, uid: &str) -> Option<Arc<T>> {
@@ -97,17 +102,11 @@ impl<T: Display + PartialEq + Send + Sync> Notes<T> {
 
     /// Writes it; returns when to come again, if that failed.
     pub async fn write(&self, client: &Client, place: &Place<'_>) -> Option<Duration> {
-        let value = self.get(place.uid)?;
-        let metadata = json!({ "name": place.name, "namespace": place.namespace });
-        let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { KEY: value.to_string() } });
-        for (key, value) in place.metadata.as_object().into_iter().flatten() {
-            object["metadata"][key] = value.clone();
-        }
-        let api: Api<ConfigMap> = Api::namespaced(client.clone(), place.namespace);
-        let outcome = apply(&api, &object, None).await;
+        let (value, stored) = self.notes().get(place.uid).map(|note| (note.now.clone(), note.stored.clone()))?;
+        let outcome = put(client, place, &*value, stored.as_deref()).await;
         let key = place.uid.to_owned();
         let wait = match &outcome {
-            Ok(_) => {
+            Ok(()) => {
                 self.backoff.succeeded(&key);
                 None
             }
@@ -134,4 +133,23 @@ impl<T: Display + PartialEq + Send + Sync> Notes<T> {
     fn notes(&self) -> MutexGuard<'_, HashMap<String, Note<T>>> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Writes the pieces that differ from what is stored; all of them where that is not known, or is gone.
+async fn put<T: Noted>(client: &Client, place: &Place<'_>, value: &T, stored: Option<&T>) -> Result<(), Error> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), place.namespace);
+    let pieces = value.pieces();
+    if let Some(stored) = stored.map(Noted::pieces) {
+        let changed: BTreeMap<_, _> = pieces.iter().filter(|(key, text)| stored.get(*key) != Some(text)).collect();
+        match merge(&api, place.name, &json!({ "data": changed })).await {
+            Err(error) if error.is_not_found() => {}
+            outcome => return outcome,
+        }
+    }
+    let metadata = json!({ "name": place.name, "namespace": place.namespace });
+    let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": pieces });
+    for (key, value) in place.metadata.as_object().into_iter().flatten() {
+        object["metadata"][key] = value.clone();
+    }
+    apply(&api, &object, None).await.map(drop)
 }

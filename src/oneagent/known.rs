@@ -11,12 +11,16 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
 use crate::dynatrace::{GoneNode, Told};
+use crate::kernel::notes::Noted;
 use crate::rollout::placement::{Placement, Verdict};
 use crate::rollout::{Node, Pod};
 
 /// A node of which nobody could be told for so long is forgotten: before its host leaves the half hour that the
 /// environment is asked about, for who has its address after that is another.
 const AT_LAST: TimeDelta = TimeDelta::minutes(20);
+
+/// In how many pieces they are noted: of 5,000 nodes a change writes 16 KB.
+const PIECES: u32 = 16;
 
 /// How many names stand in a sentence.
 const EXAMPLES: usize = 5;
@@ -39,30 +43,43 @@ pub struct News {
     pub outcomes: Vec<(GoneNode, Told)>,
 }
 
-/// All of them, by name. As text a line each: name, address, and the time at which it was missed.
+/// All of them, by name. Noted as a line each: name, address, and the time at which it was missed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Known(Vec<KnownNode>);
 
-impl fmt::Display for Known {
+impl Noted for Known {
+    fn pieces(&self) -> BTreeMap<String, String> {
+        let mut pieces: BTreeMap<u32, String> = (0..PIECES).map(|piece| (piece, String::new())).collect();
+        for node in &self.0 {
+            // Of the name alone, so that a node that comes or goes moves no other.
+            let piece = node.name.bytes().fold(0, |sum: u32, byte| (sum + u32::from(byte)) % PIECES);
+            let line = pieces.entry(piece).or_default();
+            *line += &node.to_string();
+            line.push('\n');
+        }
+        pieces.into_iter().map(|(piece, text)| (format!("nodes-{piece:02}"), text)).collect()
+    }
+}
+
+impl fmt::Display for KnownNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|node| match node.gone {
-            None => writeln!(f, "{} {}", node.name, node.ip),
-            Some(gone) => writeln!(f, "{} {} {}", node.name, node.ip, gone.to_rfc3339_opts(SecondsFormat::Millis, true)),
-        })
+        write!(f, "{} {}", self.name, self.ip)?;
+        self.gone.map_or(Ok(()), |gone| write!(f, " {}", gone.to_rfc3339_opts(SecondsFormat::Millis, true)))
     }
 }
 
 impl Known {
-    /// From text. A line that does not read is left out: better a node forgotten than none known.
+    /// From what was noted, in whatever pieces. A line that does not read is left out: better a node forgotten than none
+    /// known.
     #[must_use]
-    pub fn parse(text: &str) -> Self {
+    pub fn parse<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Self {
         let line = |line: &str| {
             let mut words = line.split_whitespace();
             let (name, ip, gone) = (words.next()?, words.next()?.parse().ok()?, words.next());
             let gone = gone.map(|time| DateTime::parse_from_rfc3339(time).map(|t| t.to_utc())).transpose().ok()?;
             Some(KnownNode { name: name.into(), ip, gone })
         };
-        let mut nodes: Vec<KnownNode> = text.lines().filter_map(line).collect();
+        let mut nodes: Vec<KnownNode> = pieces.into_iter().flat_map(str::lines).filter_map(line).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes.dedup_by(|a, b| a.name == b.name);
         Self(nodes)
@@ -158,6 +175,15 @@ mod tests {
         Arc::new(Pod { ready_since: Some(at(0)), ..Pod::named("p", node) })
     }
 
+    /// As noted and read.
+    fn again(known: &Known) -> Known {
+        Known::parse(known.pieces().values().map(String::as_str))
+    }
+
+    fn lines(known: &Known) -> Vec<String> {
+        known.0.iter().map(ToString::to_string).collect()
+    }
+
     fn names(known: &Known) -> Vec<String> {
         known.gone().iter().map(|gone| gone.name.to_string()).collect()
     }
@@ -169,16 +195,16 @@ mod tests {
         let mut starting = pod("c");
         Arc::make_mut(&mut starting).ready_since = None;
         let known = Known::default().now(&nodes, &[pod("a"), pod("b"), starting], &all, &[], at(0)).known;
-        assert_eq!(known.to_string(), "a 10.0.0.1\nb 10.0.0.2\n", "the agent of c never ran");
+        assert_eq!(lines(&known), ["a 10.0.0.1", "b 10.0.0.2"], "the agent of c never ran");
         assert_eq!(known.now(&nodes, &[], &all, &[], at(1)).known, known, "a Pod that is replaced changes nothing");
-        let later = Known::parse(&known.to_string()).now(&nodes[1..], &[pod("b")], &all, &[], at(5)).known;
+        let later = again(&known).now(&nodes[1..], &[pod("b")], &all, &[], at(5)).known;
         assert_eq!(names(&later), ["a"]);
-        assert_eq!(Known::parse(&later.to_string()), later);
+        assert_eq!(again(&later), later);
         let same = later.now(&nodes[1..], &[pod("b")], &all, &[], at(6)).known;
         assert_eq!(same.gone()[0].since, at(5), "missed once");
         let outcomes = [(same.gone()[0].clone(), Told::Accepted)];
         let told = same.now(&nodes[1..], &[pod("b")], &all, &outcomes, at(7));
-        assert_eq!((told.known.to_string().as_str(), told.outcomes.as_slice()), ("b 10.0.0.2\n", &outcomes[..]));
+        assert_eq!((lines(&told.known), told.outcomes.as_slice()), (vec!["b 10.0.0.2".to_owned()], &outcomes[..]));
         let again = told.known.now(&nodes[1..], &[pod("b")], &all, &outcomes, at(8));
         assert_eq!(again.outcomes, [], "what came of it is said once");
         let forgotten = later.now(&nodes[1..], &[], &all, &[], at(5 + 1201));
@@ -199,6 +225,18 @@ mod tests {
 
     #[test]
     fn nonsense_in_the_note_is_left_out() {
-        assert_eq!(Known::parse("b 10.0.0.2\n\nx\ny z\na 10.0.0.1 yesterday\na 10.0.0.1\na 10.0.0.9\n").to_string(), "a 10.0.0.1\nb 10.0.0.2\n");
+        let known = Known::parse(["b 10.0.0.2\n\nx\ny z\na 10.0.0.1 yesterday\na 10.0.0.1\n", "a 10.0.0.9\n"]);
+        assert_eq!(lines(&known), ["a 10.0.0.1", "b 10.0.0.2"]);
+    }
+
+    #[test]
+    fn a_node_that_comes_changes_one_piece() {
+        let of =
+            |count: u8| Known((0..count).map(|n| KnownNode { name: format!("node-{n}").into(), ip: [10, 0, 0, n].into(), gone: None }).collect());
+        let (before, after) = (of(200).pieces(), of(201).pieces());
+        let changed: Vec<_> = after.iter().filter(|(key, text)| before.get(*key) != Some(text)).collect();
+        assert_eq!((before.len(), after.len(), changed.len()), (16, 16, 1));
+        assert!(changed[0].1.len() < 400, "{changed:?}");
+        assert_eq!(Known::parse(after.values().map(String::as_str)).0.len(), 201);
     }
 }

@@ -248,8 +248,8 @@ async fn known(context: &Context, resolved: &Resolved, key: &Key, has_daemonset:
     let reference = Reference { kind: NamedKind::ConfigMap, namespace: resolved.namespace.clone(), name: known::note(&resolved.name) };
     match context.named.look(key, &reference).await {
         Look::Found(data) => {
-            let text = data.entries.get(kernel::notes::KEY).map(ExposeSecret::expose_secret).unwrap_or_default();
-            Some(context.notes.read(&resolved.uid, Known::parse(text), true))
+            let known = Known::parse(data.entries.values().map(ExposeSecret::expose_secret));
+            Some(context.notes.read(&resolved.uid, known, true))
         }
         Look::Absent => Some(context.notes.read(&resolved.uid, Known::default(), false)),
         Look::Unknown(why) => {

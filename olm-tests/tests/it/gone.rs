@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 async fn noted(lab: &Lab<'_>) -> Vec<String> {
     let api: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
     let note = api.get_opt("agent-known-nodes").await.unwrap().and_then(|map| map.data).unwrap_or_default();
-    note.get("nodes").into_iter().flat_map(|text| text.lines()).filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    let mut names: Vec<_> = note.values().flat_map(|text| text.lines()).filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    names.sort();
+    names
 }
 
 async fn notes(lab: &Lab<'_>, names: &[String]) {
