@@ -274,6 +274,8 @@ fn to_node(facts: &NodeFacts) -> Node {
     }
 }
 
+/// Where the DaemonSet controller writes which of its templates a Pod was made from.
+const GENERATION_LABEL: &str = "pod-template-generation";
 /// A kubelet says that a Pod is not Ready within so long of taking it on; later than that the Pod had been Ready before.
 const TAKING_ON: TimeDelta = TimeDelta::seconds(5);
 /// A container that runs for so long does not crash again and again.
@@ -292,6 +294,7 @@ fn to_pod(facts: &PodFacts) -> Option<Pod> {
         node: facts.node()?.into(),
         revision: annotation(HASH_ANNOTATION)
             .map(|hash| Revision { version: annotation(VERSION_ANNOTATION).and_then(|v| v.parse().ok()), hash: hash.clone() }),
+        template_generation: facts.metadata.labels.as_ref().and_then(|labels| labels.get(GENERATION_LABEL)?.parse().ok()),
         created: created(facts.metadata.creation_timestamp.as_ref()),
         deleting: facts.metadata.deletion_timestamp.is_some(),
         gone_by: facts.metadata.deletion_timestamp.as_ref().map(|at| created(Some(at))),

@@ -5,6 +5,7 @@
 pub mod act;
 pub mod build;
 pub mod controller;
+mod edited;
 pub mod fleet;
 pub mod known;
 mod memory;
@@ -132,6 +133,10 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     // First in memory, whatever becomes of the rest: who is gone stays gone since then.
     if let Some(news) = plan.known.take() {
         act::note(context, object, &resolved, news).await;
+    }
+    if let Some(message) = &plan.edited {
+        tracing::warn!(namespace = resolved.namespace, name = resolved.name, message, "the DaemonSet was edited");
+        context.events.publish(&object.object_ref(&()), true, "DaemonSetEdited", "Revert", message).await;
     }
     context.environments.need(&observe::subscriber(&resolved), &plan.interest);
     context.metrics.nodes(object, &plan.status);

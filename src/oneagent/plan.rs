@@ -17,6 +17,7 @@ use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, archit
 use super::build::pull_secret::{self, PullSecret};
 use super::build::template::{self, Surroundings};
 use super::build::{ISTIO, istio};
+use super::edited::Edited;
 use super::known::{Known, News};
 use super::memory;
 use super::observe::{Named, Observed, Token};
@@ -72,6 +73,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What those are bounded by.
     pub policy: Policy,
+    /// What is to be said of a DaemonSet that somebody edited.
+    pub edited: Option<String>,
     /// Whether the DaemonSet controller shall look again: it makes fewer Pods than it should.
     pub nudge: bool,
     /// The status.
@@ -110,13 +113,13 @@ pub fn plan(
     let running_version = running.as_ref().and_then(|r| r.version);
     let reported = reported(resolved, seen, environment, memory.started, now);
     // A change of the template reaches agents that updated themselves at what they are.
-    let edited = running.as_ref().is_some_and(|running| running.hash != base.hash);
+    let changes = running.as_ref().is_some_and(|running| running.hash != base.hash);
     let facts = Facts {
         environment,
         running: running_version,
         last_good: memory.last_good.as_ref().and_then(|r| r.version),
         rejected: &memory.rejected,
-        reported: if edited { newest(&seen.nodes, &seen.pods, reported) } else { None },
+        reported: if changes { newest(&seen.nodes, &seen.pods, reported) } else { None },
     };
     let choice = choose(resolved.wish, resolved.frozen, facts);
     problems.extend(choice.problem.clone());
@@ -144,9 +147,11 @@ pub fn plan(
     problems.extend(older);
     problems.extend(kept_out.clone());
     let refused = seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
+    let edited = edited(resolved, seen, live.filter(|_| adopted), running.as_ref(), default_image)?;
+    let pods = edited.mark(&seen.pods);
     let inventory = Inventory {
         nodes: &seen.nodes,
-        pods: &seen.pods,
+        pods: &pods,
         template: template.as_ref(),
         settled: live.is_some_and(settled),
         deleted: &seen.in_flight.uids,
@@ -163,7 +168,7 @@ pub fn plan(
 
     // A write makes the DaemonSet controller act on what excludes agents that run.
     let daemonset = match (&hands_off, &kept_out, &desired) {
-        (None, None, Some(desired)) => Some(render(resolved, live, &base, desired, running.as_ref(), &rollout, &memory, default_image)?),
+        (None, None, Some(desired)) => Some(render(resolved, live, &base, desired, running.as_ref(), &rollout, &memory, &edited, default_image)?),
         _ => None,
     };
     if hands_off.is_some() {
@@ -196,6 +201,7 @@ pub fn plan(
         objects: Objects { pull_secret, daemonset, istio, state: PhantomData },
         steps: rollout.steps,
         policy,
+        edited: edited.by.filter(|_| hands_off.is_none() && kept_out.is_none()).map(|by| said_of_edit(resolved, &by)),
         nudge,
         status,
         transitions,
@@ -517,6 +523,7 @@ fn render(
     running: Option<&Revision>,
     rollout: &rollout::Plan,
     memory: &Memory,
+    edited: &Edited,
     default_image: &str,
 ) -> Result<Value, serde_json::Error> {
     let stored = |key: &str, hash: &str| Base::noted(live?.annotations().get(key)?).filter(|noted| noted.hash == hash);
@@ -539,7 +546,33 @@ fn render(
         let here = (good.hash == base.hash).then(|| base.clone());
         here.or_else(|| [GOOD_ANNOTATION, TEMPLATE_ANNOTATION].iter().find_map(|key| stored(key, &good.hash)))
     });
-    daemonset(resolved, &chosen, revision.version, good.as_ref(), default_image)
+    daemonset(resolved, &chosen, revision.version, good.as_ref(), edited, default_image)
+}
+
+/// What is known of edits of the DaemonSet that is there.
+fn edited(
+    resolved: &Resolved,
+    seen: &Observed,
+    live: Option<&DaemonSet>,
+    running: Option<&Revision>,
+    default_image: &str,
+) -> Result<Edited, serde_json::Error> {
+    let Some((live, running)) = live.zip(running) else { return Ok(Edited::default()) };
+    if !Edited::may_be(live) {
+        return Ok(Edited::default());
+    }
+    let noted = live.annotations().get(TEMPLATE_ANNOTATION).and_then(|note| Base::noted(note)).filter(|noted| noted.hash == running.hash);
+    // Without a record of what was ours nobody can tell.
+    let Some(noted) = noted else { return Ok(Edited::default()) };
+    let rendered = daemonset(resolved, &noted, running.version, None, &Edited::default(), default_image)?;
+    Edited::read(live, &rendered, &seen.pods)
+}
+
+fn said_of_edit(resolved: &Resolved, by: &str) -> String {
+    format!(
+        "DaemonSet {}/{} was edited (field manager {by}); it is put back, and Pods that were made from the edit are replaced within the budget: change the OneAgent instead",
+        resolved.namespace, resolved.name
+    )
 }
 
 fn daemonset_version(daemonset: Option<&Value>) -> Option<Version> {

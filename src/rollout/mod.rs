@@ -134,6 +134,8 @@ pub struct Pod {
     pub node: Arc<str>,
     /// What it was made from; `None` for a Pod of the original operator.
     pub revision: Option<Revision>,
+    /// Which of the templates that its controller has had it was made from, where the controller says so.
+    pub template_generation: Option<u32>,
     /// When it was made.
     pub created: DateTime<Utc>,
     /// Whether it is being deleted.
@@ -162,6 +164,7 @@ impl Pod {
             resource_version: "1".into(),
             node: node.into(),
             revision: None,
+            template_generation: None,
             created: DateTime::UNIX_EPOCH,
             deleting: false,
             gone_by: None,

@@ -576,6 +576,50 @@ fn a_policy_that_refuses_the_daemonset_is_said_and_over_once_it_is_mended() {
 }
 
 #[test]
+fn pods_that_were_born_from_an_edited_daemonset_while_the_operator_was_away_are_replaced_and_no_others() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("hostile-edit", 3).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 3, SOON).await;
+        let before = lab.uids("agent").await;
+        lab.operators[0].process.kill();
+        let edit = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent", "env": [{ "name": "EDITED", "value": "1" }] }] } } } });
+        lab.cluster.kubectl(&["-n", &lab.name, "patch", "daemonset", "agent", "-p", &edit.to_string()]);
+        let node = lab.nodes[1].clone();
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", &lab.pods("agent").await[&node].metadata.name.clone().unwrap()]);
+        let is_edited = |pod: &k8s_openapi::api::core::v1::Pod| {
+            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+            containers.flat_map(|container| container.env.iter().flatten()).any(|variable| variable.name == "EDITED")
+        };
+        eventually("a Pod is born from the edit", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let born = pods.get(&node).is_some_and(|pod| is_edited(pod) && is_ready(pod));
+            if born { Ok(()) } else { Err(format!("{:?}", pods.keys())) }
+        })
+        .await;
+        lab.start_operator(&[]).await;
+        eventually("it is replaced", LONG, || async {
+            let pods = lab.pods("agent").await;
+            let good = pods.len() == 3 && pods.values().all(|pod| !is_edited(pod) && is_ready(pod));
+            if good { Ok(()) } else { Err(lab.last_words()) }
+        })
+        .await;
+        lab.all_at("agent", V1, 3, SOON).await;
+        eventually("nothing of it is left", SOON, || async {
+            let annotations = lab.daemonset("agent").await.and_then(|daemonset| daemonset.metadata.annotations).unwrap_or_default();
+            if annotations.contains_key("oneagent.dynatrace.com/edited-generations") { Err(format!("{annotations:?}")) } else { Ok(()) }
+        })
+        .await;
+        let after = lab.uids("agent").await;
+        let kept = before.iter().filter(|(name, uid)| **name != node && after.get(*name) == Some(uid)).count();
+        assert_eq!(kept, 2, "the others were not made from it");
+        assert!(lab.events("agent").await.iter().any(|event| event.contains("DaemonSetEdited")), "{:?}", lab.events("agent").await);
+        lab.operators.remove(0);
+        lab.end().await;
+    });
+}
+
+#[test]
 fn a_status_that_somebody_mends_by_hand_is_written_again() {
     olm_tests::run(async {
         let lab = Lab::new("hostile-status", 1).await;

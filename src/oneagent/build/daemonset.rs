@@ -16,6 +16,7 @@ use super::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, VIRTUAL_NODES};
 use crate::api::name::Version;
 use crate::kernel::drift::APPLIED_ANNOTATION;
 use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
+use crate::oneagent::edited::{EDITED_ANNOTATION, Edited};
 use crate::oneagent::resolve::Resolved;
 use crate::rollout::{Must, Of, Requirement};
 
@@ -73,9 +74,17 @@ impl Base {
     }
 }
 
-/// The DaemonSet as it is applied. `image` is the release's.
-pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, good: Option<&Base>, image: &str) -> Result<Value, serde_json::Error> {
+/// The DaemonSet as it is applied. `edited` is what is known of edits, `image` is the release's.
+pub fn daemonset(
+    resolved: &Resolved,
+    base: &Base,
+    version: Option<Version>,
+    good: Option<&Base>,
+    edited: &Edited,
+    image: &str,
+) -> Result<Value, serde_json::Error> {
     let mut annotations = vec![(TEMPLATE_ANNOTATION.to_owned(), base.note()?)];
+    annotations.extend(edited.note().map(|note| (EDITED_ANNOTATION.to_owned(), note)));
     if let Some(good) = good {
         annotations.push((GOOD_ANNOTATION.to_owned(), good.note()?));
     }
@@ -243,7 +252,7 @@ mod tests {
         };
         let template = base(&resolved, &around);
         let base = Base { hash: hash(&template).unwrap(), template };
-        daemonset(&resolved, &base, "1.301.72.20250601-101010".parse().ok(), None, "docker.io/dynatrace/oneagent:latest").unwrap()
+        daemonset(&resolved, &base, "1.301.72.20250601-101010".parse().ok(), None, &Edited::default(), "docker.io/dynatrace/oneagent:latest").unwrap()
     }
 
     /// What changes here restarts every agent of every user at the next upgrade of the operator: change it knowingly.

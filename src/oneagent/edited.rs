@@ -1,0 +1,142 @@
+//! Edited: Pods that were made from a DaemonSet which somebody else had edited, before we could put it back.
+//!
+//! Such a Pod carries our hash and yet is not what the spec asks for. The DaemonSet controller writes the template's
+//! generation on each Pod, so those of the edit are known without a clock; the generation is kept on the DaemonSet until
+//! no Pod has it. Of several edits in our absence the last one is seen. Pure; must not decide when a Pod is replaced.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use crate::kernel::MANAGER;
+use crate::kernel::drift::is_current;
+use crate::rollout::{Pod, Revision};
+
+/// Annotation of the DaemonSet: generations of its template that were not ours, while Pods of them run.
+pub const EDITED_ANNOTATION: &str = "oneagent.dynatrace.com/edited-generations";
+/// Where the API server counts the changes of a DaemonSet's template.
+const GENERATION: &str = "deprecated.daemonset.template.generation";
+/// The hash of such a Pod: that of nothing that we ever made.
+const NOT_OURS: &str = "edited";
+
+/// Generations of the template that were not ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Edited {
+    /// All of which Pods run.
+    pub generations: BTreeSet<u32>,
+    /// Who made the one that is there now, when nobody has seen it before.
+    pub by: Option<String>,
+}
+
+impl Edited {
+    /// Whether there may be anything to know: this is asked at every look, and costs little.
+    #[must_use]
+    pub fn may_be(live: &DaemonSet) -> bool {
+        live.annotations().contains_key(EDITED_ANNOTATION) || live.managed_fields().iter().any(|entry| editor(entry).is_some())
+    }
+
+    /// What is known of a live DaemonSet of ours. `rendered` is the one that we made of it.
+    pub fn read(live: &DaemonSet, rendered: &Value, pods: &[Arc<Pod>]) -> Result<Self, serde_json::Error> {
+        let annotation = |key: &str| live.annotations().get(key);
+        let noted = annotation(EDITED_ANNOTATION).map(String::as_str).unwrap_or_default();
+        let mut generations: BTreeSet<u32> = noted.split(',').filter_map(|generation| generation.parse().ok()).collect();
+        let now = annotation(GENERATION).and_then(|generation| generation.parse().ok());
+        let by = match live.managed_fields().iter().find_map(editor).zip(now) {
+            Some((by, now)) if !is_ours(live, rendered)? => generations.insert(now).then(|| by.to_owned()),
+            _ => None,
+        };
+        generations.retain(|generation| now == Some(*generation) || pods.iter().any(|pod| pod.template_generation == Some(*generation)));
+        Ok(Self { generations, by })
+    }
+
+    /// The Pods, with those of an edit as what they are: made from something else.
+    #[must_use]
+    pub fn mark<'a>(&self, pods: &'a [Arc<Pod>]) -> Cow<'a, [Arc<Pod>]> {
+        if self.generations.is_empty() {
+            return Cow::Borrowed(pods);
+        }
+        let mark = |pod: &Arc<Pod>| match (&pod.revision, pod.template_generation) {
+            (Some(revision), Some(generation)) if self.generations.contains(&generation) => {
+                Arc::new(Pod { revision: Some(Revision { hash: NOT_OURS.to_owned(), ..revision.clone() }), ..(**pod).clone() })
+            }
+            _ => pod.clone(),
+        };
+        Cow::Owned(pods.iter().map(mark).collect())
+    }
+
+    /// As it is noted on the DaemonSet; `None`: there is nothing to note.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let generations: Vec<String> = self.generations.iter().map(ToString::to_string).collect();
+        (!generations.is_empty()).then(|| generations.join(","))
+    }
+}
+
+/// Another manager that wrote the template.
+fn editor(entry: &ManagedFieldsEntry) -> Option<&str> {
+    let manager = entry.manager.as_deref().filter(|manager| *manager != MANAGER)?;
+    let template = &entry.fields_v1.as_ref()?.0["f:spec"]["f:template"];
+    (entry.subresource.is_none() && !template.is_null()).then_some(manager)
+}
+
+fn is_ours(live: &DaemonSet, rendered: &Value) -> Result<bool, serde_json::Error> {
+    let template = live.spec.as_ref().map(|spec| serde_json::to_value(&spec.template)).transpose()?.unwrap_or_default();
+    Ok(is_current(&rendered["spec"]["template"], &template, &[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn live(image: &str, manager: &str, noted: Option<&str>) -> DaemonSet {
+        let mut annotations = json!({ GENERATION: "7" });
+        if let Some(noted) = noted {
+            annotations[EDITED_ANNOTATION] = noted.into();
+        }
+        let entry = |manager: &str, fields: Value| json!({ "manager": manager, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields });
+        serde_json::from_value(json!({
+            "metadata": { "name": "agent", "annotations": annotations, "managedFields": [
+                entry("labeller", json!({ "f:metadata": { "f:labels": {} } })),
+                entry(manager, json!({ "f:spec": { "f:template": { "f:spec": {} } } })),
+            ] },
+            "spec": { "selector": {}, "template": { "spec": { "containers": [{ "name": "c", "image": image }] } } },
+        }))
+        .unwrap()
+    }
+
+    fn rendered() -> Value {
+        json!({ "spec": { "template": { "spec": { "containers": [{ "name": "c", "image": "ours" }] } } } })
+    }
+
+    fn pod(generation: u32) -> Arc<Pod> {
+        let revision = Some(Revision { version: None, hash: "h".into() });
+        Arc::new(Pod { revision, template_generation: Some(generation), ..Pod::named("p", "n") })
+    }
+
+    #[test]
+    fn pods_of_an_edit_are_outdated_until_none_is_left() {
+        let found = Edited::read(&live("theirs", "kubectl-edit", Some("3,4")), &rendered(), &[pod(3), pod(6), pod(7)]).unwrap();
+        assert_eq!((found.note().as_deref(), found.by.as_deref()), (Some("3,7"), Some("kubectl-edit")));
+        let hashes: Vec<String> = found.mark(&[pod(3), pod(6), pod(7)]).iter().map(|pod| pod.revision.clone().unwrap().hash).collect();
+        assert_eq!(hashes, [NOT_OURS, "h", NOT_OURS]);
+        // Put back, the template has another generation.
+        let mut after = live("ours", MANAGER, Some("3,7"));
+        after.annotations_mut().insert(GENERATION.to_owned(), "8".into());
+        let later = Edited::read(&after, &rendered(), &[pod(7), pod(8)]).unwrap();
+        assert_eq!((later.note().as_deref(), later.by), (Some("7"), None));
+        assert_eq!(Edited::read(&after, &rendered(), &[pod(8)]).unwrap().note(), None);
+    }
+
+    #[test]
+    fn who_writes_what_is_ours_already_edits_nothing() {
+        for (image, manager) in [("ours", "argocd"), ("theirs", MANAGER)] {
+            assert_eq!(Edited::read(&live(image, manager, None), &rendered(), &[pod(7)]).unwrap(), Edited::default(), "{manager}");
+        }
+    }
+}
