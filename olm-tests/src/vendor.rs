@@ -292,17 +292,19 @@ fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
     }
     let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")).map(str::to_owned));
     // As the real one: the key of a next page carries the first page's parameters, and goes alone.
-    let (from, size) = match parameter("nextPageKey") {
+    let (from, size): (usize, usize) = match parameter("nextPageKey") {
         Some(key) => {
             let (from, size) = key.split_once('-').unwrap_or(("0", "500"));
             (from.parse().unwrap_or(0), size.parse().unwrap_or(500))
         }
         None => (0, parameter("pageSize").and_then(|s| s.parse().ok()).unwrap_or(500usize)),
     };
-    let invented = (0..environment.invented_hosts)
+    // By number, not by skipping: an endless list is read to its bound.
+    let first = from.saturating_sub(environment.hosts.len());
+    let invented = (first..environment.invented_hosts)
         .map(|i| (format!("172.{}.{}.{}", 16 + i / 65536, (i / 256) % 256, i % 256), "1.100.0.20200101-000000".to_owned()));
-    let all = environment.hosts.clone().into_iter().chain(invented);
-    let page: Vec<Value> = all.skip(from).take(size).map(|(ip, version)| host(&ip, &version)).collect();
+    let own = environment.hosts.clone().into_iter().skip(from);
+    let page: Vec<Value> = own.chain(invented).take(size).map(|(ip, version)| host(&ip, &version)).collect();
     let more = from + page.len() < environment.hosts.len() + environment.invented_hosts;
     let next = from + page.len();
     let mut response = respond(200, &Value::Array(page));

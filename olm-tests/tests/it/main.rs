@@ -12,6 +12,7 @@ mod hostile;
 mod image;
 mod install;
 mod istio;
+mod many;
 mod recover;
 mod secure;
 mod steady;
