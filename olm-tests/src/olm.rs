@@ -383,7 +383,7 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
         "OperatorGroup" => ("operators.coreos.com", "v1", true),
         "OperatorCondition" => ("operators.coreos.com", "v2", true),
         "Deployment" | "DaemonSet" => ("apps", "v1", true),
-        "ServiceAccount" | "Pod" => ("", "v1", true),
+        "Event" | "ServiceAccount" | "Pod" => ("", "v1", true),
         "Namespace" => ("", "v1", false),
         "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1", false),
         "ClusterRole" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1", false),

@@ -11,6 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::placement::{Verdict, has_labels};
 use super::{Desired, Inventory, Node, Pod, Policy, Reported, Source, Trouble};
+use crate::api::name::Version;
 
 /// A Pod whose deletion takes longer than its grace period by so much is said to be stuck.
 const STUCK: TimeDelta = TimeDelta::seconds(60);
@@ -250,6 +251,9 @@ fn standing(desired: Option<&Desired>, inventory: &Inventory<'_>, node: &Node, p
         };
     };
     let may_be_newer = matches!(inventory.reported, Reported::NotYet);
+    if never_ran_and_was_recalled(desired, inventory, pod, made_from, reported) {
+        return if may_be_newer { Standing::Unheard } else { Standing::Outdated };
+    }
     if desired.strict {
         return match (version == wanted, same_hash) {
             (true, true) => Standing::Current,
@@ -264,6 +268,20 @@ fn standing(desired: Option<&Desired>, inventory: &Inventory<'_>, node: &Node, p
         _ if may_be_newer => Standing::Unheard,
         _ => Standing::Outdated,
     }
+}
+
+/// Whether a Pod was made from a newer version than is wanted now, and its agent never ran: that version was recalled before
+/// it could be downloaded. What failed is another matter: there going back needs somebody's word.
+fn never_ran_and_was_recalled(
+    desired: &Desired,
+    inventory: &Inventory<'_>,
+    pod: &Pod,
+    made_from: Option<Version>,
+    reported: Option<Version>,
+) -> bool {
+    let is_recalled = made_from > desired.revision.version && !inventory.memory.rejected.iter().any(|rejected| Some(*rejected) == made_from);
+    let never_ran = pod.ready_since.is_none() && pod.was_ready.is_none() && reported < made_from;
+    !desired.strict && pod.revision.is_some() && is_recalled && never_ran
 }
 
 /// Whether a node that is NotReady became so after a moment. Both times are whole seconds, or of two machines: at the same

@@ -34,7 +34,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What can be asked for alone: `make bench ONLY="latency plan"`.
-const SECTIONS: [&str; 6] = ["plan", "latency", "rollout", "large", "flap", "memory"];
+const SECTIONS: [&str; 7] = ["plan", "latency", "rollout", "large", "flap", "fifty", "memory"];
 /// Between two rounds of a latency: what the last one set off has come to rest.
 const REST: Duration = Duration::from_millis(300);
 
@@ -66,6 +66,9 @@ fn main() {
         }
         if wanted("flap") {
             flap(1000).await;
+        }
+        if wanted("fifty") {
+            fifty(100).await;
         }
         for size in [100, 1000, 3000].into_iter().filter(|_| wanted("memory")) {
             memory(size).await;
@@ -286,6 +289,35 @@ async fn flap(size: usize) {
         &format!("{:.0} / {:.0} ms", median(quiet), median(loud)),
     );
     row("… share of a core that the operator takes meanwhile", &format!("{:.0} %", share * 100.0));
+    lab.end().await;
+}
+
+/// Fifty OneAgents that share a fleet: what they cost together, and whether one's rollout costs the others.
+async fn fifty(each: usize) {
+    let mut lab = Lab::new("bench-fifty", 0).await;
+    lab.behave(|b| b.ready_after = READY_AFTER);
+    let within = Duration::from_secs(1200);
+    let names: Vec<String> = (0..50).map(|number| format!("agent-{number:02}")).collect();
+    for name in &names {
+        lab.add_nodes(each, &Shape::default().label("team", name)).await;
+    }
+    let before = lab.operators[0].cpu();
+    for name in &names {
+        lab.oneagent_named(name, &json!({ "nodeSelector": { "lab": lab.name, "team": name } }));
+    }
+    for name in &names {
+        lab.all_at(name, V1, each, within).await;
+    }
+    let installed = lab.operators[0].cpu();
+    let nodes = each * names.len();
+    let of = |time: Duration| format!("{:.2} s, {:.2} ms a node", time.as_secs_f64(), time.as_secs_f64() * 1000.0 / nodes as f64);
+    row(&format!("CPU time of the operator for installing 50 OneAgents on {nodes} nodes"), &of(installed.saturating_sub(before)));
+    lab.cluster.vendor.publish(&lab.name, V2);
+    for name in &names {
+        lab.all_at(name, V2, each, within).await;
+    }
+    row("… for a rollout of all of them", &of(lab.operators[0].cpu().saturating_sub(installed)));
+    row("… RSS / RssAnon", &format!("{:.1} / {:.1} MiB", lab.operators[0].memory("VmRSS"), lab.operators[0].memory("RssAnon")));
     lab.end().await;
 }
 

@@ -60,7 +60,9 @@ fn a_vendor_that_is_down_lying_or_slow_changes_nothing_but_one_condition() {
 #[test]
 fn one_environment_that_hangs_costs_the_others_nothing() {
     olm_tests::run(async {
-        let lab = Lab::new("fail-hang", 2).await;
+        let mut lab = Lab::without_operator(olm_tests::cluster::Cluster::shared().await, "fail-hang", 2).await;
+        // Longer than this test waits for anything: whoever awaits an environment never gets there.
+        lab.start_operator(&[("VENDOR_TIMEOUT", "300s")]).await;
         let (one, two) = (lab.nodes[0].clone(), lab.nodes[1].clone());
         let hanging = "fail-hang-other";
         lab.cluster.vendor.add(hanging, V1);
@@ -71,14 +73,12 @@ fn one_environment_that_hangs_costs_the_others_nothing() {
         lab.all_at("well", V1, 1, SOON).await;
         // A spec change is applied at once, whatever hangs elsewhere, and with its own environment hanging too.
         lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Hanging);
-        let began = std::time::Instant::now();
         lab.edit("well", json!({ "tolerations": [{ "key": "x", "operator": "Exists" }] })).await;
-        eventually("the toleration is applied", Duration::from_secs(2), || async {
+        eventually("the toleration is applied", SOON, || async {
             let template = lab.daemonset("well").await.unwrap().spec.unwrap().template.spec.unwrap();
             if template.tolerations.is_some_and(|t| t.len() == 1) { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;
-        assert!(began.elapsed() < Duration::from_secs(2));
         lab.end().await;
     });
 }

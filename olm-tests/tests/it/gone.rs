@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use olm_tests::eventually;
-use olm_tests::lab::{Lab, SOON, V1};
+use olm_tests::lab::{Lab, SOON, V1, is_ready};
 use olm_tests::nodes;
 use olm_tests::vendor::{Mood, api_token, entity};
 use serde_json::{Value, json};
@@ -122,6 +123,13 @@ fn a_scale_in_of_fifty_is_one_event_and_a_note_that_nobody_may_write_stops_nothi
         lab.edit("agent", json!({ "labels": { "a": "b" } })).await;
         nodes::delete(&lab.cluster.client, &lab.nodes[50..51]).await;
         told(&lab, 2).await;
+        let last = lab.nodes[51].clone();
+        eventually("the edit reaches the agent that is left", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let has = pods.get(&last).is_some_and(|pod| is_ready(pod) && pod.labels().get("a").map(String::as_str) == Some("b"));
+            if has { Ok(()) } else { Err(lab.last_words()) }
+        })
+        .await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
         lab.end().await;

@@ -152,6 +152,9 @@ fn an_image_of_the_users_has_the_version_of_its_tag_and_no_other() {
         assert_eq!((status.version_source.as_deref(), status.version.as_deref()), (Some("Image"), Some(V1)));
         let before = lab.uids("agent").await;
         lab.cluster.vendor.publish(&lab.name, V2);
+        // Looked at since, and given the time in which an environment is asked again.
+        lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
+        lab.is_observed("agent").await;
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         assert_eq!(lab.uids("agent").await, before, "a newer version moved an agent whose image is the user's");
         // An older one only where that is allowed.

@@ -172,12 +172,13 @@ fn deleting_a_oneagent_removes_its_agents_and_stopping_the_operator_does_not() {
         let mut lab = Lab::new("install-delete", 2).await;
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 2, SOON).await;
+        let before = lab.uids("agent").await;
         lab.operators[0].process.signal("TERM");
         let operator = std::cell::RefCell::new(lab.operators.remove(0));
         eventually("the operator ends", SOON, || async { operator.borrow_mut().process.ended().map(drop).ok_or_else(|| "it runs".to_owned()) }).await;
         drop(operator);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(lab.pods("agent").await.len(), 2, "agents live on without an operator");
+        assert_eq!(lab.uids("agent").await, before, "agents live on without an operator");
         lab.start_operator(&[]).await;
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "agent", "--wait=false"]);
         lab.pods_are("agent", &[]).await;

@@ -13,6 +13,7 @@ mod image;
 mod install;
 mod istio;
 mod many;
+mod middle;
 mod recover;
 mod secure;
 mod steady;

@@ -34,6 +34,28 @@ fn two_hundred_outdated_pods_are_replaced_once_each_and_never_more_than_a_tenth_
 }
 
 #[test]
+fn a_rollout_one_by_one_is_said_when_it_begins_and_when_it_ends_and_not_for_each_pod() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-one", 6).await;
+        lab.behave(|b| b.ready_after = Duration::from_millis(300));
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        lab.all_at("agent", V1, 6, SOON).await;
+        let about_ready = async || {
+            let events = lab.events("agent").await;
+            events.into_iter().filter(|event| event.contains(" RollingOut:") || event.contains(" AllUpdated:")).collect::<Vec<_>>()
+        };
+        // Those of the installation.
+        let before = about_ready().await.len();
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 6, SOON).await;
+        // Ready and Progressing each say that it runs; then Ready says that it is over.
+        let new = about_ready().await.len() - before;
+        assert!((2..=3).contains(&new), "{:#?}", lab.events("agent").await);
+        lab.end().await;
+    });
+}
+
+#[test]
 fn a_version_that_crashes_stops_within_the_budget_and_new_nodes_get_the_one_before() {
     olm_tests::run(async {
         let mut lab = Lab::new("update-bad", 20).await;

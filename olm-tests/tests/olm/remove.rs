@@ -13,9 +13,10 @@ fn csv() -> String {
     format!("{PACKAGE}.v{NEXT}")
 }
 
-/// Waits until an object is gone.
+/// Waits until an object is gone. Of an owner whose CRD is new the garbage collector hears nothing yet: it asks again and
+/// again instead, twice as long after each time, so that a dependant may outlive its owner by minutes.
 async fn gone(olm: &Olm, kind: &str, namespace: &str, name: &str) {
-    eventually(&format!("{kind} {namespace}/{name} is gone"), MINUTE, || async {
+    eventually(&format!("{kind} {namespace}/{name} is gone"), 4 * MINUTE, || async {
         match olm.get(kind, namespace, name).await {
             None => Ok(()),
             Some(object) => Err(object["metadata"].to_string()),
@@ -69,7 +70,12 @@ fn subscription_and_csv_first_agents_stay_and_a_new_installation_takes_them_back
         // A node loses its agent: no new one can start.
         let (_, lost) = lab.pods("agent").await.into_iter().next().unwrap();
         olm.delete("Pod", "dynatrace", lost.metadata.name.as_deref().unwrap()).await;
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        eventually("the DaemonSet controller has tried", MINUTE, || async {
+            let events = olm.list("Event", "dynatrace").await;
+            let tried = events.iter().any(|event| event["reason"] == "FailedCreate" && event["involvedObject"]["name"] == "agent");
+            if tried { Ok(()) } else { Err(format!("{} events", events.len())) }
+        })
+        .await;
         assert_eq!(lab.pods("agent").await.len(), 2);
         // Installed again, the ServiceAccounts are back, and so is the agent; the others never noticed.
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));

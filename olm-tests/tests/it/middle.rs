@@ -1,0 +1,97 @@
+//! What changes in the middle of a rollout: the budget, the status, the version itself, the nodes. It goes on, and no agent is
+//! replaced twice or against the budget.
+
+use std::time::Duration;
+
+use olm_tests::eyes::Eyes;
+use olm_tests::lab::{Lab, SOON, V1, V2, V3, version_of};
+use olm_tests::nodes;
+use serde_json::json;
+
+const LONG: Duration = Duration::from_secs(90);
+
+#[test]
+fn an_edited_budget_and_a_wiped_status_in_the_middle_replace_nobody_twice() {
+    olm_tests::run(async {
+        let lab = Lab::new("middle-budget", 20).await;
+        lab.behave(|b| b.ready_after = Duration::from_millis(700));
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 2 } }));
+        lab.all_at("agent", V1, 20, SOON).await;
+        let eyes = Eyes::on(&lab, "agent", 20).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.reached("agent", V2, 4).await;
+        let wipe = [
+            "-n",
+            &lab.name,
+            "patch",
+            "oneagent",
+            "agent",
+            "--subresource=status",
+            "--type=json",
+            "-p",
+            r#"[{"op":"replace","path":"/status","value":{}}]"#,
+        ];
+        lab.cluster.kubectl(&wipe);
+        lab.reached("agent", V2, 8).await;
+        let so_far = eyes.seen().most_unready;
+        assert!(so_far <= 2, "{so_far} at once after the status was wiped");
+        lab.edit("agent", json!({ "rollout": { "maxUnavailable": 5 } })).await;
+        lab.all_at("agent", V2, 20, LONG).await;
+        {
+            let seen = eyes.seen();
+            assert!(seen.most_unready <= 5, "{} at once", seen.most_unready);
+            assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));
+        }
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_version_that_is_recalled_in_the_middle_goes_no_further_and_not_back_and_the_next_one_goes_everywhere() {
+    olm_tests::run(async {
+        let lab = Lab::new("middle-recall", 12).await;
+        lab.behave(|b| b.ready_after = Duration::from_millis(700));
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 }, "waitReadySeconds": 10 }));
+        lab.all_at("agent", V1, 12, SOON).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.reached("agent", V2, 3).await;
+        lab.cluster.vendor.with(&lab.name, |e| {
+            e.latest = V1.into();
+            e.offered = vec![V1.into()];
+        });
+        lab.is_polled().await;
+        // What was under way ends; the agent that can no longer be downloaded gives way to one that can.
+        lab.all_pods_ready("agent", 12).await;
+        lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
+        lab.is_observed("agent").await;
+        let before = lab.uids("agent").await;
+        lab.is_polled().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(lab.uids("agent").await, before, "a recall replaces nobody");
+        let at = lab.pods("agent").await.values().filter(|pod| version_of(pod).as_deref() == Some(V2)).count();
+        assert!((2..12).contains(&at), "{at} of 12");
+        assert!(lab.status("agent").await.rejected_versions.is_empty(), "no agent failed");
+        lab.cluster.vendor.publish(&lab.name, V3);
+        lab.all_at("agent", V3, 12, LONG).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn nodes_that_are_made_anew_under_their_old_names_in_the_middle_are_served_and_hold_nothing_up() {
+    olm_tests::run(async {
+        let lab = Lab::new("middle-anew", 10).await;
+        lab.behave(|b| b.ready_after = Duration::from_millis(700));
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        lab.all_at("agent", V1, 10, SOON).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.reached("agent", V2, 2).await;
+        let again = lab.nodes[4..7].to_vec();
+        nodes::delete(&lab.cluster.client, &again).await;
+        let shape = nodes::Shape::default().label("lab", &lab.name);
+        nodes::create(&lab.cluster.client, again.iter().map(|name| nodes::node(name, &shape)).collect()).await;
+        lab.all_at("agent", V2, 10, LONG).await;
+        assert!(lab.status("agent").await.rejected_versions.is_empty());
+        lab.end().await;
+    });
+}
