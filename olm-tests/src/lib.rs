@@ -23,6 +23,7 @@ pub mod pki;
 pub mod process;
 pub mod tools;
 pub mod vendor;
+pub mod webhook;
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -67,3 +67,38 @@ impl Ca {
         Pair { cert: cert.pem(), key: key.serialize_pem() }
     }
 }
+
+/// TLS for axum.
+pub(crate) struct TlsListener {
+    inner: tokio::net::TcpListener,
+    acceptor: tokio_rustls::TlsAcceptor,
+}
+
+impl TlsListener {
+    pub(crate) fn new(inner: tokio::net::TcpListener, pair: &Pair) -> Self {
+        use rustls::pki_types::pem::PemObject;
+        let certs = rustls::pki_types::CertificateDer::pem_slice_iter(pair.cert.as_bytes()).map(|c| c.expect("a certificate")).collect();
+        let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
+        let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key).expect("a TLS configuration");
+        Self { inner, acceptor: std::sync::Arc::new(config).into() }
+    }
+}
+
+impl axum::serve::Listener for TlsListener {
+    type Io = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            if let Ok((stream, address)) = self.inner.accept().await
+                && let Ok(stream) = self.acceptor.accept(stream).await
+            {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.inner.local_addr()
+    }
+}

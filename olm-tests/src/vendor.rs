@@ -92,7 +92,7 @@ impl Vendor {
             Some(pair) => {
                 let listener = bind().await;
                 let port = listener.local_addr().expect("an address").port();
-                tokio::spawn(axum::serve(TlsListener::new(listener, pair), app).into_future());
+                tokio::spawn(axum::serve(crate::pki::TlsListener::new(listener, pair), app).into_future());
                 Some(format!("https://localhost:{port}"))
             }
         };
@@ -326,39 +326,4 @@ fn host(host: &str, version: &str) -> Value {
         "networkZoneId": zone,
         "agentVersion": { "major": number_at(0), "minor": number_at(1), "revision": number_at(2), "timestamp": parts.get(3), "sourceRevision": "" },
     })
-}
-
-/// TLS for axum.
-struct TlsListener {
-    inner: tokio::net::TcpListener,
-    acceptor: tokio_rustls::TlsAcceptor,
-}
-
-impl TlsListener {
-    fn new(inner: tokio::net::TcpListener, pair: &crate::pki::Pair) -> Self {
-        use rustls::pki_types::pem::PemObject;
-        let certs = rustls::pki_types::CertificateDer::pem_slice_iter(pair.cert.as_bytes()).map(|c| c.expect("a certificate")).collect();
-        let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
-        let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key).expect("a TLS configuration");
-        Self { inner, acceptor: Arc::new(config).into() }
-    }
-}
-
-impl axum::serve::Listener for TlsListener {
-    type Io = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
-    type Addr = std::net::SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            if let Ok((stream, address)) = self.inner.accept().await
-                && let Ok(stream) = self.acceptor.accept(stream).await
-            {
-                return (stream, address);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<Self::Addr> {
-        self.inner.local_addr()
-    }
 }

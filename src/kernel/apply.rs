@@ -16,17 +16,35 @@ pub async fn apply<K>(api: &Api<K>, desired: &Value, live: Option<(&K, &Value)>)
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
-    let name = desired["metadata"]["name"].as_str().unwrap_or_default();
-    let kind = desired["kind"].as_str().unwrap_or_default();
     if let Some((object, value)) = live {
         if is_current(desired, value, object.managed_fields()) {
             return Ok(None);
         }
         hand_over(api, object, desired).await?;
     }
+    send(api, desired).await.map(Some)
+}
+
+/// Applies `desired` over exactly `live`, or fails with a conflict: what differs in the object that is returned, admission
+/// made of it, and nobody's edit that came in between.
+pub async fn apply_over<K>(api: &Api<K>, desired: &Value, live: &K) -> Result<K, Error>
+where
+    K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
+{
+    let version = hand_over(api, live, desired).await?.or_else(|| live.resource_version());
+    let mut exact = desired.clone();
+    exact["metadata"]["resourceVersion"] = version.into();
+    send(api, &exact).await
+}
+
+async fn send<K>(api: &Api<K>, desired: &Value) -> Result<K, Error>
+where
+    K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
+{
+    let name = desired["metadata"]["name"].as_str().unwrap_or_default();
+    let kind = desired["kind"].as_str().unwrap_or_default();
     let params = PatchParams::apply(MANAGER).force();
-    let stored = call(|| format!("apply {kind} {name}"), api.patch(name, &params, &Patch::Apply(desired))).await?;
-    Ok(Some(stored))
+    call(|| format!("apply {kind} {name}"), api.patch(name, &params, &Patch::Apply(desired))).await
 }
 
 /// Changes some fields of an object that is there, and leaves all others, its owners too, as they are.
@@ -53,12 +71,13 @@ pub(super) fn params() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
 }
 
-async fn hand_over<K>(api: &Api<K>, live: &K, desired: &Value) -> Result<(), Error>
+/// Returns the object's resourceVersion after it, when there was anything to take.
+async fn hand_over<K>(api: &Api<K>, live: &K, desired: &Value) -> Result<Option<String>, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
     let api_version = desired["apiVersion"].as_str().unwrap_or_default();
-    let Some(fields) = take_over(live.managed_fields(), api_version, desired) else { return Ok(()) };
+    let Some(fields) = take_over(live.managed_fields(), api_version, desired) else { return Ok(None) };
     let name = live.name_any();
     // The test makes a hand-over of an object that changed meanwhile fail instead of taking fields unseen.
     let patch = json!([
@@ -71,6 +90,6 @@ where
         Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_invalid()) => {
             Err(Error::Stale(format!("take over the fields of {name}")))
         }
-        outcome => outcome.map(drop),
+        outcome => outcome.map(|object| object.resource_version()),
     }
 }

@@ -3,8 +3,7 @@
 //! Writes only through `kernel`. Must not decide, nor wait for a Pod.
 
 use std::collections::HashMap;
-use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
@@ -12,17 +11,18 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::Api;
 use kube::{Resource, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Context;
 use super::build::daemonset::owner;
 use super::build::{ISTIO, istio};
+use super::edited;
 use super::known::{self, News};
 use super::observe::Observed;
-use super::plan::{Applied, Objects, Planned};
+use super::plan::Objects;
 use super::resolve::Resolved;
 use crate::api::oneagent::OneAgent;
-use crate::kernel::apply::{apply, merge};
+use crate::kernel::apply::{apply, apply_over, merge};
 use crate::kernel::delete::{Outcome, Target};
 use crate::kernel::drift::{APPLIED_ANNOTATION, is_current};
 use crate::kernel::family::Owner;
@@ -51,8 +51,9 @@ impl From<kernel::Error> for Failure {
 }
 
 /// Applies every planned object. Taken apart without `..`: an object that nobody applies does not compile.
-pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, planned: Objects<Planned>) -> Result<Objects<Applied>, Failure> {
-    let Objects { pull_secret, daemonset, istio, state: PhantomData } = planned;
+/// Returns whether the template that is there was replaced by another.
+pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, planned: Objects) -> Result<bool, Failure> {
+    let Objects { pull_secret, daemonset, istio } = planned;
     // First: Pods pull with it.
     if let Some(secret) = &pull_secret {
         let api: Api<Secret> = Api::namespaced(context.client.clone(), &resolved.namespace);
@@ -65,31 +66,10 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
         context.metrics.applied();
         tracing::info!(namespace = resolved.namespace, name = resolved.name, secret = secret.name, "pull secret applied");
     }
-    if let Some(desired) = &daemonset {
-        let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
-        let live = match &seen.daemonset {
-            Some(live) => Some((live, typed(live)?)),
-            None => None,
-        };
-        // A webhook that changes what we apply is believed after one try, not fought for ever.
-        let mark = |object: &DaemonSet| (desired["metadata"]["annotations"][APPLIED_ANNOTATION].to_string(), object.metadata.generation);
-        let is_believed = live.as_ref().is_some_and(|(object, _)| context.believed().get(&resolved.uid) == Some(&mark(object)));
-        let stored = if is_believed { None } else { apply(&api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await? };
-        if let Some(stored) = stored {
-            if is_current(desired, &typed(&stored)?, stored.managed_fields()) {
-                context.believed().remove(&resolved.uid);
-            } else if context.believed().insert(resolved.uid.clone(), mark(&stored)).is_none() {
-                tracing::warn!(
-                    namespace = resolved.namespace,
-                    name = resolved.name,
-                    "a webhook changes the DaemonSet that is applied; that is left as it is"
-                );
-            }
-            context.metrics.applied();
-            tracing::info!(namespace = resolved.namespace, name = resolved.name, "DaemonSet applied");
-            context.fleet.wrote(&(resolved.namespace.clone(), resolved.name.clone()), stored);
-        }
-    }
+    let stored = match &daemonset {
+        Some(desired) => apply_daemonset(context, resolved, seen, desired).await?,
+        None => None,
+    };
     if let Some(istio) = &istio {
         let owner = Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };
         let writes = context.families.converge(&context.client, &ISTIO, owner, istio).await;
@@ -97,11 +77,47 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
             tracing::info!(namespace = resolved.namespace, name = resolved.name, writes, "Istio's objects changed");
         }
     }
-    Ok(Objects { pull_secret, daemonset, istio, state: PhantomData })
+    let replaced = |stored: &Arc<DaemonSet>| seen.daemonset.as_ref().is_some_and(|live| edited::generation(live) != edited::generation(stored));
+    Ok(stored.as_ref().is_some_and(replaced))
+}
+
+/// Applies the DaemonSet. Returns it as stored, `None` when nothing was written.
+async fn apply_daemonset(context: &Context, resolved: &Resolved, seen: &Observed, desired: &Value) -> Result<Option<Arc<DaemonSet>>, kernel::Error> {
+    let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
+    let live = match &seen.daemonset {
+        Some(live) => Some((live, typed(live)?)),
+        None => None,
+    };
+    // What a webhook makes of it is believed after one try, not fought for ever.
+    let mark = |object: &DaemonSet| (desired["metadata"]["annotations"][APPLIED_ANNOTATION].to_string(), object.metadata.generation);
+    if live.as_ref().is_some_and(|(object, _)| context.believed().get(&resolved.uid) == Some(&mark(object))) {
+        return Ok(None);
+    }
+    let written = apply(&api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await?;
+    let Some(mut stored) = written else { return Ok(None) };
+    let differs = |stored: &DaemonSet| Ok::<_, kernel::Error>(!is_current(desired, &typed(stored)?, stored.managed_fields()));
+    if differs(&stored)? {
+        // A webhook, or an edit that came in between: over exactly this object only the former can differ.
+        stored = apply_over(&api, desired, &stored).await?;
+    }
+    if !differs(&stored)? {
+        context.believed().remove(&resolved.uid);
+    } else if context.believed().insert(resolved.uid.clone(), mark(&stored)).is_none() {
+        tracing::warn!(
+            namespace = resolved.namespace,
+            name = resolved.name,
+            "a webhook changes the DaemonSet that is applied; that is left as it is"
+        );
+    }
+    context.metrics.applied();
+    tracing::info!(namespace = resolved.namespace, name = resolved.name, "DaemonSet applied");
+    let stored = Arc::new(stored);
+    context.fleet.wrote(&(resolved.namespace.clone(), resolved.name.clone()), stored.clone());
+    Ok(Some(stored))
 }
 
 /// Whether the DaemonSet that is there will be written.
-pub fn writes_over(seen: &Observed, planned: &Objects<Planned>) -> Result<bool, kernel::Error> {
+pub fn writes_over(seen: &Observed, planned: &Objects) -> Result<bool, kernel::Error> {
     let (Some(wanted), Some(live)) = (&planned.daemonset, &seen.daemonset) else { return Ok(false) };
     Ok(!is_current(wanted, &typed(live)?, live.managed_fields()))
 }

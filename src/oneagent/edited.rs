@@ -27,8 +27,10 @@ const NOT_OURS: &str = "edited";
 /// Generations of the template that were not ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edited {
-    /// All of which Pods run.
+    /// All of which Pods run, and the one that is there now.
     pub generations: BTreeSet<u32>,
+    /// The one that is there now. Its Pods are not judged before it is put back: what stays after we wrote was nobody's edit.
+    now: Option<u32>,
     /// Who made the one that is there now, when nobody has seen it before.
     pub by: Option<String>,
 }
@@ -40,18 +42,22 @@ impl Edited {
         live.annotations().contains_key(EDITED_ANNOTATION) || live.managed_fields().iter().any(|entry| editor(entry).is_some())
     }
 
-    /// What is known of a live DaemonSet of ours. `rendered` is the one that we made of it.
-    pub fn read(live: &DaemonSet, rendered: &Value, pods: &[Arc<Pod>]) -> Result<Self, serde_json::Error> {
-        let annotation = |key: &str| live.annotations().get(key);
-        let noted = annotation(EDITED_ANNOTATION).map(String::as_str).unwrap_or_default();
+    /// What is known of a live DaemonSet of ours. `rendered` is the one that we made of it; `None`: what differs from it
+    /// a webhook made.
+    pub fn read(live: &DaemonSet, rendered: Option<&Value>, pods: &[Arc<Pod>]) -> Result<Self, serde_json::Error> {
+        let noted = live.annotations().get(EDITED_ANNOTATION).map(String::as_str).unwrap_or_default();
         let mut generations: BTreeSet<u32> = noted.split(',').filter_map(|generation| generation.parse().ok()).collect();
-        let now = annotation(GENERATION).and_then(|generation| generation.parse().ok());
-        let by = match live.managed_fields().iter().find_map(editor).zip(now) {
-            Some((by, now)) if !is_ours(live, rendered)? => generations.insert(now).then(|| by.to_owned()),
-            _ => None,
+        generations.retain(|generation| pods.iter().any(|pod| pod.template_generation == Some(*generation)));
+        let now = generation(live);
+        let editor = live.managed_fields().iter().find_map(editor);
+        let by = match (editor, now, rendered) {
+            (Some(by), Some(now), Some(rendered)) if !is_ours(live, rendered)? => generations.insert(now).then(|| by.to_owned()),
+            _ => {
+                now.map(|now| generations.remove(&now));
+                None
+            }
         };
-        generations.retain(|generation| now == Some(*generation) || pods.iter().any(|pod| pod.template_generation == Some(*generation)));
-        Ok(Self { generations, by })
+        Ok(Self { generations, now, by })
     }
 
     /// The Pods, with those of an edit as what they are: made from something else.
@@ -61,7 +67,7 @@ impl Edited {
             return Cow::Borrowed(pods);
         }
         let mark = |pod: &Arc<Pod>| match (&pod.revision, pod.template_generation) {
-            (Some(revision), Some(generation)) if self.generations.contains(&generation) => {
+            (Some(revision), Some(generation)) if Some(generation) != self.now && self.generations.contains(&generation) => {
                 Arc::new(Pod { revision: Some(Revision { hash: NOT_OURS.to_owned(), ..revision.clone() }), ..(**pod).clone() })
             }
             _ => pod.clone(),
@@ -75,6 +81,11 @@ impl Edited {
         let generations: Vec<String> = self.generations.iter().map(ToString::to_string).collect();
         (!generations.is_empty()).then(|| generations.join(","))
     }
+}
+
+/// The template's generation.
+pub fn generation(daemonset: &DaemonSet) -> Option<u32> {
+    daemonset.annotations().get(GENERATION)?.parse().ok()
 }
 
 /// Another manager that wrote the template.
@@ -121,22 +132,30 @@ mod tests {
 
     #[test]
     fn pods_of_an_edit_are_outdated_until_none_is_left() {
-        let found = Edited::read(&live("theirs", "kubectl-edit", Some("3,4")), &rendered(), &[pod(3), pod(6), pod(7)]).unwrap();
+        let found = Edited::read(&live("theirs", "kubectl-edit", Some("3,4")), Some(&rendered()), &[pod(3), pod(6), pod(7)]).unwrap();
         assert_eq!((found.note().as_deref(), found.by.as_deref()), (Some("3,7"), Some("kubectl-edit")));
         let hashes: Vec<String> = found.mark(&[pod(3), pod(6), pod(7)]).iter().map(|pod| pod.revision.clone().unwrap().hash).collect();
-        assert_eq!(hashes, [NOT_OURS, "h", NOT_OURS]);
+        assert_eq!(hashes, [NOT_OURS, "h", "h"], "the present one is put back first");
         // Put back, the template has another generation.
         let mut after = live("ours", MANAGER, Some("3,7"));
         after.annotations_mut().insert(GENERATION.to_owned(), "8".into());
-        let later = Edited::read(&after, &rendered(), &[pod(7), pod(8)]).unwrap();
-        assert_eq!((later.note().as_deref(), later.by), (Some("7"), None));
-        assert_eq!(Edited::read(&after, &rendered(), &[pod(8)]).unwrap().note(), None);
+        let later = Edited::read(&after, Some(&rendered()), &[pod(7), pod(8)]).unwrap();
+        let hashes: Vec<String> = later.mark(&[pod(7), pod(8)]).iter().map(|pod| pod.revision.clone().unwrap().hash).collect();
+        assert_eq!((later.note().as_deref(), later.by, hashes), (Some("7"), None, vec![NOT_OURS.to_owned(), "h".to_owned()]));
+        assert_eq!(Edited::read(&after, Some(&rendered()), &[pod(8)]).unwrap().note(), None);
     }
 
     #[test]
     fn who_writes_what_is_ours_already_edits_nothing() {
-        for (image, manager) in [("ours", "argocd"), ("theirs", MANAGER)] {
-            assert_eq!(Edited::read(&live(image, manager, None), &rendered(), &[pod(7)]).unwrap(), Edited::default(), "{manager}");
+        for (image, manager, noted) in [("ours", "argocd", None), ("theirs", MANAGER, Some("7"))] {
+            let found = Edited::read(&live(image, manager, noted), Some(&rendered()), &[pod(7)]).unwrap();
+            assert_eq!((found.note(), found.by), (None, None), "{manager}");
         }
+    }
+
+    #[test]
+    fn what_stays_after_we_wrote_is_a_webhooks() {
+        let found = Edited::read(&live("theirs", "tool", Some("3,7")), None, &[pod(3), pod(7)]).unwrap();
+        assert_eq!((found.note().as_deref(), found.by), (Some("3"), None));
     }
 }

@@ -113,11 +113,11 @@ impl Fleet {
     }
 
     /// Takes what we have just written, ahead of the watch; an older state that the watch still brings is passed over by `newer`.
-    pub fn wrote(&self, key: &Key, daemonset: DaemonSet) {
+    pub fn wrote(&self, key: &Key, daemonset: Arc<DaemonSet>) {
         let mut inner = self.write();
         // The watch may have been faster than the answer: what it brought since must not be lost.
         if !inner.daemonsets.get(key).is_some_and(|known| newer(known, &daemonset)) {
-            inner.daemonsets.insert(key.clone(), Arc::new(daemonset));
+            inner.daemonsets.insert(key.clone(), daemonset);
         }
     }
 
@@ -484,9 +484,9 @@ mod tests {
         };
         let version = || fleet.daemonset(&key).unwrap().resource_version().unwrap();
         fleet.daemonset_event("", Event::Apply(daemonset("10")));
-        fleet.wrote(&key, daemonset("9"));
+        fleet.wrote(&key, Arc::new(daemonset("9")));
         assert_eq!(version(), "10");
-        fleet.wrote(&key, daemonset("11"));
+        fleet.wrote(&key, Arc::new(daemonset("11")));
         assert_eq!(version(), "11");
         fleet.daemonset_event("", Event::Apply(daemonset("10")));
         assert_eq!(version(), "11");

@@ -134,10 +134,6 @@ pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, k
     if let Some(news) = plan.known.take() {
         act::note(context, object, &resolved, news).await;
     }
-    if let Some(message) = &plan.edited {
-        tracing::warn!(namespace = resolved.namespace, name = resolved.name, message, "the DaemonSet was edited");
-        context.events.publish(&object.object_ref(&()), true, "DaemonSetEdited", "Revert", message).await;
-    }
     context.environments.need(&observe::subscriber(&resolved), &plan.interest);
     context.metrics.nodes(object, &plan.status);
     let carried_out = carry_out(context, object, &before, &resolved, &seen, plan).await;
@@ -161,8 +157,14 @@ async fn carry_out(
     {
         return Ok(AT_ONCE);
     }
-    if let Err(failure) = act::objects(context, resolved, seen, plan.objects).await {
-        return refused(context, object, before, failure).await;
+    match act::objects(context, resolved, seen, plan.objects).await {
+        Err(failure) => return refused(context, object, before, failure).await,
+        Ok(template_replaced) => {
+            if let Some(message) = plan.edited.filter(|_| template_replaced) {
+                tracing::warn!(namespace = resolved.namespace, name = resolved.name, message, "the DaemonSet was edited");
+                context.events.publish(&object.object_ref(&()), true, "DaemonSetEdited", "Revert", &message).await;
+            }
+        }
     }
     // What must survive a crash is written before a Pod is touched; counts can wait.
     let write = async || context.write_status(object, before, &plan.status, &plan.transitions).await;

@@ -65,6 +65,7 @@ pub type Missing = HashMap<Arc<str>, DateTime<Utc>>;
 
 /// All that a decision needs.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 pub struct Observed {
     /// `paasToken`.
     pub paas: Token,
@@ -88,6 +89,8 @@ pub struct Observed {
     pub told: Vec<(GoneNode, Told)>,
     /// The DaemonSet of this name.
     pub daemonset: Option<Arc<DaemonSet>>,
+    /// Whether it is what a webhook made of ours.
+    pub is_believed: bool,
     /// Every node.
     pub nodes: Vec<Arc<Node>>,
     /// The agents' Pods.
@@ -169,6 +172,9 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         environment,
         known: known(context, resolved, &key, daemonset.is_some()).await,
         told: context.environments.told(&subscriber(resolved)),
+        is_believed: daemonset
+            .as_deref()
+            .is_some_and(|live| context.believed().get(&resolved.uid).is_some_and(|(_, mark)| *mark == live.metadata.generation)),
         daemonset,
         nodes,
         pods,

@@ -3,7 +3,6 @@
 //! Pure: the same arguments give the same plan, byte for byte. Must not send, wait, log, or ask for the time.
 
 use std::collections::HashSet;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,36 +43,27 @@ const HEARD: TimeDelta = TimeDelta::minutes(30);
 /// Whether the namespace still keeps agents off nodes is looked at this often, while it does.
 const EXCLUDED: Duration = Duration::from_secs(60);
 
-/// Objects that are planned or applied.
+/// Objects to apply.
 #[derive(Debug)]
-pub struct Objects<S> {
+pub struct Objects {
     /// The pull secret; `None`: none is needed, or it is as it should be.
     pub pull_secret: Option<PullSecret>,
     /// The DaemonSet; `None`: leave what is there alone.
     pub daemonset: Option<Value>,
     /// What Istio shall let pass; `None`: leave what is there alone.
     pub istio: Option<Wanted>,
-    /// Which of the two.
-    pub state: PhantomData<S>,
 }
-
-/// Not applied yet.
-#[derive(Debug)]
-pub struct Planned;
-/// Applied.
-#[derive(Debug)]
-pub struct Applied;
 
 /// Everything that shall be done.
 #[derive(Debug)]
 pub struct Plan {
     /// Objects to apply.
-    pub objects: Objects<Planned>,
+    pub objects: Objects,
     /// Pods to replace.
     pub steps: Vec<Step>,
     /// What those are bounded by.
     pub policy: Policy,
-    /// What is to be said of a DaemonSet that somebody edited.
+    /// What is to be said of a DaemonSet that somebody edited, once it is put back.
     pub edited: Option<String>,
     /// Whether the DaemonSet controller shall look again: it makes fewer Pods than it should.
     pub nudge: bool,
@@ -198,7 +188,7 @@ pub fn plan(
     let interest = interest(resolved, &choice, &rollout, gone);
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     Ok(Plan {
-        objects: Objects { pull_secret, daemonset, istio, state: PhantomData },
+        objects: Objects { pull_secret, daemonset, istio },
         steps: rollout.steps,
         policy,
         edited: edited.by.filter(|_| hands_off.is_none() && kept_out.is_none()).map(|by| said_of_edit(resolved, &by)),
@@ -565,7 +555,7 @@ fn edited(
     // Without a record of what was ours nobody can tell.
     let Some(noted) = noted else { return Ok(Edited::default()) };
     let rendered = daemonset(resolved, &noted, running.version, None, &Edited::default(), default_image)?;
-    Edited::read(live, &rendered, &seen.pods)
+    Edited::read(live, (!seen.is_believed).then_some(&rendered), &seen.pods)
 }
 
 fn said_of_edit(resolved: &Resolved, by: &str) -> String {

@@ -18,3 +18,4 @@ mod recover;
 mod secure;
 mod steady;
 mod update;
+mod webhook;

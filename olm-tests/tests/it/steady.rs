@@ -60,7 +60,7 @@ fn a_minute_without_changes_writes_nothing_and_a_manual_edit_is_then_reverted_at
         for (what, edit) in edits {
             let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
             let edited = daemonsets.patch("agent", &params, &Patch::Strategic(edit)).await.unwrap();
-            eventually(&format!("{what} is reverted"), Duration::from_secs(2), || async {
+            eventually(&format!("{what} is reverted"), SOON, || async {
                 let now = daemonsets.get("agent").await.unwrap();
                 let template = now.annotations().contains_key("oneagent.dynatrace.com/template");
                 if now.spec.as_ref() == Some(&good) && template && now.resource_version() != edited.resource_version() {
