@@ -208,8 +208,14 @@ fn a_blip_in_which_half_of_the_pods_are_said_to_be_unready_costs_none_of_them() 
         lab.all_at("agent", V1, 60, LONG).await;
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.reached("agent", V2, 6).await;
+        // Nothing is replaced while the blip is being made: what goes after it went for it.
+        lab.edit("agent", json!({ "rollout": { "paused": true } })).await;
+        lab.is_observed("agent").await;
         let old: BTreeMap<String, _> = lab.pods("agent").await.into_iter().filter(|(_, p)| version_of(p).as_deref() == Some(V1)).take(30).collect();
+        assert_eq!(old.len(), 30, "the rollout was over before it was paused");
         futures::future::join_all(old.values().map(|pod| lab.cluster.kubelet.say_ready(pod, false))).await;
+        status_says(&lab, "the blip is seen", SOON, |status| status.nodes.as_ref().is_some_and(|nodes| nodes.running <= 30)).await;
+        lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
         tokio::time::sleep(Duration::from_secs(20)).await;
         let now = lab.pods("agent").await;
         let deleted = old.iter().filter(|(node, pod)| now.get(*node).is_none_or(|now| now.metadata.uid != pod.metadata.uid)).count();
