@@ -407,7 +407,9 @@ fn finish_or_wait(
             memory.finished = Some(now);
         }
         memory.stuck = None;
-        if !sorted.cells.iter().any(|cell| cell.counts) && memory.away.is_empty() {
+        // Whoever cordoned or tainted a node since: once that ends its agent is missing because of us.
+        let is_back = |cell: &Cell<'_>| !cell.touched || cell.bucket.is_none();
+        if sorted.cells.iter().all(is_back) && sorted.outside.is_empty() && memory.away.is_empty() {
             memory.forget_places();
         }
         // What is wanted runs: whatever failed before it is history.

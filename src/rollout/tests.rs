@@ -1,10 +1,9 @@
-//! The engine against a world that does what worlds do: Pods late, broken or gone, watches stale, operators killed.
+//! The engine's rules, one by one, on fleets made for each.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use proptest::prelude::*;
 
 use super::*;
 
@@ -82,7 +81,7 @@ impl Fleet {
         plan(policy, Some(desired), &self.inventory(), at(now))
     }
 
-    fn inventory(&self) -> Inventory<'_> {
+    pub(super) fn inventory(&self) -> Inventory<'_> {
         Inventory {
             nodes: &self.nodes,
             pods: &self.pods,
@@ -457,197 +456,4 @@ fn however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time() {
         fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("registry away".into()))));
     }
     assert_eq!(fleet.plan(&policy(Share::Percent(10)), &desired(2), 0).steps.len(), 2);
-}
-
-/// A world to run the engine in: the truth, and what a watch that lags behind shows of it.
-struct World {
-    truth: Fleet,
-    shown: Vec<Arc<Pod>>,
-    version: u32,
-    clock: i64,
-    next: usize,
-    bad: HashSet<u32>,
-    /// Nodes that lost an available agent by us and have none yet.
-    ours: HashSet<Arc<str>>,
-    policy: Policy,
-}
-
-impl World {
-    fn new(size: usize, budget: usize) -> Self {
-        let truth = Fleet::new(size, 1);
-        Self {
-            shown: truth.pods.clone(),
-            truth,
-            version: 1,
-            clock: 0,
-            next: 1000,
-            bad: HashSet::new(),
-            ours: HashSet::new(),
-            policy: policy(Share::Count(budget as u32)),
-        }
-    }
-
-    /// What resolve does: a version that failed is not wanted again by itself.
-    fn wanted(&self) -> Desired {
-        let memory = &self.truth.memory;
-        let rejected = memory.rejected.contains(&v(self.version));
-        let good = memory.last_good.as_ref().and_then(|g| g.version).filter(|_| rejected);
-        Desired { revision: Revision { version: Some(good.unwrap_or(v(self.version))), hash: "h".into() }, strict: false, keeps_versions: false }
-    }
-
-    fn act(&mut self) -> Plan {
-        let gone = &self.truth.deleted;
-        let available =
-            |node: &Arc<str>| self.shown.iter().any(|p| p.node == *node && p.ready_since.is_some() && !p.deleting && !gone.contains(&p.uid));
-        self.truth.lost.retain(|node, _| !available(node));
-        self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.uid == *uid && !pod.deleting));
-        let wanted = self.wanted();
-        let inventory = Inventory { pods: &self.shown, ..self.truth.inventory() };
-        let plan = plan(&self.policy, Some(&wanted), &inventory, at(self.clock));
-        match plan.template {
-            Template::Advance => self.truth.template = wanted.revision.clone(),
-            Template::GoBack => self.truth.template = plan.memory.last_good.clone().unwrap(),
-            Template::Keep => {}
-        }
-        for step in &plan.steps {
-            // The API server refuses to delete a Pod that changed since it was judged.
-            let same = |pod: &&mut Arc<Pod>| pod.uid == step.pod.uid && !pod.deleting && pod.ready_since == step.pod.ready_since;
-            let Some(pod) = self.truth.pods.iter_mut().find(same) else { continue };
-            let available = pod.ready_since.is_some();
-            assert!(!(available && pod.revision.as_ref() == Some(&wanted.revision)), "an up-to-date, available Pod is replaced");
-            if available {
-                self.ours.insert(pod.node.clone());
-                self.truth.lost.insert(pod.node.clone(), at(self.clock));
-            }
-            Arc::make_mut(pod).deleting = true;
-            self.truth.deleted.insert(pod.uid.clone());
-        }
-        assert!(self.ours.len() <= plan.budget, "{} without an agent because of us, budget {}", self.ours.len(), plan.budget);
-        self.truth.memory = plan.memory.clone();
-        plan
-    }
-
-    fn happen(&mut self, event: u8) {
-        let pick = usize::from(event / 10);
-        match event % 10 {
-            0 => self.clock += 1 + i64::from(event),
-            1 => {
-                if pick % 5 == 4 {
-                    self.join();
-                }
-                self.make_pods();
-            }
-            2 | 3 => self.start(pick),
-            4 => self.truth.pods.retain(|pod| !pod.deleting),
-            5 | 6 => self.shown.clone_from(&self.truth.pods),
-            7 => {
-                self.version += 1;
-                if pick.is_multiple_of(2) {
-                    self.bad.insert(self.version);
-                }
-            }
-            8 => {
-                // The operator dies: what it remembers is what the status has, and its watch begins with a list.
-                self.truth.deleted.clear();
-                self.truth.lost.clear();
-                self.truth.deciding_since = self.clock;
-                // Nobody remembers whether the agent of a node that joined meanwhile is missing because of us.
-                let began = self.truth.memory.joined_after;
-                let joined = |name: &Arc<str>| self.truth.nodes.iter().any(|n| n.name == *name && began.is_some_and(|began| n.created > began));
-                self.ours.retain(|name| !joined(name));
-                self.shown.clone_from(&self.truth.pods);
-            }
-            _ => drop(self.act()),
-        }
-    }
-
-    fn join(&mut self) {
-        let mut node = Node::named(&format!("joined-{:03}", self.truth.nodes.len()));
-        node.created = at(self.clock);
-        self.truth.nodes.push(Arc::new(node));
-    }
-
-    fn make_pods(&mut self) {
-        for node in self.truth.nodes.clone() {
-            if !self.truth.pods.iter().any(|pod| pod.node == node.name) {
-                self.next += 1;
-                let mut made = Arc::unwrap_or_clone(pod(self.next, &node.name, 1, self.clock, false));
-                made.revision = Some(self.truth.template.clone());
-                self.truth.pods.push(Arc::new(made));
-            }
-        }
-    }
-
-    fn start(&mut self, pick: usize) {
-        let starting: Vec<usize> =
-            (0..self.truth.pods.len()).filter(|i| self.truth.pods[*i].ready_since.is_none() && !self.truth.pods[*i].deleting).collect();
-        let Some(index) = starting.get(pick % starting.len().max(1)) else { return };
-        let clock = self.clock;
-        let version = self.truth.pods[*index].revision.as_ref().and_then(|r| r.version).map_or(0, |v| v.minor);
-        let pod = Arc::make_mut(&mut self.truth.pods[*index]);
-        if self.bad.contains(&version) {
-            pod.trouble = Some(Trouble::Crash("bad version".into()));
-        } else {
-            pod.ready_since = Some(at(clock));
-            self.ours.remove(&pod.node.clone());
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn whatever_happens_the_budget_holds_and_no_good_agent_is_touched(size in 1usize..12, budget in 1usize..5, events in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut world = World::new(size, budget);
-        for event in events {
-            world.happen(event);
-        }
-    }
-
-    #[test]
-    fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, budget in 1usize..5, events in proptest::collection::vec(any::<u8>(), 0..100)) {
-        let mut world = World::new(size, budget);
-        for event in events {
-            world.happen(event);
-        }
-        world.version += 1;
-        world.bad.remove(&world.version);
-        let size = world.truth.nodes.len();
-        for _ in 0..(20 * size + 50) {
-            world.clock += 1;
-            world.truth.pods.retain(|pod| !pod.deleting);
-            world.make_pods();
-            for pick in 0..size {
-                world.start(pick);
-            }
-            world.shown.clone_from(&world.truth.pods);
-            let plan = world.act();
-            if plan.report.updated == world.truth.nodes.len() && plan.report.state == State::Complete {
-                return Ok(());
-            }
-        }
-        prop_assert!(false, "not finished: {:?}", world.act().report);
-    }
-
-    #[test]
-    fn a_bad_version_reaches_no_more_nodes_than_the_budget(size in 2usize..40, budget in 1usize..6) {
-        let mut world = World::new(size, budget);
-        world.version = 2;
-        world.bad.insert(2);
-        for _ in 0..(5 * size + 20) {
-            world.clock += 1;
-            world.truth.pods.retain(|pod| !pod.deleting);
-            world.make_pods();
-            for pick in 0..size {
-                world.start(pick);
-            }
-            world.shown.clone_from(&world.truth.pods);
-            world.act();
-        }
-        let reached = world.truth.pods.iter().filter(|pod| pod.revision.as_ref().is_some_and(|r| r.version == Some(v(2)))).count();
-        prop_assert!(reached <= budget.min(size), "{reached} of {size} nodes, budget {budget}");
-        prop_assert_eq!(world.truth.template.version, Some(v(1)));
-        prop_assert_eq!(&world.truth.memory.rejected, &[v(2)]);
-    }
 }
