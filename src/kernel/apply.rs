@@ -93,3 +93,92 @@ where
         outcome => outcome.map(|object| object.resource_version()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::scripted::{Answer, Asked, client};
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    /// What is asked for, and an object that is it; `manager` owns its data.
+    fn objects(manager: &str, value: &str) -> (Value, ConfigMap, Value) {
+        let desired = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c" }, "spec": { "key": "ours" } });
+        let operation = if manager == MANAGER { "Apply" } else { "Update" };
+        let entry = |manager: &str, operation: &str, fields: Value| json!({ "manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields });
+        let live = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "c", "namespace": "n", "resourceVersion": "7", "managedFields": [
+                entry(MANAGER, "Apply", json!({ "f:metadata": { "f:labels": {} } })),
+                entry(manager, operation, json!({ "f:spec": { "f:key": {} } })),
+            ] },
+        });
+        let mut seen = live.clone();
+        seen["spec"] = json!({ "key": value });
+        (desired, serde_json::from_value(live).unwrap(), seen)
+    }
+
+    fn stored(version: &str) -> Answer {
+        Answer::Object(json!({ "metadata": { "name": "c", "resourceVersion": version } }))
+    }
+
+    fn is_hand_over(asked: &Asked) -> bool {
+        asked.body.is_array()
+    }
+
+    #[tokio::test]
+    async fn what_is_as_it_should_be_is_not_written() {
+        let (client, asked) = client(|_| stored("8"));
+        let (desired, live, seen) = objects(MANAGER, "ours");
+        let api: Api<ConfigMap> = Api::namespaced(client, "n");
+        assert!(apply(&api, &desired, Some((&live, &seen))).await.unwrap().is_none());
+        assert_eq!(*asked.lock().unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn what_others_own_is_taken_over_before_it_is_applied() {
+        let (client, asked) = client(|_| stored("8"));
+        let (desired, live, seen) = objects("kubectl-edit", "ours");
+        let api: Api<ConfigMap> = Api::namespaced(client, "n");
+        apply(&api, &desired, Some((&live, &seen))).await.unwrap().unwrap();
+        let asked = asked.lock().unwrap().clone();
+        assert_eq!(asked.len(), 2, "{asked:?}");
+        assert_eq!(asked[0].body[0], json!({ "op": "test", "path": "/metadata/resourceVersion", "value": "7" }));
+        assert_eq!(asked[0].body[1]["path"], "/metadata/managedFields");
+        assert!(asked[1].path.contains("force=true") && asked[1].path.contains("fieldManager=oneagent-operator"), "{}", asked[1].path);
+        assert_eq!(asked[1].body, desired, "no resourceVersion: whoever changes something else meanwhile is no obstacle");
+    }
+
+    #[tokio::test]
+    async fn an_object_that_changed_before_it_was_taken_over_is_looked_at_anew() {
+        let (client, asked) = client(|asked| if is_hand_over(asked) { Answer::Refusal(422, "Invalid") } else { stored("8") });
+        let (desired, live, seen) = objects("kubectl-edit", "theirs");
+        let api: Api<ConfigMap> = Api::namespaced(client, "n");
+        let error = apply(&api, &desired, Some((&live, &seen))).await.unwrap_err();
+        assert!(error.is_conflict(), "{error}");
+        assert_eq!(asked.lock().unwrap().len(), 1, "and nothing was applied");
+    }
+
+    #[tokio::test]
+    async fn applying_over_exactly_one_state_names_it() {
+        for (manager, version) in [(MANAGER, "7"), ("kubectl-edit", "8")] {
+            let (client, asked) = client(|asked| if is_hand_over(asked) { stored("8") } else { Answer::Refusal(409, "Conflict") });
+            let (desired, live, _) = objects(manager, "theirs");
+            let api: Api<ConfigMap> = Api::namespaced(client, "n");
+            let error = apply_over(&api, &desired, &live).await.unwrap_err();
+            assert!(error.is_conflict(), "{error}");
+            assert_eq!(asked.lock().unwrap().last().unwrap().body["metadata"]["resourceVersion"], version, "{manager}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_status_is_replaced_whole_and_only_that_of_the_same_object() {
+        let (client, asked) = client(|_| stored("9"));
+        let api: Api<ConfigMap> = Api::namespaced(client, "n");
+        let version = replace_status(&api, "c", "uid", &json!({ "a": 1 })).await.unwrap();
+        assert_eq!(version.as_deref(), Some("9"));
+        let asked = asked.lock().unwrap().clone();
+        assert!(asked[0].path.contains("/configmaps/c/status?"), "{}", asked[0].path);
+        let wanted = json!([{ "op": "test", "path": "/metadata/uid", "value": "uid" }, { "op": "add", "path": "/status", "value": { "a": 1 } }]);
+        assert_eq!(asked[0].body, wanted);
+    }
+}

@@ -16,6 +16,8 @@ pub mod named;
 pub mod namespaces;
 pub mod notes;
 pub mod ownership;
+#[cfg(test)]
+mod scripted;
 pub mod upgradeable;
 
 use std::time::Duration;

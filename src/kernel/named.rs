@@ -221,13 +221,15 @@ impl Follower {
                 Ok(watcher::Event::InitDone) => self.found(listed.take().map(Entries::entries)),
                 Ok(watcher::Event::Apply(object)) => self.found(Some(object.entries())),
                 Ok(watcher::Event::Delete(_)) => self.found(None),
-                Err(error) => {
-                    // What was read before stays true until the API server says otherwise.
-                    if !matches!(&*self.publish.borrow(), Some(Look::Found(_) | Look::Absent)) {
-                        self.say(Look::Unknown(error.to_string()));
-                    }
-                }
+                Err(error) => self.lost(error.to_string()),
             }
+        }
+    }
+
+    /// What was read before stays true until the API server says otherwise.
+    fn lost(&self, why: String) {
+        if !matches!(&*self.publish.borrow(), Some(Look::Found(_) | Look::Absent)) {
+            self.say(Look::Unknown(why));
         }
     }
 
@@ -248,5 +250,94 @@ impl Follower {
         if !first {
             let _ = self.tell.send(self.reference.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scripted::{Answer, client};
+    use super::*;
+    use secrecy::ExposeSecret;
+    use serde_json::{Value, json};
+
+    const WHO: (&str, &str) = ("n", "agent");
+
+    fn who() -> (String, String) {
+        (WHO.0.to_owned(), WHO.1.to_owned())
+    }
+
+    fn secret(name: &str) -> Reference {
+        Reference { kind: NamedKind::Secret, namespace: "n".into(), name: name.into() }
+    }
+
+    fn list(items: &Value) -> Answer {
+        Answer::Object(json!({ "kind": "SecretList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" }, "items": items }))
+    }
+
+    /// A list that is answered, and a watch that says nothing.
+    fn named(answer: impl Fn() -> Answer + Send + Sync + 'static) -> (Named, mpsc::UnboundedReceiver<Reference>) {
+        let (client, _) = client(move |asked| if asked.path.contains("watch=true") { Answer::Nothing } else { answer() });
+        let (tell, told) = mpsc::unbounded_channel();
+        (Named::new(client, tell), told)
+    }
+
+    #[tokio::test]
+    async fn a_first_look_waits_for_the_answer_and_is_told_to_nobody() {
+        let item =
+            json!([{ "metadata": { "name": "tokens", "uid": "u", "resourceVersion": "5" }, "data": { "apiToken": "dmFsdWU=", "raw": "/w==" } }]);
+        let (named, mut told) = named(move || list(&item));
+        let Look::Found(data) = named.look(&who(), &secret("tokens")).await else { panic!("not found") };
+        assert_eq!((data.uid.as_str(), data.resource_version.as_str()), ("u", "5"));
+        assert_eq!(data.entries["apiToken"].expose_secret(), "value");
+        assert!(!data.entries.contains_key("raw"), "what is no text is no token");
+        assert!(!format!("{data:?}").contains("value"), "{data:?}");
+        assert!(told.try_recv().is_err(), "who looked has the answer");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_absent_and_what_may_not_be_read_is_unknown() {
+        let (absent, _told) = named(|| list(&json!([])));
+        assert!(matches!(absent.look(&who(), &secret("tokens")).await, Look::Absent));
+        let (forbidden, _told) = named(|| Answer::Refusal(403, "Forbidden"));
+        let look = forbidden.look(&who(), &secret("tokens")).await;
+        assert!(matches!(&look, Look::Unknown(why) if why.contains("Forbidden")), "{look:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_is_unknown_and_no_answer_later_leaves_what_was_read() {
+        let (silent, _told) = named(|| Answer::Nothing);
+        assert!(matches!(silent.look(&who(), &secret("tokens")).await, Look::Unknown(_)));
+
+        let (publish, mut look) = watch::channel(None);
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let follower = Follower { reference: secret("tokens"), publish, tell };
+        let data = |version: &str| Data { resource_version: version.to_owned(), ..Data::default() };
+        follower.found(Some(data("1")));
+        follower.lost("away".to_owned());
+        assert!(matches!(&*look.borrow_and_update(), Some(Look::Found(_))), "an outage is no verdict");
+        follower.found(Some(data("1")));
+        assert!(told.try_recv().is_err(), "nothing changed");
+        follower.found(Some(data("2")));
+        assert_eq!(told.try_recv().unwrap(), secret("tokens"));
+        follower.found(None);
+        assert_eq!(told.try_recv().unwrap(), secret("tokens"));
+    }
+
+    #[tokio::test]
+    async fn a_watch_ends_with_its_last_subscriber_and_a_namespace_has_only_so_many() {
+        let (named, _told) = named(|| list(&json!([])));
+        let other = ("n".to_owned(), "other".to_owned());
+        named.look(&who(), &secret("tokens")).await;
+        named.look(&other, &secret("tokens")).await;
+        named.keep(&who(), &[]);
+        assert_eq!(named.subscribers(&secret("tokens")), [other.clone()]);
+        named.keep(&other, &[]);
+        assert!(named.running().is_empty());
+        for number in 0..WATCHES {
+            named.look(&who(), &secret(&number.to_string())).await;
+        }
+        let look = named.look(&who(), &secret("one-too-many")).await;
+        assert!(matches!(&look, Look::Unknown(why) if why.contains("namespace n refer to more than 300 objects")), "{look:?}");
+        assert!(matches!(named.look(&who(), &secret("1")).await, Look::Absent), "those that there are go on");
     }
 }
