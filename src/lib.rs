@@ -42,6 +42,7 @@
 pub mod api;
 pub mod cli;
 pub mod dynatrace;
+pub mod k8s;
 pub mod kernel;
 pub mod olm;
 pub mod oneagent;

@@ -12,7 +12,9 @@ use axum::response::IntoResponse;
 use chrono::{DateTime, TimeDelta, Utc};
 use oneagent_operator::api::name::Share;
 use oneagent_operator::dynatrace::{Client, Error, Transport};
-use oneagent_operator::rollout::{Desired, Inventory, Memory, Node, Placement, Pod, Policy, Reported, Revision, Source, plan};
+use oneagent_operator::k8s::node::Node;
+use oneagent_operator::k8s::placement::Placement;
+use oneagent_operator::rollout::{Desired, Inventory, Memory, Pod, Policy, Reported, Revision, Source, plan};
 
 #[global_allocator]
 static HEAP: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use kube::runtime::watcher::Event;
-use oneagent_operator::kernel::facts::{NodeFacts, PodFacts};
+use oneagent_operator::k8s::facts::{NodeFacts, PodFacts};
 use oneagent_operator::oneagent::fleet::Fleet;
 use serde_json::json;
 

@@ -215,7 +215,7 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
         named: Named::new(client.clone(), tell_named),
         environments: Environments::new(periods, tell_environment),
         deletions: kernel::Deletions::default(),
-        families: kernel::Families::new(args.discovery_interval),
+        optional_apis: kernel::OptionalApis::new(args.discovery_interval),
         node_selectors: kernel::NodeSelectors::default(),
         notes: kernel::Notes::default(),
         upgradeable: kernel::Upgradeable::default(),

@@ -6,12 +6,16 @@ pub mod client;
 pub mod environments;
 pub mod error;
 pub mod gone;
+pub mod needs;
 mod poller;
 mod schedule;
+pub mod snapshot;
 pub mod types;
 
 pub use client::{Client, Transport};
-pub use environments::{Access, Environments, Interest, Periods, Snapshot, Subscriber, TokenState};
+pub use environments::Environments;
 pub use error::Error;
 pub use gone::{GoneNode, Told};
+pub use needs::{Access, Interest, Periods, Subscriber};
+pub use snapshot::{Snapshot, TokenState};
 pub use types::Hosts;

@@ -1,6 +1,6 @@
 //! The poller of one environment: asks what is due, tells of nodes that are gone, and keeps the newest picture.
 //!
-//! Must not know who needs what: that is gathered in `environments`.
+//! Must not know who needs what: that is gathered in `needs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use chrono::{DateTime, Utc};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::environments::{Access, Periods, Shared, Snapshot, Subscriber, TokenState};
 use super::gone;
+use super::needs::{Access, Periods, Shared, Subscriber};
 use super::schedule::Due;
+use super::snapshot::{Snapshot, TokenState};
 use super::types::{Hosts, zone_key};
 use super::{Client, Error};
 

@@ -7,9 +7,9 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::drift::is_current;
-use super::ownership::take_over;
 use super::{Error, MANAGER, call};
+use crate::k8s::drift::is_current;
+use crate::k8s::ownership::take_over;
 
 /// Applies `desired` unless `live` already is it. Returns the object as stored, `None` when nothing was written.
 pub async fn apply<K>(api: &Api<K>, desired: &Value, live: Option<(&K, &Value)>) -> Result<Option<K>, Error>

@@ -11,8 +11,8 @@ use chrono::{DateTime, Utc};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Preconditions};
 
-use super::facts::PodFacts;
 use super::{Error, call};
+use crate::k8s::facts::PodFacts;
 use crate::rollout::guard::Guard;
 
 /// A deletion that the watch does not show for so long never happened: its answer was lost, or it was given up.
@@ -186,7 +186,9 @@ impl Deletions {
 mod tests {
     use super::*;
     use crate::api::name::Share;
-    use crate::rollout::{Node, Placement, Pod, Policy};
+    use crate::k8s::node::Node;
+    use crate::k8s::placement::Placement;
+    use crate::rollout::{Pod, Policy};
     use chrono::TimeDelta;
     use proptest::prelude::*;
 

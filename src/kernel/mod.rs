@@ -7,15 +7,12 @@ pub mod apply;
 pub mod backoff;
 mod client;
 pub mod delete;
-pub mod drift;
 pub mod events;
-pub mod facts;
-pub mod family;
 pub mod lease;
 pub mod named;
 pub mod namespaces;
 pub mod notes;
-pub mod ownership;
+pub mod optional_api;
 #[cfg(test)]
 mod scripted;
 pub mod upgradeable;
@@ -25,14 +22,13 @@ use std::time::Duration;
 pub use client::{client, connect};
 pub use delete::Deletions;
 pub use events::Events;
-pub use family::Families;
 pub use named::{Data, Named, NamedKind, Reference};
 pub use namespaces::NodeSelectors;
 pub use notes::Notes;
+pub use optional_api::OptionalApis;
 pub use upgradeable::Upgradeable;
 
-/// The one field manager of everything we write.
-pub const MANAGER: &str = "oneagent-operator";
+pub use crate::k8s::MANAGER;
 
 /// No single write waits longer.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(15);

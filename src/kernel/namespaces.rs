@@ -3,33 +3,19 @@
 //! Remembered for a minute. Must not judge what it means: where nobody enforces it (a plain cluster without the admission
 //! plugin) it means nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::Client;
 use kube::api::Api;
-use kube::{Client, ResourceExt};
 
 use super::{Error, call};
+use crate::k8s::node_selector::{self, Selector};
 
-/// Annotations that hold one, the first that is there: that of the admission plugin `PodNodeSelector`, and OpenShift's.
-pub const NODE_SELECTORS: [&str; 2] = ["scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-selector"];
 /// How long an answer is believed.
 const BELIEVED: Duration = Duration::from_secs(60);
-
-/// A namespace's own node selector.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selector {
-    /// Labels that nodes must have; none: every node will do.
-    pub labels: BTreeMap<String, String>,
-    /// Whether it is OpenShift's, which means nothing elsewhere.
-    pub is_openshifts: bool,
-    /// When it was written, if that is known.
-    pub since: Option<DateTime<Utc>>,
-}
 
 /// What was read, by namespace.
 #[derive(Debug, Default)]
@@ -59,42 +45,8 @@ impl NodeSelectors {
         }
         let api: Api<Namespace> = Api::all(client.clone());
         let found = call(|| format!("read Namespace {namespace}"), api.get(namespace)).await?;
-        let selector = Arc::new(of(&found));
+        let selector = Arc::new(node_selector::of(&found));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
         Ok(selector)
-    }
-}
-
-fn of(namespace: &Namespace) -> Selector {
-    // OpenShift leaves its own aside where the other is.
-    let found = NODE_SELECTORS.iter().find_map(|key| Some((*key, namespace.annotations().get(*key)?)));
-    let Some((key, text)) = found else { return Selector::default() };
-    let field = format!("f:{key}");
-    let wrote =
-        |entry: &&ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0["f:metadata"]["f:annotations"].get(&field).is_some());
-    let at = namespace.managed_fields().iter().filter(wrote).filter_map(|entry| entry.time.as_ref()).map(|time| time.0.as_second()).max();
-    Selector { labels: parse(text).collect(), is_openshifts: key == NODE_SELECTORS[1], since: at.and_then(|at| DateTime::from_timestamp(at, 0)) }
-}
-
-/// `key=value` or `key==value`, separated by commas. What is neither is passed over.
-fn parse(text: &str) -> impl Iterator<Item = (String, String)> {
-    let pair = |part: &str| {
-        let (key, value) = part.split_once('=')?;
-        let (key, value) = (key.trim(), value.trim_start_matches('=').trim());
-        (!key.is_empty() && !key.ends_with('!')).then(|| (key.to_owned(), value.to_owned()))
-    };
-    text.split(',').filter_map(pair).collect::<Vec<_>>().into_iter()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_selector_reads_as_people_write_it() {
-        let read = |text| parse(text).map(|(key, value)| format!("{key}:{value}")).collect::<Vec<_>>();
-        assert_eq!(read("a=b, region==east ,x="), ["a:b", "region:east", "x:"]);
-        assert_eq!(read(""), [] as [&str; 0]);
-        assert_eq!(read("a!=b,c,=d"), [] as [&str; 0]);
     }
 }

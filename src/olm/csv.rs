@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::descriptors::descriptors;
 use super::manifests::{self, NAME, NAMESPACE};
-use super::rbac::{Where, rules};
+use super::rbac::{Where, rules, scc};
 use super::release::Release;
 use super::samples::SAMPLES;
 use crate::api::{KINDS, Kind, schema};
@@ -125,11 +125,6 @@ fn owned(kind: &Kind) -> Result<Value, manifests::Error> {
         "specDescriptors": descriptors(&crd, "spec"),
         "statusDescriptors": descriptors(&crd, "status"),
     }))
-}
-
-/// What agents need on OpenShift, and all they need.
-pub(super) fn scc() -> Value {
-    json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"], "resourceNames": ["privileged"], "verbs": ["use"] })
 }
 
 fn install(release: &Release) -> Value {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::rbac::{USERS, Where, rules};
+use super::rbac::{USERS, Where, rules, scc};
 use super::samples::SAMPLES;
 use crate::api::{KINDS, schema};
 
@@ -165,7 +165,7 @@ fn installer() -> Vec<Value> {
         named("apiextensions.k8s.io", &["customresourcedefinitions"], crds),
         // OLM makes these names from hashes.
         rule("rbac.authorization.k8s.io", &rbac, &["create", "list", "watch", "get", "update", "patch", "delete"]),
-        super::csv::scc(),
+        scc(),
     ];
     cluster.extend([Where::Watched, Where::Own, Where::Cluster].into_iter().flat_map(rules));
     let accounts = [NAME, "dynatrace-oneagent", "dynatrace-oneagent-unprivileged"].map(str::to_owned).to_vec();

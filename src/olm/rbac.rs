@@ -119,3 +119,8 @@ pub fn rules(scope: Where) -> Vec<Value> {
         })
         .collect()
 }
+
+/// What agents need on OpenShift, and all they need.
+pub(super) fn scc() -> Value {
+    json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"], "resourceNames": ["privileged"], "verbs": ["use"] })
+}

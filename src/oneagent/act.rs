@@ -22,11 +22,11 @@ use super::observe::Observed;
 use super::plan::Objects;
 use super::resolve::Resolved;
 use crate::api::oneagent::OneAgent;
+use crate::k8s::drift::{APPLIED_ANNOTATION, is_current};
 use crate::kernel::apply::{apply, apply_over, merge};
 use crate::kernel::delete::{Outcome, Target};
-use crate::kernel::drift::{APPLIED_ANNOTATION, is_current};
-use crate::kernel::family::Owner;
 use crate::kernel::notes::Place;
+use crate::kernel::optional_api::Owner;
 use crate::kernel::{self};
 use crate::rollout::guard::Guard;
 use crate::rollout::{Policy, Step};
@@ -72,7 +72,7 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
     };
     if let Some(istio) = &istio {
         let owner = Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };
-        let writes = context.families.converge(&context.client, &ISTIO, owner, istio).await;
+        let writes = context.optional_apis.converge(&context.client, &ISTIO, owner, istio).await;
         if writes > 0 {
             tracing::info!(namespace = resolved.namespace, name = resolved.name, writes, "Istio's objects changed");
         }

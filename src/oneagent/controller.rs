@@ -23,7 +23,7 @@ use super::fleet::{Concerns, Key};
 use super::{Context, reconcile};
 use crate::api::condition::Reason;
 use crate::api::oneagent::OneAgent;
-use crate::kernel::facts::{NodeFacts, PodFacts};
+use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::{self};
 
 /// A OneAgent whose spec may not even decode: a broken one must not stop the watch.

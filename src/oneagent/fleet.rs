@@ -13,9 +13,10 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
-use crate::kernel::facts::{ConditionFacts, HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
-use crate::rollout::placement::is_leaving;
-use crate::rollout::{Node, Pod, Revision, Taint, Trouble};
+use crate::k8s::facts::{ConditionFacts, HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
+use crate::k8s::node::{Node, Taint};
+use crate::k8s::placement::is_leaving;
+use crate::rollout::{Pod, Revision, Trouble};
 
 /// Namespace and name of a OneAgent.
 pub type Key = (String, String);
@@ -309,11 +310,11 @@ fn to_pod(facts: &PodFacts) -> Option<Pod> {
 /// What a Pod's status says against it.
 fn trouble(facts: &PodFacts, unready_since: Option<DateTime<Utc>>) -> Option<Trouble> {
     for container in &facts.status.container_statuses {
-        let said = |why: &crate::kernel::facts::WhyFacts| {
+        let said = |why: &crate::k8s::facts::WhyFacts| {
             let message = why.message.as_deref().map(|m| format!(": {}", m.chars().take(160).collect::<String>())).unwrap_or_default();
             format!("{}{message}", why.reason.as_deref().unwrap_or("no reason given"))
         };
-        let code = |why: &crate::kernel::facts::WhyFacts| why.exit_code.map(|c| format!(", exit code {c}")).unwrap_or_default();
+        let code = |why: &crate::k8s::facts::WhyFacts| why.exit_code.map(|c| format!(", exit code {c}")).unwrap_or_default();
         let ended = container.state.terminated.as_ref().or(container.last_state.terminated.as_ref());
         let again_and_again = container.restart_count >= CRASHES;
         if let Some(waiting) = &container.state.waiting {

@@ -4,6 +4,7 @@
 
 pub mod act;
 pub mod build;
+mod conflict;
 pub mod controller;
 mod edited;
 pub mod fleet;
@@ -32,7 +33,7 @@ use crate::api::condition::{Reason, Transition};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::Environments;
 use crate::kernel::backoff::Backoff;
-use crate::kernel::{self, Deletions, Events, Families, Named, NodeSelectors, Notes, Upgradeable, apply::replace_status};
+use crate::kernel::{self, Deletions, Events, Named, NodeSelectors, Notes, OptionalApis, Upgradeable, apply::replace_status};
 use crate::telemetry::Metrics;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
@@ -65,7 +66,7 @@ pub struct Context {
     /// Deletions in flight.
     pub deletions: Deletions,
     /// Objects of APIs that the cluster may lack.
-    pub families: Families,
+    pub optional_apis: OptionalApis,
     /// Node selectors of namespaces.
     pub node_selectors: NodeSelectors,
     /// The nodes that each OneAgent knows.
@@ -184,8 +185,8 @@ async fn carry_out(
         context.nudges.forget(&resolved.uid);
         None
     };
-    let troubled = context.families.trouble(&resolved.uid) != seen.istio_trouble;
-    let compared = if troubled { Some(Duration::from_secs(1)) } else { resolved.istio.then(|| context.families.period()) };
+    let troubled = context.optional_apis.trouble(&resolved.uid) != seen.istio_trouble;
+    let compared = if troubled { Some(Duration::from_secs(1)) } else { resolved.istio.then(|| context.optional_apis.period()) };
     Ok([plan.next, later, soon, compared, nudged].into_iter().flatten().fold(RESYNC, Duration::min))
 }
 
@@ -320,7 +321,7 @@ impl Context {
         self.metrics.forget(key);
         if let Some(uid) = uid {
             self.deletions.forget(uid);
-            self.families.forget(uid);
+            self.optional_apis.forget(uid);
             self.notes.forget(uid);
             self.nudges.forget(uid);
             self.believed().remove(uid);

@@ -20,13 +20,14 @@ use super::fleet::Key;
 use super::known::{self, Known};
 use super::resolve::{ProxySource, Resolved};
 use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
+use crate::k8s::api_group::{Group, Served};
+use crate::k8s::node::Node;
+use crate::k8s::node_selector::Selector;
+use crate::k8s::placement::{Verdict, has_labels};
 use crate::kernel::delete::{Agent, InFlight};
-use crate::kernel::family::{Group, Served};
 use crate::kernel::named::Look;
-use crate::kernel::namespaces::Selector;
 use crate::kernel::{self, NamedKind, Reference, call};
-use crate::rollout::placement::{Verdict, has_labels};
-use crate::rollout::{Node, Pod};
+use crate::rollout::Pod;
 
 /// After so long without a change, missing Pods are asked about.
 pub const QUIET: Duration = Duration::from_secs(3);
@@ -146,7 +147,7 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
     let fleet = &context.fleet;
     let mut daemonset = fleet.daemonset(&key);
     let mut other_operator = false;
-    if daemonset.as_ref().is_none_or(|d| !kernel::ownership::is_adopted(d.managed_fields()) || wrote(d, ORIGINAL)) {
+    if daemonset.as_ref().is_none_or(|d| !crate::k8s::ownership::is_adopted(d.managed_fields()) || wrote(d, ORIGINAL)) {
         // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the name.
         let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
         let read = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name));
@@ -167,8 +168,8 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         proxy,
         trusted,
         pull_secret,
-        istio: if resolved.istio { context.families.served(&context.client, &ISTIO).await.ok() } else { None },
-        istio_trouble: context.families.trouble(&resolved.uid),
+        istio: if resolved.istio { context.optional_apis.served(&context.client, &ISTIO).await.ok() } else { None },
+        istio_trouble: context.optional_apis.trouble(&resolved.uid),
         environment,
         known: known(context, resolved, &key, daemonset.is_some()).await,
         told: context.environments.told(&subscriber(resolved)),
@@ -423,7 +424,8 @@ async fn is_enforced(context: &Context, selector: &Selector, nodes: &[Arc<Node>]
     if selector.labels.is_empty() {
         return false;
     }
-    if selector.is_openshifts && !matches!(context.families.served(&context.client, &OPENSHIFT).await, Ok(Served::As(_) | Served::Otherwise(_))) {
+    if selector.is_openshifts && !matches!(context.optional_apis.served(&context.client, &OPENSHIFT).await, Ok(Served::As(_) | Served::Otherwise(_)))
+    {
         return false;
     }
     let outside: HashSet<&str> = nodes.iter().filter(|node| !has_labels(node, &selector.labels)).map(|node| &*node.name).collect();

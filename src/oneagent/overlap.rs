@@ -7,9 +7,11 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use super::conflict::{Conflict, Outcome};
 use super::resolve::Resolved;
-use crate::rollout::placement::{Must, Of, Placement, Requirement, Verdict, any_holds};
-use crate::rollout::{Node, Pod};
+use crate::k8s::node::Node;
+use crate::k8s::placement::{Must, Of, Placement, Requirement, Verdict, any_holds};
+use crate::rollout::Pod;
 
 /// More alternatives than these are no affinity that anybody could read: then it is only reported.
 const TERMS: usize = 64;
@@ -25,30 +27,6 @@ pub struct Other {
     pub placement: Arc<Placement>,
     /// Nodes on which an agent of it is available.
     pub serves: HashSet<Arc<str>>,
-}
-
-/// A conflict with another OneAgent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflict {
-    /// Namespace and name of the other.
-    pub other: String,
-    /// How many nodes both select.
-    pub nodes: usize,
-    /// One of them.
-    pub example: Arc<str>,
-    /// Who keeps the nodes.
-    pub outcome: Outcome,
-}
-
-/// What comes of a conflict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// This one, which is older, keeps them.
-    Keeps,
-    /// The other one, which is older, keeps them.
-    Yields,
-    /// Nobody yields: both run there.
-    Reported,
 }
 
 /// A OneAgent that stays out of the way of older ones; `yielded` are those to whom it left their nodes before.
@@ -130,8 +108,8 @@ fn opposites(requirement: &Requirement) -> Vec<Requirement> {
 mod tests {
     use super::*;
     use crate::api::oneagent::OneAgent;
+    use crate::k8s::node::Taint;
     use crate::oneagent::resolve::resolve;
-    use crate::rollout::Taint;
     use serde_json::json;
 
     fn agent(spec: serde_json::Value) -> Resolved {

@@ -13,7 +13,7 @@ use super::fleet::{Fleet, Key};
 use super::overlap::Other;
 use super::resolve::resolve;
 use crate::api::oneagent::OneAgent;
-use crate::rollout::placement::Placement;
+use crate::k8s::placement::Placement;
 
 #[derive(Debug, Clone)]
 struct Peer {

@@ -22,17 +22,18 @@ use super::memory;
 use super::observe::{Named, Observed, Token};
 use super::refusal;
 use super::resolve::{Resolved, Wish};
-use super::status::{self, Picture};
+use super::status::{self, Picture, Problem};
 use super::version::{Choice, Facts, choose, older_image, withdrawn};
 use crate::api::condition::{Reason, Transition};
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::{GoneNode, Interest, Snapshot, TokenState};
-use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
-use crate::kernel::family::{Served, Wanted};
-use crate::kernel::ownership::is_adopted;
-use crate::rollout::placement::has_labels;
-use crate::rollout::{self, Desired, Hold, Inventory, Memory, Node, Pod, Policy, Reported, Revision, Source, Step, Template};
+use crate::k8s::api_group::{Served, Wanted};
+use crate::k8s::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
+use crate::k8s::node::Node;
+use crate::k8s::ownership::is_adopted;
+use crate::k8s::placement::has_labels;
+use crate::rollout::{self, Desired, Hold, Inventory, Memory, Pod, Policy, Reported, Revision, Source, Step, Template};
 
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
@@ -78,9 +79,6 @@ pub struct Plan {
     /// When to look again if nothing happens before.
     pub next: Option<Duration>,
 }
-
-/// Something that a human must mend, most important first in a list.
-pub type Problem = (Reason, String);
 
 /// Makes the plan.
 pub fn plan(

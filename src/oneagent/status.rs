@@ -7,10 +7,9 @@ use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
 
+use super::conflict::{Conflict, Outcome};
 use super::memory;
 use super::observe::{Observed, Token};
-use super::overlap::{Conflict, Outcome};
-use super::plan::Problem;
 use super::resolve::Resolved;
 use super::version::Choice;
 use crate::api::condition::{ConditionType as C, Finding, Reason as R, Transition, merge, timestamp};
@@ -18,8 +17,11 @@ use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::api::status::{INSTANCES_AT_MOST, Instance, NodeCounts, REJECTED_AT_MOST, RolloutStatus};
 use crate::dynatrace::{Snapshot, TokenState};
-use crate::kernel::namespaces::NODE_SELECTORS;
+use crate::k8s::node_selector::NODE_SELECTORS;
 use crate::rollout::{self, Bucket, Report, State};
+
+/// Something that a human must mend, most important first in a list.
+pub type Problem = (R, String);
 
 /// All that a status is made from.
 pub struct Picture<'a> {

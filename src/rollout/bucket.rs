@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::placement::{Verdict, has_labels};
-use super::{Desired, Inventory, Node, Pod, Policy, Reported, Source, Trouble};
+use super::{Desired, Inventory, Pod, Policy, Reported, Source, Trouble};
 use crate::api::name::Version;
+use crate::k8s::node::Node;
+use crate::k8s::placement::{Verdict, has_labels};
 
 /// A Pod whose deletion takes longer than its grace period by so much is said to be stuck.
 const STUCK: TimeDelta = TimeDelta::seconds(60);

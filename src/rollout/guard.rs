@@ -6,8 +6,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::placement::Verdict;
-use super::{Node, Pod, Policy};
+use super::{Pod, Policy};
+use crate::k8s::node::Node;
+use crate::k8s::placement::Verdict;
 
 /// What deletions are measured by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Guard {
 mod tests {
     use super::*;
     use crate::api::name::Share;
-    use crate::rollout::Placement;
+    use crate::k8s::placement::Placement;
     use chrono::{DateTime, TimeDelta};
 
     #[test]

@@ -12,7 +12,6 @@
 mod bucket;
 mod decide;
 pub mod guard;
-pub mod placement;
 mod report;
 #[cfg(test)]
 mod situations;
@@ -28,9 +27,10 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::api::name::{Share, Version};
+use crate::k8s::node::Node;
+use crate::k8s::placement::Placement;
 pub use bucket::Bucket;
 pub use decide::plan;
-pub use placement::{Must, Of, Placement, Requirement, Taint, Toleration};
 pub use report::{Report, State, WaitingOn};
 
 /// What a Pod was made from.
@@ -83,44 +83,6 @@ pub enum Hold {
     Environment,
     /// The namespace's own node selector excludes nodes with a running agent: a write would take these.
     NamespaceSelector,
-}
-
-/// A node, as far as an agent on it is concerned.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Its taints.
-    pub taints: Vec<Taint>,
-    /// Whether it is Ready.
-    pub ready: bool,
-    /// Since when it is so.
-    pub ready_since: Option<DateTime<Utc>>,
-    /// Cordoned, or being deleted, or announced as leaving.
-    pub busy: Option<&'static str>,
-    /// When it joined.
-    pub created: DateTime<Utc>,
-    /// Its internal address.
-    pub ip: Option<IpAddr>,
-}
-
-impl Node {
-    /// A Ready node without labels or taints.
-    #[must_use]
-    pub fn named(name: &str) -> Self {
-        Self {
-            name: name.into(),
-            labels: BTreeMap::new(),
-            taints: Vec::new(),
-            ready: true,
-            ready_since: None,
-            busy: None,
-            created: DateTime::UNIX_EPOCH,
-            ip: None,
-        }
-    }
 }
 
 /// A Pod of the DaemonSet.

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use super::tests::{Fleet, at, desired, pod, policy, revision, v};
 use super::*;
+use crate::k8s::node::Taint;
 
 /// A plan as people read it.
 fn text(plan: &Plan) -> String {

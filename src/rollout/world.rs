@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::tests::{Fleet, at, pod, policy, v};
 use super::*;
+use crate::k8s::node::Taint;
 
 /// A world to run the engine in: the truth, and what a watch that lags behind shows of it.
 struct World {

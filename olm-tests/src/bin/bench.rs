@@ -18,7 +18,9 @@ use olm_tests::lab::{Lab, V1, V2};
 use olm_tests::nodes::Shape;
 use olm_tests::operator::binary;
 use oneagent_operator::api::name::Share;
-use oneagent_operator::rollout::{self, Desired, Inventory, Memory, Node, Placement, Pod, Policy, Reported, Revision, Source};
+use oneagent_operator::k8s::node::Node;
+use oneagent_operator::k8s::placement::Placement;
+use oneagent_operator::rollout::{self, Desired, Inventory, Memory, Pod, Policy, Reported, Revision, Source};
 use serde_json::json;
 
 /// From bound to Ready in the rollouts that are measured.

@@ -8,7 +8,7 @@ use olm_tests::lab::{Lab, SOON, V1, V2, is_ready};
 use olm_tests::nodes::{self, Shape};
 use olm_tests::vendor::{api_token, paas_token};
 use olm_tests::{audit, eventually};
-use oneagent_operator::kernel::facts::HASH_ANNOTATION;
+use oneagent_operator::k8s::facts::HASH_ANNOTATION;
 use serde_json::json;
 
 #[test]

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::template::{self, SHORT, TOKEN, VERSION, labels, selector, short_hash};
-use super::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, VIRTUAL_NODES};
 use crate::api::name::Version;
-use crate::kernel::drift::APPLIED_ANNOTATION;
-use crate::kernel::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
+use crate::k8s::drift::APPLIED_ANNOTATION;
+use crate::k8s::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
+use crate::k8s::placement::{Must, Of, Requirement};
 use crate::oneagent::edited::{EDITED_ANNOTATION, Edited};
 use crate::oneagent::resolve::Resolved;
-use crate::rollout::{Must, Of, Requirement};
+use crate::oneagent::resolve::hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, VIRTUAL_NODES};
 
 /// Annotation of the DaemonSet: the base template it has now. While a rollout is held this is rendered, not the spec.
 pub const TEMPLATE_ANNOTATION: &str = "oneagent.dynatrace.com/template";

@@ -2,6 +2,7 @@
 //!
 //! Pure. Every refusal names the field and the remedy. Must not look at the cluster or the vendor.
 
+pub mod hosts;
 mod image;
 mod placement;
 
@@ -16,11 +17,11 @@ use secrecy::SecretString;
 
 use crate::api::name::{Share, Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
-use crate::kernel::drift::quantity;
-use crate::oneagent::build::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
-use crate::oneagent::overlap::Conflict;
+use crate::k8s::quantity::quantity;
+use crate::oneagent::conflict::Conflict;
 use crate::rollout::{Hold, Policy};
 
+use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
 pub use image::FromImage;
 use image::from_image;
 use placement::{check_toleration, placement, terms};

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, Toleration};
 
 use super::Refusal;
-use crate::oneagent::build::VIRTUAL_NODES;
-use crate::rollout::{self, Must, Of, Placement, Requirement};
+use super::hosts::VIRTUAL_NODES;
+use crate::k8s::placement::{Must, Of, Placement, Requirement};
 
 pub(super) fn check_toleration(at: usize, toleration: &Toleration) -> Option<Refusal> {
     let field = format!("spec.tolerations[{at}]");
@@ -99,9 +99,9 @@ fn must(requirement: &NodeSelectorRequirement) -> Result<Must, String> {
     }
 }
 
-fn plain_toleration(toleration: &Toleration) -> rollout::Toleration {
+fn plain_toleration(toleration: &Toleration) -> crate::k8s::placement::Toleration {
     let filled = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
-    rollout::Toleration {
+    crate::k8s::placement::Toleration {
         key: filled(&toleration.key),
         exists: toleration.operator.as_deref() == Some("Exists"),
         value: toleration.value.clone().unwrap_or_default(),

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
 use super::ownership::take_over;
+use super::quantity::quantity;
 
 /// Annotation of an object of ours: hash of all that was applied, so that a removed field is noticed without a write.
 pub const APPLIED_ANNOTATION: &str = "oneagent.dynatrace.com/applied";
@@ -48,39 +49,6 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A Kubernetes quantity as a number; `None` when it is none.
-#[must_use]
-pub fn quantity(text: &str) -> Option<f64> {
-    let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-')));
-    let (number, suffix) = match split {
-        // 1e3, 1E3: an exponent; a bare E is exa.
-        Some(at) if text[at..].starts_with(['e', 'E']) && text.len() > at + 1 => (text, ""),
-        Some(at) => text.split_at(at),
-        None => (text, ""),
-    };
-    let number: f64 = number.parse().ok().filter(|n: &f64| n.is_finite())?;
-    let factor = match suffix {
-        "" => 1.0,
-        "n" => 1e-9,
-        "u" => 1e-6,
-        "m" => 1e-3,
-        "k" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
-        "P" => 1e15,
-        "E" => 1e18,
-        "Ki" => 1024.0,
-        "Mi" => 1024.0_f64.powi(2),
-        "Gi" => 1024.0_f64.powi(3),
-        "Ti" => 1024.0_f64.powi(4),
-        "Pi" => 1024.0_f64.powi(5),
-        "Ei" => 1024.0_f64.powi(6),
-        _ => return None,
-    };
-    Some(number * factor)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,18 +72,6 @@ mod tests {
             json!({"env": [{"name": "A", "value": "1"}]}),
         ] {
             assert!(!is_current(&desired, &live, &[]), "{live}");
-        }
-    }
-
-    #[test]
-    fn quantities_read_as_kubernetes_reads_them() {
-        for (text, value) in
-            [("1", 1.0), ("100m", 0.1), ("1Ki", 1024.0), ("1e3", 1000.0), ("1E", 1e18), ("2.5Gi", 2.5 * 1024.0 * 1024.0 * 1024.0), ("-1", -1.0)]
-        {
-            assert!((quantity(text).unwrap() - value).abs() < 1e-6, "{text}");
-        }
-        for text in ["", "x", "1x", "1.5.2", "Gi", "1 Gi", "inf", "NaN"] {
-            assert_eq!(quantity(text), None, "{text}");
         }
     }
 }

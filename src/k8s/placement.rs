@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Node;
+use super::node::{Node, Taint};
 
 /// Where agents shall run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -88,24 +88,6 @@ pub struct Toleration {
     pub value: String,
     /// Effect; `None` means all.
     pub effect: Option<String>,
-}
-
-/// A taint on a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taint {
-    /// Key.
-    pub key: String,
-    /// Value, often empty.
-    pub value: String,
-    /// NoSchedule, PreferNoSchedule or NoExecute.
-    pub effect: String,
-}
-
-impl std::fmt::Display for Taint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let equals = if self.value.is_empty() { "" } else { "=" };
-        write!(f, "{}{equals}{}:{}", self.key, self.value, self.effect)
-    }
 }
 
 /// What a placement says of a node.

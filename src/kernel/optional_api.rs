@@ -1,4 +1,4 @@
-//! Families: objects of an API group that a cluster may lack, told by their labels, made equal to a wanted set.
+//! Optional APIs: objects of a group that a cluster may lack, told by their labels, made equal to a wanted set.
 //!
 //! Here because such a group can come, go and change its version while we run. Must not know what the objects are for.
 
@@ -13,46 +13,16 @@ use serde_json::Value;
 
 use super::apply::apply;
 use super::{Error, call};
+use crate::k8s::api_group::{Group, Served, Wanted};
 
-/// An API group as we speak it.
-#[derive(Debug, Clone, Copy)]
-pub struct Group {
-    /// Name.
-    pub name: &'static str,
-    /// Versions that we speak, the preferred first.
-    pub versions: &'static [&'static str],
-    /// Kinds.
-    pub kinds: &'static [&'static str],
-}
-
-/// How a cluster serves a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Served {
-    /// Not at all.
-    Absent,
-    /// In a version that we speak.
-    As(&'static str),
-    /// In other versions only.
-    Otherwise(Vec<String>),
-}
-
-/// Objects that one owner shall have.
-#[derive(Debug, Clone, Default)]
-pub struct Wanted {
-    /// Without their apiVersion, which is the cluster's to say.
-    pub objects: Vec<Value>,
-    /// Whether others of the family stay: not everything that is wanted is known.
-    pub keep_others: bool,
-}
-
-/// Whose family, and where.
+/// Whose objects, and where.
 #[derive(Debug, Clone, Copy)]
 pub struct Owner<'a> {
     /// UID.
     pub uid: &'a str,
     /// Namespace.
     pub namespace: &'a str,
-    /// Labels that tell the family.
+    /// Labels that tell them.
     pub selector: &'a str,
 }
 
@@ -64,16 +34,16 @@ struct Done {
     trouble: Option<String>,
 }
 
-/// All families.
+/// All of them.
 #[derive(Debug)]
-pub struct Families {
+pub struct OptionalApis {
     /// For how long an answer about a group, and what was compared, is believed.
     period: Duration,
     groups: Mutex<HashMap<&'static str, (Served, Instant)>>,
     done: Mutex<HashMap<String, Done>>,
 }
 
-impl Families {
+impl OptionalApis {
     /// None yet.
     #[must_use]
     pub fn new(period: Duration) -> Self {

@@ -1,0 +1,36 @@
+//! API groups that a cluster may lack: how we speak them, how a cluster serves them, and what is wanted of them.
+//!
+//! Pure. Must not know what the objects are for.
+
+use serde_json::Value;
+
+/// An API group as we speak it.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    /// Name.
+    pub name: &'static str,
+    /// Versions that we speak, the preferred first.
+    pub versions: &'static [&'static str],
+    /// Kinds.
+    pub kinds: &'static [&'static str],
+}
+
+/// How a cluster serves a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Served {
+    /// Not at all.
+    Absent,
+    /// In a version that we speak.
+    As(&'static str),
+    /// In other versions only.
+    Otherwise(Vec<String>),
+}
+
+/// Objects that one owner shall have.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Without their apiVersion, which is the cluster's to say.
+    pub objects: Vec<Value>,
+    /// Whether other objects of ours stay: not everything that is wanted is known.
+    pub keep_others: bool,
+}

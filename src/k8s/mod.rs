@@ -1,0 +1,16 @@
+//! What is known of Kubernetes itself, for any kind: partial read types, nodes and who may run on them, who owns a field,
+//! what is drift.
+//!
+//! Pure: no client, no clock, nothing is sent. Must not know a kind of ours, nor decide anything.
+
+pub mod api_group;
+pub mod drift;
+pub mod facts;
+pub mod node;
+pub mod node_selector;
+pub mod ownership;
+pub mod placement;
+pub mod quantity;
+
+/// The one field manager of everything we write.
+pub const MANAGER: &str = "oneagent-operator";
