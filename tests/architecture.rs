@@ -75,7 +75,10 @@ fn circles(folder: &Path) -> Vec<String> {
     let name_of = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
     let siblings: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|path| name_of(path) != "mod").collect();
     let names: Vec<String> = siblings.iter().map(|path| name_of(path)).collect();
-    let within: String = folder.strip_prefix(root()).unwrap().components().map(|c| format!("{}::", c.as_os_str().to_string_lossy())).collect();
+    let mut within = folder.strip_prefix(root()).unwrap().to_string_lossy().replace('/', "::");
+    if !within.is_empty() {
+        within.push_str("::");
+    }
     let arrows = |path: &PathBuf| -> Vec<usize> {
         let (files, up) = if path.is_dir() { (sources(path), "super::super::") } else { (vec![path.clone()], "super::") };
         let text: String = files.iter().flat_map(|file| code(file)).collect::<Vec<_>>().join(" ");

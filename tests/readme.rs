@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use oneagent_operator::api::condition::Reason;
 use oneagent_operator::api::oneagent::OneAgent;
+use oneagent_operator::api::oneagent::condition::Reason;
 use oneagent_operator::rollout::Bucket;
+use strum::{EnumMessage, IntoEnumIterator};
 
 fn readme() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap()
@@ -15,15 +16,17 @@ fn readme() -> String {
 #[test]
 fn every_reason_is_in_the_readme_with_what_to_do() {
     let readme = readme();
-    let missing: Vec<String> =
-        Reason::ALL.iter().map(|(reason, doc)| format!("| `{reason}` | {} |", doc.trim())).filter(|row| !readme.contains(row)).collect();
+    let missing: Vec<String> = Reason::iter()
+        .map(|reason| format!("| `{reason}` | {} |", reason.get_documentation().unwrap_or_default()))
+        .filter(|row| !readme.contains(row))
+        .collect();
     assert!(missing.is_empty(), "put these rows into the README:\n{}", missing.join("\n"));
 }
 
 #[test]
 fn every_bucket_is_in_the_readme() {
     let readme = readme();
-    for bucket in Bucket::ALL {
+    for bucket in Bucket::iter() {
         assert!(readme.contains(&format!("`{bucket}`")), "{bucket}");
     }
 }

@@ -5,8 +5,8 @@
 pub mod condition;
 pub mod name;
 pub mod oneagent;
+pub mod rollout;
 pub mod schema;
-pub mod status;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;

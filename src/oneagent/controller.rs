@@ -21,8 +21,8 @@ use tokio::sync::{Notify, watch};
 
 use super::fleet::{Concerns, Key};
 use super::{Context, reconcile};
-use crate::api::condition::Reason;
 use crate::api::oneagent::OneAgent;
+use crate::api::oneagent::condition::Reason;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::{self};
 

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use crate::api::condition::timestamp;
 use crate::api::name::Version;
 use crate::api::oneagent::OneAgentStatus;
-use crate::api::status::{AwayNode, FailureStatus, RolloutMemory, RolloutStatus, StuckStatus, WithdrawnStatus};
+use crate::api::rollout::{AwayNode, FailureStatus, RolloutMemory, RolloutStatus, StuckStatus, WithdrawnStatus};
 use crate::rollout::{Failure, Memory, Revision, Stuck, StuckPhase};
 
 const PHASES: [(StuckPhase, &str); 3] = [(StuckPhase::Waiting, "Waiting"), (StuckPhase::Back, "Back"), (StuckPhase::Trial, "Trial")];

@@ -29,7 +29,8 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
 use kube::{Client, Resource, ResourceExt};
 
-use crate::api::condition::{Reason, Transition};
+use crate::api::condition::Transition;
+use crate::api::oneagent::condition::Reason;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::Environments;
 use crate::kernel::backoff::Backoff;
@@ -304,8 +305,7 @@ impl Context {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, written);
         let about = object.object_ref(&());
         for transition in transitions {
-            let finding = &transition.finding;
-            self.events.publish(&about, transition.warning, &finding.reason.to_string(), &finding.type_.to_string(), &finding.message).await;
+            self.events.publish(&about, transition.warning, &transition.reason, &transition.type_, &transition.message).await;
         }
         Ok(None)
     }

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::condition::Reason;
 use crate::api::name::Version;
+use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::Snapshot;
 
 use super::resolve::Wish;

@@ -4,7 +4,6 @@
 //! what to do about it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -22,7 +21,8 @@ const PROOF: TimeDelta = TimeDelta::seconds(120);
 const EXCUSED: TimeDelta = TimeDelta::minutes(10);
 
 /// Why a selected node has no available agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::EnumIter)]
+#[strum(serialize_all = "camelCase")]
 pub enum Bucket {
     /// NotReady before its Pod was touched.
     NodeNotReady,
@@ -49,21 +49,6 @@ pub enum Bucket {
 }
 
 impl Bucket {
-    /// In the order of the status.
-    pub const ALL: [Self; 11] = [
-        Self::NodeNotReady,
-        Self::NodeLost,
-        Self::NodeBusy,
-        Self::Capacity,
-        Self::Admission,
-        Self::Image,
-        Self::Config,
-        Self::Crash,
-        Self::Starting,
-        Self::Overdue,
-        Self::Terminating,
-    ];
-
     /// Whether an outdated Pod in this bucket may be replaced without a cost: no agent runs there. Never one that only
     /// starts: it may be Ready in a moment.
     pub(super) fn is_broken(self) -> bool {
@@ -73,24 +58,6 @@ impl Bucket {
     /// Whether the cause lies outside of any revision and ends by itself once it is mended.
     pub(super) fn is_the_worlds(self) -> bool {
         matches!(self, Self::Admission | Self::Image | Self::Config)
-    }
-}
-
-impl fmt::Display for Bucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NodeNotReady => "nodeNotReady",
-            Self::NodeLost => "nodeLost",
-            Self::NodeBusy => "nodeBusy",
-            Self::Capacity => "capacity",
-            Self::Admission => "admission",
-            Self::Image => "image",
-            Self::Config => "config",
-            Self::Crash => "crash",
-            Self::Starting => "starting",
-            Self::Overdue => "overdue",
-            Self::Terminating => "terminating",
-        })
     }
 }
 

@@ -15,7 +15,7 @@ use super::bucket::{Bucket, Sorted, Standing};
 const EXAMPLES: usize = 5;
 
 /// Where a rollout stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, strum::Display)]
 pub enum State {
     /// Nothing is left to replace.
     #[default]
@@ -25,6 +25,7 @@ pub enum State {
     /// There is something to do, but first a version must be known.
     Waiting,
     /// Held until something outside is as it must be.
+    #[strum(serialize = "Waiting")]
     Held,
     /// Held by the CR.
     Paused,
@@ -32,19 +33,6 @@ pub enum State {
     Stopped,
     /// Stopped by a failure.
     Failed,
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Complete => "Complete",
-            Self::Rolling => "Rolling",
-            Self::Waiting | Self::Held => "Waiting",
-            Self::Paused => "Paused",
-            Self::Stopped => "Stopped",
-            Self::Failed => "Failed",
-        })
-    }
 }
 
 /// What a rollout waits for.

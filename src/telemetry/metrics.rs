@@ -16,7 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::api::status::NodeCounts;
+use crate::api::rollout::NodeCounts;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {

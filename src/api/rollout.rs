@@ -1,98 +1,41 @@
-//! What a OneAgent's status tells: the original's fields first, then ours.
+//! A rollout, as every kind that has one embeds it: what may be asked for, the counts, and how far it is.
 //!
-//! Nothing is required and nothing is refused here: OLM validates stored objects whole, those of the oldest
-//! releases included. Must not hold a token, nor grow with the fleet beyond the bounds written below.
+//! Nothing in a status is required and nothing is refused. Must not know a kind, nor interpret anything.
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
-
-/// How many nodes `instances` names before `instancesTruncated` is set.
-pub const INSTANCES_AT_MOST: usize = 200;
 /// How many nodes are named as an example of a bucket.
 pub const EXAMPLES_AT_MOST: usize = 5;
 /// How many failed versions are remembered.
 pub const REJECTED_AT_MOST: usize = 10;
 
-/// Observed state.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// How fast agents are replaced.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct OneAgentStatus {
-    /// The generation of the spec that this status was made from.
+pub struct Rollout {
+    /// How many of the selected nodes may be without a Ready agent because of a rollout: a number or a percentage,
+    /// rounded up, at least 1. Default: 10%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// Version that new Pods get.
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')")
+        .message("maxUnavailable must be a number from 1 or a percentage from 1% to 100%"))]
+    #[schemars(schema_with = "int_or_string")]
+    pub max_unavailable: Option<IntOrString>,
+    /// Seconds for which a replaced agent must stay Ready before it counts. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// Version that the agents shall have.
+    #[schemars(range(min = 0, max = 86_400))]
+    pub min_ready_seconds: Option<u32>,
+    /// Replace no agent. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub desired_version: Option<String>,
-    /// Where the desired version comes from: Image, Pin, AgentVersion, Api, Frozen or UserURL.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version_source: Option<String>,
-    /// Last version with which a rollout was completed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_good_version: Option<String>,
-    /// Versions that failed here; automatic update does not offer them again.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rejected_versions: Vec<String>,
-    /// Running, Deploying or Error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-    /// Conditions: Ready, Available, Progressing, Degraded, APIToken, PaaSToken.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
-    /// Counts of nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<NodeCounts>,
-    /// The rollout, under way or last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollout: Option<RolloutStatus>,
-    /// The agents by node, at most 200 of them.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub instances: BTreeMap<String, Instance>,
-    /// Whether there are more agents than `instances` names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instances_truncated: Option<bool>,
-    /// Secret in use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<String>,
-    /// The environment's identity.
-    #[serde(default, rename = "environmentID", skip_serializing_if = "Option::is_none")]
-    pub environment_id: Option<String>,
-    /// Whether agents run from an image of their own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub use_immutable_image: Option<bool>,
-    /// When this status last changed (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub updated_timestamp: Option<String>,
-    /// Time of the poll that last changed the newest version (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_update_probe_timestamp: Option<String>,
-    /// Template hash that Pods of the original operator count as having.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub adopted_template_hash: Option<String>,
-    /// Version that Pods of the original operator count as having where the environment refuses to report their hosts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub adopted_version: Option<String>,
+    pub paused: Option<bool>,
 }
 
-/// An agent on a node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Instance {
-    /// Its Pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod_name: Option<String>,
-    /// Its version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// The node's address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ip_address: Option<String>,
+fn int_or_string(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "x-kubernetes-int-or-string": true, "maxLength": 10 })
 }
 
 /// Counts of nodes. `selected` = `running` + the buckets from `nodeNotReady` on.

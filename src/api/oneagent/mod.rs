@@ -9,12 +9,15 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use super::status::OneAgentStatus;
+pub mod condition;
+pub mod status;
+
+use super::rollout::Rollout;
+pub use status::OneAgentStatus;
 
 /// Installer image where neither the spec nor the installation names one; the vendor gives no digest for it.
 pub const DEFAULT_IMAGE: &str = "docker.io/dynatrace/oneagent:latest";
@@ -178,28 +181,4 @@ pub struct Update {
     /// Let version, or that of the tag of image, be older than what runs. The vendor does not support downgrades: agents may refuse. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
-}
-
-/// How fast agents are replaced.
-#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Rollout {
-    /// How many of the selected nodes may be without a Ready agent because of a rollout: a number or a percentage,
-    /// rounded up, at least 1. Default: 10%.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')")
-        .message("maxUnavailable must be a number from 1 or a percentage from 1% to 100%"))]
-    #[schemars(schema_with = "int_or_string")]
-    pub max_unavailable: Option<IntOrString>,
-    /// Seconds for which a replaced agent must stay Ready before it counts. Default: 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 86_400))]
-    pub min_ready_seconds: Option<u32>,
-    /// Replace no agent. Default: false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<bool>,
-}
-
-fn int_or_string(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "x-kubernetes-int-or-string": true, "maxLength": 10 })
 }

@@ -1,0 +1,132 @@
+//! The conditions of a OneAgent, and every reason that they can have. Each reason's doc line tells the user what to do: the
+//! README's table is made of these lines.
+//!
+//! Must not decide which one holds.
+
+use crate::api::condition::{self, Wants};
+
+/// What was found about one condition.
+pub type Finding = condition::Finding<ConditionType, Reason>;
+
+/// The conditions that every OneAgent has from the first visit on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::EnumIter)]
+pub enum ConditionType {
+    /// Every selected node that can run an agent runs the desired one.
+    Ready,
+    /// Agents run, whatever their version.
+    Available,
+    /// Something is under way.
+    Progressing,
+    /// Something needs a human.
+    Degraded,
+    /// The token that reads hosts.
+    #[strum(serialize = "APIToken")]
+    ApiToken,
+    /// The token that downloads installers.
+    #[strum(serialize = "PaaSToken")]
+    PaasToken,
+    /// Another OneAgent selects nodes that this one selects.
+    NodesConflict,
+}
+
+impl condition::Type for ConditionType {
+    type Reason = Reason;
+    const NOT_YET: Reason = Reason::NotYetReported;
+
+    fn wants(self) -> Wants {
+        match self {
+            Self::Ready | Self::Available | Self::Progressing => Wants::Nothing,
+            Self::Degraded | Self::NodesConflict => Wants::False,
+            Self::ApiToken | Self::PaasToken => Wants::True,
+        }
+    }
+}
+
+/// Every reason a condition can have. The doc line says what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::EnumIter, strum::EnumMessage)]
+pub enum Reason {
+    /// All is as it should be. Nothing to do.
+    AsExpected,
+    /// Every selected node runs the desired agent. Nothing to do.
+    AllUpdated,
+    /// Agents are being replaced or started; the message says how many are left and what is waited for.
+    RollingOut,
+    /// A node that joined has no Ready agent yet. Nothing to do within `waitReadySeconds`.
+    Starting,
+    /// Some selected nodes have no Ready agent; the message names up to five of them, with the cause of each.
+    AgentsUnavailable,
+    /// No node is selected: check `nodeSelector` and `tolerations` against `kubectl get nodes --show-labels`.
+    NoNodesSelected,
+    /// The vendor has not yet said which version is the newest; see the token conditions.
+    WaitingForVersion,
+    /// Updates are held by `rollout.paused` (set it to false to go on), or for what condition Degraded says.
+    Paused,
+    /// Updates are held for the whole cluster: delete key `stop` of ConfigMap `oneagent-operator`.
+    Stopped,
+    /// New agents failed and the update was stopped. Mend the cause and pin the version (`update.version`) to try it again; a newer one is taken by itself.
+    RolloutFailed,
+    /// Agents run but some do not have the desired version or template; on cordoned or leaving nodes they wait for the node, and the message names such nodes.
+    Outdated,
+    /// The spec cannot be carried out; the message names the field and the remedy.
+    InvalidSpec,
+    /// A DaemonSet of this name belongs to someone else: rename the OneAgent or delete the DaemonSet.
+    NameTaken,
+    /// The original operator still runs in the namespace: remove it first.
+    OtherOperatorRunning,
+    /// The agents' ServiceAccount is missing: apply the installation manifests, or move the OneAgent.
+    ServiceAccountMissing,
+    /// The API server refuses the agents' Pods; the message quotes it. On OpenShift grant the SCC, elsewhere label the namespace `pod-security.kubernetes.io/enforce=privileged`.
+    PodsRefused,
+    /// The namespace's own node selector excludes nodes with a running agent, and any change would remove these: lift it by the command that the message names.
+    NamespaceSelector,
+    /// The rollout waits for something outside, which the message names; it goes on by itself once that is mended.
+    Held,
+    /// The API server refuses what the operator writes, by a policy or a webhook; the message quotes it.
+    WriteRefused,
+    /// A pinned version is not offered by the environment: choose one it offers.
+    VersionNotOffered,
+    /// A pin or an image below a running version needs `update.allowDowngrade: true`.
+    DowngradeNotAllowed,
+    /// The running version is no longer offered; Pods that restart could not download it: update or pin another.
+    VersionWithdrawn,
+    /// The vendor's API cannot be used; agents run on, the message says what it answered.
+    EnvironmentUnreachable,
+    /// A ConfigMap that the spec names is missing or lacks its key.
+    TrustedCAsMissing,
+    /// The proxy Secret that the spec names is missing, lacks its key, or holds no URL.
+    ProxyInvalid,
+    /// The pull secret that the spec names is missing or of another type, or the operator's own cannot be made or written.
+    PullSecretInvalid,
+    /// Traffic to the environment cannot be let through Istio as `enableIstio` asks; the message says why.
+    IstioUnusable,
+    /// Another OneAgent selects the same nodes; the message names it, and who keeps them. Make their `nodeSelector`s disjoint.
+    NodesConflict,
+    /// The token works and has its scope. Nothing to do.
+    TokenReady,
+    /// The Secret is missing: create it.
+    TokenSecretNotFound,
+    /// The Secret lacks the key: add it.
+    TokenMissing,
+    /// The vendor refuses the token, or it has blanks around it: put a valid one into the Secret.
+    TokenUnauthorized,
+    /// The token lacks a scope: create one that has it.
+    TokenScopeMissing,
+    /// The token could not be tried; the message says why.
+    TokenError,
+    /// Not looked at yet; wait for the next look.
+    NotYetReported,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strum::{EnumMessage, IntoEnumIterator};
+
+    #[test]
+    fn every_reason_tells_what_to_do() {
+        for reason in Reason::iter() {
+            let doc = reason.get_documentation().unwrap_or_default();
+            assert!(doc.ends_with('.') && doc.len() > 20, "{reason}: {doc}");
+        }
+    }
+}
