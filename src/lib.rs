@@ -5,12 +5,16 @@
 //! ```text
 //!  main ─▶ cli ─┬─▶ oneagent ─┬─▶ rollout      what to replace now, and what everything waits for (pure)
 //!               │             ├─▶ dynatrace    the vendor's API: client, one poller per environment
-//!               │             ├─▶ kernel       everything that is written to Kubernetes; watches of named objects
+//!               │             ├─▶ kernel       effects, for any kind: the runtime, desks, watches, everything that is written
 //!               │             │                (kernel ─▶ rollout::guard: the last word before a Pod goes)
+//!               │             ├─▶ k8s          what is known of Kubernetes itself: read types, nodes, ownership, drift (pure)
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
 //!               └─▶ telemetry                  logs, metrics, probes
 //! ```
+//!
+//! A kind is what implements [`kernel::runtime::Kind`]: its objects, what it keeps of one between two looks, and a look. The
+//! runtime brings watch, queue, pace and back-off, and drops what was kept when an object is gone.
 //!
 //! One look at a OneAgent goes through [`oneagent`]'s files in this order: `resolve` (what does the spec mean?) →
 //! `overlap` (which nodes have others?) → `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) → `status` (say so). Only `observe` and
@@ -18,8 +22,8 @@
 //!
 //! # Invariants
 //!
-//! 1. `api`, `rollout`, `olm`, `oneagent::{resolve, overlap, known, memory, version, refusal, plan, status, build}` are synchronous: no client, no clock,
-//!    no environment, no log. A test reads their sources and holds this.
+//! 1. `api`, `k8s`, `rollout`, `olm`, `oneagent::{conflict, edited, resolve, overlap, known, memory, version, refusal, plan, status, build}` are synchronous: no client, no clock,
+//!    no environment, no log. No two files of a room use one another. A test reads the sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager. The user's spec is never written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
 //! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for
@@ -27,10 +31,12 @@
 //! 5. The budget is checked twice, by the plan and, with a count of its own, by `rollout::guard` in `kernel::delete`.
 //! 6. Everything needed to go on after a crash is in the cluster: in the status, in the DaemonSet's annotations, and
 //!    in a note of the nodes that have an agent.
-//! 7. A secret's bytes never reach `Debug`, a log, an Event, a status or an error text.
-//! 8. Every condition exists from the first visit, and every reason says what to do.
-//! 9. Not knowing is never a reason to delete: an agent whose version nobody reported yet is left alone. An outage is no
-//!    verdict: what the registry, a webhook or the vendor keep from starting rejects no version.
+//! 7. What is kept of one object between two looks lies in its desk, and goes with the object, also when nobody saw it go.
+//!    A watch that ends, ends the process: what it feeds would stay as it is.
+//! 8. A secret's bytes never reach `Debug`, a log, an Event, a status or an error text.
+//! 9. Every condition exists from the first visit, and every reason says what to do.
+//! 10. Not knowing is never a reason to delete: an agent whose version nobody reported yet is left alone. An outage is no
+//!     verdict: what the registry, a webhook or the vendor keep from starting rejects no version.
 //!
 //! # Words
 //!
@@ -41,6 +47,7 @@
 
 pub mod api;
 pub mod cli;
+pub mod clock;
 pub mod dynatrace;
 pub mod k8s;
 pub mod kernel;

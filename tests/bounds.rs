@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::response::IntoResponse;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta};
 use oneagent_operator::api::name::Share;
 use oneagent_operator::dynatrace::{Client, Error, Transport};
 use oneagent_operator::k8s::node::Node;
@@ -44,7 +44,7 @@ async fn endless() -> String {
 fn bytes_of_a_plan(size: usize) -> usize {
     let revision = |minor: u32| Revision { version: format!("1.{minor}.0.20250101-000000").parse().ok(), hash: "h".into() };
     let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i:06}")))).collect();
-    let now = Utc::now();
+    let now = DateTime::UNIX_EPOCH;
     let pod = |node: &Arc<Node>| Pod { revision: Some(revision(1)), created: now, ready_since: Some(now), ..Pod::named(&node.name, &node.name) };
     let pods: Vec<Arc<Pod>> = nodes.iter().map(|node| Arc::new(pod(node))).collect();
     let (template, memory, deleted, none) = (revision(2), Memory::default(), HashSet::new(), HashMap::new());

@@ -14,10 +14,13 @@ use kube::api::Api;
 use tokio::sync::mpsc;
 
 use crate::api::oneagent::{DEFAULT_IMAGE, OneAgent};
+use crate::clock::Clock;
 use crate::dynatrace::{Environments, Periods};
 use crate::kernel::lease::{Candidate, Timing};
+use crate::kernel::runtime::{Receiver, Runtime, Triggers};
+use crate::kernel::sync::{Scope, Synced};
 use crate::kernel::{self, Events, Named};
-use crate::oneagent::controller::{self, Scope, Synced, Triggers};
+use crate::oneagent::controller::watch_fleet;
 use crate::oneagent::{Context, Settings, fleet::Fleet};
 use crate::telemetry::{self, Health, LogFormat, Metrics};
 
@@ -132,7 +135,7 @@ async fn lead(
     context: &Arc<Context>,
     scope: &Scope,
     triggers: &Triggers,
-    receivers: Vec<controller::Receiver>,
+    receivers: Vec<Receiver>,
     status: &Readiness,
     timing: Timing,
     stop: Stop,
@@ -143,9 +146,10 @@ async fn lead(
     let mut candidate = Candidate::new(leases, kernel::MANAGER, &identity, timing);
     // Usually nobody else holds the lease: then the watches start once, after it is ours.
     let at_once = tokio::time::timeout(Duration::from_millis(500), candidate.acquire()).await.is_ok();
-    let synced = controller::watch_fleet(context, scope, triggers);
+    context.peers.expect(&scope.namespaces());
+    let mut watches = watch_fleet(context, scope, triggers);
+    let synced = watches.synced();
     let _ = status.synced.set(synced.clone());
-    let _ = context.synced.set(synced.clone());
     if !at_once {
         tracing::info!("another operator leads; standing by");
         tokio::select! {
@@ -162,6 +166,7 @@ async fn lead(
         () = lists => None,
         () = stop.clone() => Some(Ok(())),
         error = candidate.keep() => Some(Err(lost(&error))),
+        defect = watches.ended() => Some(Err(defect)),
     };
     if let Some(end) = early {
         if end.is_ok() {
@@ -170,26 +175,29 @@ async fn lead(
         return end;
     }
     tracing::info!(identity, "leading");
-    let _ = context.deciding_since.set(chrono::Utc::now());
+    let _ = context.deciding_since.set(context.clock.now());
     context.metrics.leads(true);
-    let controllers = controller::run(context.clone(), triggers.clone(), receivers, stop.clone());
+    let runtime = Runtime::new(context.client.clone(), context.clone(), triggers.clone());
+    runtime.decides_from(synced);
     let tell_olm = async {
         if args.operator_condition_name.is_empty() {
             std::future::pending::<()>().await;
         }
-        context.upgradeable.keep(context.client.clone(), &args.pod_namespace, &args.operator_condition_name).await;
+        context.upgradeable.keep(context.client.clone(), context.clock, &args.pod_namespace, &args.operator_condition_name).await;
     };
     let ended = tokio::select! {
-        () = controllers => None,
+        () = runtime.run(receivers, stop) => None,
         () = tell_olm => None,
-        error = candidate.keep() => Some(error),
+        error = candidate.keep() => Some(lost(&error)),
+        // What a dead watch feeds stays as it is: nothing may be decided from that.
+        defect = watches.ended() => Some(defect),
     };
     match ended {
         None => {
             candidate.release().await;
             Ok(())
         }
-        Some(error) => Err(lost(&error)),
+        Some(error) => Err(error),
     }
 }
 
@@ -201,8 +209,10 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
     let (tell_environment, mut environments) = mpsc::unbounded_channel();
     let (tell_named, mut named) = mpsc::unbounded_channel();
     let periods = Periods { latest: args.poll_interval, slow: args.slow_poll_interval, hosts: args.hosts_poll_interval };
+    let clock = Clock::of_the_machine();
     let context = Arc::new(Context {
         client: client.clone(),
+        clock,
         settings: Settings {
             namespace: args.pod_namespace.clone(),
             agent_image: args.related_image_dynatrace_oneagent.clone(),
@@ -210,24 +220,17 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
         },
         fleet: Fleet::default(),
         peers: crate::oneagent::peers::Peers::default(),
-        synced: OnceLock::new(),
-        pace: Mutex::default(),
         named: Named::new(client.clone(), tell_named),
-        environments: Environments::new(periods, tell_environment),
+        environments: Environments::new(periods, clock, tell_environment),
         deletions: kernel::Deletions::default(),
         optional_apis: kernel::OptionalApis::new(args.discovery_interval),
         node_selectors: kernel::NodeSelectors::default(),
         notes: kernel::Notes::default(),
         upgradeable: kernel::Upgradeable::default(),
         events: Events::new(client, &args.pod_name),
-        backoff: kernel::backoff::Backoff::default(),
         metrics: Metrics::default(),
         cluster_id: tokio::sync::OnceCell::new(),
-        nudges: crate::oneagent::act::Nudges::default(),
-        believed: Mutex::default(),
-        missing: Mutex::default(),
         deciding_since: OnceLock::new(),
-        written: Mutex::default(),
     });
     let (told, shared) = (triggers.clone(), context.clone());
     tokio::spawn(async move {

@@ -13,11 +13,13 @@ use super::needs::{Access, Interest, Periods, Shared, Subscriber};
 use super::poller::Poller;
 use super::snapshot::Snapshot;
 use super::{Client, Error, GoneNode, Told};
+use crate::clock::Clock;
 
 /// All environments in use.
 #[derive(Debug)]
 pub struct Environments {
     periods: Periods,
+    clock: Clock,
     tell: mpsc::UnboundedSender<Subscriber>,
     running: Mutex<HashMap<String, Environment>>,
     /// Host lists are read one at a time, whatever environments there are: each may be large.
@@ -40,8 +42,8 @@ impl Drop for Environment {
 impl Environments {
     /// None yet; changes are told through `tell`.
     #[must_use]
-    pub fn new(periods: Periods, tell: mpsc::UnboundedSender<Subscriber>) -> Self {
-        Self { periods, tell, running: Mutex::default(), reading: Arc::new(Semaphore::new(1)) }
+    pub fn new(periods: Periods, clock: Clock, tell: mpsc::UnboundedSender<Subscriber>) -> Self {
+        Self { periods, clock, tell, running: Mutex::default(), reading: Arc::new(Semaphore::new(1)) }
     }
 
     /// The picture of an environment; the first to ask makes its poller start. Never waits.
@@ -54,7 +56,7 @@ impl Environments {
             let (publish, picture) = watch::channel(Arc::default());
             let shared = Arc::new(Shared::new(self.reading.clone()));
             shared.subscribers().insert(subscriber.clone(), Interest::default());
-            let poller = Poller::new(client, access.clone(), self.periods, shared.clone(), publish, self.tell.clone());
+            let poller = Poller::new(client, access.clone(), self.periods, self.clock, shared.clone(), publish, self.tell.clone());
             running.insert(key.clone(), Environment { picture, shared, task: tokio::spawn(poller.run()) });
         }
         let Some(environment) = running.get(&key) else { return Ok(Arc::default()) };

@@ -16,6 +16,7 @@ use super::schedule::Due;
 use super::snapshot::{Snapshot, TokenState};
 use super::types::{Hosts, zone_key};
 use super::{Client, Error};
+use crate::clock::Clock;
 
 /// While somebody must know whether the environment is there, it is asked this often at least.
 const PROOF: Duration = Duration::from_secs(30);
@@ -48,6 +49,7 @@ pub(super) struct Poller {
     client: Client,
     access: Access,
     periods: Periods,
+    clock: Clock,
     shared: Arc<Shared>,
     publish: watch::Sender<Arc<Snapshot>>,
     tell: mpsc::UnboundedSender<Subscriber>,
@@ -59,11 +61,12 @@ impl Poller {
         client: Client,
         access: Access,
         periods: Periods,
+        clock: Clock,
         shared: Arc<Shared>,
         publish: watch::Sender<Arc<Snapshot>>,
         tell: mpsc::UnboundedSender<Subscriber>,
     ) -> Self {
-        Self { client, access, periods, shared, publish, tell, probes: Probes::default() }
+        Self { client, access, periods, clock, shared, publish, tell, probes: Probes::default() }
     }
 
     pub(super) async fn run(mut self) {
@@ -84,7 +87,7 @@ impl Poller {
             let p = &self.probes;
             let always = [p.latest, p.identity, p.paas, p.api, p.offered].map(|due| due.at);
             let zones = needs.zones.iter().map(|zone| p.zones.get(zone).map_or_else(Instant::now, |due| due.at));
-            let gone = gone::wait(&needs.gone, Utc::now()).map(|wait| p.gone.at.max(Instant::now() + wait));
+            let gone = gone::wait(&needs.gone, self.clock.now()).map(|wait| p.gone.at.max(Instant::now() + wait));
             let proof = needs.proof.then_some(p.proof);
             let wake = always.into_iter().chain(zones).chain(gone).chain(proof).chain(needs.hosts.map(|_| p.hosts.at)).min();
             tokio::select! {
@@ -109,7 +112,7 @@ impl Poller {
 
     /// Nodes that are gone, those of ten seconds together.
     async fn tell_of_nodes(&mut self) {
-        let (gone, now) = (self.shared.needs().gone, Utc::now());
+        let (gone, now) = (self.shared.needs().gone, self.clock.now());
         if !self.probes.gone.is_now() || gone::wait(&gone, now) != Some(Duration::ZERO) {
             return;
         }
@@ -131,7 +134,7 @@ impl Poller {
         if !self.probes.latest.is_now() {
             return;
         }
-        let asked_at = Utc::now();
+        let asked_at = self.clock.now();
         let outcome = self.client.latest(&self.access.paas).await;
         let mut next = (**self.publish.borrow()).clone();
         next.away = outcome.is_err();
@@ -149,7 +152,7 @@ impl Poller {
                     Some(format!("names {version} as the newest version, which it does not offer; ignored"))
                 } else {
                     next.latest = Some(*version);
-                    next.latest_at = Some(Utc::now());
+                    next.latest_at = Some(self.clock.now());
                     None
                 };
             }
@@ -179,7 +182,7 @@ impl Poller {
             let zone = zone.clone();
             async move { (client.connection(&access.paas, Some(&zone)).await, zone) }
         };
-        let asked_at = Utc::now();
+        let asked_at = self.clock.now();
         let (identity, zones, paas, api, hosts, offered) = tokio::join!(
             when(asked.0, client.connection(&access.paas, None)),
             futures::future::join_all(zones.map(of_zone)),

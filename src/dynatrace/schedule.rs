@@ -2,6 +2,7 @@
 //!
 //! Apart from `poller` so that the rules of waiting stand in one place. Must not ask anything itself.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -59,8 +60,8 @@ impl Due {
 
 /// Up to a tenth more, so that the pollers of many clusters do not ask at once.
 fn jitter(wait: Duration) -> Duration {
-    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
-    wait + wait.mul_f64(f64::from(nanos % 1000) / 10_000.0)
+    let random = RandomState::new().hash_one(wait) % 1000;
+    wait + wait.mul_f64(random as f64 / 10_000.0)
 }
 
 #[cfg(test)]

@@ -4,39 +4,36 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(120);
 
+/// How long to wait after so many failures in a row: up to a quarter more, other for each object, process and try.
+pub fn wait(count: u32, object: impl Hash) -> Duration {
+    static RANDOM: OnceLock<RandomState> = OnceLock::new();
+    let wait = FIRST.saturating_mul(1 << count.saturating_sub(1).min(10)).min(LONGEST);
+    let spread = RANDOM.get_or_init(RandomState::new).hash_one((object, count)) % 1000;
+    wait + wait.mul_f64(spread as f64 / 4000.0)
+}
+
 /// Failures in a row, by object.
 #[derive(Debug, Default)]
-pub struct Backoff<K> {
-    failures: Mutex<HashMap<K, u32>>,
-    random: RandomState,
-}
+pub struct Backoff<K>(Mutex<HashMap<K, u32>>);
 
 impl<K: Hash + Eq + Clone> Backoff<K> {
     /// Counts a failure and says how long to wait.
     pub fn failed(&self, key: &K) -> Duration {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(key.clone()).or_default();
         *count = count.saturating_add(1);
-        let wait = FIRST.saturating_mul(1 << (*count - 1).min(10)).min(LONGEST);
-        // Up to a quarter more, other for each object and each try.
-        let spread = self.random.hash_one((key, *count)) % 1000;
-        wait + wait.mul_f64(spread as f64 / 4000.0)
-    }
-
-    /// Failures in a row.
-    pub fn count(&self, key: &K) -> u32 {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied().unwrap_or_default()
+        wait(*count, key)
     }
 
     /// Forgets the failures of an object.
     pub fn succeeded(&self, key: &K) {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use chrono::{DateTime, Utc};
 use kube::Client;
@@ -126,7 +128,7 @@ impl Deletions {
     }
 
     /// Takes note of a deletion before it is sent; `None`: the guard forbids it. Returns whether its node was not in flight.
-    fn begin(&self, owner: &str, guard: &Guard, target: &Target<'_>) -> Option<bool> {
+    fn begin(&self, owner: &str, guard: &Guard, target: &Target<'_>, now: DateTime<Utc>) -> Option<bool> {
         let mut owners = self.owners();
         let flight = owners.entry(owner.to_owned()).or_default();
         let costs = guard.costs(target.uid);
@@ -138,14 +140,14 @@ impl Deletions {
         if flight.nodes.get(target.node).is_some_and(|lost| lost.costs || !costs) {
             return Some(false);
         }
-        let lost = Lost { at: Instant::now(), when: Utc::now(), costs, is_ready: false };
+        let lost = Lost { at: Instant::now(), when: now, costs, is_ready: false };
         flight.nodes.insert(target.node.clone(), lost);
         Some(true)
     }
 
     /// Deletes a Pod, if the guard admits it and the Pod is still the one that was judged.
-    pub async fn delete(&self, client: &Client, owner: &str, guard: &Guard, target: Target<'_>) -> Result<Outcome, Error> {
-        let Some(newly_lost) = self.begin(owner, guard, &target) else { return Ok(Outcome::OverBudget) };
+    pub async fn delete(&self, client: &Client, owner: &str, guard: &Guard, target: Target<'_>, now: DateTime<Utc>) -> Result<Outcome, Error> {
+        let Some(newly_lost) = self.begin(owner, guard, &target, now) else { return Ok(Outcome::OverBudget) };
         let api: Api<PodFacts> = Api::namespaced(client.clone(), target.namespace);
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(target.uid.to_string()), resource_version: Some(target.resource_version.to_owned()) }),
@@ -227,7 +229,7 @@ mod tests {
                     running.remove(&pod.node);
                     broken.remove(&pod.node);
                     deletions.settle("o", |_| true, |node| if *node == *pod.node { Agent::Settled } else { Agent::Missing });
-                } else if deletions.begin("o", &guard, &target(pod)).is_some() {
+                } else if deletions.begin("o", &guard, &target(pod), DateTime::UNIX_EPOCH).is_some() {
                     if pod.ready_since.is_some() { &mut running } else { &mut broken }.insert(pod.node.clone());
                 }
                 prop_assert!(running.len() <= budget as usize, "{} running agents, budget {budget}", running.len());
@@ -240,15 +242,15 @@ mod tests {
     fn a_node_is_in_flight_until_its_agent_is_available() {
         let pods = [pod(1, true), pod(2, true)];
         let (deletions, guard) = (Deletions::default(), guard(1, &pods));
-        assert_eq!(deletions.begin("o", &guard, &target(&pods[0])), Some(true));
-        assert_eq!(deletions.begin("o", &guard, &target(&pods[1])), None);
-        assert_eq!(deletions.begin("other", &guard, &target(&pods[1])), Some(true), "another owner has a count of its own");
+        assert_eq!(deletions.begin("o", &guard, &target(&pods[0]), DateTime::UNIX_EPOCH), Some(true));
+        assert_eq!(deletions.begin("o", &guard, &target(&pods[1]), DateTime::UNIX_EPOCH), None);
+        assert_eq!(deletions.begin("other", &guard, &target(&pods[1]), DateTime::UNIX_EPOCH), Some(true), "another owner has a count of its own");
         for (agent, in_flight) in [(Agent::Missing, 1), (Agent::Unready, 1), (Agent::Ready, 1), (Agent::Settled, 0)] {
             deletions.settle("o", |_| false, |_| agent);
             assert_eq!(deletions.in_flight("o").nodes.len(), in_flight, "{agent:?}");
         }
         assert!(deletions.in_flight("o").uids.is_empty(), "the watch does not show the Pod any more");
-        assert_eq!(deletions.begin("o", &guard, &target(&pods[1])), Some(true));
+        assert_eq!(deletions.begin("o", &guard, &target(&pods[1]), DateTime::UNIX_EPOCH), Some(true));
         deletions.undo("o", &target(&pods[1]), true);
         assert!(deletions.in_flight("o").nodes.is_empty(), "what was refused never was");
     }
@@ -257,11 +259,11 @@ mod tests {
     fn a_broken_pod_is_in_flight_until_there_is_another() {
         let pods = [pod(0, false), pod(3, false)];
         let (deletions, guard) = (Deletions::default(), guard(1, &pods));
-        assert_eq!(deletions.begin("o", &guard, &target(&pods[0])), Some(true));
+        assert_eq!(deletions.begin("o", &guard, &target(&pods[0]), DateTime::UNIX_EPOCH), Some(true));
         assert!(deletions.in_flight("o").nodes.is_empty(), "no agent is missing because of us");
         deletions.settle("o", |_| false, |_| Agent::Missing);
-        assert_eq!(deletions.begin("o", &guard, &target(&pods[1])), None);
+        assert_eq!(deletions.begin("o", &guard, &target(&pods[1]), DateTime::UNIX_EPOCH), None);
         deletions.settle("o", |_| false, |_| Agent::Unready);
-        assert_eq!(deletions.begin("o", &guard, &target(&pods[1])), Some(true));
+        assert_eq!(deletions.begin("o", &guard, &target(&pods[1]), DateTime::UNIX_EPOCH), Some(true));
     }
 }

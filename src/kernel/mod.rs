@@ -7,14 +7,17 @@ pub mod apply;
 pub mod backoff;
 mod client;
 pub mod delete;
+pub mod desk;
 pub mod events;
 pub mod lease;
 pub mod named;
 pub mod namespaces;
 pub mod notes;
 pub mod optional_api;
+pub mod runtime;
 #[cfg(test)]
 mod scripted;
+pub mod sync;
 pub mod upgradeable;
 
 use std::time::Duration;
@@ -29,6 +32,9 @@ pub use optional_api::OptionalApis;
 pub use upgradeable::Upgradeable;
 
 pub use crate::k8s::MANAGER;
+
+/// An object of a kind: its namespace and name.
+pub type Key = (String, String);
 
 /// No single write waits longer.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -106,14 +112,13 @@ impl Error {
     /// The whole chain in one line, for a log.
     #[must_use]
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text = format!("{text}: {error}");
-            cause = error.source();
-        }
-        text
+        chain(self)
     }
+}
+
+/// An error with all its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |cause| cause.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Runs a request with a name and an end.

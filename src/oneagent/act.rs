@@ -2,9 +2,8 @@
 //!
 //! Writes only through `kernel`. Must not decide, nor wait for a Pod.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -13,7 +12,6 @@ use kube::api::Api;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::Context;
 use super::build::daemonset::owner;
 use super::build::{ISTIO, istio};
 use super::edited;
@@ -21,6 +19,7 @@ use super::known::{self, News};
 use super::observe::Observed;
 use super::plan::Objects;
 use super::resolve::Resolved;
+use super::{Context, Desk};
 use crate::api::oneagent::OneAgent;
 use crate::k8s::drift::{APPLIED_ANNOTATION, is_current};
 use crate::kernel::apply::{apply, apply_over, merge};
@@ -52,7 +51,7 @@ impl From<kernel::Error> for Failure {
 
 /// Applies every planned object. Taken apart without `..`: an object that nobody applies does not compile.
 /// Returns whether the template that is there was replaced by another.
-pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, planned: Objects) -> Result<bool, Failure> {
+pub async fn objects(context: &Context, desk: &Desk, resolved: &Resolved, seen: &Observed, planned: Objects) -> Result<bool, Failure> {
     let Objects { pull_secret, daemonset, istio } = planned;
     // First: Pods pull with it.
     if let Some(secret) = &pull_secret {
@@ -67,7 +66,7 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
         tracing::info!(namespace = resolved.namespace, name = resolved.name, secret = secret.name, "pull secret applied");
     }
     let stored = match &daemonset {
-        Some(desired) => apply_daemonset(context, resolved, seen, desired).await?,
+        Some(desired) => apply_daemonset(context, desk, resolved, seen, desired).await?,
         None => None,
     };
     if let Some(istio) = &istio {
@@ -82,7 +81,13 @@ pub async fn objects(context: &Context, resolved: &Resolved, seen: &Observed, pl
 }
 
 /// Applies the DaemonSet. Returns it as stored, `None` when nothing was written.
-async fn apply_daemonset(context: &Context, resolved: &Resolved, seen: &Observed, desired: &Value) -> Result<Option<Arc<DaemonSet>>, kernel::Error> {
+async fn apply_daemonset(
+    context: &Context,
+    desk: &Desk,
+    resolved: &Resolved,
+    seen: &Observed,
+    desired: &Value,
+) -> Result<Option<Arc<DaemonSet>>, kernel::Error> {
     let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
     let live = match &seen.daemonset {
         Some(live) => Some((live, typed(live)?)),
@@ -90,7 +95,7 @@ async fn apply_daemonset(context: &Context, resolved: &Resolved, seen: &Observed
     };
     // What a webhook makes of it is believed after one try, not fought for ever.
     let mark = |object: &DaemonSet| (desired["metadata"]["annotations"][APPLIED_ANNOTATION].to_string(), object.metadata.generation);
-    if live.as_ref().is_some_and(|(object, _)| context.believed().get(&resolved.uid) == Some(&mark(object))) {
+    if live.as_ref().is_some_and(|(object, _)| *desk.believed() == Some(mark(object))) {
         return Ok(None);
     }
     let written = apply(&api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await?;
@@ -101,8 +106,8 @@ async fn apply_daemonset(context: &Context, resolved: &Resolved, seen: &Observed
         stored = apply_over(&api, desired, &stored).await?;
     }
     if !differs(&stored)? {
-        context.believed().remove(&resolved.uid);
-    } else if context.believed().insert(resolved.uid.clone(), mark(&stored)).is_none() {
+        *desk.believed() = None;
+    } else if desk.believed().replace(mark(&stored)).is_none() {
         tracing::warn!(
             namespace = resolved.namespace,
             name = resolved.name,
@@ -124,12 +129,12 @@ pub fn writes_over(seen: &Observed, planned: &Objects) -> Result<bool, kernel::E
 
 /// Has the DaemonSet controller look again: after refusals it waits for up to a quarter of an hour, and it hears of no
 /// Namespace. Any write to the DaemonSet will do; this one is an annotation that means nothing else.
-pub async fn nudge(context: &Context, resolved: &Resolved) -> Result<Duration, kernel::Error> {
-    if let Some(left) = context.nudges.wait(&resolved.uid) {
+pub async fn nudge(context: &Context, desk: &Desk, resolved: &Resolved) -> Result<Duration, kernel::Error> {
+    if let Some(left) = desk.nudge(NUDGE) {
         return Ok(left);
     }
     let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
-    let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    let now = context.clock.now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
     merge(&api, &resolved.name, &json!({ "metadata": { "annotations": { NUDGED: now } } })).await?;
     tracing::info!(namespace = resolved.namespace, name = resolved.name, "Pods are missing: the DaemonSet controller is asked to look again");
     Ok(NUDGE)
@@ -139,29 +144,6 @@ pub async fn nudge(context: &Context, resolved: &Resolved) -> Result<Duration, k
 const NUDGED: &str = "oneagent.dynatrace.com/nudged";
 /// So often at most.
 pub const NUDGE: Duration = Duration::from_secs(40);
-
-/// When DaemonSets were touched for their controller's sake, by UID of the OneAgent.
-#[derive(Debug, Default)]
-pub struct Nudges(Mutex<HashMap<String, Instant>>);
-
-impl Nudges {
-    /// How long to wait; `None`: it is time. Pods that have just begun to be missing have their time first.
-    fn wait(&self, uid: &str) -> Option<Duration> {
-        let mut nudges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let last = *nudges.entry(uid.to_owned()).or_insert(now);
-        let left = NUDGE.checked_sub(now - last).filter(|left| !left.is_zero());
-        if left.is_none() {
-            nudges.insert(uid.to_owned(), now);
-        }
-        left
-    }
-
-    /// No Pod is missing any more.
-    pub fn forget(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-    }
-}
 
 /// An object read through its type does not say its own kind.
 fn typed(live: &DaemonSet) -> Result<serde_json::Value, kernel::Error> {
@@ -190,7 +172,7 @@ pub async fn recycle(context: &Context, resolved: &Resolved, policy: &Policy, se
 async fn replace(context: &Context, resolved: &Resolved, step: &Step, guard: &Guard) -> Result<Outcome, kernel::Error> {
     let pod = &step.pod;
     let target = Target { namespace: &resolved.namespace, name: &pod.name, uid: &pod.uid, resource_version: &pod.resource_version, node: &pod.node };
-    let outcome = context.deletions.delete(&context.client, &resolved.uid, guard, target).await?;
+    let outcome = context.deletions.delete(&context.client, &resolved.uid, guard, target, context.clock.now()).await?;
     tracing::info!(namespace = resolved.namespace, name = resolved.name, pod = &*pod.name, node = &*pod.node, ?outcome, "Pod replaced");
     if outcome == Outcome::Deleted {
         context.metrics.replaced();
@@ -218,15 +200,4 @@ pub async fn write_note(context: &Context, resolved: &Resolved) -> Option<Durati
     let name = known::note(&resolved.name);
     let metadata = json!({ "ownerReferences": [owner(resolved)], "labels": { "dynatrace": "oneagent" } });
     context.notes.write(&context.client, &Place { uid: &resolved.uid, namespace: &resolved.namespace, name: &name, metadata }).await
-}
-
-/// What a status write needs to know of the last one.
-#[derive(Debug, Clone)]
-pub struct Written {
-    /// The status.
-    pub status: crate::api::oneagent::OneAgentStatus,
-    /// When.
-    pub at: std::time::Instant,
-    /// The object's resourceVersion after it.
-    pub version: Option<String>,
 }

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -16,21 +18,9 @@ use kube::runtime::watcher::Event;
 use crate::k8s::facts::{ConditionFacts, HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
 use crate::k8s::node::{Node, Taint};
 use crate::k8s::placement::is_leaving;
+use crate::kernel::Key;
+use crate::kernel::runtime::Concerns;
 use crate::rollout::{Pod, Revision, Trouble};
-
-/// Namespace and name of a OneAgent.
-pub type Key = (String, String);
-
-/// Whom a change concerns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Concerns {
-    /// Nobody.
-    Nobody,
-    /// One OneAgent.
-    One(Key),
-    /// All of them.
-    All,
-}
 
 /// The fleet.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ pub mod act;
 pub mod build;
 mod conflict;
 pub mod controller;
+mod desk;
 mod edited;
 pub mod fleet;
 pub mod known;
@@ -19,23 +20,23 @@ pub mod resolve;
 pub mod status;
 pub mod version;
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::Utc;
 use kube::api::Api;
 use kube::core::PartialObjectMeta;
-use kube::runtime::controller::Action;
 use kube::{Client, Resource, ResourceExt};
+use tokio::time::Instant;
 
 use crate::api::condition::Transition;
 use crate::api::oneagent::condition::Reason;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::clock::Clock;
 use crate::dynatrace::Environments;
-use crate::kernel::backoff::Backoff;
 use crate::kernel::{self, Deletions, Events, Named, NodeSelectors, Notes, OptionalApis, Upgradeable, apply::replace_status};
 use crate::telemetry::Metrics;
+use desk::Written;
+pub use desk::{Desk, Kept};
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
 const STATUS_PERIOD: Duration = Duration::from_secs(2);
@@ -50,16 +51,14 @@ const RESYNC: Duration = Duration::from_secs(900);
 pub struct Context {
     /// The cluster.
     pub client: Client,
+    /// What time it is.
+    pub clock: Clock,
     /// Settings.
     pub settings: Settings,
     /// The fleet, as the watches show it.
     pub fleet: fleet::Fleet,
     /// Every OneAgent, by what it selects.
     pub peers: peers::Peers,
-    /// Which watches are complete.
-    pub synced: std::sync::OnceLock<std::sync::Arc<controller::Synced>>,
-    /// When each OneAgent was last planned for, and how long that took.
-    pub pace: Mutex<HashMap<fleet::Key, (Instant, Duration)>>,
     /// Secrets and ConfigMaps that OneAgents refer to.
     pub named: Named,
     /// Environments in use.
@@ -76,22 +75,12 @@ pub struct Context {
     pub upgradeable: Upgradeable,
     /// Events.
     pub events: Events,
-    /// Failures in a row.
-    pub backoff: Backoff<fleet::Key>,
     /// Metrics.
     pub metrics: Metrics,
     /// UID of Namespace kube-system.
     pub cluster_id: tokio::sync::OnceCell<String>,
-    /// DaemonSets that somebody's webhook changes, by UID of the OneAgent: what was applied, and the generation that came of it.
-    pub believed: Mutex<HashMap<String, (String, Option<i64>)>>,
-    /// When DaemonSets were touched for their controller's sake.
-    pub nudges: act::Nudges,
-    /// Since when selected nodes have no Pod, by UID of the OneAgent.
-    pub missing: Mutex<HashMap<String, observe::Missing>>,
     /// Since when this process leads.
     pub deciding_since: std::sync::OnceLock<chrono::DateTime<Utc>>,
-    /// Last status written, by UID.
-    pub written: Mutex<HashMap<String, act::Written>>,
 }
 
 /// Settings that a reconcile needs.
@@ -106,47 +95,48 @@ pub struct Settings {
 }
 
 /// Looks at one OneAgent, does what is to be done now, and says when to look again.
-pub async fn reconcile(object: &OneAgent, context: &Context) -> Result<Action, kernel::Error> {
+pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Duration, kernel::Error> {
     if object.metadata.deletion_timestamp.is_some() {
         // The garbage collector removes the DaemonSet; nothing outside the cluster is ours.
-        return Ok(Action::await_change());
+        return Ok(RESYNC);
     }
-    let before = context.last_status(object);
-    let now = Utc::now();
+    let before = desk.last_status(object);
+    let now = context.clock.now();
     let resolved = match resolve::resolve(object) {
         Ok(resolved) => resolved,
         Err(refusals) => {
             let message = refusals.into_iter().map(|r| r.0).collect::<Vec<_>>().join("; ");
-            return refuse(context, object, &before, Reason::InvalidSpec, &message).await.map(Action::requeue);
+            return refuse(context, object, desk, &before, Reason::InvalidSpec, &message).await;
         }
     };
     // Who is older decides about nodes: before all are known nobody can say.
     if !context.peers.are_known() {
-        return Ok(Action::requeue(Duration::from_millis(500)));
+        return Ok(Duration::from_millis(500));
     }
-    let key: fleet::Key = (resolved.namespace.clone(), resolved.name.clone());
+    let key: kernel::Key = (resolved.namespace.clone(), resolved.name.clone());
     let others = context.peers.others(&key, &context.fleet);
     let yielded = context.fleet.daemonset(&key).map(|live| build::daemonset::yielded(&live)).unwrap_or_default();
     let resolved = overlap::apart(resolved, &others, &context.fleet.nodes(), &context.fleet.pods(&key), &yielded);
-    let seen = observe::observe(context, &resolved).await?;
+    let seen = observe::observe(context, desk, &resolved, now).await?;
     let began = Instant::now();
     let mut plan = plan::plan(object, &before, &resolved, &seen, &context.settings.agent_image, now)?;
-    context.pace.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (Instant::now(), began.elapsed()));
+    desk.planned(began.elapsed());
     // First in memory, whatever becomes of the rest: who is gone stays gone since then.
     if let Some(news) = plan.known.take() {
         act::note(context, object, &resolved, news).await;
     }
     context.environments.need(&observe::subscriber(&resolved), &plan.interest);
     context.metrics.nodes(object, &plan.status);
-    let carried_out = carry_out(context, object, &before, &resolved, &seen, plan).await;
+    let carried_out = carry_out(context, object, desk, &before, &resolved, &seen, plan).await;
     let noted = act::write_note(context, &resolved).await.unwrap_or(RESYNC);
-    Ok(Action::requeue(carried_out?.min(noted)))
+    Ok(carried_out?.min(noted))
 }
 
 /// Does what the plan says; returns when to look again.
 async fn carry_out(
     context: &Context,
     object: &OneAgent,
+    desk: &Desk,
     before: &OneAgentStatus,
     resolved: &resolve::Resolved,
     seen: &observe::Observed,
@@ -159,8 +149,8 @@ async fn carry_out(
     {
         return Ok(AT_ONCE);
     }
-    match act::objects(context, resolved, seen, plan.objects).await {
-        Err(failure) => return refused(context, object, before, failure).await,
+    match act::objects(context, desk, resolved, seen, plan.objects).await {
+        Err(failure) => return refused(context, object, desk, before, failure).await,
         Ok(template_replaced) => {
             if let Some(message) = plan.edited.filter(|_| template_replaced) {
                 tracing::warn!(namespace = resolved.namespace, name = resolved.name, message, "the DaemonSet was edited");
@@ -169,7 +159,7 @@ async fn carry_out(
         }
     }
     // What must survive a crash is written before a Pod is touched; counts can wait.
-    let write = async || context.write_status(object, before, &plan.status, &plan.transitions).await;
+    let write = async || context.write_status(object, desk, before, &plan.status, &plan.transitions).await;
     let first = essence(before) != essence(&plan.status);
     let written = if first { write().await? } else { None };
     let recycled = act::recycle(context, resolved, &plan.policy, seen, &plan.steps).await;
@@ -181,9 +171,9 @@ async fn carry_out(
     // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
     let soon = changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
     let nudged = if plan.nudge {
-        Some(act::nudge(context, resolved).await?)
+        Some(act::nudge(context, desk, resolved).await?)
     } else {
-        context.nudges.forget(&resolved.uid);
+        desk.forget_nudge();
         None
     };
     let troubled = context.optional_apis.trouble(&resolved.uid) != seen.istio_trouble;
@@ -198,21 +188,34 @@ fn label(object: &OneAgent) -> String {
 
 /// What the API server refuses does not get better in silence: it is said. What it refuses for its content waits for another
 /// spec; the rest, a policy or a webhook of somebody's, is tried again.
-async fn refused(context: &Context, object: &OneAgent, before: &OneAgentStatus, failure: act::Failure) -> Result<Duration, kernel::Error> {
+async fn refused(
+    context: &Context,
+    object: &OneAgent,
+    desk: &Desk,
+    before: &OneAgentStatus,
+    failure: act::Failure,
+) -> Result<Duration, kernel::Error> {
     match failure {
         act::Failure::Other(error) => {
             if let Some(message) = error.refusal() {
-                return refuse(context, object, before, Reason::InvalidSpec, &format!("the API server refuses what the spec asks for: {message}"))
-                    .await;
+                return refuse(
+                    context,
+                    object,
+                    desk,
+                    before,
+                    Reason::InvalidSpec,
+                    &format!("the API server refuses what the spec asks for: {message}"),
+                )
+                .await;
             }
             let key = (object.namespace().unwrap_or_default(), object.name_any());
-            let goes_on = || (context.backoff.count(&key) >= PERSISTENT).then(|| error.chain()).filter(|_| !error.is_conflict());
+            let goes_on = || (desk.failures() >= PERSISTENT).then(|| error.chain()).filter(|_| !error.is_conflict());
             if let Some(message) = error.objection().or_else(goes_on) {
                 let message = format!(
                     "the API server refuses DaemonSet {}/{}: {message}; mend the policy, webhook or right that refuses it; it is tried again",
                     key.0, key.1
                 );
-                refuse(context, object, before, Reason::WriteRefused, &message).await?;
+                refuse(context, object, desk, before, Reason::WriteRefused, &message).await?;
             }
             Err(error)
         }
@@ -222,7 +225,7 @@ async fn refused(context: &Context, object: &OneAgent, before: &OneAgentStatus, 
             let message = format!(
                 "Secret {namespace}/{name} cannot be written: {message}; delete it or mend what refuses it, or name a Secret of yours in spec.customPullSecret"
             );
-            refuse(context, object, before, Reason::PullSecretInvalid, &message).await?;
+            refuse(context, object, desk, before, Reason::PullSecretInvalid, &message).await?;
             // Whatever refuses it may not be watched.
             Err(error)
         }
@@ -230,9 +233,16 @@ async fn refused(context: &Context, object: &OneAgent, before: &OneAgentStatus, 
 }
 
 /// Says in the status why nothing can be done, and waits for a change.
-async fn refuse(context: &Context, object: &OneAgent, before: &OneAgentStatus, reason: Reason, message: &str) -> Result<Duration, kernel::Error> {
-    let (status, transitions) = status::invalid(object.metadata.generation, before, reason, message, Utc::now());
-    context.write_status(object, before, &status, &transitions).await?;
+async fn refuse(
+    context: &Context,
+    object: &OneAgent,
+    desk: &Desk,
+    before: &OneAgentStatus,
+    reason: Reason,
+    message: &str,
+) -> Result<Duration, kernel::Error> {
+    let (status, transitions) = status::invalid(object.metadata.generation, before, reason, message, context.clock.now());
+    context.write_status(object, desk, before, &status, &transitions).await?;
     Ok(RESYNC)
 }
 
@@ -257,41 +267,20 @@ fn essence(status: &OneAgentStatus) -> OneAgentStatus {
 }
 
 impl Context {
-    fn believed(&self) -> std::sync::MutexGuard<'_, HashMap<String, (String, Option<i64>)>> {
-        self.believed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The last status that we know of: our own last write, else what is stored.
-    fn last_status(&self, object: &OneAgent) -> OneAgentStatus {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let ours = object.uid().and_then(|uid| written.get(&uid).map(|w| w.status.clone()));
-        ours.or_else(|| object.status.clone()).unwrap_or_default()
-    }
-
-    /// Whether somebody else wrote the status after we did: it is ours alone, and written again.
-    #[must_use]
-    pub fn is_foreign(&self, object: &OneAgent) -> bool {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(ours) = object.uid().and_then(|uid| written.get(&uid)) else { return false };
-        let version = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
-        let is_newer = version(object.metadata.resource_version.as_deref()) > version(ours.version.as_deref());
-        is_newer && object.status.as_ref() != Some(&ours.status)
-    }
-
     /// Writes a status if it differs; returns how long to wait when it was too soon for mere counts.
     async fn write_status(
         &self,
         object: &OneAgent,
+        desk: &Desk,
         before: &OneAgentStatus,
         status: &OneAgentStatus,
         transitions: &[Transition],
     ) -> Result<Option<Duration>, kernel::Error> {
-        if status == before && !self.is_foreign(object) {
+        if status == before && !desk.is_foreign(object) {
             return Ok(None);
         }
         let uid = object.uid().unwrap_or_default();
-        let last = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(&uid).cloned();
-        if let Some(last) = last
+        if let Some(last) = desk.written()
             && essence(before) == essence(status)
             && let Some(left) = STATUS_PERIOD.checked_sub(last.at.elapsed())
         {
@@ -301,32 +290,11 @@ impl Context {
         let api: Api<PartialObjectMeta<OneAgent>> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
         let version = replace_status(&api, &object.name_any(), &uid, &serde_json::to_value(status)?).await?;
         self.metrics.status_written();
-        let written = act::Written { status: status.clone(), at: Instant::now(), version };
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, written);
+        desk.wrote(Written { status: status.clone(), at: Instant::now(), version });
         let about = object.object_ref(&());
         for transition in transitions {
             self.events.publish(&about, transition.warning, &transition.reason, &transition.type_, &transition.message).await;
         }
         Ok(None)
-    }
-
-    /// Forgets a OneAgent that is gone.
-    pub fn forget(&self, key: &fleet::Key, uid: Option<&str>) {
-        self.fleet.forget(key);
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-        self.named.keep(key, &[]);
-        self.environments.forget(&crate::dynatrace::Subscriber { namespace: key.0.clone(), name: key.1.clone() });
-        self.backoff.succeeded(key);
-        self.upgradeable.tell(&format!("{}/{}", key.0, key.1), None);
-        self.metrics.forget(key);
-        if let Some(uid) = uid {
-            self.deletions.forget(uid);
-            self.optional_apis.forget(uid);
-            self.notes.forget(uid);
-            self.nudges.forget(uid);
-            self.believed().remove(uid);
-            self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-            self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-        }
     }
 }

@@ -3,7 +3,7 @@
 //! Reads caches; waits only for the first look at a named object, and never for the vendor. Must not decide.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -12,18 +12,18 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::Context;
 use super::build::ISTIO;
 use super::build::pull_secret::KEY;
 use super::build::template::short_hash;
-use super::fleet::Key;
 use super::known::{self, Known};
 use super::resolve::{ProxySource, Resolved};
+use super::{Context, Desk};
 use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
 use crate::k8s::api_group::{Group, Served};
 use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::{Verdict, has_labels};
+use crate::kernel::Key;
 use crate::kernel::delete::{Agent, InFlight};
 use crate::kernel::named::Look;
 use crate::kernel::{self, NamedKind, Reference, call};
@@ -117,7 +117,7 @@ pub struct Observed {
 }
 
 /// Gathers it.
-pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed, kernel::Error> {
+pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: DateTime<Utc>) -> Result<Observed, kernel::Error> {
     let key: Key = (resolved.namespace.clone(), resolved.name.clone());
     let References { secret, proxy, trusted, pull, stop } = references(context, resolved);
     let look = |reference: Option<Reference>| async {
@@ -156,10 +156,10 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         other_operator = runs;
     }
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
-    let (in_flight, lacking) = settle(context, resolved, &nodes, &pods);
-    let missing = missing(context, resolved, daemonset.is_some(), &nodes, &pods);
-    let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset));
-    let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods).await;
+    let (in_flight, lacking) = settle(context, resolved, &nodes, &pods, now);
+    let missing = missing(desk, resolved, daemonset.is_some(), &nodes, &pods, now);
+    let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset, now));
+    let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods, now).await;
     let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
     let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
     Ok(Observed {
@@ -173,15 +173,13 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
         environment,
         known: known(context, resolved, &key, daemonset.is_some()).await,
         told: context.environments.told(&subscriber(resolved)),
-        is_believed: daemonset
-            .as_deref()
-            .is_some_and(|live| context.believed().get(&resolved.uid).is_some_and(|(_, mark)| *mark == live.metadata.generation)),
+        is_believed: daemonset.as_deref().is_some_and(|live| desk.believed().as_ref().is_some_and(|(_, mark)| *mark == live.metadata.generation)),
         daemonset,
         nodes,
         pods,
         in_flight,
         missing,
-        deciding_since: context.deciding_since.get().copied().unwrap_or_else(Utc::now),
+        deciding_since: context.deciding_since.get().copied().unwrap_or(now),
         refused,
         namespace_selector: selector.labels.clone(),
         selector_enforced,
@@ -193,10 +191,9 @@ pub async fn observe(context: &Context, resolved: &Resolved) -> Result<Observed,
 
 /// What of our deletions is still in flight, as the watches show the fleet; and whether a node lacks a Ready agent that
 /// could have one.
-fn settle(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> (InFlight, bool) {
+fn settle(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> (InFlight, bool) {
     let owner = &resolved.uid;
     let gone = context.deletions.in_flight(owner).uids;
-    let now = chrono::Utc::now();
     let mut agents: HashMap<&str, Agent> = HashMap::new();
     for pod in pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid)) {
         let Some(since) = pod.ready_since else { continue };
@@ -228,19 +225,17 @@ fn settle(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[A
 }
 
 /// Since when selected nodes have no Pod at all, as this process saw it: the cluster does not say.
-fn missing(context: &Context, resolved: &Resolved, has_daemonset: bool, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> Missing {
-    let mut all = context.missing.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = all.remove(&resolved.uid).unwrap_or_default();
+fn missing(desk: &Desk, resolved: &Resolved, has_daemonset: bool, nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
+    let mut noted = desk.missing();
+    let before = std::mem::take(&mut *noted);
     if !has_daemonset {
         return Missing::new();
     }
-    let (now, has_pod) = (Utc::now(), pods.iter().map(|pod| &*pod.node).collect::<HashSet<&str>>());
+    let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
     let is_able = |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.policy.placement.verdict(node) == Verdict::Selected;
     let without = nodes.iter().filter(is_able).filter(|node| !has_pod.contains(&*node.name));
     let missing: Missing = without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect();
-    if !missing.is_empty() {
-        all.insert(resolved.uid.clone(), missing.clone());
-    }
+    noted.clone_from(&missing);
     missing
 }
 
@@ -395,8 +390,8 @@ async fn cluster_id(context: &Context) -> Result<String, kernel::Error> {
 }
 
 /// Whether nothing moves: then, where agents are missing, more is asked than the watches say.
-fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet) -> bool {
-    let age = daemonset.creation_timestamp().map_or(0, |t| chrono::Utc::now().timestamp() - t.0.as_second());
+fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet, now: DateTime<Utc>) -> bool {
+    let age = daemonset.creation_timestamp().map_or(0, |t| now.timestamp() - t.0.as_second());
     age >= 2 && context.fleet.quiet(key).is_none_or(|quiet| quiet >= QUIET)
 }
 
@@ -438,10 +433,9 @@ const OPENSHIFT: Group = Group { name: "security.openshift.io", versions: &["v1"
 
 /// Why the API server refuses the DaemonSet's Pods, in its own words: they stand only in Events. Asked for only
 /// when Pods are missing and nothing moves.
-async fn refused(context: &Context, resolved: &Resolved, daemonset: Option<&DaemonSet>, pods: &[Arc<Pod>]) -> Option<String> {
+async fn refused(context: &Context, resolved: &Resolved, daemonset: Option<&DaemonSet>, pods: &[Arc<Pod>], now: DateTime<Utc>) -> Option<String> {
     let daemonset = daemonset?;
     let status = daemonset.status.as_ref()?;
-    let now = chrono::Utc::now().timestamp();
     if usize::try_from(status.desired_number_scheduled).is_ok_and(|desired| pods.len() >= desired) {
         return None;
     }
@@ -454,5 +448,5 @@ async fn refused(context: &Context, resolved: &Resolved, daemonset: Option<&Daem
     let seen = last.last_timestamp.as_ref().map_or(0, |t| t.0.as_second());
     let made_since = pods.iter().any(|pod| pod.created.timestamp() > seen);
     // The controller repeats itself at growing intervals, up to about a quarter of an hour.
-    (!made_since && now - seen < 1200).then(|| last.message.unwrap_or_default())
+    (!made_since && now.timestamp() - seen < 1200).then(|| last.message.unwrap_or_default())
 }

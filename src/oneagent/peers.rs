@@ -1,19 +1,19 @@
-//! Peers: every OneAgent that is watched, by what it selects, so that two never take one node; and who is still there.
+//! Peers: every OneAgent that is watched, by what it selects, so that two never take one node.
 //!
 //! Fed by the OneAgents' own watches, before anybody looks at one. Must not decide what a conflict means.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::core::DeserializeGuard;
-use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
-use super::fleet::{Fleet, Key};
+use super::fleet::Fleet;
 use super::overlap::Other;
 use super::resolve::resolve;
 use crate::api::oneagent::OneAgent;
 use crate::k8s::placement::Placement;
+use crate::kernel::Key;
 
 #[derive(Debug, Clone)]
 struct Peer {
@@ -25,20 +25,9 @@ struct Peer {
     placement: Option<Arc<Placement>>,
 }
 
-/// Who must be told of an event.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct News {
-    /// Those that are gone, with their UIDs.
-    pub gone: Vec<(Key, Option<String>)>,
-    /// Whether all others should be looked at.
-    pub concerns_all: bool,
-}
-
 #[derive(Debug, Default)]
 struct Inner {
     all: BTreeMap<Key, Peer>,
-    /// Keys seen since a list began, by scope.
-    listed: HashMap<String, HashSet<Key>>,
     /// Scopes that are not known yet.
     unknown: HashSet<String>,
 }
@@ -59,51 +48,21 @@ impl Peers {
         self.inner().unknown.is_empty()
     }
 
-    /// A scope cannot be listed: the others do not wait for it.
-    pub fn unreadable(&self, scope: &str) {
+    /// A scope was listed; or it cannot be, and the others do not wait for it.
+    pub fn listed(&self, scope: &str) {
         self.inner().unknown.remove(scope);
     }
 
-    /// Takes an event of the watch of one scope.
-    pub fn take(&self, scope: &str, event: &Event<DeserializeGuard<OneAgent>>) -> News {
-        let mut inner = self.inner();
-        let key_of = |object: &DeserializeGuard<OneAgent>| (object.namespace().unwrap_or_default(), object.name_any());
-        match event {
-            Event::Init => {
-                inner.listed.insert(scope.to_owned(), HashSet::new());
-                News::default()
-            }
-            Event::InitApply(object) => {
-                let key = key_of(object);
-                inner.listed.entry(scope.to_owned()).or_default().insert(key.clone());
-                inner.note(key, object);
-                News::default()
-            }
-            Event::Apply(object) => {
-                let concerns_all = inner.note(key_of(object), object);
-                News { gone: Vec::new(), concerns_all }
-            }
-            Event::Delete(object) => {
-                let key = key_of(object);
-                inner.all.remove(&key);
-                News { gone: vec![(key, object.uid())], concerns_all: true }
-            }
-            Event::InitDone => {
-                let listed = inner.listed.remove(scope).unwrap_or_default();
-                inner.unknown.remove(scope);
-                let is_gone = |key: &Key| (scope.is_empty() || *scope == key.0) && !listed.contains(key);
-                let gone: Vec<(Key, Option<String>)> =
-                    inner.all.iter().filter(|(key, _)| is_gone(key)).map(|(key, peer)| (key.clone(), peer.uid.clone())).collect();
-                inner.all.retain(|key, _| !is_gone(key));
-                News { gone, concerns_all: true }
-            }
-        }
+    /// Takes note of an object; returns whether others should hear of it. A spec that makes no sense changes nothing: its
+    /// agents go on where they are.
+    pub fn note(&self, object: &DeserializeGuard<OneAgent>) -> bool {
+        let key = (object.namespace().unwrap_or_default(), object.name_any());
+        self.inner().note(key, object)
     }
 
-    /// Whether an object is still there.
-    #[must_use]
-    pub fn is_there(&self, key: &Key) -> bool {
-        self.inner().all.contains_key(key)
+    /// One is gone.
+    pub fn gone(&self, key: &Key) {
+        self.inner().all.remove(key);
     }
 
     /// The others, and on which nodes their agents are available.
@@ -134,8 +93,6 @@ impl Peers {
 }
 
 impl Inner {
-    /// Takes note of an object; returns whether others should hear of it. A spec that makes no sense changes nothing: its
-    /// agents go on where they are.
     fn note(&mut self, key: Key, object: &DeserializeGuard<OneAgent>) -> bool {
         let generation = object.meta().generation;
         let before = self.all.get(&key).filter(|peer| peer.uid == object.uid()).cloned();
@@ -168,34 +125,28 @@ mod tests {
     const GOOD: &str = "https://e.example/api";
 
     #[test]
-    fn one_that_goes_in_a_gap_of_the_watch_is_missed_at_the_end_of_the_next_list() {
+    fn nobody_waits_for_a_namespace_that_cannot_be_read() {
         let peers = Peers::default();
         peers.expect(&["n".to_owned(), "m".to_owned()]);
-        let key = |name: &str| ("n".to_owned(), name.to_owned());
-        for event in [Event::Init, Event::InitApply(object("a", 1, GOOD)), Event::InitApply(object("b", 1, GOOD))] {
-            assert_eq!(peers.take("n", &event), News::default());
-        }
-        assert!(peers.take("n", &Event::InitDone).concerns_all && !peers.are_known());
-        peers.unreadable("m");
-        assert!(peers.are_known(), "a namespace that cannot be read holds up nobody");
-        peers.take("n", &Event::Init);
-        peers.take("n", &Event::InitApply(object("b", 1, GOOD)));
-        assert!(peers.is_there(&key("a")), "the list is not complete");
-        assert_eq!(peers.take("n", &Event::InitDone).gone, [(key("a"), Some("uid-a".into()))]);
-        assert!(!peers.is_there(&key("a")) && peers.is_there(&key("b")));
+        peers.listed("n");
+        assert!(!peers.are_known());
+        peers.listed("m");
+        assert!(peers.are_known());
     }
 
     #[test]
     fn of_two_of_one_age_the_name_decides_and_a_spec_that_makes_no_sense_moves_nobody() {
         let peers = Peers::default();
-        assert!(peers.take("", &Event::Apply(object("a", 1, GOOD))).concerns_all);
-        peers.take("", &Event::Apply(object("b", 1, GOOD)));
-        assert!(!peers.take("", &Event::Apply(object("b", 1, GOOD))).concerns_all, "a status, say");
+        assert!(peers.note(&object("a", 1, GOOD)));
+        peers.note(&object("b", 1, GOOD));
+        assert!(!peers.note(&object("b", 1, GOOD)), "a status, say");
         let fleet = Fleet::default();
         let older =
             |name: &str| peers.others(&("n".to_owned(), name.to_owned()), &fleet).into_iter().map(|o| (o.name, o.is_older)).collect::<Vec<_>>();
         assert_eq!((older("a"), older("b")), (vec![("n/b".to_owned(), false)], vec![("n/a".to_owned(), true)]));
-        peers.take("", &Event::Apply(object("a", 2, "nonsense")));
+        peers.note(&object("a", 2, "nonsense"));
         assert_eq!(older("b"), [("n/a".to_owned(), true)]);
+        peers.gone(&("n".to_owned(), "a".to_owned()));
+        assert_eq!(older("b"), []);
     }
 }

@@ -17,5 +17,6 @@ mod middle;
 mod recover;
 mod secure;
 mod steady;
+mod toy;
 mod update;
 mod webhook;

@@ -1,0 +1,104 @@
+//! Desks: all that is kept of one object between two looks at it, in one place, dropped whole when the object is gone.
+//!
+//! Here because state that lies about in maps of its own outlives its object in one of them. Must not know what is kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Key;
+
+/// What every kind keeps of an object, beside its own.
+#[derive(Debug, Default)]
+pub struct Desk<D> {
+    /// Which object this is about: one that is made anew under the same name has another.
+    pub uid: String,
+    failures: Mutex<u32>,
+    planned: Mutex<Option<(Instant, Duration)>>,
+    /// What is the kind's.
+    pub own: D,
+}
+
+impl<D> Desk<D> {
+    /// Failures in a row.
+    pub fn failures(&self) -> u32 {
+        *lock(&self.failures)
+    }
+
+    pub(super) fn failed(&self) -> u32 {
+        let mut failures = lock(&self.failures);
+        *failures = failures.saturating_add(1);
+        *failures
+    }
+
+    pub(super) fn succeeded(&self) {
+        *lock(&self.failures) = 0;
+    }
+
+    /// When it was planned last, and how long that took.
+    pub(super) fn last_plan(&self) -> Option<(Instant, Duration)> {
+        *lock(&self.planned)
+    }
+
+    /// Notes how long a plan took, and that it was made now.
+    pub fn planned(&self, took: Duration) {
+        *lock(&self.planned) = Some((Instant::now(), took));
+    }
+}
+
+/// The desks of all objects of a kind.
+#[derive(Debug)]
+pub struct Desks<D>(Mutex<HashMap<Key, Arc<Desk<D>>>>);
+
+impl<D> Default for Desks<D> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<D: Default> Desks<D> {
+    /// The desk of an object; and that of one of its name that is gone, if there was one.
+    pub fn of(&self, key: &Key, uid: &str) -> (Arc<Desk<D>>, Option<Arc<Desk<D>>>) {
+        let mut desks = lock(&self.0);
+        let before = desks.get(key).filter(|desk| desk.uid != uid).cloned();
+        if before.is_some() {
+            desks.remove(key);
+        }
+        let new = || Arc::new(Desk { uid: uid.to_owned(), failures: Mutex::default(), planned: Mutex::default(), own: D::default() });
+        (desks.entry(key.clone()).or_insert_with(new).clone(), before)
+    }
+
+    /// The desk of an object, if it was ever looked at.
+    pub fn there(&self, key: &Key) -> Option<Arc<Desk<D>>> {
+        lock(&self.0).get(key).cloned()
+    }
+
+    /// An object is gone.
+    pub fn clear(&self, key: &Key) -> Option<Arc<Desk<D>>> {
+        lock(&self.0).remove(key)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_is_made_anew_under_its_name_has_a_desk_of_its_own() {
+        let desks: Desks<Mutex<u32>> = Desks::default();
+        let key = ("n".to_owned(), "a".to_owned());
+        let (first, before) = desks.of(&key, "1");
+        assert!(before.is_none());
+        *lock(&first.own) = 7;
+        assert_eq!(*lock(&desks.of(&key, "1").0.own), 7);
+        let (second, before) = desks.of(&key, "2");
+        assert_eq!((*lock(&second.own), before.map(|desk| desk.uid.clone())), (0, Some("1".to_owned())));
+        assert!(desks.clear(&key).is_some() && desks.there(&key).is_none());
+    }
+}

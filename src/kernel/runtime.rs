@@ -1,0 +1,388 @@
+//! The runtime of a kind: its objects' watch, the queue, one look at a time for each object, and what becomes of errors.
+//!
+//! Here so that a kind brings nothing but its own domain. Must not know a kind, nor write anything itself.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::ObjectMeta;
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::{Action, Config as ControllerConfig};
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{Controller, WatchStreamExt};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::backoff;
+use super::desk::{Desk, Desks};
+use super::sync::{Scope, Synced, api, is_refused};
+use super::{Error, Key, chain};
+
+/// Reconciles under way at once.
+const CONCURRENCY: u16 = 8;
+/// No reconcile takes longer; it never waits for a Pod or for anybody outside.
+/// Shorter than the Pod's grace period, so that the lease is given back at the end.
+const LONGEST: Duration = Duration::from_secs(20);
+/// After a plan its object is left alone for so many times as long as the plan took: events that come faster than plans can
+/// be made are answered by one plan.
+const PACE: u32 = 4;
+/// And never for longer.
+const SLOWEST: Duration = Duration::from_secs(1);
+/// Events that concern all objects are gathered for so long, the first apart.
+const GATHER: Duration = Duration::from_millis(20);
+/// Conflicts are tried again at once for as long as the back-off would still be short.
+const SOON_ENOUGH: Duration = Duration::from_secs(3);
+/// Objects on a page of a list: small pages keep the peak low.
+const PAGE: u32 = 25;
+
+/// Whom a change concerns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Concerns {
+    /// Nobody.
+    Nobody,
+    /// One object.
+    One(Key),
+    /// All of them.
+    All,
+}
+
+/// A kind that is reconciled.
+pub trait Kind: Send + Sync + Sized + 'static {
+    /// Its objects.
+    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug + Send + Sync + 'static;
+    /// What it keeps of an object between two looks.
+    type Desk: Default + Send + Sync + 'static;
+
+    /// Looks at an object, does what is to be done now, and says when to look again.
+    fn reconcile(&self, object: &Self::Object, desk: &Desk<Self::Desk>) -> impl Future<Output = Result<Duration, Error>> + Send;
+
+    /// An object that does not decode: to be said in its status, as far as that can be.
+    fn undecodable(&self, metadata: &ObjectMeta, error: &str, desk: &Desk<Self::Desk>) -> impl Future<Output = Result<Duration, Error>> + Send;
+
+    /// An object as the watch shows it, before anybody looks at one. Returns whether it concerns all others.
+    fn seen(&self, _object: &DeserializeGuard<Self::Object>) -> bool {
+        false
+    }
+
+    /// Whether somebody else wrote what only we write: then it is looked at, though its spec is the same.
+    fn is_foreign(&self, _object: &Self::Object, _desk: &Desk<Self::Desk>) -> bool {
+        false
+    }
+
+    /// The objects of a namespace are known now, or cannot be.
+    fn listed(&self, _namespace: &str) {}
+
+    /// An object is gone, its desk too: whatever else is held for it goes now. `is_replaced`: another has its name.
+    fn gone(&self, _key: &Key, _uid: &str, _is_replaced: bool) {}
+
+    /// A look is over.
+    fn looked(&self, _is_good: bool, _took: Duration) {}
+}
+
+/// Has objects looked at.
+#[derive(Debug, Clone, Default)]
+pub struct Triggers {
+    scopes: Arc<HashMap<String, Trigger>>,
+}
+
+#[derive(Debug)]
+struct Trigger {
+    one: UnboundedSender<Key>,
+    all: Arc<Notify>,
+}
+
+impl Triggers {
+    /// Triggers for a scope, with the receiving ends.
+    #[must_use]
+    pub fn new(scope: &Scope) -> (Self, Vec<Receiver>) {
+        let mut scopes = HashMap::new();
+        let mut receivers = Vec::new();
+        for namespace in scope.namespaces() {
+            let (one, ones) = unbounded();
+            let all = Arc::new(Notify::new());
+            scopes.insert(namespace.clone(), Trigger { one, all: all.clone() });
+            receivers.push(Receiver { namespace, ones, all });
+        }
+        (Self { scopes: Arc::new(scopes) }, receivers)
+    }
+
+    /// Has one looked at.
+    pub fn one(&self, key: &Key) {
+        if let Some(trigger) = self.scopes.get(&key.0).or_else(|| self.scopes.get("")) {
+            let _ = trigger.one.unbounded_send(key.clone());
+        }
+    }
+
+    /// Has those looked at whom a change concerns.
+    pub fn concerns(&self, concerns: Concerns) {
+        match concerns {
+            Concerns::Nobody => {}
+            Concerns::One(key) => self.one(&key),
+            Concerns::All => {
+                for trigger in self.scopes.values() {
+                    trigger.all.notify_one();
+                }
+            }
+        }
+    }
+}
+
+/// The receiving end of a namespace's triggers.
+#[derive(Debug)]
+pub struct Receiver {
+    namespace: String,
+    ones: UnboundedReceiver<Key>,
+    all: Arc<Notify>,
+}
+
+/// At once, and then at most once in a while: a thousand nodes that change are one reason to look.
+fn gathered(all: Arc<Notify>) -> impl Stream<Item = ()> + Send + 'static {
+    futures::stream::unfold((all, false), |(all, waits)| async move {
+        if waits {
+            tokio::time::sleep(GATHER).await;
+        }
+        all.notified().await;
+        Some(((), (all, true)))
+    })
+}
+
+/// Which objects there are, also when one goes while nobody watches.
+#[derive(Debug, Default)]
+struct Present {
+    all: HashMap<Key, String>,
+    /// Keys seen since a list began, by namespace of the scope.
+    listed: HashMap<String, HashSet<Key>>,
+}
+
+impl Present {
+    /// Takes an event; returns the objects that are gone, with their UIDs.
+    fn take<K: Resource>(&mut self, scope: &str, event: &Event<K>) -> Vec<(Key, String)> {
+        match event {
+            Event::Init => drop(self.listed.insert(scope.to_owned(), HashSet::new())),
+            Event::InitApply(object) => {
+                self.listed.entry(scope.to_owned()).or_default().insert(key_of(object));
+                self.all.insert(key_of(object), uid_of(object));
+            }
+            Event::Apply(object) => drop(self.all.insert(key_of(object), uid_of(object))),
+            Event::Delete(object) => {
+                self.all.remove(&key_of(object));
+                return vec![(key_of(object), uid_of(object))];
+            }
+            Event::InitDone => {
+                let listed = self.listed.remove(scope).unwrap_or_default();
+                let is_gone = |key: &Key| (scope.is_empty() || *scope == key.0) && !listed.contains(key);
+                return self.all.extract_if(|key, _| is_gone(key)).collect();
+            }
+        }
+        Vec::new()
+    }
+}
+
+fn key_of(object: &impl Resource) -> Key {
+    (object.meta().namespace.clone().unwrap_or_default(), object.meta().name.clone().unwrap_or_default())
+}
+
+fn uid_of(object: &impl Resource) -> String {
+    object.meta().uid.clone().unwrap_or_default()
+}
+
+/// A kind at work.
+pub struct Runtime<K: Kind> {
+    /// It.
+    pub kind: Arc<K>,
+    client: Client,
+    triggers: Triggers,
+    desks: Desks<K::Desk>,
+    present: Mutex<Present>,
+    synced: OnceLock<Arc<Synced>>,
+}
+
+impl<K: Kind> Runtime<K> {
+    /// Not at work yet.
+    #[must_use]
+    pub fn new(client: Client, kind: Arc<K>, triggers: Triggers) -> Arc<Self> {
+        Arc::new(Self { kind, client, triggers, desks: Desks::default(), present: Mutex::default(), synced: OnceLock::new() })
+    }
+
+    /// The caches that it decides from.
+    pub fn decides_from(&self, synced: Arc<Synced>) {
+        let _ = self.synced.set(synced);
+    }
+
+    /// Works until `stop` is done and what was begun is finished.
+    pub async fn run(self: Arc<Self>, receivers: Vec<Receiver>, stop: impl Future<Output = ()> + Clone + Send + Sync + 'static) {
+        let controllers = receivers.into_iter().map(|receiver| self.clone().run_namespace(receiver, stop.clone()));
+        futures::future::join_all(controllers).await;
+    }
+
+    async fn run_namespace(self: Arc<Self>, receiver: Receiver, stop: impl Future<Output = ()> + Send + Sync + 'static) {
+        let Receiver { namespace, ones, all } = receiver;
+        let (store, writer) = reflector::store::<DeserializeGuard<K::Object>>();
+        let (own, name) = (self.clone(), namespace.clone());
+        let (unread, of) = (self.clone(), namespace.clone());
+        let api = api::<DeserializeGuard<K::Object>>(&self.client, &namespace);
+        let events = watcher(api, watcher::Config::default().page_size(PAGE))
+            .default_backoff()
+            .reflect(writer)
+            .inspect_ok(move |event| own.take(&name, event))
+            .inspect_err(move |error| {
+                if is_refused(error) {
+                    unread.kind.listed(&of);
+                }
+            })
+            .touched_objects();
+        Controller::for_stream(only_changes(events), store)
+            .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
+            .reconcile_on(ones.map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)))
+            .reconcile_all_on(gathered(all))
+            .graceful_shutdown_on(stop)
+            .run(|object, runtime| async move { runtime.look(&object).await }, |object, error, runtime| runtime.failed(&*object, error), self)
+            .for_each(|outcome| async {
+                // Failures of a reconcile were logged and counted where they happened.
+                if let Err(error @ kube::runtime::controller::Error::QueueError(_)) = outcome {
+                    tracing::warn!(error = chain(&error), "the watch of the objects was interrupted and is taken up again");
+                }
+            })
+            .await;
+    }
+
+    fn take(&self, namespace: &str, event: &Event<DeserializeGuard<K::Object>>) {
+        let gone = self.present().take(namespace, event);
+        for (key, uid) in &gone {
+            self.desks.clear(key);
+            self.kind.gone(key, uid, false);
+        }
+        let concerns_all = match event {
+            Event::Init => false,
+            Event::InitApply(object) => {
+                self.kind.seen(object);
+                false
+            }
+            Event::Apply(object) => {
+                if let Ok(decoded) = &object.0
+                    && let Some(desk) = self.desks.there(&key_of(object))
+                    && self.kind.is_foreign(decoded, &desk)
+                {
+                    self.triggers.one(&key_of(object));
+                }
+                self.kind.seen(object)
+            }
+            Event::Delete(_) => true,
+            Event::InitDone => {
+                self.kind.listed(namespace);
+                // While the list was under way the store still had what was before.
+                true
+            }
+        };
+        if concerns_all {
+            self.triggers.concerns(Concerns::All);
+        }
+    }
+
+    async fn look(&self, object: &DeserializeGuard<K::Object>) -> Result<Action, Error> {
+        let key = key_of(object);
+        if !self.synced.get().is_some_and(|synced| synced.covers(&key.0)) {
+            return Ok(Action::requeue(Duration::from_secs(1)));
+        }
+        let (desk, before) = self.desks.of(&key, &uid_of(object));
+        if let Some(before) = before {
+            self.kind.gone(&key, &before.uid, true);
+        }
+        if let Some(wait) = too_soon(&desk) {
+            return Ok(Action::requeue(wait));
+        }
+        let began = Instant::now();
+        let look = async {
+            match &object.0 {
+                Ok(decoded) => self.kind.reconcile(decoded, &desk).await,
+                Err(invalid) => {
+                    tracing::warn!(namespace = key.0, name = key.1, error = invalid.error, "an object cannot be read");
+                    self.kind.undecodable(&invalid.metadata, &invalid.error, &desk).await
+                }
+            }
+        };
+        let outcome = match tokio::time::timeout(LONGEST, Box::pin(look)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::Timeout(format!("reconcile {} {}/{}", K::Object::kind(&()), key.0, key.1))),
+        };
+        if !self.present().all.contains_key(&key) {
+            // It went while it was looked at: what that look began ends here.
+            self.desks.clear(&key);
+            self.kind.gone(&key, &desk.uid, false);
+        }
+        self.kind.looked(outcome.is_ok(), began.elapsed());
+        if outcome.is_ok() {
+            desk.succeeded();
+        }
+        outcome.map(Action::requeue)
+    }
+
+    fn failed(&self, object: &DeserializeGuard<K::Object>, error: &Error) -> Action {
+        let key = key_of(object);
+        let count = self.desks.there(&key).map_or(1, |desk| desk.failed());
+        let wait = backoff::wait(count, &key);
+        // Somebody else wrote at the same time: look again at once, unless that goes on.
+        if error.is_conflict() && wait < SOON_ENOUGH {
+            return Action::requeue(Duration::from_millis(50));
+        }
+        tracing::warn!(namespace = key.0, name = key.1, error = error.chain(), again_in = ?wait, "a reconcile failed");
+        Action::requeue(wait)
+    }
+
+    fn present(&self) -> std::sync::MutexGuard<'_, Present> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long an object is left alone before the next look.
+fn too_soon<D>(desk: &Desk<D>) -> Option<Duration> {
+    let (planned, took) = desk.last_plan()?;
+    (took * PACE).min(SLOWEST).checked_sub(planned.elapsed()).filter(|left| !left.is_zero())
+}
+
+/// Lets pass what may change a decision: our own status writes do not.
+fn only_changes<K: Resource + Send + 'static>(
+    events: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
+) -> impl Stream<Item = Result<K, watcher::Error>> + Send + 'static {
+    let mut seen: HashMap<Key, (String, Option<i64>, bool)> = HashMap::new();
+    events.try_filter(move |object| {
+        let state = (uid_of(object), object.meta().generation, object.meta().deletion_timestamp.is_some());
+        let changed = seen.get(&key_of(object)) != Some(&state);
+        seen.insert(key_of(object), state);
+        futures::future::ready(changed)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    #[test]
+    fn one_that_goes_in_a_gap_of_the_watch_is_missed_at_the_end_of_the_next_list() {
+        let object = |name: &str| -> ConfigMap {
+            serde_json::from_value(json!({ "metadata": { "name": name, "namespace": "n", "uid": format!("uid-{name}") } })).unwrap()
+        };
+        let key = |name: &str| ("n".to_owned(), name.to_owned());
+        let mut present = Present::default();
+        for event in [Event::Init, Event::InitApply(object("a")), Event::InitApply(object("b")), Event::InitDone] {
+            assert_eq!(present.take("n", &event), []);
+        }
+        present.take("n", &Event::<ConfigMap>::Init);
+        present.take("n", &Event::InitApply(object("b")));
+        assert!(present.all.contains_key(&key("a")), "the list is not complete");
+        assert_eq!(present.take("m", &Event::<ConfigMap>::InitDone), [], "another namespace says nothing of this one");
+        assert_eq!(present.take("n", &Event::<ConfigMap>::InitDone), [(key("a"), "uid-a".to_owned())]);
+        assert!(!present.all.contains_key(&key("a")) && present.all.contains_key(&key("b")));
+        assert_eq!(present.take("n", &Event::Delete(object("b"))), [(key("b"), "uid-b".to_owned())]);
+    }
+}
