@@ -3,10 +3,10 @@
 //! # The house
 //!
 //! ```text
-//!  main ─▶ cli ─┬─▶ oneagent ─┬─▶ rollout      what to replace now, and what everything waits for (pure)
+//!  main ─▶ cli ─┬─▶ oneagent ─┬─▶ rollout      what to replace now, and what everything waits for (pure; knows no kind)
 //!               │             ├─▶ dynatrace    the vendor's API: client, one poller per environment
 //!               │             ├─▶ kernel       effects, for any kind: the runtime, desks, watches, everything that is written
-//!               │             │                (kernel ─▶ rollout::guard: the last word before a Pod goes)
+//!               │             │                (kernel ─▶ rollout: guard and ledger, the last word before a Pod goes)
 //!               │             ├─▶ k8s          what is known of Kubernetes itself: read types, nodes, ownership, drift (pure)
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
@@ -17,13 +17,14 @@
 //! runtime brings watch, queue, pace and back-off, and drops what was kept when an object is gone.
 //!
 //! One look at a OneAgent goes through [`oneagent`]'s files in this order: `resolve` (what does the spec mean?) →
-//! `overlap` (which nodes have others?) → `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) → `status` (say so). Only `observe` and
-//! `act` touch the cluster or the vendor; the rest is a function of its arguments.
+//! `overlap` (which nodes have others?) → `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) → `status`
+//! (say so). `plan` makes `places` of nodes and Pods, judges each Pod's `revision`, and hands them to the engine. Only
+//! `observe` and `act` touch the cluster or the vendor; the rest is a function of its arguments.
 //!
 //! # Invariants
 //!
-//! 1. `api`, `k8s`, `rollout`, `olm`, `oneagent::{conflict, edited, resolve, overlap, known, memory, version, refusal, plan, status, build}` are synchronous: no client, no clock,
-//!    no environment, no log. No two files of a room use one another. A test reads the sources and holds this.
+//! 1. `api`, `k8s`, `rollout`, `olm`, `oneagent::{conflict, edited, hold, resolve, overlap, known, memory, places,
+//!    revision, version, refusal, plan, status, build}` are synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test reads the sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager. The user's spec is never written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
 //! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for
@@ -40,10 +41,12 @@
 //!
 //! # Words
 //!
-//! *Revision*: what a Pod was made from, its version and the hash of its template. *Outdated*: of another revision
-//! than desired. *Budget*: how many selected nodes may lack an available agent because of us. *Bucket*: why a node
-//! lacks one. *Touched*: a node whose agent the rollout replaced; it takes from the budget until it has an available agent
-//! again. *Standing*: how a Pod's revision relates to the desired one. *Placement*: selector, affinity, tolerations; applied at once and never in the hash.
+//! *Place*: where one agent belongs; a node, for a DaemonSet. *Occupant*: the Pod that is there. *Revision*: what it was made
+//! from; for a OneAgent its version and the hash of its template. *Standing*: how that relates to the desired one, as the kind
+//! judges it; *outdated*: to be replaced. *Budget*: how many selected places may lack an available agent because of us.
+//! *Cause*: why a place lacks one; its *bucket* is the name under which the status counts. *Touched*: a place whose agent the
+//! rollout replaced; it takes from the budget until it has an available agent again. *Ledger*: what this process replaced and
+//! has not seen back. *Placement*: selector, affinity, tolerations; applied at once and never in the hash.
 
 pub mod api;
 pub mod cli;

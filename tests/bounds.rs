@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use axum::response::IntoResponse;
 use chrono::{DateTime, TimeDelta};
-use oneagent_operator::api::name::Share;
 use oneagent_operator::dynatrace::{Client, Error, Transport};
 use oneagent_operator::k8s::node::Node;
 use oneagent_operator::k8s::placement::Placement;
-use oneagent_operator::rollout::{Desired, Inventory, Memory, Pod, Policy, Reported, Revision, Source, plan};
+use oneagent_operator::oneagent::memory::Memory;
+use oneagent_operator::oneagent::places::{Inventory, decide, places};
+use oneagent_operator::oneagent::revision::{Desired, Pod, Reported, Revision};
+use oneagent_operator::rollout::{Policy, Share, Source};
 
 #[global_allocator]
 static HEAP: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);
@@ -51,6 +53,7 @@ fn bytes_of_a_plan(size: usize) -> usize {
     let inventory = Inventory {
         nodes: &nodes,
         pods: &pods,
+        placement: &Placement::default(),
         template: Some(&template),
         settled: true,
         deleted: &deleted,
@@ -63,16 +66,11 @@ fn bytes_of_a_plan(size: usize) -> usize {
         namespace_selector: &BTreeMap::new(),
         memory: &memory,
     };
-    let policy = Policy {
-        budget: Share::Percent(10),
-        min_ready: TimeDelta::zero(),
-        wait_ready: TimeDelta::seconds(300),
-        hold: None,
-        placement: Placement::default(),
-    };
+    let policy = Policy { budget: Share::Percent(10), min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None };
     let desired = Desired { revision: revision(2), strict: false, keeps_versions: false };
     let before = HEAP.total_allocated();
-    assert_eq!(plan(&policy, Some(&desired), &inventory, now).steps.len(), size / 10);
+    let decision = decide(&policy, Some(&desired), &inventory, &places(Some(&desired), &inventory), now);
+    assert_eq!(decision.plan.steps.len(), size / 10);
     HEAP.total_allocated() - before
 }
 

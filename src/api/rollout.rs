@@ -38,6 +38,10 @@ fn int_or_string(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "x-kubernetes-int-or-string": true, "maxLength": 10 })
 }
 
+fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
 /// Counts of nodes. `selected` = `running` + the buckets from `nodeNotReady` on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -150,90 +154,10 @@ pub struct RolloutStatus {
     /// The failure that stopped the rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureStatus>,
-    /// What the operator must remember of a rollout under way; for itself.
+    /// What the operator must remember of it; for itself, in a form of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<RolloutMemory>,
-}
-
-/// What the operator must remember of a rollout under way; for itself.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RolloutMemory {
-    /// Since when nodes may lack an agent because of a rollout (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub touched_since: Option<String>,
-    /// Nodes that are younger joined since the last rollout began (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub joined_after: Option<String>,
-    /// Nodes that became NotReady after their agent was replaced, at most 200.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub away: Vec<AwayNode>,
-    /// Nodes that had no available agent before it was replaced, at most 200.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub broken_before: Vec<String>,
-    /// Nodes whose agent restarted again and again before it was replaced, at most 200.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub flapping_before: Vec<String>,
-    /// Pods that do not start for a cause outside of the revision: Waiting, Back (the template went back) or Trial (one is tried).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stuck: Option<StuckStatus>,
-    /// When the environment was away the last time (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outage_since: Option<String>,
-    /// Until when (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outage_until: Option<String>,
-    /// A verdict that was withdrawn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub withdrawn: Option<WithdrawnStatus>,
-}
-
-/// A node that became NotReady after its agent was replaced.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AwayNode {
-    /// Its name.
-    #[serde(default)]
-    pub name: String,
-    /// Since when it is gone from the cluster (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gone_since: Option<String>,
-}
-
-/// Pods that do not start for a cause outside of the revision.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct StuckStatus {
-    /// Version that does not start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// Template hash that does not start.
-    #[serde(default)]
-    pub hash: String,
-    /// Waiting, Back or Trial.
-    #[serde(default)]
-    pub phase: String,
-    /// Since when (RFC 3339).
-    #[serde(default)]
-    pub since: String,
-    /// How often a single node was tried in vain.
-    #[serde(default)]
-    pub tries: u32,
-}
-
-/// A verdict that was withdrawn, because the agents recovered.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WithdrawnStatus {
-    /// Version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// Template hash.
-    #[serde(default)]
-    pub hash: String,
-    /// How often.
-    #[serde(default)]
-    pub times: u32,
+    #[schemars(schema_with = "any_object")]
+    pub memory: Option<serde_json::Value>,
 }
 
 /// What failed.

@@ -19,6 +19,7 @@ use super::known::{self, News};
 use super::observe::Observed;
 use super::plan::Objects;
 use super::resolve::Resolved;
+use super::revision::Revision;
 use super::{Context, Desk};
 use crate::api::oneagent::OneAgent;
 use crate::k8s::drift::{APPLIED_ANNOTATION, is_current};
@@ -27,8 +28,8 @@ use crate::kernel::delete::{Outcome, Target};
 use crate::kernel::notes::Place;
 use crate::kernel::optional_api::Owner;
 use crate::kernel::{self};
+use crate::rollout::Step;
 use crate::rollout::guard::Guard;
-use crate::rollout::{Policy, Step};
 
 /// Deletions under way at once. While they are, nothing else is decided for this OneAgent: too few of them leave the
 /// budget of a large fleet unused (with 8 a rollout of 1,000 nodes took a tenth longer).
@@ -151,12 +152,11 @@ fn typed(live: &DaemonSet) -> Result<serde_json::Value, kernel::Error> {
 }
 
 /// Replaces Pods: deletes them, for the DaemonSet controller makes new ones. Returns whether one had changed meanwhile.
-pub async fn recycle(context: &Context, resolved: &Resolved, policy: &Policy, seen: &Observed, steps: &[Step]) -> Result<bool, kernel::Error> {
+pub async fn recycle(context: &Context, resolved: &Resolved, guard: &Guard, steps: &[Step<Revision>]) -> Result<bool, kernel::Error> {
     if steps.is_empty() {
         return Ok(false);
     }
-    let guard = Guard::count(policy, &seen.nodes, &seen.pods);
-    let deletions: Vec<_> = steps.iter().map(|step| replace(context, resolved, step, &guard)).collect();
+    let deletions: Vec<_> = steps.iter().map(|step| replace(context, resolved, step, guard)).collect();
     let outcomes: Vec<Result<Outcome, kernel::Error>> = stream::iter(deletions).buffered(AT_ONCE).collect().await;
     let mut changed = false;
     for outcome in outcomes {
@@ -169,7 +169,7 @@ pub async fn recycle(context: &Context, resolved: &Resolved, policy: &Policy, se
     Ok(changed)
 }
 
-async fn replace(context: &Context, resolved: &Resolved, step: &Step, guard: &Guard) -> Result<Outcome, kernel::Error> {
+async fn replace(context: &Context, resolved: &Resolved, step: &Step<Revision>, guard: &Guard) -> Result<Outcome, kernel::Error> {
     let pod = &step.pod;
     let target = Target { namespace: &resolved.namespace, name: &pod.name, uid: &pod.uid, resource_version: &pod.resource_version, node: &pod.node };
     let outcome = context.deletions.delete(&context.client, &resolved.uid, guard, target, context.clock.now()).await?;

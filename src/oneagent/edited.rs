@@ -13,9 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use serde_json::Value;
 
+use super::revision::{Pod, Revision};
 use crate::k8s::drift::is_current;
 use crate::kernel::MANAGER;
-use crate::rollout::{Pod, Revision};
 
 /// Annotation of the DaemonSet: generations of its template that were not ours, while Pods of them run.
 pub const EDITED_ANNOTATION: &str = "oneagent.dynatrace.com/edited-generations";

@@ -15,12 +15,13 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
+use super::revision::{Pod, Revision};
 use crate::k8s::facts::{ConditionFacts, HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
 use crate::k8s::node::{Node, Taint};
 use crate::k8s::placement::is_leaving;
 use crate::kernel::Key;
 use crate::kernel::runtime::Concerns;
-use crate::rollout::{Pod, Revision, Trouble};
+use crate::rollout::Trouble;
 
 /// The fleet.
 #[derive(Debug, Default)]

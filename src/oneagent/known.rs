@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
+use super::revision::Pod;
 use crate::dynatrace::{GoneNode, Told};
 use crate::k8s::node::Node;
 use crate::k8s::placement::{Placement, Verdict};
 use crate::kernel::notes::Noted;
-use crate::rollout::Pod;
 
 /// A node of which nobody could be told for so long is forgotten: before its host leaves the half hour that the
 /// environment is asked about, for who has its address after that is another.

@@ -9,14 +9,19 @@ pub mod controller;
 mod desk;
 mod edited;
 pub mod fleet;
+mod hold;
 pub mod known;
-mod memory;
+pub mod memory;
 pub mod observe;
 pub mod overlap;
 pub mod peers;
+pub mod places;
 pub mod plan;
 mod refusal;
 pub mod resolve;
+pub mod revision;
+#[cfg(test)]
+mod rollouts;
 pub mod status;
 pub mod version;
 
@@ -162,10 +167,12 @@ async fn carry_out(
     let write = async || context.write_status(object, desk, before, &plan.status, &plan.transitions).await;
     let first = essence(before) != essence(&plan.status);
     let written = if first { write().await? } else { None };
-    let recycled = act::recycle(context, resolved, &plan.policy, seen, &plan.steps).await;
+    context.deletions.settle(&resolved.uid, plan.ledger);
+    let recycled = act::recycle(context, resolved, &plan.guard, &plan.steps).await;
     // While nothing may be replaced, nothing that OLM could interrupt is under way.
-    let latest = context.deletions.latest(&resolved.uid).filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
-    context.upgradeable.tell(&label(object), latest.map(|at| at + resolved.policy.wait_ready.to_std().unwrap_or_default()));
+    let latest = context.deletions.ledger(&resolved.uid).latest().filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
+    let left = latest.map(|at| (at + resolved.policy.wait_ready - context.clock.now()).to_std().unwrap_or_default());
+    context.upgradeable.tell(&label(object), left.map(|left| Instant::now() + left));
     let changed = recycled?;
     let later = if first { written } else { write().await? };
     // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.

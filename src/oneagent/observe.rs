@@ -17,6 +17,7 @@ use super::build::pull_secret::KEY;
 use super::build::template::short_hash;
 use super::known::{self, Known};
 use super::resolve::{ProxySource, Resolved};
+use super::revision::Pod;
 use super::{Context, Desk};
 use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
 use crate::k8s::api_group::{Group, Served};
@@ -24,10 +25,9 @@ use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::{Verdict, has_labels};
 use crate::kernel::Key;
-use crate::kernel::delete::{Agent, InFlight};
 use crate::kernel::named::Look;
 use crate::kernel::{self, NamedKind, Reference, call};
-use crate::rollout::Pod;
+use crate::rollout::ledger::Ledger;
 
 /// After so long without a change, missing Pods are asked about.
 pub const QUIET: Duration = Duration::from_secs(3);
@@ -96,8 +96,8 @@ pub struct Observed {
     pub nodes: Vec<Arc<Node>>,
     /// The agents' Pods.
     pub pods: Vec<Arc<Pod>>,
-    /// What we deleted and what is not replaced yet.
-    pub in_flight: InFlight,
+    /// What we deleted and what is not replaced yet, as of the last look.
+    pub ledger: Ledger,
     /// Since when selected nodes have no Pod at all.
     pub missing: Missing,
     /// Since when this process decides.
@@ -156,7 +156,8 @@ pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: D
         other_operator = runs;
     }
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
-    let (in_flight, lacking) = settle(context, resolved, &nodes, &pods, now);
+    let ledger = context.deletions.ledger(&resolved.uid);
+    let lacking = lacks(context, resolved, &nodes, &pods, &ledger);
     let missing = missing(desk, resolved, daemonset.is_some(), &nodes, &pods, now);
     let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset, now));
     let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods, now).await;
@@ -177,7 +178,7 @@ pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: D
         daemonset,
         nodes,
         pods,
-        in_flight,
+        ledger,
         missing,
         deciding_since: context.deciding_since.get().copied().unwrap_or(now),
         refused,
@@ -189,39 +190,17 @@ pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: D
     })
 }
 
-/// What of our deletions is still in flight, as the watches show the fleet; and whether a node lacks a Ready agent that
-/// could have one.
-fn settle(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> (InFlight, bool) {
-    let owner = &resolved.uid;
-    let gone = context.deletions.in_flight(owner).uids;
-    let mut agents: HashMap<&str, Agent> = HashMap::new();
-    for pod in pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid)) {
-        let Some(since) = pod.ready_since else { continue };
-        let min_ready = resolved.policy.min_ready;
-        // As in the plan: without a wait the clocks of two machines need not agree.
-        agents.insert(&pod.node, if min_ready.is_zero() || since + min_ready <= now { Agent::Settled } else { Agent::Ready });
-    }
-    // A place that we touched counts until it has an agent again, whatever keeps it from that; a node that is drained, gone
-    // or no longer ours is none. While a node is NotReady nobody can say.
-    let placement = &resolved.policy.placement;
-    let is_ours = |node: &Node| matches!(placement.verdict(node), Verdict::Selected | Verdict::Untolerated(_));
-    let by_name: HashMap<&str, &Node> = nodes.iter().map(|node| (&*node.name, &**node)).collect();
-    let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid)).map(|pod| &*pod.node).collect();
-    let agent = |name: &str| match by_name.get(name) {
-        Some(node) if is_ours(node) && !(node.ready && node.busy.is_some()) => {
-            let present = if has_pod.contains(name) { Agent::Unready } else { Agent::Missing };
-            agents.get(name).copied().filter(|_| node.ready).unwrap_or(present)
-        }
-        _ => Agent::Settled,
-    };
-    let shown: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.uid).collect();
-    context.deletions.settle(owner, |uid| shown.contains(uid), agent);
+/// Whether a node lacks a Ready agent that could have one.
+fn lacks(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>], ledger: &Ledger) -> bool {
+    let gone = ledger.deleted();
+    let there = || pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid));
+    let has_pod: HashSet<&str> = there().map(|pod| &*pod.node).collect();
+    let is_ready: HashSet<&str> = there().filter(|pod| pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
     // Where the namespace keeps agents off, none is made anew: nobody waits for it.
     let inside = context.node_selectors.known(&resolved.namespace).map(|selector| selector.labels.clone()).unwrap_or_default();
-    let able = nodes.iter().filter(|node| node.ready && node.busy.is_none() && placement.verdict(node) == Verdict::Selected);
-    let mut able = able.filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
-    let lacking = able.any(|node| !agents.contains_key(&*node.name));
-    (context.deletions.in_flight(owner), lacking)
+    let is_able = |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.placement.verdict(node) == Verdict::Selected;
+    let mut able = nodes.iter().filter(is_able).filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
+    able.any(|node| !is_ready.contains(&*node.name))
 }
 
 /// Since when selected nodes have no Pod at all, as this process saw it: the cluster does not say.
@@ -232,7 +211,7 @@ fn missing(desk: &Desk, resolved: &Resolved, has_daemonset: bool, nodes: &[Arc<N
         return Missing::new();
     }
     let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
-    let is_able = |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.policy.placement.verdict(node) == Verdict::Selected;
+    let is_able = |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.placement.verdict(node) == Verdict::Selected;
     let without = nodes.iter().filter(is_able).filter(|node| !has_pod.contains(&*node.name));
     let missing: Missing = without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect();
     noted.clone_from(&missing);

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::conflict::{Conflict, Outcome};
 use super::resolve::Resolved;
+use super::revision::Pod;
 use crate::k8s::node::Node;
 use crate::k8s::placement::{Must, Of, Placement, Requirement, Verdict, any_holds};
-use crate::rollout::Pod;
 
 /// More alternatives than these are no affinity that anybody could read: then it is only reported.
 const TERMS: usize = 64;
@@ -32,7 +32,7 @@ pub struct Other {
 /// A OneAgent that stays out of the way of older ones; `yielded` are those to whom it left their nodes before.
 #[must_use]
 pub fn apart(mut resolved: Resolved, others: &[Other], nodes: &[Arc<Node>], pods: &[Arc<Pod>], yielded: &BTreeSet<String>) -> Resolved {
-    let own = resolved.policy.placement.clone();
+    let own = resolved.placement.clone();
     let selects = |node: &&Arc<Node>| own.verdict(node) == Verdict::Selected;
     let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.node).collect();
     for other in others.iter().filter(|other| !are_disjoint(&own, &other.placement)) {
@@ -49,7 +49,7 @@ pub fn apart(mut resolved: Resolved, others: &[Other], nodes: &[Arc<Node>], pods
             let is_good = is_exact && takes_none && !(terms.is_empty() && shared.is_empty());
             // What was left to the other stays left: one node that is relabelled or tainted must not bring two agents to all.
             if is_good || yielded.contains(&other.name) {
-                resolved.policy.placement.yields_to.push((other.name.clone(), terms));
+                resolved.placement.yields_to.push((other.name.clone(), terms));
                 outcome = Outcome::Yields;
             }
         }
@@ -125,12 +125,12 @@ mod tests {
     }
 
     fn other(spec: serde_json::Value, is_older: bool, serves: &[&str]) -> Other {
-        let placement = Arc::new(agent(spec).policy.placement);
+        let placement = Arc::new(agent(spec).placement);
         Other { name: "n/other".into(), is_older, placement, serves: serves.iter().map(|name| (*name).into()).collect() }
     }
 
     fn selected(resolved: &Resolved, nodes: &[Arc<Node>]) -> Vec<String> {
-        let placement = &resolved.policy.placement;
+        let placement = &resolved.placement;
         nodes.iter().filter(|node| placement.verdict(node) == Verdict::Selected).map(|node| node.name.to_string()).collect()
     }
 
@@ -140,10 +140,10 @@ mod tests {
         let older = other(json!({ "nodeSelector": { "disk": "ssd" } }), true, &[]);
         let younger = apart(agent(json!({ "nodeSelector": { "team": "x" } })), &[older], &nodes, &[], &BTreeSet::new());
         assert_eq!(selected(&younger, &nodes), ["b"]);
-        assert_eq!(younger.policy.placement.verdict(&nodes[0]), Verdict::Overlap("n/other".into()));
+        assert_eq!(younger.placement.verdict(&nodes[0]), Verdict::Overlap("n/other".into()));
         let [conflict] = younger.conflicts.as_slice() else { panic!("{:?}", younger.conflicts) };
         assert_eq!((conflict.nodes, &*conflict.example, conflict.outcome), (1, "a", Outcome::Yields));
-        assert_eq!(younger.policy.placement.yields_to[0].1, [[Requirement { of: Of::Label("disk".into()), must: Must::NotIn(vec!["ssd".into()]) }]]);
+        assert_eq!(younger.placement.yields_to[0].1, [[Requirement { of: Of::Label("disk".into()), must: Must::NotIn(vec!["ssd".into()]) }]]);
         let older = apart(
             agent(json!({ "nodeSelector": { "disk": "ssd" } })),
             &[other(json!({ "nodeSelector": { "team": "x" } }), false, &[])],
@@ -159,7 +159,7 @@ mod tests {
             &[],
             &BTreeSet::new(),
         );
-        assert!(apart_by_label.conflicts.is_empty() && apart_by_label.policy.placement.yields_to.is_empty(), "nothing to negate");
+        assert!(apart_by_label.conflicts.is_empty() && apart_by_label.placement.yields_to.is_empty(), "nothing to negate");
     }
 
     #[test]
@@ -221,11 +221,11 @@ mod tests {
         let younger = apart(agent(json!({})), std::slice::from_ref(&older), &nodes, &[], &BTreeSet::new());
         assert_eq!(younger.conflicts[0].outcome, Outcome::Yields);
         for node in &nodes {
-            let outside = any_holds(&younger.policy.placement.yields_to[0].1, node);
+            let outside = any_holds(&younger.placement.yields_to[0].1, node);
             assert_eq!(outside, older.placement.verdict(node) != Verdict::Selected, "{}", node.name);
         }
         let many = json!([0, 1, 2].map(|_| json!({ "matchExpressions": (0..5).map(|n| of(&format!("k{n}"), "Exists", &[])).collect::<Vec<_>>() })));
         let none = apart(agent(json!({})), &[other(affinity(many), true, &[])], &nodes, &[], &BTreeSet::new());
-        assert!(none.policy.placement.yields_to.is_empty());
+        assert!(none.placement.yields_to.is_empty());
     }
 }

@@ -99,7 +99,7 @@ impl Inner {
         if before.as_ref().is_some_and(|peer| peer.generation == generation) {
             return false;
         }
-        let placement = object.0.as_ref().ok().and_then(|object| resolve(object).ok()).map(|resolved| Arc::new(resolved.policy.placement));
+        let placement = object.0.as_ref().ok().and_then(|object| resolve(object).ok()).map(|resolved| Arc::new(resolved.placement));
         let kept = before.and_then(|peer| peer.placement);
         let changed = placement != kept;
         let created = object.creation_timestamp().map_or(i64::MAX, |at| at.0.as_second());

@@ -17,11 +17,14 @@ use super::build::pull_secret::{self, PullSecret};
 use super::build::template::{self, Surroundings};
 use super::build::{ISTIO, istio};
 use super::edited::Edited;
+use super::hold::{DOWNGRADE, ENVIRONMENT, NAMESPACE_SELECTOR, STOPPED, TOKENS};
 use super::known::{Known, News};
-use super::memory;
+use super::memory::{self, Memory};
 use super::observe::{Named, Observed, Token};
+use super::places::{Decision, Inventory, rollout};
 use super::refusal;
 use super::resolve::{Resolved, Wish};
+use super::revision::{Desired, Pod, Reported, Revision};
 use super::status::{self, Picture, Problem};
 use super::version::{Choice, Facts, choose, older_image, withdrawn};
 use crate::api::condition::Transition;
@@ -33,8 +36,10 @@ use crate::k8s::api_group::{Served, Wanted};
 use crate::k8s::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::k8s::node::Node;
 use crate::k8s::ownership::is_adopted;
-use crate::k8s::placement::has_labels;
-use crate::rollout::{self, Desired, Hold, Inventory, Memory, Pod, Policy, Reported, Revision, Source, Step, Template};
+use crate::k8s::placement::{Placement, has_labels};
+use crate::rollout::guard::Guard;
+use crate::rollout::ledger::Ledger;
+use crate::rollout::{self, Policy, Source, Step, Template};
 
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
@@ -62,9 +67,11 @@ pub struct Plan {
     /// Objects to apply.
     pub objects: Objects,
     /// Pods to replace.
-    pub steps: Vec<Step>,
+    pub steps: Vec<Step<Revision>>,
     /// What those are bounded by.
-    pub policy: Policy,
+    pub guard: Guard,
+    /// What we deleted and what is not replaced yet.
+    pub ledger: Ledger,
     /// What is to be said of a DaemonSet that somebody edited, once it is put back.
     pub edited: Option<String>,
     /// Whether the DaemonSet controller shall look again: it makes fewer Pods than it should.
@@ -100,13 +107,14 @@ pub fn plan(
     let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
     let running = live.map(|live| running(live, &base));
     let running_version = running.as_ref().and_then(|r| r.version);
-    let reported = reported(resolved, seen, environment, memory.started, now);
+    let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
+    let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
     // A change of the template reaches agents that updated themselves at what they are.
     let changes = running.as_ref().is_some_and(|running| running.hash != base.hash);
     let facts = Facts {
         environment,
         running: running_version,
-        last_good: memory.last_good.as_ref().and_then(|r| r.version),
+        last_good,
         rejected: &memory.rejected,
         reported: if changes { newest(&seen.nodes, &seen.pods, reported) } else { None },
     };
@@ -122,17 +130,12 @@ pub fn plan(
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
     let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
     // Back to the last good one is no downgrade: the newer one never was rolled out.
-    let last_good = memory.last_good.as_ref().and_then(|good| good.version);
     let older = older_image(resolved.wish, running_version, last_good).filter(|_| adopted);
     let source = source(resolved, environment);
     let kept_out = kept_out(resolved, seen);
-    let hold = first_hold([
-        (older.is_some(), Hold::Downgrade),
-        (kept_out.is_some(), Hold::NamespaceSelector),
-        (missing_token(resolved, seen), Hold::Tokens),
-        (downloads_nothing(source, environment, choice.version), Hold::Environment),
-    ]);
-    let policy = policy(resolved, seen, live.filter(|_| adopted), hold);
+    let no_source = downloads_nothing(source, environment, choice.version);
+    let policy = policy(resolved, seen, older.is_some(), kept_out.is_some(), no_source);
+    let placement = placement(resolved, live.filter(|_| adopted));
     problems.extend(older);
     problems.extend(kept_out.clone());
     let refused = seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
@@ -141,10 +144,11 @@ pub fn plan(
     let inventory = Inventory {
         nodes: &seen.nodes,
         pods: &pods,
+        placement: &placement,
         template: template.as_ref(),
         settled: live.is_some_and(settled),
-        deleted: &seen.in_flight.uids,
-        lost: &seen.in_flight.nodes,
+        deleted: &seen.ledger.deleted(),
+        lost: &seen.ledger.lost(),
         missing: &seen.missing,
         deciding_since: seen.deciding_since,
         reported,
@@ -153,20 +157,23 @@ pub fn plan(
         namespace_selector: &seen.namespace_selector,
         memory: &memory,
     };
-    let mut rollout = rollout::plan(&policy, desired.as_ref(), &inventory, now);
+    let (mut decision, guard, ledger) = rollout(&policy, desired.as_ref(), &inventory, &seen.ledger, now);
 
     // A write makes the DaemonSet controller act on what excludes agents that run.
     let daemonset = match (&hands_off, &kept_out, &desired) {
-        (None, None, Some(desired)) => Some(render(resolved, live, &base, desired, running.as_ref(), &rollout, &memory, &edited, default_image)?),
+        (None, None, Some(desired)) => {
+            Some(render(resolved, live, &base, desired, running.as_ref(), &decision.plan, &memory, &edited, default_image)?)
+        }
         _ => None,
     };
     if hands_off.is_some() {
-        (rollout.steps, rollout.memory) = (Vec::new(), memory.clone());
+        decision.plan.steps = Vec::new();
+        decision.memory = memory.clone();
     }
-    problems.extend(complaints(resolved, seen, &rollout, refused, environment));
+    problems.extend(complaints(resolved, seen, &decision, refused, environment));
 
     let known = seen.known.as_deref().filter(|_| hands_off.is_none());
-    let known = known.map(|known| known.now(&seen.nodes, &seen.pods, &policy.placement, &seen.told, now));
+    let known = known.map(|known| known.now(&seen.nodes, &seen.pods, &placement, &seen.told, now));
     // While nothing may be touched nobody forgets either.
     let gone = known.as_ref().map(|news| &news.known).or(seen.known.as_deref()).map(Known::gone).unwrap_or_default();
     let picture = Picture {
@@ -176,20 +183,21 @@ pub fn plan(
         seen,
         environment,
         choice: &choice,
-        rollout: &rollout,
+        rollout: &decision,
         template: daemonset_version(daemonset.as_ref()).or(running_version),
         problems: &problems,
         blocked: hands_off.is_some(),
     };
-    let (status, transitions) = status::status(&picture, now);
-    let next = next_look(&rollout, hands_off.is_some(), now);
-    let nudge = hands_off.is_none() && kept_out.is_none() && live.is_some_and(|live| makes_too_few(live, seen, &rollout.report));
-    let interest = interest(resolved, &choice, &rollout, gone);
+    let (status, transitions) = status::status(&picture, now)?;
+    let next = next_look(&decision.plan, hands_off.is_some(), now);
+    let nudge = hands_off.is_none() && kept_out.is_none() && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
+    let interest = interest(resolved, &choice, &decision, gone);
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     Ok(Plan {
         objects: Objects { pull_secret, daemonset, istio },
-        steps: rollout.steps,
-        policy,
+        steps: decision.plan.steps,
+        guard,
+        ledger,
         edited: edited.by.filter(|_| hands_off.is_none() && kept_out.is_none()).map(|by| said_of_edit(resolved, &by)),
         nudge,
         status,
@@ -200,10 +208,6 @@ pub fn plan(
     })
 }
 
-fn first_hold<const N: usize>(candidates: [(bool, Hold); N]) -> Option<Hold> {
-    candidates.into_iter().find_map(|(applies, hold)| applies.then_some(hold))
-}
-
 /// Whether the DaemonSet controller makes fewer Pods than it should: they are refused, or it does not see a node as selected.
 fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) -> bool {
     let desired = live.status.as_ref().map_or(0, |status| status.desired_number_scheduled);
@@ -211,16 +215,22 @@ fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) ->
     settled(live) && !seen.missing.is_empty() && (seen.refused.is_some() || too_few)
 }
 
-/// The policy, as the cluster and what runs in it change it. `live` is a DaemonSet of ours.
-fn policy(resolved: &Resolved, seen: &Observed, live: Option<&DaemonSet>, hold: Option<Hold>) -> Policy {
-    let mut policy = resolved.policy.clone();
-    let users = if seen.stopped { Some(Hold::Stopped) } else { policy.hold };
-    policy.hold = users.or(hold);
+/// The policy, as what is found changes it: the first hold that applies is the one that is said.
+fn policy(resolved: &Resolved, seen: &Observed, is_older: bool, is_kept_out: bool, no_source: bool) -> Policy {
+    let users = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
+    let found = [(is_older, DOWNGRADE), (is_kept_out, NAMESPACE_SELECTOR), (missing_token(resolved, seen), TOKENS), (no_source, ENVIRONMENT)];
+    let hold = users.or_else(|| found.into_iter().find_map(|(applies, hold)| applies.then_some(hold)));
+    Policy { hold, ..resolved.policy.clone() }
+}
+
+/// The placement, as what runs changes it. `live` is a DaemonSet of ours.
+fn placement(resolved: &Resolved, live: Option<&DaemonSet>) -> Placement {
+    let mut placement = resolved.placement.clone();
     if let Some(live) = live {
         // While a rollout is held, the spec may ask for another kind of agent than the one that runs.
-        policy.placement.architectures = live.spec.as_ref().map(|spec| architectures(resolved, &spec.template)).unwrap_or_default();
+        placement.architectures = live.spec.as_ref().map(|spec| architectures(resolved, &spec.template)).unwrap_or_default();
     }
-    policy
+    placement
 }
 
 /// Why nothing of ours may be touched at all.
@@ -267,21 +277,21 @@ fn mesh_trouble(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
 }
 
 /// When to look again if nothing happens before.
-fn next_look(rollout: &rollout::Plan, is_blocked: bool, now: DateTime<Utc>) -> Option<Duration> {
+fn next_look(rollout: &rollout::Plan<Revision>, is_blocked: bool, now: DateTime<Utc>) -> Option<Duration> {
     let report = &rollout.report;
     let until = rollout.next.filter(|at| *at > now).map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
     let missing = [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| report.bucket(*bucket) > 0);
     let looks_for = missing.then_some(super::observe::QUIET + Duration::from_secs(2));
-    let excludes = (report.excluded > 0).then_some(EXCLUDED);
+    let excludes = (report.bucket(rollout::Bucket::NamespaceSelector) > 0).then_some(EXCLUDED);
     [until, looks_for, excludes, is_blocked.then_some(BLOCKED)].into_iter().flatten().min()
 }
 
 /// What is needed of the environment.
-fn interest(resolved: &Resolved, choice: &Choice, rollout: &rollout::Plan, gone: Vec<GoneNode>) -> Interest {
+fn interest(resolved: &Resolved, choice: &Choice, decision: &Decision, gone: Vec<GoneNode>) -> Interest {
     Interest {
-        hosts: rollout.needs_hosts.then(|| rollout.memory.started.unwrap_or_default()),
-        proof: rollout.needs_proof && downloads(resolved),
-        offered: choice.needs_offered || (downloads(resolved) && rollout.report.outdated > 0),
+        hosts: decision.needs_hosts.then(|| decision.memory.rollout.started().unwrap_or_default()),
+        proof: decision.plan.needs_proof && downloads(resolved),
+        offered: choice.needs_offered || (downloads(resolved) && decision.plan.report.outdated > 0),
         endpoints: resolved.istio,
         zone: resolved.network_zone.as_deref().map(Into::into),
         gone,
@@ -510,7 +520,7 @@ fn render(
     base: &Base,
     desired: &Desired,
     running: Option<&Revision>,
-    rollout: &rollout::Plan,
+    rollout: &rollout::Plan<Revision>,
     memory: &Memory,
     edited: &Edited,
     default_image: &str,
@@ -520,7 +530,7 @@ fn render(
     let revision = match rollout.template {
         Template::Advance => wanted,
         Template::Keep => running.or(wanted),
-        Template::GoBack => memory.last_good.as_ref().or(running),
+        Template::GoBack => memory.rollout.last_good.as_ref().or(running),
     }
     .unwrap_or(&desired.revision);
     let chosen = if revision.hash == base.hash {
@@ -572,17 +582,18 @@ fn daemonset_version(daemonset: Option<&Value>) -> Option<Version> {
 fn complaints(
     resolved: &Resolved,
     seen: &Observed,
-    rollout: &rollout::Plan,
+    decision: &Decision,
     refused: Option<refusal::Refusal>,
     environment: Option<&Snapshot>,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let failure = rollout.memory.failure.as_ref().map(|failure| {
+    let report = &decision.plan.report;
+    let failure = decision.memory.rollout.failure.as_ref().map(|failure| {
         let remedy = "Pods that still run the version before are left alone and new ones get it; mend the cause, and when these nodes' agents recover it goes on by itself; or pin this version (spec.update.version) to try it again, or pin a good one; a newer one is taken by itself";
         (Reason::RolloutFailed, format!("{}; {remedy}", failure.message))
     });
     // While another revision is rolled out, what failed before it is history.
-    let is_now = rollout.report.state == rollout::State::Failed;
+    let is_now = report.state == rollout::State::Failed;
     problems.extend(failure.clone().filter(|_| is_now));
     problems.extend(refused.map(|refused| {
         if refused.account_missing {
@@ -597,7 +608,7 @@ fn complaints(
     match &seen.environment {
         Some(Err(error)) => problems.push((Reason::EnvironmentUnreachable, error.to_string())),
         Some(Ok(snapshot)) => {
-            if let Some((_, trouble)) = snapshot.hosts_trouble.as_ref().filter(|_| rollout.needs_hosts && snapshot.trouble.is_none()) {
+            if let Some((_, trouble)) = snapshot.hosts_trouble.as_ref().filter(|_| decision.needs_hosts && snapshot.trouble.is_none()) {
                 problems.push((
                     Reason::EnvironmentUnreachable,
                     format!(
@@ -612,8 +623,8 @@ fn complaints(
         }
         None => {}
     }
-    if !rollout.report.troubled.is_empty() && !is_now && seen.refused.is_none() {
-        let nodes: Vec<String> = rollout.report.troubled.iter().map(|(node, why)| format!("{node}: {why}")).collect();
+    if !report.troubled.is_empty() && !is_now && seen.refused.is_none() {
+        let nodes: Vec<String> = report.troubled.iter().map(|(node, why)| format!("{node}: {why}")).collect();
         if !nodes.is_empty() {
             problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
         }

@@ -2,7 +2,8 @@
 //!
 //! Pure. The rollout's sentences come from `rollout::report`; this file only puts them in their places.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
@@ -10,6 +11,7 @@ use chrono::{DateTime, Utc};
 use super::conflict::{Conflict, Outcome};
 use super::memory;
 use super::observe::{Observed, Token};
+use super::places::Decision;
 use super::resolve::Resolved;
 use super::version::Choice;
 use crate::api::condition::{Transition, merge, timestamp};
@@ -20,7 +22,7 @@ use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::api::rollout::{NodeCounts, REJECTED_AT_MOST, RolloutStatus};
 use crate::dynatrace::{Snapshot, TokenState};
 use crate::k8s::node_selector::NODE_SELECTORS;
-use crate::rollout::{self, Bucket, Report, State};
+use crate::rollout::{Bucket, Report, State};
 
 /// Something that a human must mend, most important first in a list.
 pub type Problem = (R, String);
@@ -40,7 +42,7 @@ pub struct Picture<'a> {
     /// The version that was chosen.
     pub choice: &'a Choice,
     /// What the engine says.
-    pub rollout: &'a rollout::Plan,
+    pub rollout: &'a Decision,
     /// The version of the DaemonSet's template.
     pub template: Option<Version>,
     /// What a human must mend, most important first.
@@ -50,10 +52,9 @@ pub struct Picture<'a> {
 }
 
 /// The status, and what changed in it.
-#[must_use]
-pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec<Transition>) {
+pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> Result<(OneAgentStatus, Vec<Transition>), serde_json::Error> {
     let Picture { object, before, resolved, seen, environment, rollout, .. } = picture;
-    let report = &rollout.report;
+    let report = &rollout.plan.report;
     let findings = findings(picture);
     let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
     let holds = |type_: C| findings.iter().find(|f| f.type_ == type_).and_then(|f| f.holds);
@@ -74,12 +75,12 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec
         },
         desired_version: text(picture.choice.version),
         version_source: Some(picture.choice.source.to_owned()),
-        last_good_version: memory.last_good.as_ref().and_then(|r| text(r.version)),
+        last_good_version: memory.rollout.last_good.as_ref().and_then(|r| text(r.version)),
         rejected_versions: memory.rejected.iter().rev().take(REJECTED_AT_MOST).rev().map(ToString::to_string).collect(),
         phase: Some(phase.to_owned()),
         conditions,
         nodes: Some(counts(report)),
-        rollout: Some(rollout_status(picture)),
+        rollout: Some(rollout_status(picture)?),
         instances: seen
             .pods
             .iter()
@@ -102,10 +103,10 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> (OneAgentStatus, Vec
         use_immutable_image: resolved.from_image.is_some().then_some(true),
         updated_timestamp: before.updated_timestamp.clone(),
         last_update_probe_timestamp: probe_time(picture),
-        adopted_template_hash: memory.adopted_hash.clone(),
-        adopted_version: text(memory.adopted_version),
+        adopted_template_hash: memory.adopted.as_ref().map(|adopted| adopted.hash.clone()),
+        adopted_version: text(memory.adopted.as_ref().and_then(|adopted| adopted.version)),
     };
-    (stamped(status, before, now), transitions)
+    Ok((stamped(status, before, now), transitions))
 }
 
 /// The status of a OneAgent whose spec makes no sense. Everything else stays as it was.
@@ -157,15 +158,15 @@ fn counts(report: &Report) -> NodeCounts {
         running: number(report.running),
         updated: number(report.updated),
         outdated: number(report.outdated),
-        version_unknown: number(report.version_unknown),
-        held_back: number(report.held_back),
+        version_unknown: number(report.unknown.count),
+        held_back: number(report.held_back.count),
         unplanned: number(report.unplanned),
-        surplus: number(report.surplus),
+        surplus: number(report.surplus.count),
         progress: format!("{}/{}", report.updated, report.selected),
-        untolerated: number(report.untolerated),
-        arch: number(report.architecture),
-        namespace_selector: number(report.excluded),
-        overlap: number(report.overlap),
+        untolerated: bucket(Bucket::Untolerated),
+        arch: bucket(Bucket::Arch),
+        namespace_selector: bucket(Bucket::NamespaceSelector),
+        overlap: bucket(Bucket::Overlap),
         node_not_ready: bucket(Bucket::NodeNotReady),
         node_lost: bucket(Bucket::NodeLost),
         node_busy: bucket(Bucket::NodeBusy),
@@ -177,24 +178,32 @@ fn counts(report: &Report) -> NodeCounts {
         starting: bucket(Bucket::Starting),
         overdue: bucket(Bucket::Overdue),
         terminating: bucket(Bucket::Terminating),
-        examples: report.examples.clone(),
+        examples: examples(report),
     }
 }
 
-fn rollout_status(picture: &Picture<'_>) -> RolloutStatus {
-    let report = &picture.rollout.report;
-    RolloutStatus {
+/// Names of nodes by the key under which they are counted.
+fn examples(report: &Report) -> BTreeMap<String, Vec<String>> {
+    let buckets = report.buckets.iter().chain(&report.closed).map(|(bucket, nodes)| (bucket.to_string(), nodes));
+    let others = [("versionUnknown", &report.unknown), ("heldBack", &report.held_back), ("surplus", &report.surplus)];
+    let all = buckets.chain(others.map(|(key, nodes)| (key.to_owned(), nodes)));
+    all.filter(|(_, nodes)| nodes.count > 0).map(|(key, nodes)| (key, nodes.examples.iter().map(ToString::to_string).collect())).collect()
+}
+
+fn rollout_status(picture: &Picture<'_>) -> Result<RolloutStatus, serde_json::Error> {
+    let report = &picture.rollout.plan.report;
+    Ok(RolloutStatus {
         state: report.state.to_string(),
         to: picture.choice.version.map(|v| v.to_string()),
         waiting_on: report.waiting_on.iter().map(ToString::to_string).collect(),
-        budget: i32::try_from(picture.rollout.budget).ok(),
-        ..memory::write(&picture.rollout.memory, picture.before.rollout.as_ref())
-    }
+        budget: i32::try_from(picture.rollout.plan.budget).ok(),
+        ..memory::write(&picture.rollout.memory)?
+    })
 }
 
 fn findings(picture: &Picture<'_>) -> Vec<Finding> {
-    let report = &picture.rollout.report;
-    let mut findings = vec![ready(picture), available(report, picture.rollout.memory.last_good.is_none()), progressing(picture)];
+    let report = &picture.rollout.plan.report;
+    let mut findings = vec![ready(picture), available(report, picture.rollout.memory.rollout.last_good.is_none()), progressing(picture)];
     findings.push(match picture.problems.first() {
         None if picture.resolved.warnings.is_empty() => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
         None => Finding::new(C::Degraded, false, R::AsExpected, picture.resolved.warnings.join("; ")),
@@ -231,7 +240,7 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
 }
 
 fn ready(picture: &Picture<'_>) -> Finding {
-    let report = &picture.rollout.report;
+    let report = &picture.rollout.plan.report;
     let finding = |holds: bool, reason, message: String| Finding::new(C::Ready, holds, reason, message);
     if picture.blocked
         && let Some((reason, message)) = picture.problems.first()
@@ -246,11 +255,11 @@ fn ready(picture: &Picture<'_>) -> Finding {
         );
     }
     if report.selected == 0 {
-        let hint = if report.untolerated > 0 {
+        let hint = if report.bucket(Bucket::Untolerated) > 0 {
             format!(
                 "; {} nodes match but carry a taint that spec.tolerations does not tolerate, such as {}",
-                report.untolerated,
-                example(report, "untolerated")
+                report.bucket(Bucket::Untolerated),
+                report.such_as(Bucket::Untolerated)
             )
         } else {
             String::new()
@@ -263,7 +272,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
         let reason = if report.troubled.is_empty() { R::RollingOut } else { R::AgentsUnavailable };
         return finding(false, reason, format!("{} of {} nodes have no Ready agent{who}", report.lacking, report.selected));
     }
-    if report.outdated > 0 || picture.rollout.memory.failure.is_some() {
+    if report.outdated > 0 || picture.rollout.memory.rollout.failure.is_some() {
         let reason = match report.state {
             State::Paused => R::Paused,
             State::Stopped => R::Stopped,
@@ -277,70 +286,63 @@ fn ready(picture: &Picture<'_>) -> Finding {
         let waits = if report.postponed.is_empty() { String::new() } else { format!("; waiting for their node: {}", pairs(&report.postponed)) };
         return finding(false, reason, format!("{} of {} nodes run the desired agent{waits}", report.updated, report.selected));
     }
-    if report.held_back > 0 {
-        let such = example(report, "heldBack");
+    if report.held_back.count > 0 {
+        let such = report.held_back.such_as();
         return finding(
             false,
             R::Outdated,
             format!(
                 "{} agents are newer than the desired one, such as {such}: they keep running, and a change of the Pods does not reach them before a newer version is desired",
-                report.held_back
+                report.held_back.count
             ),
         );
     }
     // After a start nothing is doubted before the vendor was heard.
-    let is_at_rest = picture.rollout.memory.started.is_none() && report.state == State::Complete;
-    let is_unheard = report.unheard > 0 && report.unheard == report.version_unknown;
+    let is_at_rest = picture.rollout.memory.rollout.started().is_none() && report.state == State::Complete;
+    let is_unheard = report.unheard > 0 && report.unheard == report.unknown.count;
     if let Some(kept) = kept(C::Ready, R::AllUpdated, picture).filter(|_| is_at_rest && is_unheard) {
         return kept;
     }
-    if report.version_unknown > 0 {
+    if report.unknown.count > 0 {
         return finding(
             false,
             R::Outdated,
             format!(
                 "the version of {} agents is not known: the environment does not report their hosts ({})",
-                report.version_unknown,
-                example(report, "versionUnknown")
+                report.unknown.count,
+                report.unknown.such_as()
             ),
         );
     }
     // While agents are installed for the first time a node that starts is not one that joined.
-    if report.running == 0 || (report.joining > 0 && picture.rollout.memory.last_good.is_none()) {
+    if report.running == 0 || (report.joining > 0 && picture.rollout.memory.rollout.last_good.is_none()) {
         return finding(false, R::Starting, format!("{} of {} nodes have a Ready agent", report.running, report.selected));
     }
     let able = report.selected - report.bucket(Bucket::NodeNotReady) - report.bucket(Bucket::NodeBusy) - report.joining;
     finding(true, R::AllUpdated, format!("all {able} nodes that can run an agent run the desired one{}{}", excluded(picture), surplus(picture)))
 }
 
-fn example(report: &Report, bucket: &str) -> String {
-    report.examples.get(bucket).map(|names| names.join(", ")).unwrap_or_default()
-}
-
 /// Agents that go on running where no new one may start, and how to end that either way.
 fn surplus(picture: &Picture<'_>) -> String {
-    let report = &picture.rollout.report;
-    if report.surplus == 0 {
-        return String::new();
-    }
-    let Some((node, _)) = report.examples.get("surplus").and_then(|names| names.first()).and_then(|name| name.split_once(" (")) else {
-        return String::new();
-    };
+    let report = &picture.rollout.plan.report;
+    let Some(first) = report.surplus.examples.first() else { return String::new() };
+    let node = &first.name;
     let (namespace, name) = (&picture.resolved.namespace, &picture.resolved.name);
     format!(
         "; {} agents run on nodes with a taint that spec.tolerations does not tolerate ({}): they go on, and get no update; tolerate the taint, or remove such an agent by kubectl -n {namespace} delete pod -l oneagent={name} --field-selector=spec.nodeName={node}",
-        report.surplus,
-        example(report, "surplus"),
+        report.surplus.count,
+        report.surplus.such_as(),
     )
 }
 
 /// The nodes that the namespace keeps agents off, and how to let them in.
 fn excluded(picture: &Picture<'_>) -> String {
-    let (count, namespace) = (picture.rollout.report.excluded, &picture.resolved.namespace);
+    let report = &picture.rollout.plan.report;
+    let (count, namespace) = (report.bucket(Bucket::NamespaceSelector), &picture.resolved.namespace);
     if count == 0 {
         return String::new();
     }
-    let such = example(&picture.rollout.report, "namespaceSelector");
+    let such = report.such_as(Bucket::NamespaceSelector);
     format!(
         "; namespace {namespace} has a node selector of its own that keeps agents off {count} nodes, such as {such}; to let them in: {} && kubectl -n {namespace} delete pod -l oneagent={} --field-selector=status.phase=Pending",
         lift_selectors(namespace),
@@ -366,7 +368,7 @@ fn available(report: &Report, first_install: bool) -> Finding {
 }
 
 fn progressing(picture: &Picture<'_>) -> Finding {
-    let report = &picture.rollout.report;
+    let report = &picture.rollout.plan.report;
     let finding = |holds: bool, reason, message: String| Finding::new(C::Progressing, holds, reason, message);
     let waiting = || report.waiting_on.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     let problem = picture.problems.first().map(|(reason, message)| (*reason, message.clone()));
@@ -381,7 +383,7 @@ fn progressing(picture: &Picture<'_>) -> Finding {
             finding(true, R::RollingOut, format!("{} of {} nodes run the desired agent; waiting: {}", report.updated, report.selected, waiting()))
         }
         (State::Complete, _) if report.joining > 0 => {
-            finding(true, R::Starting, format!("{} nodes joined and start their agent: {}", report.joining, example(report, "starting")))
+            finding(true, R::Starting, format!("{} nodes joined and start their agent: {}", report.joining, report.such_as(Bucket::Starting)))
         }
         (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
     }
@@ -428,10 +430,10 @@ fn kept(type_: C, reason: R, picture: &Picture<'_>) -> Option<Finding> {
 }
 
 /// Nodes with their causes, each cause once.
-fn pairs(nodes: &[(String, String)]) -> String {
-    let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
+fn pairs<C: PartialEq + Display>(nodes: &[(String, C)]) -> String {
+    let mut causes: Vec<(&C, Vec<&str>)> = Vec::new();
     for (node, why) in nodes {
-        match causes.iter_mut().find(|(known, _)| known == why) {
+        match causes.iter_mut().find(|(known, _)| *known == why) {
             Some((_, nodes)) => nodes.push(node),
             None => causes.push((why, vec![node])),
         }

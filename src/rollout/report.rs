@@ -9,10 +9,14 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 
 use super::Hold;
-use super::bucket::{Bucket, Sorted, Standing};
+use super::bucket::Sorted;
+use super::cause::{Bucket, Cause};
+use super::place::Standing;
 
 /// How many names stand as an example.
 const EXAMPLES: usize = 5;
+/// How many things are named that are waited for.
+pub(super) const WAITING: usize = 5;
 
 /// Where a rollout stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, strum::Display)]
@@ -42,57 +46,104 @@ pub enum WaitingOn {
     Hold(Hold),
     /// Somebody to mend what failed.
     Failure(String),
-    /// The vendor to say which version.
-    Version,
-    /// The DaemonSet controller to see the new template.
+    /// A decision what is wanted, in the kind's words.
+    Decision(&'static str),
+    /// The workload's controller to see the new template.
     Template,
-    /// The vendor's host list, for so many agents.
-    Hosts(usize),
-    /// Nodes that are NotReady, of so many.
+    /// Somebody who says what so many Pods are.
+    Unheard(usize, &'static str),
+    /// Places that are NotReady, of so many.
     Storm(usize, usize),
     /// Replacements to become available: used and whole budget.
     Budget(usize, usize),
-    /// Nodes, for one cause.
-    Nodes {
+    /// Places, for one cause.
+    Places {
         /// The first of them.
         names: Vec<String>,
         /// How many they are.
         count: usize,
         /// What keeps their agents from being available.
-        why: String,
+        cause: Cause,
         /// When the time of the first is up.
         until: Option<DateTime<Utc>>,
+    },
+    /// Places that were closed while their agent was replaced.
+    Closed {
+        /// The first of them.
+        names: Vec<String>,
+        /// How many they are.
+        count: usize,
+        /// What closed the first.
+        cause: Cause,
     },
 }
 
 impl fmt::Display for WaitingOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hold(Hold::Paused) => f.write_str("rollout.paused is true"),
-            Self::Hold(Hold::Downgrade) => {
-                f.write_str("the agent that is wanted is older than those that run, and spec.update.allowDowngrade is not true")
-            }
-            Self::Hold(Hold::Stopped) => f.write_str("ConfigMap oneagent-operator has key stop: \"true\""),
-            Self::Hold(Hold::Tokens) => f.write_str("the Secret with the tokens is not as Pods need it; condition PaaSToken says what to mend"),
-            Self::Hold(Hold::Environment) => f.write_str(
-                "the environment does not answer this paasToken, or does not offer the version: a new Pod could not download its agent; see conditions PaaSToken and Degraded",
-            ),
-            Self::Hold(Hold::NamespaceSelector) => {
-                f.write_str("the namespace's own node selector excludes nodes with a running agent: any change would remove these")
-            }
-            Self::Hosts(agents) => write!(f, "the environment's host list, because {agents} agents may have updated themselves"),
+            Self::Hold(hold) => f.write_str(hold.why),
+            Self::Unheard(agents, authority) => write!(f, "{authority}, because {agents} agents may have updated themselves"),
             Self::Storm(down, all) => write!(f, "{down} of {all} nodes are NotReady; no agent is replaced while it is a third of them"),
             Self::Failure(message) => f.write_str(message),
-            Self::Version => f.write_str("the environment has not said which version is the newest"),
+            Self::Decision(what) => f.write_str(what),
             Self::Template => f.write_str("the DaemonSet controller has not seen the new template yet"),
             Self::Budget(used, budget) => write!(f, "{used} of at most {budget} nodes are without an available agent"),
-            Self::Nodes { names, count, why, until } => {
-                let more = count - names.len();
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                write!(f, "{} {}{more}: {why}", if *count == 1 { "node" } else { "nodes" }, names.join(", "))?;
+            Self::Places { names, count, cause, until } => {
+                write!(f, "{}: {cause}", named(names, *count))?;
                 until.map_or(Ok(()), |until| write!(f, " (until {})", until.format("%H:%M:%SZ")))
             }
+            Self::Closed { names, count, cause } => {
+                write!(f, "{}: its agent was being replaced when taint {cause} came, which keeps the new one off", named(names, *count))
+            }
         }
+    }
+}
+
+fn named(names: &[String], count: usize) -> String {
+    let more = count - names.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} {}{more}", if count == 1 { "node" } else { "nodes" }, names.join(", "))
+}
+
+/// Places that have something in common.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nodes {
+    /// How many they are.
+    pub count: usize,
+    /// The first of them, at most five.
+    pub examples: Vec<Example>,
+}
+
+/// A place by name, with a cause where its bucket does not say it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    /// Its name.
+    pub name: String,
+    /// The cause.
+    pub cause: Option<Cause>,
+}
+
+impl fmt::Display for Example {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "{} ({cause})", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl Nodes {
+    fn add(&mut self, name: &str, cause: Option<&Cause>) {
+        self.count += 1;
+        if self.examples.len() < EXAMPLES {
+            self.examples.push(Example { name: name.to_owned(), cause: cause.cloned() });
+        }
+    }
+
+    /// The first of them as people read them.
+    #[must_use]
+    pub fn such_as(&self) -> String {
+        self.examples.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -101,122 +152,92 @@ impl fmt::Display for WaitingOn {
 pub struct Report {
     /// Where the rollout stands.
     pub state: State,
-    /// Nodes that shall run an agent.
+    /// Places that shall run an agent.
     pub selected: usize,
     /// Of them, with an available agent.
     pub running: usize,
     /// Of the running, at the desired revision.
     pub updated: usize,
-    /// Nodes whose agent is to be replaced.
+    /// Places whose agent is to be replaced.
     pub outdated: usize,
-    /// Nodes whose agent's version nobody knows.
-    pub version_unknown: usize,
-    /// Nodes whose agent is newer than desired, so that a change of the template does not reach it.
-    pub held_back: usize,
-    /// Nodes whose version the vendor has not said yet, of those that nobody knows.
+    /// Places whose agent's revision nobody knows.
+    pub unknown: Nodes,
+    /// Places whose agent is newer than desired, so that a change of the template does not reach it.
+    pub held_back: Nodes,
+    /// Of those that nobody knows, whose revision somebody will say.
     pub unheard: usize,
-    /// Nodes whose agent came from a template no longer wanted.
+    /// Places whose agent came from a template no longer wanted.
     pub unplanned: usize,
     /// Agents that run where no new one may start.
-    pub surplus: usize,
-    /// Matching nodes with a taint that is not tolerated.
-    pub untolerated: usize,
-    /// Matching nodes of another architecture.
-    pub architecture: usize,
-    /// Matching nodes that the namespace's own node selector excludes.
-    pub excluded: usize,
-    /// Matching nodes that another OneAgent keeps.
-    pub overlap: usize,
-    /// How many nodes are in each bucket.
-    pub buckets: BTreeMap<Bucket, usize>,
-    /// Names of nodes, by bucket, at most five.
-    pub examples: BTreeMap<String, Vec<String>>,
+    pub surplus: Nodes,
+    /// The places in each bucket.
+    pub buckets: BTreeMap<Bucket, Nodes>,
+    /// The places where no new Pod may start, in each bucket.
+    pub closed: BTreeMap<Bucket, Nodes>,
     /// What is waited for, most important first, at most five.
     pub waiting_on: Vec<WaitingOn>,
-    /// Nodes without an available agent for a cause that needs somebody: name and cause, at most five.
-    pub troubled: Vec<(String, String)>,
-    /// Nodes whose agent is outdated, runs, and waits for its node: name and why, at most five.
-    pub postponed: Vec<(String, String)>,
-    /// Nodes that joined and whose agent is within its time.
+    /// Places without an available agent for a cause that needs somebody: name and cause, at most five.
+    pub troubled: Vec<(String, Cause)>,
+    /// Places whose agent is outdated, runs, and waits for its place: name and why, at most five.
+    pub postponed: Vec<(String, &'static str)>,
+    /// Places that joined and whose agent is within its time.
     pub joining: usize,
-    /// Nodes that can run an agent now and do not have an available one, those that joined apart.
+    /// Places that can run an agent now and do not have an available one, those that joined apart.
     pub lacking: usize,
 }
 
 impl Report {
     /// The counts of a sorted fleet; state and waiting come from the decision.
-    pub(super) fn count(sorted: &Sorted<'_>) -> Self {
-        let mut report = Self {
-            selected: sorted.cells.len(),
-            surplus: sorted.surplus.len(),
-            untolerated: sorted.untolerated.len(),
-            architecture: sorted.architecture.len(),
-            excluded: sorted.excluded.len(),
-            overlap: sorted.overlap.len(),
-            ..Self::default()
-        };
-        for (node, taint) in &sorted.untolerated {
-            report.example("untolerated", &format!("{} ({taint})", node.name));
+    pub(super) fn count<R>(sorted: &Sorted<'_, R>) -> Self {
+        let mut report = Self { selected: sorted.cells.len(), ..Self::default() };
+        for (place, cause) in &sorted.closed {
+            let cause_of = Some(*cause).filter(|cause| **cause != Cause::NamespaceSelector);
+            report.closed.entry(cause.bucket()).or_default().add(place.name, cause_of);
         }
-        for (node, architecture) in &sorted.architecture {
-            report.example("arch", &format!("{} ({architecture})", node.name));
-        }
-        for node in &sorted.excluded {
-            report.example("namespaceSelector", &node.name);
-        }
-        for (node, other) in &sorted.overlap {
-            report.example("overlap", &format!("{} ({other})", node.name));
-        }
-        for (node, taint) in &sorted.surplus {
-            report.example("surplus", &format!("{} ({taint})", node.name));
+        for (place, cause) in &sorted.surplus {
+            report.surplus.add(place.name, Some(cause));
         }
         for cell in &sorted.cells {
-            match cell.standing {
+            match cell.standing() {
                 Some(Standing::Outdated) => {
                     report.outdated += 1;
-                    if let Some(why) = cell.node.busy.filter(|_| cell.bucket.is_none() && report.postponed.len() < EXAMPLES) {
-                        report.postponed.push((cell.node.name.to_string(), why.to_owned()));
+                    if let Some(why) = cell.place.busy.filter(|_| cell.is_available() && report.postponed.len() < EXAMPLES) {
+                        report.postponed.push((cell.name().to_owned(), why));
                     }
                 }
                 Some(standing @ (Standing::Unknown | Standing::Unheard)) => {
-                    report.version_unknown += 1;
                     report.unheard += usize::from(standing == Standing::Unheard);
-                    report.example("versionUnknown", &cell.node.name);
+                    report.unknown.add(cell.name(), None);
                 }
-                Some(Standing::HeldBack) => {
-                    report.held_back += 1;
-                    report.example("heldBack", &cell.node.name);
-                }
-                Some(Standing::Current) if cell.bucket.is_none() => report.updated += 1,
+                Some(Standing::HeldBack) => report.held_back.add(cell.name(), None),
+                Some(Standing::Current) if cell.is_available() => report.updated += 1,
                 _ => {}
             }
             report.unplanned += usize::from(cell.unplanned);
-            let Some(bucket) = cell.bucket else {
+            let Some(cause) = &cell.cause else {
                 report.running += 1;
                 continue;
             };
-            *report.buckets.entry(bucket).or_default() += 1;
-            report.example(&bucket.to_string(), &cell.node.name);
-            let joining = bucket == Bucket::Starting && !cell.counts;
+            report.buckets.entry(cause.bucket()).or_default().add(cell.name(), None);
+            let joining = cause.bucket() == Bucket::Starting && !cell.counts;
             report.joining += usize::from(joining);
-            report.lacking += usize::from(!joining && !matches!(bucket, Bucket::NodeNotReady | Bucket::NodeBusy));
-            if cell.troubled && report.troubled.len() < EXAMPLES {
-                report.troubled.push((cell.node.name.to_string(), cell.detail.clone()));
+            report.lacking += usize::from(!joining && !matches!(cause, Cause::NodeNotReady | Cause::NodeBusy(_)));
+            if cause.is_trouble() && report.troubled.len() < EXAMPLES {
+                report.troubled.push((cell.name().to_owned(), cause.clone()));
             }
         }
         report
     }
 
-    fn example(&mut self, bucket: &str, name: &str) {
-        let examples = self.examples.entry(bucket.to_owned()).or_default();
-        if examples.len() < EXAMPLES {
-            examples.push(name.to_owned());
-        }
-    }
-
-    /// How many nodes are in a bucket.
+    /// How many places are in a bucket, closed ones too.
     #[must_use]
     pub fn bucket(&self, bucket: Bucket) -> usize {
-        self.buckets.get(&bucket).copied().unwrap_or_default()
+        [&self.buckets, &self.closed].iter().filter_map(|of| of.get(&bucket)).map(|nodes| nodes.count).sum()
+    }
+
+    /// The first places in a bucket, closed ones too, as people read them.
+    #[must_use]
+    pub fn such_as(&self, bucket: Bucket) -> String {
+        self.buckets.get(&bucket).or_else(|| self.closed.get(&bucket)).map(Nodes::such_as).unwrap_or_default()
     }
 }

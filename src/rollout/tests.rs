@@ -1,460 +1,248 @@
-//! The engine's rules, one by one, on fleets made for each.
+//! Guard, ledger and memory, and the whole engine for a kind whose revisions are plain numbers.
+//!
+//! What a kind's revisions make of it is tried with that kind.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use super::guard::Guard;
+use super::ledger::Ledger;
 use super::*;
-use crate::k8s::node::Taint;
 
-pub(super) fn at(second: i64) -> DateTime<Utc> {
+/// A revision that knows no version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Number(u32);
+
+impl Revision for Number {
+    fn is_another_release(&self, than: &Self) -> bool {
+        self != than
+    }
+
+    fn supersedes(&self, other: &Self) -> bool {
+        self.0 > other.0
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "number {}", self.0)
+    }
+}
+
+fn at(second: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_000_000 + second, 0).unwrap()
 }
 
-pub(super) fn v(minor: u32) -> Version {
-    Version { major: 1, minor, revision: 0, day: 20_250_101, time: 0 }
+fn policy(budget: u32) -> Policy {
+    Policy { budget: Share::Count(budget), min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None }
 }
 
-pub(super) fn revision(minor: u32) -> Revision {
-    Revision { version: Some(v(minor)), hash: "h".to_owned() }
+fn pod(number: usize, ready: bool) -> Arc<Pod<Number>> {
+    let named = Pod::named(&format!("p{number}"), &format!("n{number}"));
+    Arc::new(Pod { revision: Some(Number(1)), ready_since: ready.then_some(DateTime::UNIX_EPOCH), ..named })
 }
 
-pub(super) fn desired(minor: u32) -> Desired {
-    Desired { revision: revision(minor), strict: false, keeps_versions: false }
+/// A place for each Pod; the outdated are those that were made from 1.
+fn places(pods: &[Arc<Pod<Number>>]) -> Vec<Place<'_, Number>> {
+    let standing = |pod: &Pod<Number>| if pod.revision == Some(Number(1)) { Standing::Outdated } else { Standing::Current };
+    let place = |pod| Place { occupant: Some(Occupant { pod, standing: standing(pod) }), ..empty(&pod.node) };
+    pods.iter().map(place).collect()
 }
 
-pub(super) fn policy(budget: Share) -> Policy {
-    Policy { budget, min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None, placement: Placement::default() }
+fn empty(name: &Arc<str>) -> Place<'_, Number> {
+    Place { name, selection: Selection::Selected, is_ready: true, ready_since: None, busy: None, joined: DateTime::UNIX_EPOCH, occupant: None }
 }
 
-pub(super) fn pod(number: usize, node: &str, minor: u32, created: i64, ready: bool) -> Arc<Pod> {
-    Arc::new(Pod {
-        uid: format!("uid-{number}").into(),
-        revision: Some(revision(minor)),
-        created: at(created),
-        ready_since: ready.then(|| at(created)),
-        ..Pod::named(&format!("pod-{number}"), node)
-    })
+proptest! {
+    /// A planner that lies: it wants everything gone, at once or bit by bit, and calls it free.
+    #[test]
+    fn whatever_a_planner_wants_no_more_than_the_budget_is_in_flight(
+        size in 1usize..30, budget in 1u32..6, wishes in proptest::collection::vec((any::<usize>(), any::<bool>()), 1..200),
+    ) {
+        let pods: Vec<Arc<Pod<Number>>> = (0..size).map(|number| pod(number, number % 3 != 0)).collect();
+        let (mut ledger, guard) = (Ledger::default(), Guard::count(&policy(budget), &places(&pods)));
+        let (mut running, mut broken) = (HashSet::new(), HashSet::new());
+        for (wish, comes_back) in wishes {
+            let number = wish % size;
+            let gone = &pods[number];
+            if comes_back {
+                running.remove(&gone.node);
+                broken.remove(&gone.node);
+                // The watch shows every other place without a Pod, and this one with a new one.
+                let back = Arc::new(Pod { uid: "new".into(), ready_since: Some(at(0)), ..(**gone).clone() });
+                let seen = |other: &'_ Arc<Pod<Number>>| other.node == gone.node;
+                let occupant = |other| seen(other).then_some(Occupant { pod: &back, standing: Standing::Current });
+                let shown: Vec<Place<'_, Number>> = pods.iter().map(|other| Place { occupant: occupant(other), ..empty(&other.node) }).collect();
+                ledger = ledger.settled(&policy(budget), &shown, at(0));
+            } else if ledger.begin(&guard, &gone.node, &gone.uid, at(0)).is_some() {
+                if gone.ready_since.is_some() { &mut running } else { &mut broken }.insert(gone.node.clone());
+            }
+            prop_assert!(running.len() <= budget as usize, "{} running agents, budget {budget}", running.len());
+            prop_assert!(broken.len() <= budget as usize, "{} broken ones, budget {budget}", broken.len());
+        }
+    }
 }
 
-/// A fleet at version 1 whose template is at `template`.
-pub(super) struct Fleet {
-    pub(super) nodes: Vec<Arc<Node>>,
-    pub(super) pods: Vec<Arc<Pod>>,
-    pub(super) template: Revision,
-    pub(super) memory: Memory,
-    pub(super) deleted: HashSet<Arc<str>>,
-    pub(super) lost: HashMap<Arc<str>, DateTime<Utc>>,
-    pub(super) missing: HashMap<Arc<str>, DateTime<Utc>>,
-    pub(super) deciding_since: i64,
-    /// `None`: the host list was refused for good.
-    pub(super) reported: Option<HashMap<IpAddr, Version>>,
-    pub(super) asked: bool,
-    pub(super) source: Source,
-    pub(super) refused: Option<String>,
-    pub(super) namespace_selector: BTreeMap<String, String>,
+#[test]
+fn the_guard_counts_places_and_running_agents_itself() {
+    let pods = [pod(0, true), pod(1, false), pod(2, true), pod(3, true), pod(4, true)];
+    let mut places = places(&pods);
+    places[4].selection = Selection::Closed(Cause::Untolerated("x".into()));
+    let guard = Guard::count(&Policy { budget: Share::Percent(50), ..policy(1) }, &places);
+    assert!(guard.admits(1) && !guard.admits(2), "half of four, for the fifth is not selected");
+    assert!(guard.costs("p0") && !guard.costs("p1"));
+    assert!(guard.costs("nobody's"), "whose Pod that is nobody knows");
 }
 
-impl Fleet {
-    pub(super) fn new(size: usize, template: u32) -> Self {
-        let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i:03}")))).collect();
-        let pods = nodes.iter().enumerate().map(|(i, node)| pod(i, &node.name, 1, i as i64 - 100_000, true)).collect();
-        let memory = Memory { last_good: Some(revision(1)), ..Memory::default() };
-        Self {
-            nodes,
-            pods,
-            template: revision(template),
-            memory,
-            deleted: HashSet::new(),
-            lost: HashMap::new(),
-            missing: HashMap::new(),
-            deciding_since: -1_000_000,
-            reported: None,
-            asked: true,
+#[test]
+fn a_place_is_in_flight_until_its_agent_is_available() {
+    let pods = [pod(1, true), pod(2, true)];
+    let slow = Policy { min_ready: TimeDelta::seconds(30), ..policy(1) };
+    let guard = Guard::count(&slow, &places(&pods));
+    let mut ledger = Ledger::default();
+    assert!(ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).is_some());
+    assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(0)).is_none());
+    assert_eq!(ledger.deleted(), HashSet::from(["p1".into()]));
+    let unready = Arc::new(Pod { uid: "new".into(), ..(*pod(1, false)).clone() });
+    let ready = Arc::new(Pod { ready_since: Some(at(10)), ..(*unready).clone() });
+    for (what, shown, now, in_flight, latest) in [
+        ("the old Pod is still shown", Some(&pods[0]), 1, 1, Some(at(0))),
+        ("there is none", None, 2, 1, Some(at(0))),
+        ("it is not Ready", Some(&unready), 3, 1, Some(at(0))),
+        ("it is Ready, and must stay so", Some(&ready), 20, 1, None),
+        ("it is available", Some(&ready), 40, 0, None),
+    ] {
+        let place = Place { occupant: shown.map(|pod| Occupant { pod, standing: Standing::Current }), ..empty(&pods[0].node) };
+        ledger = ledger.settled(&slow, &[place], at(now));
+        assert_eq!((ledger.lost().len(), ledger.latest()), (in_flight, latest), "{what}");
+    }
+    assert!(ledger.deleted().is_empty(), "the watch does not show the Pod any more");
+    let entry = ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(50)).unwrap();
+    ledger.undo(&entry);
+    assert_eq!(ledger, Ledger::default(), "what was refused never was");
+}
+
+#[test]
+fn a_deletion_that_is_never_shown_never_happened_and_what_is_drained_or_gone_is_not_waited_for() {
+    let pods = [pod(1, true)];
+    let guard = Guard::count(&policy(1), &places(&pods));
+    let mut ledger = Ledger::default();
+    ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).unwrap();
+    let shown = places(&pods);
+    assert_eq!(ledger.settled(&policy(1), &shown, at(89)).lost().len(), 1);
+    // Its answer was lost, and the Pod is there as before.
+    let believed_no_more = ledger.settled(&policy(1), &shown, at(90));
+    assert!(believed_no_more.deleted().is_empty());
+    assert!(believed_no_more.settled(&policy(1), &shown, at(91)).lost().is_empty(), "its agent runs");
+    let away = Place { is_ready: false, busy: Some("the node is cordoned"), ..empty(&pods[0].node) };
+    assert_eq!(ledger.settled(&policy(1), &[away], at(1)).lost().len(), 1, "while it is NotReady nobody can say");
+    let drained = Place { busy: Some("the node is cordoned"), ..empty(&pods[0].node) };
+    assert!(ledger.settled(&policy(1), &[drained], at(1)).lost().is_empty());
+    assert!(ledger.settled::<Number>(&policy(1), &[], at(1)).lost().is_empty(), "it was removed");
+}
+
+#[test]
+fn a_broken_pod_is_in_flight_until_there_is_another() {
+    let pods = [pod(0, false), pod(3, false)];
+    let guard = Guard::count(&policy(1), &places(&pods));
+    let mut ledger = Ledger::default();
+    assert!(ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).is_some());
+    assert!(ledger.lost().is_empty(), "no agent is missing because of us");
+    ledger = ledger.settled(&policy(1), &[empty(&pods[0].node)], at(1));
+    assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(1)).is_none());
+    let another = Arc::new(Pod { uid: "new".into(), ..(*pods[0]).clone() });
+    let there = Place { occupant: Some(Occupant { pod: &another, standing: Standing::Current }), ..empty(&pods[0].node) };
+    ledger = ledger.settled(&policy(1), &[there], at(2));
+    assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(2)).is_some());
+}
+
+#[test]
+fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
+    let (none, lost, missing) = (HashSet::new(), HashMap::new(), HashMap::new());
+    let words = Words { undecided: "nobody has counted", authority: "whoever counts" };
+    let memory = Memory { last_good: Some(Number(1)), phase: Phase::Rolling { since: at(0), stuck: None }, ..Memory::default() };
+    let mut pods: Vec<Arc<Pod<Number>>> = (0..4).map(|number| pod(number, true)).collect();
+    let made = Pod {
+        revision: Some(Number(2)),
+        created: at(1),
+        ready_since: None,
+        trouble: Some(Trouble::Crash("it crashes".into())),
+        ..(*pods[0]).clone()
+    };
+    let step = |pods: &[Arc<Pod<Number>>], desired: Option<&Desired<Number>>| {
+        let inventory = Inventory {
+            places: &places(pods),
+            template: Some(&Number(2)),
+            settled: true,
+            deleted: &none,
+            lost: &lost,
+            missing: &missing,
+            deciding_since: at(-10),
             source: Source::NotNeeded,
             refused: None,
-            namespace_selector: BTreeMap::new(),
-        }
-    }
-
-    pub(super) fn plan(&self, policy: &Policy, desired: &Desired, now: i64) -> Plan {
-        plan(policy, Some(desired), &self.inventory(), at(now))
-    }
-
-    pub(super) fn inventory(&self) -> Inventory<'_> {
-        Inventory {
-            nodes: &self.nodes,
-            pods: &self.pods,
-            template: Some(&self.template),
-            settled: true,
-            deleted: &self.deleted,
-            lost: &self.lost,
-            missing: &self.missing,
-            deciding_since: at(self.deciding_since),
-            reported: match &self.reported {
-                _ if !self.asked => Reported::NotYet,
-                Some(hosts) => Reported::Answered(hosts),
-                None => Reported::Silent,
-            },
-            source: self.source,
-            refused: self.refused.as_deref(),
-            namespace_selector: &self.namespace_selector,
-            memory: &self.memory,
-        }
-    }
-
-    pub(super) fn change(&mut self, at: usize, change: impl FnOnce(&mut Pod)) {
-        change(Arc::make_mut(&mut self.pods[at]));
-    }
-}
-
-#[test]
-fn the_template_advances_before_the_first_deletion_and_only_then_do_pods_go() {
-    let mut fleet = Fleet::new(20, 1);
-    let first = fleet.plan(&policy(Share::Percent(10)), &desired(2), 0);
-    assert_eq!((first.template, first.steps.len(), first.report.state), (Template::Advance, 0, State::Rolling));
-    assert_eq!(first.memory.started, Some(at(0)));
-    fleet.template = revision(2);
-    fleet.memory = first.memory;
-    let second = fleet.plan(&policy(Share::Percent(10)), &desired(2), 1);
-    let names: Vec<&str> = second.steps.iter().map(|s| &*s.pod.name).collect();
-    assert_eq!(names, ["pod-0", "pod-1"], "the oldest first, as many as the budget");
-    let unsettled = plan(&policy(Share::Percent(10)), Some(&desired(2)), &Inventory { settled: false, ..fleet.inventory() }, at(1));
-    assert!(unsettled.steps.is_empty(), "the DaemonSet controller has not seen the template");
-}
-
-#[test]
-fn the_same_facts_give_the_same_plan() {
-    let fleet = Fleet::new(50, 2);
-    let policy = policy(Share::Count(3));
-    assert_eq!(fleet.plan(&policy, &desired(2), 5), fleet.plan(&policy, &desired(2), 5));
-}
-
-#[test]
-fn a_hold_keeps_template_and_pods_and_says_so() {
-    let fleet = Fleet::new(4, 1);
-    for (hold, state) in [(Hold::Paused, State::Paused), (Hold::Stopped, State::Stopped)] {
-        let held = fleet.plan(&Policy { hold: Some(hold), ..policy(Share::Count(1)) }, &desired(2), 0);
-        assert_eq!((held.template, held.steps.len(), held.report.state), (Template::Keep, 0, state));
-        assert_eq!(held.report.waiting_on, [WaitingOn::Hold(hold)]);
-    }
-    let first_install = plan(
-        &Policy { hold: Some(Hold::Paused), ..policy(Share::Count(1)) },
-        Some(&desired(2)),
-        &Inventory { template: None, ..fleet.inventory() },
-        at(0),
-    );
-    assert_eq!(first_install.template, Template::Advance, "a first install replaces nothing, so nothing holds it");
-}
-
-#[test]
-fn broken_outdated_pods_go_first_and_cost_nothing() {
-    let mut fleet = Fleet::new(10, 2);
-    for broken in [7, 8] {
-        fleet.change(broken, |pod| {
-            pod.ready_since = None;
-            pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into()));
-        });
-    }
-    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 0);
-    let steps: Vec<(&str, bool)> = plan.steps.iter().map(|s| (&*s.pod.name, s.costs)).collect();
-    assert_eq!(steps, [("pod-7", false), ("pod-0", true)], "one at a time, and nobody of ours is missing there");
-    assert!(plan.memory.broken.contains("node-007"), "which is remembered");
-}
-
-#[test]
-fn pods_that_we_deleted_and_that_the_watch_still_shows_occupy_the_budget() {
-    let mut fleet = Fleet::new(10, 2);
-    fleet.deleted.insert("uid-0".into());
-    let plan = fleet.plan(&policy(Share::Count(2)), &desired(2), 0);
-    let names: Vec<&str> = plan.steps.iter().map(|s| &*s.pod.name).collect();
-    assert_eq!(names, ["pod-1"]);
-}
-
-#[test]
-fn as_many_failures_as_the_budget_stop_the_rollout_and_the_template_goes_back() {
-    let mut fleet = Fleet::new(20, 2);
-    fleet.memory.started = Some(at(0));
-    for failed in [0, 1] {
-        fleet.pods[failed] = pod(100 + failed, &fleet.nodes[failed].name.clone(), 2, 1, false);
-        fleet.change(failed, |pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into())));
-        let plan = fleet.plan(&policy(Share::Percent(10)), &desired(2), 2);
-        if failed == 0 {
-            assert_eq!((plan.template, plan.steps.len()), (Template::Keep, 1), "one failure only slows it");
-        } else {
-            assert_eq!((plan.template, plan.steps.len(), plan.report.state), (Template::GoBack, 0, State::Failed));
-            assert_eq!(plan.memory.rejected, [v(2)]);
-            let message = plan.memory.failure.unwrap().message;
-            assert_eq!(message, "version 1.2.0.20250101-000000 failed on 2 of 2 nodes it reached (node-000, node-001): CrashLoopBackOff");
-        }
-    }
-}
-
-#[test]
-fn a_failure_on_a_node_that_joined_does_not_stop_a_rollout() {
-    let mut fleet = Fleet::new(10, 2);
-    fleet.memory.started = Some(at(0));
-    let mut joined = Node::named("joined");
-    joined.created = at(5);
-    fleet.nodes.push(Arc::new(joined));
-    fleet.pods.push(pod(50, "joined", 2, 6, false));
-    fleet.change(10, |pod| pod.trouble = Some(Trouble::Crash("bad host".into())));
-    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
-    assert!(plan.memory.failure.is_none());
-}
-
-#[test]
-fn nothing_goes_backwards_by_itself_and_a_pin_does() {
-    let mut fleet = Fleet::new(3, 1);
-    fleet.change(0, |pod| pod.revision = Some(revision(5)));
-    let steps = |plan: &Plan| plan.steps.iter().map(|s| s.pod.name.to_string()).collect::<Vec<_>>();
-    assert!(steps(&fleet.plan(&policy(Share::Count(3)), &desired(1), 0)).is_empty());
-    let pinned = Desired { strict: true, ..desired(1) };
-    assert_eq!(steps(&fleet.plan(&policy(Share::Count(3)), &pinned, 0)), ["pod-0"]);
-}
-
-#[test]
-fn a_pod_made_as_pinned_is_not_deleted_again_because_its_host_still_reports_what_it_had() {
-    let mut fleet = Fleet::new(2, 1);
-    Arc::make_mut(&mut fleet.nodes[0]).ip = Some(IpAddr::from([10, 0, 0, 1]));
-    fleet.reported = Some([(IpAddr::from([10, 0, 0, 1]), v(5))].into());
-    fleet.memory.started = Some(at(-1));
-    fleet.change(0, |pod| {
-        pod.ready_since = None;
-        pod.created = at(0);
-    });
-    let pinned = Desired { strict: true, ..desired(1) };
-    let plan = fleet.plan(&policy(Share::Count(1)), &pinned, 1);
-    assert_eq!((plan.steps.len(), plan.report.bucket(Bucket::Starting)), (0, 1));
-}
-
-#[test]
-fn an_agent_that_must_stay_ready_occupies_the_budget_on_a_node_that_joined_too() {
-    let mut fleet = Fleet::new(3, 2);
-    fleet.memory.started = Some(at(0));
-    Arc::make_mut(&mut fleet.nodes[0]).created = at(5);
-    fleet.pods[0] = pod(9, "node-000", 2, 10, true);
-    let slow = Policy { min_ready: TimeDelta::seconds(30), ..policy(Share::Count(1)) };
-    assert_eq!(fleet.plan(&slow, &desired(2), 20).steps.len(), 1, "it joined: nobody of ours is missing");
-    fleet.lost.insert("node-000".into(), at(0));
-    assert_eq!(fleet.plan(&slow, &desired(2), 20).steps.len(), 0, "we replaced its agent");
-}
-
-#[test]
-fn a_namespace_keeps_agents_off_nodes_only_where_no_pod_gets_there() {
-    let mut fleet = Fleet::new(4, 2);
-    fleet.namespace_selector = [("region".to_owned(), "east".to_owned())].into();
-    Arc::make_mut(&mut fleet.nodes[0]).labels = fleet.namespace_selector.clone();
-    fleet.change(1, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Capacity("no node matches".into()))));
-    fleet.pods.remove(2);
-    let report = fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report;
-    assert_eq!((report.selected, report.excluded, report.running), (2, 2, 2), "an agent that runs on the fourth says that nobody enforces it there");
-    assert_eq!(report.examples["namespaceSelector"], ["node-001", "node-002"]);
-    // A Pod that we deleted is missing because of us.
-    fleet.lost.insert(fleet.nodes[2].name.clone(), at(0));
-    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report.excluded, 1);
-}
-
-#[test]
-fn every_selected_node_is_available_or_in_exactly_one_bucket() {
-    let mut fleet = Fleet::new(9, 2);
-    Arc::make_mut(&mut fleet.nodes[0]).ready = false;
-    Arc::make_mut(&mut fleet.nodes[1]).busy = Some("the node is cordoned");
-    for (number, trouble) in
-        [(1, None), (2, Some(Trouble::Capacity("no room".into()))), (3, Some(Trouble::Image("i".into()))), (4, Some(Trouble::Crash("c".into())))]
-    {
-        fleet.change(number, |pod| {
-            pod.ready_since = None;
-            pod.trouble = trouble;
-        });
-    }
-    fleet.change(5, |pod| pod.ready_since = None);
-    fleet.change(6, |pod| pod.deleting = true);
-    fleet.pods.remove(7);
-    let report = fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report;
-    assert_eq!(report.running + report.buckets.values().sum::<usize>(), report.selected);
-    let expected = [
-        Bucket::NodeNotReady,
-        Bucket::NodeBusy,
-        Bucket::Capacity,
-        Bucket::Image,
-        Bucket::Crash,
-        Bucket::Overdue,
-        Bucket::Terminating,
-        Bucket::Starting,
-    ];
-    for bucket in expected {
-        assert_eq!(report.bucket(bucket), 1, "{bucket}: {:?}", report.buckets);
-    }
-    fleet.refused = Some("exceeded quota".into());
-    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report.bucket(Bucket::Admission), 1);
-}
-
-#[test]
-fn an_agent_must_stay_ready_for_as_long_as_asked() {
-    let mut fleet = Fleet::new(2, 2);
-    fleet.memory.started = Some(at(-10));
-    fleet.pods[0] = pod(9, "node-000", 2, 0, true);
-    let slow = Policy { min_ready: TimeDelta::seconds(30), ..policy(Share::Count(1)) };
-    let early = fleet.plan(&slow, &desired(2), 29);
-    assert_eq!((early.steps.len(), early.next), (0, Some(at(30))));
-    assert_eq!(fleet.plan(&slow, &desired(2), 30).steps.len(), 1);
-}
-
-#[test]
-fn pods_of_the_original_are_judged_by_what_the_vendor_reports() {
-    let mut fleet = Fleet::new(2, 1);
-    for number in 0..2 {
-        fleet.change(number, |pod| pod.revision = None);
-        Arc::make_mut(&mut fleet.nodes[number]).ip = Some(IpAddr::from([10, 0, 0, number as u8]));
-    }
-    let adopted = fleet.plan(&policy(Share::Count(2)), &desired(1), 0);
-    assert_eq!((adopted.report.version_unknown, adopted.steps.len(), adopted.memory.adopted_hash.as_deref()), (2, 0, Some("h")));
-    fleet.memory = adopted.memory;
-    fleet.reported = Some([(IpAddr::from([10, 0, 0, 0]), v(1)), (IpAddr::from([10, 0, 0, 1]), v(2))].into());
-    fleet.template = revision(2);
-    let names: Vec<String> = fleet.plan(&policy(Share::Count(2)), &desired(2), 0).steps.iter().map(|s| s.pod.name.to_string()).collect();
-    assert_eq!(names, ["pod-0"], "the other is at the new version already");
-    // A template edit reaches them whatever is reported.
-    fleet.reported = None;
-    let edited = Desired { revision: Revision { hash: "h2".into(), ..revision(2) }, strict: false, keeps_versions: false };
-    fleet.template = edited.revision.clone();
-    assert_eq!(fleet.plan(&policy(Share::Count(2)), &edited, 0).steps.len(), 2);
-}
-
-#[test]
-fn an_old_agent_on_a_cordoned_node_keeps_no_rollout_alive() {
-    let mut fleet = Fleet::new(3, 2);
-    for number in [1, 2] {
-        fleet.change(number, |pod| pod.revision = Some(revision(2)));
-    }
-    Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
-    fleet.memory.finished = Some(at(0));
-    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
-    assert_eq!((plan.memory.finished, plan.memory.started, plan.steps.len()), (Some(at(0)), None, 0), "nothing to write");
-    // Outside of a rollout an agent that breaks says nothing about the version.
-    fleet.change(1, |pod| {
-        pod.ready_since = None;
-        pod.trouble = Some(Trouble::Crash("out of memory".into()));
-    });
-    assert!(fleet.plan(&policy(Share::Count(1)), &desired(2), 10).memory.failure.is_none());
-    // Back again, it is replaced.
-    fleet.change(1, |pod| {
-        pod.ready_since = Some(at(0));
-        pod.trouble = None;
-    });
-    Arc::make_mut(&mut fleet.nodes[0]).busy = None;
-    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 20).steps.len(), 1);
-}
-
-#[test]
-fn an_agent_that_was_ready_gets_its_time_anew_and_a_drained_node_is_busy_not_lost() {
-    let mut fleet = Fleet::new(2, 2);
-    fleet.memory.started = Some(at(-1000));
-    fleet.pods = vec![pod(1, "node-000", 2, -900, false), pod(2, "node-001", 2, -900, true)];
-    fleet.change(0, |pod| pod.unready_since = Some(at(0)));
-    let node = Arc::make_mut(&mut fleet.nodes[1]);
-    (node.ready, node.ready_since, node.busy) = (false, Some(at(0)), Some("the node is cordoned"));
-    let early = fleet.plan(&policy(Share::Count(1)), &desired(2), 299);
-    assert_eq!((early.report.bucket(Bucket::Starting), early.report.bucket(Bucket::NodeBusy)), (1, 1));
-    assert!(early.memory.failure.is_none());
-    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 300).report.bucket(Bucket::Overdue), 1);
-}
-
-#[test]
-fn an_agent_whose_node_gets_a_taint_is_left_running_and_counted_apart() {
-    let mut fleet = Fleet::new(3, 2);
-    for node in &mut fleet.nodes[..2] {
-        Arc::make_mut(node).taints = vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }];
-    }
-    let plan = fleet.plan(&policy(Share::Count(3)), &desired(2), 0);
-    let names: Vec<&str> = plan.steps.iter().map(|step| &*step.pod.name).collect();
-    assert_eq!(names, ["pod-2"], "their successors could not start");
-    assert_eq!((plan.report.selected, plan.report.surplus, plan.report.untolerated), (1, 2, 2));
-    assert_eq!(plan.report.examples["surplus"], ["node-000 (x:NoSchedule)", "node-001 (x:NoSchedule)"]);
-}
-
-#[test]
-fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice() {
-    let mut fleet = Fleet::new(10, 1);
-    for number in [0, 1] {
-        fleet.pods[number] = pod(100 + number, &fleet.nodes[number].name.clone(), 2, 0, true);
-    }
-    let failure = Failure { revision: revision(2), strict: false, message: "it failed".into(), nodes: vec!["node-000".into(), "node-001".into()] };
-    (fleet.memory.failure, fleet.memory.rejected) = (Some(failure.clone()), vec![v(2)]);
-    let early = fleet.plan(&policy(Share::Count(2)), &desired(1), 299).memory;
-    assert!(early.failure.is_some() && early.rejected == [v(2)]);
-    let late = fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory;
-    assert_eq!((late.failure.is_none(), late.rejected.as_slice(), late.withdrawn.as_ref().map(|w| w.1)), (true, &[][..], Some(1)));
-    fleet.memory.withdrawn = Some((revision(2), 2));
-    assert!(fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory.failure.is_some(), "not a third time");
-    fleet.memory.withdrawn = None;
-    fleet.nodes.remove(0);
-    assert!(fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory.failure.is_some(), "a node that is gone did not recover");
-}
-
-#[test]
-fn what_the_world_keeps_from_starting_is_tried_again_one_by_one_when_nothing_tries_by_itself() {
-    let mut fleet = Fleet::new(10, 1);
-    (fleet.memory.started, fleet.memory.touched_since) = (Some(at(0)), Some(at(0)));
-    let phase = |fleet: &Fleet, now| {
-        let plan = fleet.plan(&policy(Share::Count(4)), &desired(2), now);
-        (plan.memory.stuck.map(|stuck| (stuck.phase, stuck.tries)), plan.template)
+            words,
+            memory: &memory,
+        };
+        plan(&policy(1), desired, &inventory, at(5))
     };
-    // All of them came back from the last good template: the first try is at once, the next after ten minutes.
-    fleet.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(100), tries: 0 });
-    assert_eq!(phase(&fleet, 101), (Some((StuckPhase::Trial, 0)), Template::Advance));
-    fleet.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(100), tries: 1 });
-    assert_eq!(phase(&fleet, 699), (Some((StuckPhase::Back, 1)), Template::Keep));
-    assert_eq!(phase(&fleet, 700), (Some((StuckPhase::Trial, 1)), Template::Advance));
-    fleet.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Trial, since: at(700), tries: 1 });
-    fleet.template = revision(2);
-    assert_eq!(fleet.plan(&policy(Share::Count(4)), &desired(2), 701).steps.len(), 1, "one place is tried");
-    fleet.pods[0] = pod(100, "node-000", 2, 702, false);
-    fleet.change(0, |pod| pod.trouble = Some(Trouble::Config("secret not found".into())));
-    assert_eq!(phase(&fleet, 1000).0, Some((StuckPhase::Back, 2)));
-    fleet.change(0, |pod| (pod.ready_since, pod.trouble) = (Some(at(1001)), None));
-    assert_eq!(phase(&fleet, 1002).0, None, "it became available: the world is well again");
-    assert!(fleet.plan(&policy(Share::Count(4)), &desired(2), 1002).steps.len() == 4);
+    let desired = Desired { revision: Number(2), insists: false };
+    let first: Vec<String> = step(&pods, Some(&desired)).steps.iter().map(|step| step.pod.name.to_string()).collect();
+    assert_eq!(first, ["p0"]);
+    assert_eq!(step(&pods, None).report.waiting_on, [WaitingOn::Decision("nobody has counted")]);
+    pods[0] = Arc::new(made);
+    let failed = step(&pods, Some(&desired));
+    assert_eq!(failed.template, Template::GoBack);
+    assert_eq!(failed.memory.failure.unwrap().message, "number 2 failed on 1 of 1 nodes it reached (n0): it crashes");
 }
 
-#[test]
-fn what_kept_one_template_from_starting_does_not_hold_the_one_that_mends_it() {
-    let mut fleet = Fleet::new(10, 1);
-    (fleet.memory.started, fleet.memory.touched_since) = (Some(at(0)), Some(at(0)));
-    let mended = Desired { revision: Revision { hash: "mended".into(), ..revision(2) }, ..desired(2) };
-    fleet.pods[0] = pod(100, "node-000", 2, 1, false);
-    fleet.change(0, |pod| pod.trouble = Some(Trouble::Image("a typo in the image's name".into())));
-    fleet.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(10), tries: 3 });
-    assert_eq!(fleet.plan(&policy(Share::Count(2)), &desired(2), 20).template, Template::Keep, "it is stuck");
-    let plan = fleet.plan(&policy(Share::Count(2)), &mended, 20);
-    assert_eq!((plan.template, &plan.memory.stuck), (Template::Advance, &None));
-    (fleet.template, fleet.memory) = (mended.revision.clone(), plan.memory);
-    let steps: Vec<(String, bool)> =
-        fleet.plan(&policy(Share::Count(2)), &mended, 21).steps.iter().map(|s| (s.pod.node.to_string(), s.costs)).collect();
-    assert_eq!(steps, [("node-000".to_owned(), false), ("node-001".to_owned(), true)], "the broken one first, for nothing");
-}
-
-#[test]
-fn a_node_that_went_away_because_of_us_counts_for_an_hour_after_its_removal() {
-    let mut fleet = Fleet::new(3, 2);
-    (fleet.memory.started, fleet.memory.touched_since) = (Some(at(0)), Some(at(0)));
-    fleet.memory.away = [("gone".to_owned(), None)].into();
-    let one = policy(Share::Count(1));
-    let plan = fleet.plan(&one, &desired(2), 10);
-    assert_eq!((plan.steps.len(), &plan.memory.away["gone"]), (0, &Some(at(10))));
-    fleet.memory = plan.memory;
-    assert_eq!(fleet.plan(&one, &desired(2), 3600).steps.len(), 0);
-    let later = fleet.plan(&one, &desired(2), 3611);
-    assert_eq!((later.steps.len(), later.memory.away.len()), (1, 0));
-}
-
-#[test]
-fn however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time() {
-    let mut fleet = Fleet::new(20, 2);
-    for number in 0..20 {
-        fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("registry away".into()))));
+fn full() -> Memory<Number> {
+    Memory {
+        phase: Phase::Rolling { since: at(1), stuck: Some(Stuck { revision: Number(2), phase: StuckPhase::Trial, since: at(4), tries: 2 }) },
+        from: Some(Number(1)),
+        last_good: Some(Number(1)),
+        failure: Some(Failure { revision: Number(2), rejects: true, insisted: true, message: "it failed".into(), places: vec!["a".into()] }),
+        withdrawn: Some(Withdrawn { revision: Number(2), times: 1 }),
+        touched: Touched {
+            since: Some(at(0)),
+            joined_after: Some(at(1)),
+            away: [("a".to_owned(), None), ("b".to_owned(), Some(at(3)))].into(),
+            broken: ["c".to_owned()].into(),
+            flapping: ["d".to_owned()].into(),
+        },
+        outage: Some(Outage { since: at(5), until: Some(at(6)) }),
     }
-    assert_eq!(fleet.plan(&policy(Share::Percent(10)), &desired(2), 0).steps.len(), 2);
+}
+
+#[test]
+fn a_memory_reads_back_as_it_was_written_and_what_makes_no_sense_is_left_out() {
+    let stored = |memory: &Memory<Number>| serde_json::to_value(memory).unwrap();
+    let read = |value| serde_json::from_value::<Memory<Number>>(value).unwrap();
+    let complete = Memory { phase: Phase::Complete { since: Some(at(1)), at: at(9) }, ..full() };
+    for memory in [full(), complete, Memory::default()] {
+        assert_eq!(read(stored(&memory)), memory);
+    }
+    // Of one field that makes no sense the others suffer nothing.
+    for key in ["phase", "from", "lastGood", "failure", "withdrawn", "touched", "outage"] {
+        let mut broken = stored(&full());
+        assert!(!broken[key].is_null(), "{key}");
+        broken[key] = json!({ "no": ["sense"] });
+        let expected = match key {
+            "phase" => Memory { phase: Phase::Idle, ..full() },
+            "from" => Memory { from: None, ..full() },
+            "lastGood" => Memory { last_good: None, ..full() },
+            "failure" => Memory { failure: None, ..full() },
+            "withdrawn" => Memory { withdrawn: None, ..full() },
+            "touched" => Memory { touched: Touched::default(), ..full() },
+            _ => Memory { outage: None, ..full() },
+        };
+        assert_eq!(read(broken), expected, "{key}");
+    }
+    let nonsense = json!({ "phase": "Deeply", "touched": { "since": "then", "away": 7, "broken": "x" }, "outage": { "since": "once" } });
+    assert_eq!(read(nonsense), Memory::default());
 }

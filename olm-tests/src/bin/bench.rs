@@ -17,10 +17,12 @@ use olm_tests::eyes::{Eyes, Seen};
 use olm_tests::lab::{Lab, V1, V2};
 use olm_tests::nodes::Shape;
 use olm_tests::operator::binary;
-use oneagent_operator::api::name::Share;
 use oneagent_operator::k8s::node::Node;
 use oneagent_operator::k8s::placement::Placement;
-use oneagent_operator::rollout::{self, Desired, Inventory, Memory, Pod, Policy, Reported, Revision, Source};
+use oneagent_operator::oneagent::memory::Memory;
+use oneagent_operator::oneagent::places::{Inventory, decide, places};
+use oneagent_operator::oneagent::revision::{Desired, Pod, Reported, Revision};
+use oneagent_operator::rollout::{Policy, Share, Source};
 use serde_json::json;
 
 /// From bound to Ready in the rollouts that are measured.
@@ -93,6 +95,7 @@ fn plan_time(size: usize) -> Duration {
     let inventory = Inventory {
         nodes: &nodes,
         pods: &pods,
+        placement: &Placement::default(),
         template: Some(&template),
         settled: true,
         deleted: &deleted,
@@ -105,18 +108,12 @@ fn plan_time(size: usize) -> Duration {
         namespace_selector: &std::collections::BTreeMap::new(),
         memory: &memory,
     };
-    let policy = Policy {
-        budget: Share::Percent(10),
-        min_ready: TimeDelta::zero(),
-        wait_ready: TimeDelta::seconds(300),
-        hold: None,
-        placement: Placement::default(),
-    };
+    let policy = Policy { budget: Share::Percent(10), min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None };
     let desired = Desired { revision: revision(2), strict: false, keeps_versions: false };
     let now = Utc::now();
     let run = |_| {
         let began = Instant::now();
-        std::hint::black_box(rollout::plan(&policy, Some(&desired), &inventory, now));
+        std::hint::black_box(decide(&policy, Some(&desired), &inventory, &places(Some(&desired), &inventory), now));
         began.elapsed()
     };
     (0..5).map(run).min().unwrap()

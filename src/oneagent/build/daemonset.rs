@@ -88,7 +88,7 @@ pub fn daemonset(
     if let Some(good) = good {
         annotations.push((GOOD_ANNOTATION.to_owned(), good.note()?));
     }
-    let others: Vec<&str> = resolved.policy.placement.yields_to.iter().map(|(name, _)| name.as_str()).collect();
+    let others: Vec<&str> = resolved.placement.yields_to.iter().map(|(name, _)| name.as_str()).collect();
     if !others.is_empty() {
         annotations.push((YIELDS_ANNOTATION.to_owned(), others.join(",")));
     }
@@ -151,7 +151,7 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &st
     let pod = &resolved.pod;
     spec.node_selector = (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone());
     spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
-    spec.affinity = Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &resolved.policy.placement.yields_to));
+    spec.affinity = Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &resolved.placement.yields_to));
     template
 }
 
@@ -159,7 +159,7 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &st
 /// template and not of the spec, which may be ahead of it.
 #[must_use]
 pub fn architectures(resolved: &Resolved, template: &PodTemplateSpec) -> Vec<String> {
-    if resolved.policy.placement.architectures.is_empty() {
+    if resolved.placement.architectures.is_empty() {
         return Vec::new();
     }
     let env = template.spec.iter().flat_map(|spec| &spec.containers).flat_map(|container| container.env.iter().flatten());

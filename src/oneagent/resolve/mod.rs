@@ -15,11 +15,13 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use secrecy::SecretString;
 
-use crate::api::name::{Share, Version, VersionWish};
+use crate::api::name::{Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
+use crate::k8s::placement::Placement;
 use crate::k8s::quantity::quantity;
 use crate::oneagent::conflict::Conflict;
-use crate::rollout::{Hold, Policy};
+use crate::oneagent::hold::PAUSED;
+use crate::rollout::{Policy, Share};
 
 use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
 pub use image::FromImage;
@@ -64,6 +66,8 @@ pub struct Resolved {
     pub frozen: bool,
     /// How fast.
     pub policy: Policy,
+    /// Where agents run.
+    pub placement: Placement,
     /// What the Pods look like.
     pub pod: PodShape,
     /// Whether traffic to the environment is let through Istio.
@@ -225,9 +229,9 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
             budget,
             min_ready: TimeDelta::seconds(i64::from(rollout.min_ready_seconds.unwrap_or_default())),
             wait_ready: TimeDelta::seconds(if wait == 0 { WAIT_READY } else { wait }),
-            hold: on(rollout.paused).then_some(Hold::Paused),
-            placement,
+            hold: on(rollout.paused).then_some(PAUSED),
         },
+        placement,
         pod: PodShape {
             image: text(spec.image.as_ref()),
             args: spec.args.clone().unwrap_or_default(),
@@ -447,7 +451,7 @@ mod tests {
         ] {
             let own = spec(json!({"env": [{"name": SCRIPT_URL, "value": own}]})).unwrap();
             assert_eq!(own.wish, Wish::UserUrl);
-            assert!(own.policy.placement.architectures.is_empty());
+            assert!(own.placement.architectures.is_empty());
         }
     }
 
@@ -486,14 +490,14 @@ mod tests {
         let good = spec(required(
             json!([{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}], "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["c"]}]}]),
         ));
-        assert_eq!(good.unwrap().policy.placement.terms[0].len(), 2);
+        assert_eq!(good.unwrap().placement.terms[0].len(), 2);
     }
 
     #[test]
     fn a_pinned_architecture_selects_its_installer_and_needs_no_affinity() {
         let arm = spec(json!({"nodeSelector": {"kubernetes.io/arch": "arm64"}})).unwrap();
         assert_eq!(arm.pod.installer_arch, "arm");
-        assert!(arm.policy.placement.architectures.is_empty());
+        assert!(arm.placement.architectures.is_empty());
         assert!(spec(json!({"nodeSelector": {"kubernetes.io/arch": "mips"}})).is_err());
     }
 }

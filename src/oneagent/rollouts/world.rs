@@ -9,7 +9,6 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
-use super::tests::{Fleet, at, pod, policy, v};
 use super::*;
 use crate::k8s::node::Taint;
 
@@ -45,7 +44,7 @@ impl World {
     fn wanted(&self) -> Desired {
         let memory = &self.truth.memory;
         let rejected = memory.rejected.contains(&v(self.version));
-        let good = memory.last_good.as_ref().and_then(|g| g.version).filter(|_| rejected);
+        let good = memory.rollout.last_good.as_ref().and_then(|g| g.version).filter(|_| rejected);
         Desired { revision: Revision { version: Some(good.unwrap_or(v(self.version))), hash: "h".into() }, strict: false, keeps_versions: false }
     }
 
@@ -82,7 +81,7 @@ impl World {
         let plan = plan(&self.policy, Some(&wanted), &inventory, at(self.clock));
         match plan.template {
             Template::Advance => self.truth.template = wanted.revision.clone(),
-            Template::GoBack => self.truth.template = plan.memory.last_good.clone().unwrap(),
+            Template::GoBack => self.truth.template = plan.memory.rollout.last_good.clone().unwrap(),
             Template::Keep => {}
         }
         let mut took = false;
@@ -107,7 +106,11 @@ impl World {
         let missing = self.missing_because_of_us();
         assert!(!took || missing <= plan.budget, "{missing} without an agent because of us, budget {}", plan.budget);
         let report = &plan.report;
-        assert_eq!(report.running + report.buckets.values().sum::<usize>(), report.selected, "every selected node is in one place: {report:?}");
+        assert_eq!(
+            report.running + report.buckets.values().map(|nodes| nodes.count).sum::<usize>(),
+            report.selected,
+            "every selected node is in one place: {report:?}"
+        );
         self.truth.memory = plan.memory.clone();
         plan
     }
@@ -137,7 +140,7 @@ impl World {
                 self.truth.lost.clear();
                 self.truth.deciding_since = self.clock;
                 // Nobody remembers whether the agent of a node that joined meanwhile is missing because of us.
-                let began = self.truth.memory.joined_after;
+                let began = self.truth.memory.rollout.touched.joined_after;
                 let joined = |name: &Arc<str>| self.truth.nodes.iter().any(|n| n.name == *name && began.is_some_and(|began| n.created > began));
                 // Nor whether that of a node which a taint has closed since is.
                 let closed = |name: &Arc<str>| self.truth.nodes.iter().any(|n| n.name == *name && !n.taints.is_empty());

@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 
-use super::tests::{Fleet, at, desired, pod, policy, revision, v};
 use super::*;
 use crate::k8s::node::Taint;
 
@@ -15,7 +14,7 @@ fn text(plan: &Plan) -> String {
     let _ = writeln!(text, "  {}, template {:?}, budget {}", report.state, plan.template, plan.budget);
     let steps: Vec<String> = plan.steps.iter().map(|s| format!("{}{}", s.pod.node, if s.costs { "" } else { " (free)" })).collect();
     let _ = writeln!(text, "  replace: {}", if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") });
-    let buckets: Vec<String> = report.buckets.iter().map(|(bucket, count)| format!("{bucket} {count}")).collect();
+    let buckets: Vec<String> = report.buckets.iter().map(|(bucket, count)| format!("{bucket} {}", count.count)).collect();
     let _ = writeln!(
         text,
         "  {} selected, {} running, {} updated, {} outdated, {} unknown, {} held back, {} surplus{}{}",
@@ -23,24 +22,25 @@ fn text(plan: &Plan) -> String {
         report.running,
         report.updated,
         report.outdated,
-        report.version_unknown,
-        report.held_back,
-        report.surplus,
+        report.unknown.count,
+        report.held_back.count,
+        report.surplus.count,
         if buckets.is_empty() { "" } else { "; " },
         buckets.join(", ")
     );
     for waiting in &report.waiting_on {
         let _ = writeln!(text, "  waits: {waiting}");
     }
-    if let Some(failure) = &plan.memory.failure {
+    if let Some(failure) = &plan.memory.rollout.failure {
         let _ = writeln!(text, "  failed: {}", failure.message);
     }
-    if let Some(stuck) = &plan.memory.stuck {
+    if let Some(stuck) = plan.memory.rollout.stuck() {
         let _ = writeln!(text, "  stuck: {:?}", stuck.phase);
     }
-    for (what, names) in
-        [("away", plan.memory.away.keys().cloned().collect::<Vec<_>>()), ("broken before", plan.memory.broken.iter().cloned().collect())]
-    {
+    for (what, names) in [
+        ("away", plan.memory.rollout.touched.away.keys().cloned().collect::<Vec<_>>()),
+        ("broken before", plan.memory.rollout.touched.broken.iter().cloned().collect()),
+    ] {
         if !names.is_empty() {
             let _ = writeln!(text, "  {what}: {}", names.join(", "));
         }
@@ -54,7 +54,8 @@ fn text(plan: &Plan) -> String {
 /// Ten nodes in the middle of a rollout from 1 to 2 that this process began; two of them are done.
 fn halfway() -> Fleet {
     let mut fleet = Fleet::new(10, 2);
-    (fleet.memory.started, fleet.memory.touched_since, fleet.deciding_since) = (Some(at(0)), Some(at(0)), -10);
+    fleet.rolling_since(0);
+    (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
     for done in [0, 1] {
         fleet.pods[done] = pod(100 + done, &fleet.nodes[done].name.clone(), 2, 1, true);
     }
@@ -85,11 +86,11 @@ fn what_is_decided_in_situations_that_users_meet() {
     say("the template is there", &Fleet::new(10, 2), &two, &desired(2), 0);
     say("in the middle", &halfway(), &two, &desired(2), 10);
     for (what, hold) in [
-        ("paused", Hold::Paused),
-        ("stopped for the whole cluster", Hold::Stopped),
-        ("the token's Secret is missing", Hold::Tokens),
-        ("the environment is away", Hold::Environment),
-        ("the namespace excludes nodes with an agent", Hold::NamespaceSelector),
+        ("paused", PAUSED),
+        ("stopped for the whole cluster", STOPPED),
+        ("the token's Secret is missing", TOKENS),
+        ("the environment is away", ENVIRONMENT),
+        ("the namespace excludes nodes with an agent", NAMESPACE_SELECTOR),
     ] {
         say(what, &halfway(), &Policy { hold: Some(hold), ..two.clone() }, &desired(2), 10);
     }
@@ -112,13 +113,13 @@ fn what_is_decided_in_situations_that_users_meet() {
     say("they crash, and it was asked long ago", &failed, &two, &desired(2), 300);
     say("its image cannot be pulled", &broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into()))), &two, &desired(2), 10);
     let mut stuck = broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into())));
-    stuck.memory.stuck = Some(Stuck { revision: revision(2), phase: StuckPhase::Waiting, since: at(10), tries: 0 });
+    stuck.stuck(Stuck { revision: revision(2), phase: StuckPhase::Waiting, since: at(10), tries: 0 });
     say("its image could not be pulled for too long", &stuck, &two, &desired(2), 310);
     say("there is no room for it", &broken(|pod| pod.trouble = Some(Trouble::Capacity("0/10 nodes".into()))), &two, &desired(2), 400);
 
     let mut lost = halfway();
     node(&mut lost, 0, &|node| (node.ready, node.ready_since) = (false, Some(at(60))));
-    lost.memory.away = [("node-000".to_owned(), None)].into();
+    lost.memory.rollout.touched.away = [("node-000".to_owned(), None)].into();
     say("a node went away after its agent was replaced", &lost, &two, &desired(2), 100);
     lost.nodes.remove(0);
     say("and was removed", &lost, &two, &desired(2), 100);

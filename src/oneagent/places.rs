@@ -1,0 +1,186 @@
+//! Places of agents: a DaemonSet's nodes and Pods as the engine wants them, and what this kind remembers beside it.
+//!
+//! Pure. Must not choose a Pod, nor know how fast anything is replaced.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::memory::Memory;
+use super::revision::{Adopted, Desired, Judge, Pod, Reported, Revision};
+use crate::api::name::Version;
+use crate::api::rollout::REJECTED_AT_MOST;
+use crate::k8s::node::Node;
+use crate::k8s::placement::{Placement, Verdict, has_labels};
+use crate::rollout::guard::Guard;
+use crate::rollout::ledger::Ledger;
+use crate::rollout::{self, Cause, Occupant, Place, Policy, Selection, Source, Standing, Trouble, Words};
+
+/// What is waited for, in this kind's words.
+const WORDS: Words = Words { undecided: "the environment has not said which version is the newest", authority: "the environment's host list" };
+
+/// All that a decision needs.
+#[derive(Debug, Clone)]
+pub struct Inventory<'a> {
+    /// Every node of the cluster.
+    pub nodes: &'a [Arc<Node>],
+    /// Every Pod of the DaemonSet.
+    pub pods: &'a [Arc<Pod>],
+    /// Where agents shall run.
+    pub placement: &'a Placement,
+    /// The revision of the DaemonSet's template; `None` without a DaemonSet.
+    pub template: Option<&'a Revision>,
+    /// Whether the DaemonSet controller has seen that template.
+    pub settled: bool,
+    /// UIDs of Pods that we deleted and that the watch still shows.
+    pub deleted: &'a HashSet<Arc<str>>,
+    /// Nodes that lost an available agent by us and have none yet, as far as this process knows, with the time of it.
+    pub lost: &'a HashMap<Arc<str>, DateTime<Utc>>,
+    /// Since when this process sees nodes without any Pod.
+    pub missing: &'a HashMap<Arc<str>, DateTime<Utc>>,
+    /// Since when this process decides: what was done before it does not know.
+    pub deciding_since: DateTime<Utc>,
+    /// Versions that the vendor reports.
+    pub reported: Reported<'a>,
+    /// The environment that Pods download from.
+    pub source: Source,
+    /// Why the API server refuses new Pods, if it does.
+    pub refused: Option<&'a str>,
+    /// Labels that the namespace itself wants of nodes. Whether anybody enforces that only the Pods tell.
+    pub namespace_selector: &'a BTreeMap<String, String>,
+    /// What outlived the last call.
+    pub memory: &'a Memory,
+}
+
+/// What the engine says, with what this kind remembers beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What to do now.
+    pub plan: rollout::Plan<Revision>,
+    /// What to remember of it.
+    pub memory: Memory,
+    /// Whether the vendor's host list is needed.
+    pub needs_hosts: bool,
+}
+
+/// Asks the engine about the fleet as it is; what the inventory says of the ledger is how it stood at the last look.
+/// Returns how it stands now, and what the steps are bounded by.
+#[must_use]
+pub fn rollout(
+    policy: &Policy,
+    desired: Option<&Desired>,
+    inventory: &Inventory<'_>,
+    ledger: &Ledger,
+    now: DateTime<Utc>,
+) -> (Decision, Guard, Ledger) {
+    let places = places(desired, inventory);
+    let ledger = ledger.settled(policy, &places, now);
+    let inventory = Inventory { deleted: &ledger.deleted(), lost: &ledger.lost(), ..inventory.clone() };
+    (decide(policy, desired, &inventory, &places, now), Guard::count(policy, &places), ledger)
+}
+
+/// Asks the engine.
+#[must_use]
+pub fn decide(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_>, places: &[Place<'_, Revision>], now: DateTime<Utc>) -> Decision {
+    let before = inventory.memory;
+    let wanted = desired.map(|desired| rollout::Desired { revision: desired.revision.clone(), insists: desired.strict });
+    let given = rollout::Inventory {
+        places,
+        template: inventory.template,
+        settled: inventory.settled,
+        deleted: inventory.deleted,
+        lost: inventory.lost,
+        missing: inventory.missing,
+        deciding_since: inventory.deciding_since,
+        source: inventory.source,
+        refused: inventory.refused,
+        words: WORDS,
+        memory: &before.rollout,
+    };
+    let plan = rollout::plan(policy, wanted.as_ref(), &given, now);
+    let has_originals = inventory.pods.iter().any(|pod| pod.revision.is_none());
+    let adopts = desired.filter(|_| inventory.template.is_some() && has_originals);
+    let adopt = |desired: &Desired| Adopted { hash: desired.revision.hash.clone(), version: desired.revision.version };
+    let memory = Memory {
+        rejected: rejected(before, &plan.memory),
+        adopted: before.adopted.clone().or_else(|| adopts.map(adopt)),
+        rollout: plan.memory.clone(),
+    };
+    let needs_hosts = has_originals || plan.report.outdated > 0 || plan.report.unknown.count > 0;
+    Decision { plan, memory, needs_hosts }
+}
+
+/// Versions that failed: a verdict adds one, its withdrawal takes it out again.
+fn rejected(before: &Memory, now: &rollout::Memory<Revision>) -> Vec<Version> {
+    let mut rejected = before.rejected.clone();
+    if let Some(withdrawn) = now.withdrawn.as_ref().filter(|_| now.withdrawn != before.rollout.withdrawn) {
+        rejected.retain(|version| Some(*version) != withdrawn.revision.version);
+    }
+    let failed = now.failure.as_ref().filter(|failure| failure.rejects).and_then(|failure| failure.revision.version);
+    if let Some(version) = failed.filter(|version| !rejected.contains(version)) {
+        rejected.push(version);
+        let surplus = rejected.len().saturating_sub(REJECTED_AT_MOST);
+        rejected.drain(..surplus);
+    }
+    rejected
+}
+
+/// The places of agents. Nodes that nobody asked for are none, but for those that the engine remembers.
+#[must_use]
+pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<Place<'a, Revision>> {
+    let by_node = by_node(inventory.pods);
+    let judge = desired.map(|desired| Judge {
+        desired,
+        reported: inventory.reported,
+        adopted: inventory.memory.adopted.as_ref(),
+        rejected: &inventory.memory.rejected,
+    });
+    let mut places = Vec::with_capacity(inventory.nodes.len());
+    for node in inventory.nodes {
+        let pod = by_node.get(&*node.name).copied();
+        let selection = match inventory.placement.verdict(node) {
+            Verdict::Selected if is_excluded(inventory, node, pod) => Selection::Closed(Cause::NamespaceSelector),
+            Verdict::Selected => Selection::Selected,
+            Verdict::Untolerated(taint) => Selection::Closed(Cause::Untolerated(taint.to_string())),
+            Verdict::Architecture(architecture) => Selection::Closed(Cause::Arch(architecture)),
+            Verdict::Overlap(other) => Selection::Closed(Cause::Overlap(other)),
+            Verdict::NotMatching if inventory.memory.rollout.touched.away.contains_key(&*node.name) => Selection::NotSelected,
+            Verdict::NotMatching => continue,
+        };
+        // Where no new Pod may start nobody is replaced.
+        let judged = judge.filter(|_| selection == Selection::Selected);
+        let standing = |pod: &Pod| judged.map_or(Standing::Current, |judge| judge.standing(node, pod));
+        places.push(Place {
+            name: &node.name,
+            selection,
+            is_ready: node.ready,
+            ready_since: node.ready_since,
+            busy: node.busy,
+            joined: node.created,
+            occupant: pod.map(|pod| Occupant { pod, standing: standing(pod) }),
+        });
+    }
+    places
+}
+
+/// The Pod of each node. A terminating Pod and its replacement can share a node for a moment: the replacement is the agent.
+fn by_node(pods: &[Arc<Pod>]) -> HashMap<&str, &Arc<Pod>> {
+    let mut by_node: HashMap<&str, &Arc<Pod>> = HashMap::with_capacity(pods.len());
+    for pod in pods {
+        let slot = by_node.entry(&pod.node).or_insert(pod);
+        let is_replacement = slot.deleting && !pod.deleting;
+        let is_newer = slot.deleting == pod.deleting && pod.created > slot.created;
+        if is_replacement || is_newer {
+            *slot = pod;
+        }
+    }
+    by_node
+}
+
+/// Whether the namespace keeps agents off a node: it says so, and no Pod got there. Where nobody enforces it Pods do.
+fn is_excluded(inventory: &Inventory<'_>, node: &Node, pod: Option<&Arc<Pod>>) -> bool {
+    !has_labels(node, inventory.namespace_selector)
+        && !inventory.lost.contains_key(&node.name)
+        && pod.is_none_or(|pod| matches!(pod.trouble, Some(Trouble::Capacity(_))))
+}

@@ -1,0 +1,114 @@
+//! Causes: why a place has no available agent. One enum that words itself; without its particulars it is the bucket under
+//! which a status counts.
+//!
+//! No other place words a cause, and nobody compares sentences. Must not find a cause (that is `bucket`).
+
+use std::fmt;
+
+/// Why a place has no available agent.
+#[derive(Debug, Clone, PartialEq, Eq, strum::EnumDiscriminants)]
+#[strum_discriminants(
+    name(Bucket),
+    doc = "A cause without its particulars: under this name a status counts.",
+    derive(Hash, PartialOrd, Ord, strum::Display, strum::EnumIter),
+    strum(serialize_all = "camelCase")
+)]
+pub enum Cause {
+    /// NotReady before its Pod was touched.
+    NodeNotReady,
+    /// NotReady after its Pod was replaced.
+    NodeLost,
+    /// Cordoned, draining or being deleted.
+    NodeBusy(&'static str),
+    /// No room.
+    Capacity(String),
+    /// The API server refuses the Pod.
+    Admission(String),
+    /// The image cannot be pulled.
+    Image(String),
+    /// A Secret or ConfigMap that the Pod names is missing.
+    Config(String),
+    /// It crashes.
+    Crash(String),
+    /// Within its time.
+    Starting(Start),
+    /// Beyond its time.
+    Overdue(Start),
+    /// Being deleted, and whether it should be gone by now.
+    Terminating(bool),
+    /// Closed: a taint that is not tolerated.
+    Untolerated(String),
+    /// Closed: of an architecture that is not served.
+    Arch(String),
+    /// Closed: the namespace's own node selector excludes it.
+    NamespaceSelector,
+    /// Closed: another object keeps it.
+    Overlap(String),
+}
+
+/// How far a Pod is that is not available.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// Nobody has made it.
+    NotMade,
+    /// It is not Ready; for how many seconds it is waited, and what its status says.
+    NotReady(i64, Option<String>),
+    /// It is Ready, and must stay so for so many seconds.
+    Settling(i64),
+}
+
+impl Cause {
+    /// Its bucket.
+    #[must_use]
+    pub fn bucket(&self) -> Bucket {
+        self.into()
+    }
+
+    /// Whether somebody must look.
+    pub(super) fn is_trouble(&self) -> bool {
+        !matches!(self, Self::Starting(_) | Self::NodeBusy(_) | Self::NodeNotReady | Self::Terminating(false))
+    }
+}
+
+impl Bucket {
+    /// Whether an outdated Pod in this bucket may be replaced without a cost: no agent runs there. Never one that only
+    /// starts: it may be Ready in a moment.
+    pub(super) fn is_broken(self) -> bool {
+        matches!(self, Self::Capacity | Self::Image | Self::Config | Self::Crash | Self::Overdue)
+    }
+
+    /// Whether the cause lies outside of any revision and ends by itself once it is mended.
+    pub(super) fn is_the_worlds(self) -> bool {
+        matches!(self, Self::Admission | Self::Image | Self::Config)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeNotReady => f.write_str("the node is NotReady"),
+            Self::NodeLost => f.write_str("the node became NotReady after its agent was replaced"),
+            Self::NodeBusy(why) => f.write_str(why),
+            Self::Capacity(why) | Self::Admission(why) | Self::Image(why) | Self::Config(why) | Self::Crash(why) => f.write_str(why),
+            Self::Starting(start) => match start {
+                Start::NotMade => f.write_str("the Pod is not made yet"),
+                Start::NotReady(_, said) => write!(f, "not Ready yet{}", after_colon(said.as_deref())),
+                Start::Settling(seconds) => write!(f, "Ready, and must stay so for {seconds} s"),
+            },
+            Self::Overdue(Start::NotReady(seconds, said)) => write!(f, "not Ready within {seconds} s{}", after_colon(said.as_deref())),
+            Self::Overdue(_) => f.write_str("nobody has made the Pod: does kube-controller-manager run, and is the DaemonSet not being deleted?"),
+            Self::Terminating(false) => f.write_str("the Pod is being deleted"),
+            Self::Terminating(true) => {
+                f.write_str("the Pod should be gone by now and is not: is its node's kubelet at work, and its container not stuck in a system call?")
+            }
+            Self::Untolerated(taint) => f.write_str(taint),
+            Self::Arch(architecture) => f.write_str(architecture),
+            Self::NamespaceSelector => f.write_str("the namespace's own node selector excludes it"),
+            Self::Overlap(other) => f.write_str(other),
+        }
+    }
+}
+
+fn after_colon(said: Option<&str>) -> String {
+    said.map(|said| format!(": {said}")).unwrap_or_default()
+}

@@ -1,0 +1,130 @@
+//! Verdicts: when places speak against a revision, when that is withdrawn, and what is done while the world, and no revision,
+//! keeps Pods from starting.
+//!
+//! An outage is not a verdict. Must not choose a Pod or a template.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::bucket::{Cell, Sorted};
+use super::cause::{Bucket, Cause};
+use super::memory::{Failure, Memory, Phase, Stuck, StuckPhase, Withdrawn};
+use super::place::{Revision, Standing};
+use super::{Desired, Inventory, Policy};
+
+/// How many places of a failure are named.
+const NAMES: usize = 5;
+/// How many of them are remembered, at most: a status must not grow with the fleet.
+const REMEMBERED: usize = 200;
+/// Where one place was tried in vain the next is tried after so long.
+const TRY_AGAIN: TimeDelta = TimeDelta::minutes(10);
+/// A verdict on one revision is withdrawn at most so often.
+const WITHDRAWALS: u32 = 2;
+
+/// Whether a failure is what stops a rollout to what is desired now.
+pub(super) fn is_about<R: Revision>(failure: &Failure<R>, desired: &Desired<R>) -> bool {
+    failure.revision == desired.revision && failure.insisted == desired.insists
+}
+
+/// Rule 9: as many places that speak against a revision as the budget stop the rollout.
+pub(super) fn judge<R: Revision>(sorted: &Sorted<'_, R>, desired: &Desired<R>, inventory: &Inventory<'_, R>, budget: usize, memory: &mut Memory<R>) {
+    let failures: Vec<&Cell<'_, R>> = sorted.cells.iter().filter(|cell| cell.speaks).collect();
+    let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
+    // A budget larger than what can be reached must not let everything fail without a word.
+    let all_fail = || {
+        let excused = |cell: &Cell<'_, R>| matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeBusy(_)));
+        !failures.is_empty() && sorted.cells.iter().all(|cell| cell.speaks || excused(cell))
+    };
+    let too_many = failures.len() >= budget || all_fail();
+    // Outside of a rollout an agent that fails says nothing about a revision.
+    let in_rollout = inventory.memory.started().is_some() && inventory.template == Some(&desired.revision);
+    if known || !too_many || !in_rollout {
+        // A failure is over when something else is wanted and that is done; whoever finishes forgets it.
+        return;
+    }
+    let names: Vec<&str> = failures.iter().take(NAMES).map(|cell| cell.name()).collect();
+    let more = failures.len().saturating_sub(names.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let why = failures.iter().filter_map(|cell| cell.cause.as_ref()).map(ToString::to_string).find(|why| !why.is_empty());
+    let rejects = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
+    let what = if rejects { desired.revision.to_string() } else { "the new Pod template".to_owned() };
+    memory.failure = Some(Failure {
+        revision: desired.revision.clone(),
+        rejects,
+        insisted: desired.insists,
+        message: format!(
+            "{what} failed on {} of {} nodes it reached ({}{more}): {}",
+            failures.len(),
+            reached(sorted),
+            names.join(", "),
+            why.as_deref().unwrap_or("not Ready")
+        ),
+        places: failures.iter().take(REMEMBERED).map(|cell| cell.name().to_owned()).collect(),
+    });
+}
+
+fn reached<R>(sorted: &Sorted<'_, R>) -> usize {
+    sorted.cells.iter().filter(|cell| cell.standing() == Some(Standing::Current) || cell.speaks).count()
+}
+
+/// When the places that spoke against a revision will all have been available with it for as long as they had been given;
+/// `None`: one is not, is gone, or was made from another.
+fn recovered_at<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, failure: &Failure<R>) -> Option<DateTime<Utc>> {
+    let mut at = None;
+    for name in &failure.places {
+        let cell = sorted.cells.iter().find(|cell| cell.name() == name.as_str())?;
+        let pod = cell.pod().filter(|pod| cell.is_available() && pod.revision.as_ref() == Some(&failure.revision))?;
+        at = at.max(pod.ready_since.map(|since| since + policy.wait_ready));
+    }
+    at
+}
+
+/// Rule 9: a verdict is withdrawn when the places that spoke recovered by themselves.
+pub(super) fn withdraw<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, memory: &mut Memory<R>, now: DateTime<Utc>) {
+    let Some(failure) = &memory.failure else { return };
+    let before = memory.withdrawn.as_ref().filter(|withdrawn| withdrawn.revision == failure.revision).map_or(0, |withdrawn| withdrawn.times);
+    if before >= WITHDRAWALS || recovered_at(sorted, policy, failure).is_none_or(|at| at > now) {
+        return;
+    }
+    memory.withdrawn = Some(Withdrawn { revision: failure.revision.clone(), times: before + 1 });
+    memory.failure = None;
+}
+
+pub(super) fn withdrawal_due<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, memory: &Memory<R>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    recovered_at(sorted, policy, memory.failure.as_ref()?).filter(|at| *at > now)
+}
+
+/// Rule 9: trouble of the world rejects nothing. If it lasts the template goes back meanwhile; where nothing is left that
+/// tries by itself, one place is tried.
+pub(super) fn stick<R: Revision>(sorted: &Sorted<'_, R>, desired: &Desired<R>, policy: &Policy, memory: &mut Memory<R>, now: DateTime<Utc>) {
+    let Phase::Rolling { stuck, .. } = &mut memory.phase else { return };
+    // What kept another revision from starting says nothing about this one: a typo in an image's name, say, that was mended.
+    let before = stuck.take().filter(|stuck| stuck.revision == desired.revision);
+    let is_this = |cell: &Cell<'_, R>| cell.standing() != Some(Standing::Outdated);
+    let in_trouble = sorted.cells.iter().any(|cell| cell.touched && is_this(cell) && cell.bucket().is_some_and(Bucket::is_the_worlds));
+    let to = |phase, tries| Some(Stuck { revision: desired.revision.clone(), phase, since: now, tries });
+    let Some(before) = before else {
+        *stuck = if in_trouble { to(StuckPhase::Waiting, 0) } else { None };
+        return;
+    };
+    let is_proof = |cell: &Cell<'_, R>| {
+        let pod = cell.pod().filter(|pod| cell.is_available() && pod.revision.as_ref() == Some(&desired.revision));
+        pod.and_then(|pod| pod.ready_since).is_some_and(|ready| ready >= before.since)
+    };
+    let too_long = before.since + policy.wait_ready <= now;
+    let tries_again = before.tries == 0 || before.since + TRY_AGAIN <= now;
+    *stuck = match before.phase {
+        _ if sorted.cells.iter().any(is_proof) => None,
+        StuckPhase::Waiting if !in_trouble => None,
+        StuckPhase::Waiting if too_long => to(StuckPhase::Back, 0),
+        StuckPhase::Trial if in_trouble && too_long => to(StuckPhase::Back, before.tries + 1),
+        StuckPhase::Back if !in_trouble && tries_again => to(StuckPhase::Trial, before.tries),
+        _ => Some(before),
+    };
+}
+
+/// When being stuck changes by the clock alone; what is past changes by an event only.
+pub(super) fn stuck_until<R>(memory: &Memory<R>, policy: &Policy, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let stuck = memory.stuck()?;
+    let wait = if stuck.phase == StuckPhase::Back { TRY_AGAIN } else { policy.wait_ready };
+    Some(stuck.since + wait).filter(|at| *at > now)
+}

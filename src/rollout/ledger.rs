@@ -1,0 +1,133 @@
+//! The ledger: what went because of us and is not back, as far as this process knows.
+//!
+//! Pure: it is told what was done and what the watches show. What was done before this process it does not know; that is
+//! read from the cluster. Must not choose a Pod.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::Policy;
+use super::cause::Cause;
+use super::guard::Guard;
+use super::place::{Place, Pod, Selection};
+
+/// A deletion that the watch does not show for so long never happened: its answer was lost, or it was given up.
+const BELIEVED: TimeDelta = TimeDelta::seconds(90);
+
+/// What went and is not back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Places whose Pod we deleted and that have no agent yet.
+    places: HashMap<Arc<str>, Lost>,
+    /// UIDs that we deleted and that the watch may still show, with the time of the deletion.
+    uids: HashMap<Arc<str>, DateTime<Utc>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lost {
+    at: DateTime<Utc>,
+    /// Whether a running agent was lost.
+    costs: bool,
+    /// A new agent is Ready, and must only stay so.
+    is_ready: bool,
+}
+
+/// What a deletion noted, so that it can be taken back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    uid: Arc<str>,
+    /// The place, if it was not lost before.
+    place: Option<Arc<str>>,
+}
+
+/// How far the new agent of a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Successor {
+    /// There is no Pod, or it is being deleted.
+    Missing,
+    /// There is a Pod that is not Ready.
+    Unready,
+    /// Ready, but not for long enough.
+    Ready,
+    /// Available, or not ours to wait for.
+    Settled,
+}
+
+impl Ledger {
+    /// Takes note of a deletion before it is sent; `None`: the guard forbids it.
+    pub fn begin(&mut self, guard: &Guard, place: &Arc<str>, uid: &Arc<str>, now: DateTime<Utc>) -> Option<Entry> {
+        let costs = guard.costs(uid);
+        let others = self.places.iter().filter(|(name, lost)| lost.costs == costs && *name != place).count();
+        if !guard.admits(others) {
+            return None;
+        }
+        self.uids.insert(uid.clone(), now);
+        if self.places.get(place).is_some_and(|lost| lost.costs || !costs) {
+            return Some(Entry { uid: uid.clone(), place: None });
+        }
+        self.places.insert(place.clone(), Lost { at: now, costs, is_ready: false });
+        Some(Entry { uid: uid.clone(), place: Some(place.clone()) })
+    }
+
+    /// Takes back what a deletion noted that was refused; a place that was lost before stays so.
+    pub fn undo(&mut self, entry: &Entry) {
+        self.uids.remove(&entry.uid);
+        if let Some(place) = &entry.place {
+            self.places.remove(place);
+        }
+    }
+
+    /// Without what the watches have shown: UIDs that are gone or terminating, places with an available agent again.
+    #[must_use]
+    pub fn settled<R>(&self, policy: &Policy, places: &[Place<'_, R>], now: DateTime<Utc>) -> Self {
+        if self.places.is_empty() && self.uids.is_empty() {
+            return Self::default();
+        }
+        let known = places.iter().filter(|place| self.places.contains_key(place.name));
+        let known: HashMap<&str, &Place<'_, R>> = known.map(|place| (&**place.name, place)).collect();
+        let shown: HashSet<&str> =
+            places.iter().filter_map(|place| place.occupant).filter(|occupant| !occupant.pod.deleting).map(|occupant| &*occupant.pod.uid).collect();
+        let settle = |(name, lost): (&Arc<str>, &Lost)| {
+            let successor = known.get(&**name).map_or(Successor::Settled, |place| self.successor(policy, place, now));
+            // Where no agent ran before, none is waited for once there is another Pod.
+            let stays = if lost.costs { successor != Successor::Settled } else { successor == Successor::Missing };
+            stays.then(|| (name.clone(), Lost { is_ready: successor == Successor::Ready, ..*lost }))
+        };
+        let uids = self.uids.iter().filter(|(uid, at)| shown.contains(&***uid) && now - **at < BELIEVED);
+        Self { places: self.places.iter().filter_map(settle).collect(), uids: uids.map(|(uid, at)| (uid.clone(), *at)).collect() }
+    }
+
+    /// A place that we touched counts until it has an agent again, whatever keeps it from that; one that is drained, gone or no
+    /// longer ours is none. While it is NotReady nobody can say.
+    fn successor<R>(&self, policy: &Policy, place: &Place<'_, R>, now: DateTime<Utc>) -> Successor {
+        let is_ours = matches!(&place.selection, Selection::Selected | Selection::Closed(Cause::Untolerated(_) | Cause::NamespaceSelector));
+        if !is_ours || (place.is_ready && place.busy.is_some()) {
+            return Successor::Settled;
+        }
+        let is_there = |pod: &&Arc<Pod<R>>| !pod.deleting && !self.uids.contains_key(&pod.uid);
+        let Some(pod) = place.occupant.map(|occupant| occupant.pod).filter(is_there) else { return Successor::Missing };
+        let Some(since) = pod.ready_since.filter(|_| place.is_ready) else { return Successor::Unready };
+        // As in the plan: without a wait the clocks of two machines need not agree.
+        if policy.min_ready.is_zero() || since + policy.min_ready <= now { Successor::Settled } else { Successor::Ready }
+    }
+
+    /// UIDs that were deleted and that the watch may still show.
+    #[must_use]
+    pub fn deleted(&self) -> HashSet<Arc<str>> {
+        self.uids.keys().cloned().collect()
+    }
+
+    /// Places that lost a running agent by us and have none yet, with the time of the deletion.
+    #[must_use]
+    pub fn lost(&self) -> HashMap<Arc<str>, DateTime<Utc>> {
+        self.places.iter().filter(|(_, lost)| lost.costs).map(|(place, lost)| (place.clone(), lost.at)).collect()
+    }
+
+    /// When the latest Pod was deleted whose replacement is not Ready yet.
+    #[must_use]
+    pub fn latest(&self) -> Option<DateTime<Utc>> {
+        self.places.values().filter(|lost| lost.costs && !lost.is_ready).map(|lost| lost.at).max()
+    }
+}

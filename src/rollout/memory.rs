@@ -1,0 +1,254 @@
+//! What must outlive a call of the engine: one type, with a phase, which its caller keeps in the cluster.
+//!
+//! Bounded: it does not grow with the fleet. Read leniently: what does not make sense is as if it were not there. Must not
+//! decide anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What must outlive a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", bound = "R: Serialize + DeserializeOwned")]
+pub struct Memory<R> {
+    /// How far the rollout is.
+    #[serde(default, deserialize_with = "lenient")]
+    pub phase: Phase<R>,
+    /// Where it began.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub from: Option<R>,
+    /// The last revision with which one was completed.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub last_good: Option<R>,
+    /// The last failure, until something else is completed.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure<R>>,
+    /// A verdict that was withdrawn.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<Withdrawn<R>>,
+    /// Places that may lack an agent because of us.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Touched::is_empty")]
+    pub touched: Touched,
+    /// When the source that Pods download from was away the last time.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Outage>,
+}
+
+impl<R> Default for Memory<R> {
+    fn default() -> Self {
+        Self { phase: Phase::Idle, from: None, last_good: None, failure: None, withdrawn: None, touched: Touched::default(), outage: None }
+    }
+}
+
+/// How far a rollout is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Phase<R> {
+    /// There was none, or the last one was stopped by a failure.
+    #[default]
+    Idle,
+    /// One is under way.
+    #[serde(rename_all = "camelCase")]
+    Rolling {
+        /// Since when.
+        #[serde(with = "seconds")]
+        since: DateTime<Utc>,
+        /// What keeps its new Pods from starting, if it is not the revision.
+        #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+        stuck: Option<Stuck<R>>,
+    },
+    /// The last one was completed.
+    #[serde(rename_all = "camelCase")]
+    Complete {
+        /// Since when it was under way.
+        #[serde(default, deserialize_with = "lenient_time", serialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+        since: Option<DateTime<Utc>>,
+        /// When it was completed.
+        #[serde(with = "seconds")]
+        at: DateTime<Utc>,
+    },
+}
+
+/// Places that may lack an agent because of us.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Touched {
+    /// Since when: for longer than one rollout, where that failed.
+    #[serde(deserialize_with = "lenient_time", serialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+    /// Places that are younger than this joined since the last rollout began.
+    #[serde(deserialize_with = "lenient_time", serialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+    pub joined_after: Option<DateTime<Utc>>,
+    /// Places that went away after this rollout touched them, and since when those are gone that were removed.
+    #[serde(with = "away", skip_serializing_if = "BTreeMap::is_empty")]
+    pub away: BTreeMap<String, Option<DateTime<Utc>>>,
+    /// Places without an available agent when this rollout touched them.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeSet::is_empty")]
+    pub broken: BTreeSet<String>,
+    /// Places whose agent restarted again and again before this rollout touched them.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeSet::is_empty")]
+    pub flapping: BTreeSet<String>,
+}
+
+impl Touched {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// New Pods do not start for a cause that is not the revision's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stuck<R> {
+    /// Which revision's Pods: another one may well start.
+    pub revision: R,
+    /// How far that has come.
+    pub phase: StuckPhase,
+    /// Since when.
+    #[serde(with = "seconds")]
+    pub since: DateTime<Utc>,
+    /// How often a single place was tried in vain.
+    #[serde(default)]
+    pub tries: u32,
+}
+
+/// How far it has come with Pods that do not start for a cause that is not the revision's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StuckPhase {
+    /// They have their time.
+    Waiting,
+    /// The template went back, so that places which join have an agent.
+    Back,
+    /// One place is tried.
+    Trial,
+}
+
+/// The failure that stopped a rollout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure<R> {
+    /// What failed.
+    pub revision: R,
+    /// Whether the release itself failed, and not a template of one that had been good.
+    #[serde(default)]
+    pub rejects: bool,
+    /// Whether the user had insisted on it: to insist on what failed is the word to try again.
+    #[serde(default)]
+    pub insisted: bool,
+    /// How, and where.
+    pub message: String,
+    /// The places that spoke against it, bounded.
+    #[serde(default)]
+    pub places: Vec<String>,
+}
+
+/// A verdict that was withdrawn, because the agents recovered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withdrawn<R> {
+    /// On what.
+    pub revision: R,
+    /// How often.
+    pub times: u32,
+}
+
+/// The source that Pods download from was away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outage {
+    /// Since when.
+    #[serde(with = "seconds")]
+    pub since: DateTime<Utc>,
+    /// Until when.
+    #[serde(default, deserialize_with = "lenient_time", serialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
+}
+
+impl<R> Memory<R> {
+    /// When the rollout under way began.
+    #[must_use]
+    pub fn started(&self) -> Option<DateTime<Utc>> {
+        match &self.phase {
+            Phase::Rolling { since, .. } => Some(*since),
+            _ => None,
+        }
+    }
+
+    /// What keeps new Pods from starting, if it is not the revision.
+    #[must_use]
+    pub fn stuck(&self) -> Option<&Stuck<R>> {
+        match &self.phase {
+            Phase::Rolling { stuck, .. } => stuck.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// How far that has come.
+    pub(super) fn stuck_phase(&self) -> Option<StuckPhase> {
+        self.stuck().map(|stuck| stuck.phase)
+    }
+
+    /// Since when places may lack an agent because of us.
+    pub(super) fn began(&self) -> Option<DateTime<Utc>> {
+        self.touched.since.or(self.started())
+    }
+}
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+/// What does not read is as if it were not there.
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// The API's times are whole seconds, and so are ours.
+fn text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+fn time(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc())
+}
+
+#[allow(clippy::ref_option, reason = "serde hands it so")]
+fn maybe_seconds<S: Serializer>(time: &Option<DateTime<Utc>>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(text).serialize(serializer)
+}
+
+fn lenient_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DateTime<Utc>>, D::Error> {
+    Ok(lenient::<D, Option<String>>(deserializer)?.and_then(|text| time(&text)))
+}
+
+mod seconds {
+    use super::{DateTime, Deserialize, Deserializer, Serializer, Utc, text, time};
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]
+    pub(super) fn serialize<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&text(*time))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DateTime<Utc>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        time(&text).ok_or_else(|| serde::de::Error::custom("not a time of RFC 3339"))
+    }
+}
+
+/// By name, with the time of the removal or null.
+mod away {
+    use super::{BTreeMap, DateTime, Deserializer, Serialize, Serializer, Utc, lenient, text, time};
+
+    type Away = BTreeMap<String, Option<DateTime<Utc>>>;
+
+    pub(super) fn serialize<S: Serializer>(away: &Away, serializer: S) -> Result<S::Ok, S::Error> {
+        let texts: BTreeMap<&String, Option<String>> = away.iter().map(|(name, gone)| (name, gone.map(text))).collect();
+        texts.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Away, D::Error> {
+        let texts: BTreeMap<String, Option<String>> = lenient(deserializer)?;
+        Ok(texts.into_iter().map(|(name, gone)| (name, gone.and_then(|gone| time(&gone)))).collect())
+    }
+}

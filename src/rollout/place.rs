@@ -1,0 +1,160 @@
+//! Places and who is at them: what the engine is handed of a fleet.
+//!
+//! A place is where one agent belongs. Which places there are, whether a Pod's revision is the desired one, and what a
+//! revision is, the kind has judged before. Must not decide anything.
+
+use std::fmt::{Debug, Display};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::Policy;
+use super::cause::Cause;
+
+/// What a Pod was made from. Displays as a sentence names it.
+pub trait Revision: Clone + Eq + Debug + Display {
+    /// Whether it is another release than `than`, and not only the same one in another template.
+    fn is_another_release(&self, than: &Self) -> bool;
+
+    /// Whether what failed with `other` is history once this one runs.
+    fn supersedes(&self, other: &Self) -> bool;
+}
+
+/// Where one agent belongs.
+#[derive(Debug, Clone)]
+pub struct Place<'a, R> {
+    /// Its name.
+    pub name: &'a Arc<str>,
+    /// Whether an agent shall run there.
+    pub selection: Selection,
+    /// Whether it is Ready.
+    pub is_ready: bool,
+    /// Since when it is so.
+    pub ready_since: Option<DateTime<Utc>>,
+    /// Why nobody should touch it now: it is cordoned, or about to go.
+    pub busy: Option<&'static str>,
+    /// When it joined.
+    pub joined: DateTime<Utc>,
+    /// Who is there.
+    pub occupant: Option<Occupant<'a, R>>,
+}
+
+/// Whether an agent shall run at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// It shall.
+    Selected,
+    /// It was asked for, and no new Pod may start there.
+    Closed(Cause),
+    /// It was not asked for; here because the engine remembers it.
+    NotSelected,
+}
+
+/// A Pod at its place.
+#[derive(Debug)]
+pub struct Occupant<'a, R> {
+    /// The Pod.
+    pub pod: &'a Arc<Pod<R>>,
+    /// How its revision relates to the desired one.
+    pub standing: Standing,
+}
+
+// Derived, both would ask the same of the revision.
+impl<R> Clone for Occupant<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Occupant<'_, R> {}
+
+/// How a Pod's revision relates to the desired one, as the kind judges it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// As desired, or newer.
+    Current,
+    /// To be replaced.
+    Outdated,
+    /// Nobody can say.
+    Unknown,
+    /// Somebody will say, and has not yet: it may have updated itself.
+    Unheard,
+    /// Newer than desired, so that another template cannot be brought to it.
+    HeldBack,
+}
+
+/// A Pod of the workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod<R> {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its UID.
+    pub uid: Arc<str>,
+    /// Its resourceVersion: a deletion is refused when the Pod has changed since.
+    pub resource_version: Arc<str>,
+    /// The node it runs on or is made for.
+    pub node: Arc<str>,
+    /// What it was made from; `None`: nobody wrote that on it.
+    pub revision: Option<R>,
+    /// Which of the templates that its controller has had it was made from, where the controller says so.
+    pub template_generation: Option<u32>,
+    /// When it was made.
+    pub created: DateTime<Utc>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// When its grace period ends, if it is being deleted.
+    pub gone_by: Option<DateTime<Utc>>,
+    /// Since when it is Ready.
+    pub ready_since: Option<DateTime<Utc>>,
+    /// Since when it is not.
+    pub unready_since: Option<DateTime<Utc>>,
+    /// For how long it was Ready before it ceased to be, as far as is known; `None`: it never was.
+    pub was_ready: Option<TimeDelta>,
+    /// Restarts of its containers.
+    pub restarts: i32,
+    /// What keeps it from being Ready, where its status says so.
+    pub trouble: Option<Trouble>,
+}
+
+impl<R> Pod<R> {
+    /// A Pod that was never Ready, made from nobody knows what.
+    #[must_use]
+    pub fn named(name: &str, node: &str) -> Self {
+        Self {
+            name: name.into(),
+            uid: name.into(),
+            resource_version: "1".into(),
+            node: node.into(),
+            revision: None,
+            template_generation: None,
+            created: DateTime::UNIX_EPOCH,
+            deleting: false,
+            gone_by: None,
+            ready_since: None,
+            unready_since: None,
+            was_ready: None,
+            restarts: 0,
+            trouble: None,
+        }
+    }
+
+    /// Whether it was available once, though it is not Ready now.
+    pub(super) fn was_available(&self, policy: &Policy) -> bool {
+        self.was_ready.is_some_and(|ready| ready >= policy.min_ready)
+    }
+}
+
+/// What keeps a Pod from being Ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// It starts and fails, again and again.
+    Crash(String),
+    /// Its image cannot be pulled.
+    Image(String),
+    /// A Secret or ConfigMap that it names is missing.
+    Config(String),
+    /// There is no room for it.
+    Capacity(String),
+    /// It does not start, which is not held against it before its time is up.
+    Start(String),
+}
