@@ -52,7 +52,7 @@ impl OptionalApis {
         Self { period, groups: Mutex::default(), done: Mutex::default() }
     }
 
-    /// How often a family is compared with the cluster.
+    /// How often objects are compared with the cluster.
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
@@ -79,30 +79,24 @@ impl OptionalApis {
         Ok(served)
     }
 
-    /// Makes an owner's family what is wanted: applies what differs, deletes what is too much. Returns the writes. What
-    /// fails is remembered for [`Self::trouble`] and tried again; nothing else waits for it.
-    pub async fn converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> usize {
+    /// Makes an owner's objects what is wanted: applies what differs, deletes what is too much. Returns the writes, or what
+    /// was in the way, also when that was tried a moment ago.
+    pub async fn converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, String> {
         let fingerprint = format!("{} {}", wanted.keep_others, serde_json::to_string(&wanted.objects).unwrap_or_default());
-        let is_fresh = self.done().get(owner.uid).is_some_and(|done| {
+        if let Some(done) = self.done().get(owner.uid).filter(|done| done.wanted == fingerprint) {
             // That nothing of an owner is there was seen once, and nobody else makes such objects.
-            done.wanted == fingerprint && ((done.trouble.is_none() && wanted.objects.is_empty()) || done.at.elapsed() < self.period)
-        });
-        if is_fresh {
-            return 0;
+            let is_seen = done.trouble.is_none() && wanted.objects.is_empty();
+            if is_seen || done.at.elapsed() < self.period {
+                return done.trouble.clone().map_or(Ok(0), Err);
+            }
         }
         let outcome = self.try_converge(client, group, owner, wanted).await;
         let trouble = outcome.as_ref().err().map(Error::chain);
         if let Some(error) = &trouble {
             tracing::warn!(namespace = owner.namespace, group = group.name, error, "objects could not be made as they should be");
         }
-        self.done().insert(owner.uid.to_owned(), Done { wanted: fingerprint, at: Instant::now(), trouble });
-        outcome.unwrap_or_default()
-    }
-
-    /// Why an owner's family is not as it should be.
-    #[must_use]
-    pub fn trouble(&self, uid: &str) -> Option<String> {
-        self.done().get(uid).and_then(|done| done.trouble.clone())
+        self.done().insert(owner.uid.to_owned(), Done { wanted: fingerprint, at: Instant::now(), trouble: trouble.clone() });
+        trouble.map_or_else(|| Ok(outcome.unwrap_or_default()), Err)
     }
 
     async fn try_converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, Error> {

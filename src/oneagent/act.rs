@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::build::daemonset::owner;
 use super::build::{ISTIO, istio};
+use super::done::Done;
 use super::edited;
 use super::known::{self, News};
 use super::observe::Observed;
@@ -22,6 +23,7 @@ use super::resolve::Resolved;
 use super::revision::Revision;
 use super::{Context, Desk};
 use crate::api::oneagent::OneAgent;
+use crate::k8s::api_group::Wanted;
 use crate::k8s::drift::{APPLIED_ANNOTATION, is_current};
 use crate::kernel::apply::{apply, apply_over, merge};
 use crate::kernel::delete::{Outcome, Target};
@@ -51,8 +53,7 @@ impl From<kernel::Error> for Failure {
 }
 
 /// Applies every planned object. Taken apart without `..`: an object that nobody applies does not compile.
-/// Returns whether the template that is there was replaced by another.
-pub async fn objects(context: &Context, desk: &Desk, resolved: &Resolved, seen: &Observed, planned: Objects) -> Result<bool, Failure> {
+pub async fn objects(context: &Context, desk: &Desk, resolved: &Resolved, seen: &Observed, planned: Objects) -> Result<Done, Failure> {
     let Objects { pull_secret, daemonset, istio } = planned;
     // First: Pods pull with it.
     if let Some(secret) = &pull_secret {
@@ -70,15 +71,25 @@ pub async fn objects(context: &Context, desk: &Desk, resolved: &Resolved, seen: 
         Some(desired) => apply_daemonset(context, desk, resolved, seen, desired).await?,
         None => None,
     };
-    if let Some(istio) = &istio {
-        let owner = Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };
-        let writes = context.optional_apis.converge(&context.client, &ISTIO, owner, istio).await;
-        if writes > 0 {
-            tracing::info!(namespace = resolved.namespace, name = resolved.name, writes, "Istio's objects changed");
-        }
-    }
+    let istio = match &istio {
+        Some(istio) => converge(context, resolved, istio).await,
+        None => None,
+    };
     let replaced = |stored: &Arc<DaemonSet>| seen.daemonset.as_ref().is_some_and(|live| edited::generation(live) != edited::generation(stored));
-    Ok(stored.as_ref().is_some_and(replaced))
+    Ok(Done { istio, template_replaced: stored.as_ref().is_some_and(replaced), ..Done::default() })
+}
+
+/// Makes Istio's objects what they should be. Nothing waits for them; returns why they are not, if somebody asks for them.
+async fn converge(context: &Context, resolved: &Resolved, wanted: &Wanted) -> Option<String> {
+    let owner = Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };
+    match context.optional_apis.converge(&context.client, &ISTIO, owner, wanted).await {
+        Ok(0) => None,
+        Ok(writes) => {
+            tracing::info!(namespace = resolved.namespace, name = resolved.name, writes, "Istio's objects changed");
+            None
+        }
+        Err(trouble) => Some(trouble).filter(|_| resolved.istio),
+    }
 }
 
 /// Applies the DaemonSet. Returns it as stored, `None` when nothing was written.

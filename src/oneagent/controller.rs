@@ -31,9 +31,8 @@ impl Kind for Context {
 
     async fn undecodable(&self, metadata: &ObjectMeta, error: &str, desk: &Desk) -> Result<Duration, kernel::Error> {
         let stand_in = OneAgent { metadata: metadata.clone(), spec: OneAgentSpec::default(), status: None };
-        let before = desk.last_status(&stand_in);
         let message = format!("the object cannot be read: {error}; compare it with kubectl explain oneagent.spec");
-        refuse(self, &stand_in, desk, &before, Reason::InvalidSpec, &message).await
+        refuse(self, &stand_in, desk, Reason::InvalidSpec, &message).await
     }
 
     fn seen(&self, object: &DeserializeGuard<OneAgent>) -> bool {

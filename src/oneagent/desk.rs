@@ -45,8 +45,13 @@ impl Desk {
     }
 
     /// Since when selected nodes have no Pod, as of the last look.
-    pub fn missing(&self) -> MutexGuard<'_, Missing> {
-        lock(&self.own.missing)
+    pub fn missing(&self) -> Missing {
+        lock(&self.own.missing).clone()
+    }
+
+    /// Since when selected nodes have no Pod, as of this look.
+    pub fn saw_missing(&self, missing: Missing) {
+        *lock(&self.own.missing) = missing;
     }
 
     /// How long to wait before the DaemonSet is touched again; `None`: it is time, and noted as done. Pods that have just

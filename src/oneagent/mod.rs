@@ -7,6 +7,7 @@ pub mod build;
 mod conflict;
 pub mod controller;
 mod desk;
+mod done;
 mod edited;
 pub mod fleet;
 mod hold;
@@ -17,6 +18,7 @@ pub mod overlap;
 pub mod peers;
 pub mod places;
 pub mod plan;
+mod problem;
 mod refusal;
 pub mod resolve;
 pub mod revision;
@@ -42,6 +44,8 @@ use crate::kernel::{self, Deletions, Events, Named, NodeSelectors, Notes, Option
 use crate::telemetry::Metrics;
 use desk::Written;
 pub use desk::{Desk, Kept};
+use done::Done;
+use problem::Problem;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
 const STATUS_PERIOD: Duration = Duration::from_secs(2);
@@ -105,13 +109,11 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
         // The garbage collector removes the DaemonSet; nothing outside the cluster is ours.
         return Ok(RESYNC);
     }
-    let before = desk.last_status(object);
-    let now = context.clock.now();
     let resolved = match resolve::resolve(object) {
         Ok(resolved) => resolved,
         Err(refusals) => {
             let message = refusals.into_iter().map(|r| r.0).collect::<Vec<_>>().join("; ");
-            return refuse(context, object, desk, &before, Reason::InvalidSpec, &message).await;
+            return refuse(context, object, desk, Reason::InvalidSpec, &message).await;
         }
     };
     // Who is older decides about nodes: before all are known nobody can say.
@@ -122,70 +124,93 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
     let others = context.peers.others(&key, &context.fleet);
     let yielded = context.fleet.daemonset(&key).map(|live| build::daemonset::yielded(&live)).unwrap_or_default();
     let resolved = overlap::apart(resolved, &others, &context.fleet.nodes(), &context.fleet.pods(&key), &yielded);
+    let now = context.clock.now();
     let seen = observe::observe(context, desk, &resolved, now).await?;
     let began = Instant::now();
-    let mut plan = plan::plan(object, &before, &resolved, &seen, &context.settings.agent_image, now)?;
+    let memory = memory::read(&desk.last_status(object));
+    let mut plan = plan::plan(&memory, &resolved, &seen, &context.settings.agent_image, now)?;
     desk.planned(began.elapsed());
     // First in memory, whatever becomes of the rest: who is gone stays gone since then.
     if let Some(news) = plan.known.take() {
         act::note(context, object, &resolved, news).await;
     }
+    desk.saw_missing(seen.missing.clone());
+    context.named.keep(&key, &seen.named_objects);
     context.environments.need(&observe::subscriber(&resolved), &plan.interest);
-    context.metrics.nodes(object, &plan.status);
-    let carried_out = carry_out(context, object, desk, &before, &resolved, &seen, plan).await;
+    let look = Look { context, object, desk, resolved: &resolved, seen: &seen };
+    let carried_out = look.carry_out(plan, &memory).await;
     let noted = act::write_note(context, &resolved).await.unwrap_or(RESYNC);
     Ok(carried_out?.min(noted))
 }
 
-/// Does what the plan says; returns when to look again.
-async fn carry_out(
-    context: &Context,
-    object: &OneAgent,
-    desk: &Desk,
-    before: &OneAgentStatus,
-    resolved: &resolve::Resolved,
-    seen: &observe::Observed,
-    plan: plan::Plan,
-) -> Result<Duration, kernel::Error> {
-    // The cheap question first: within a rollout the namespace was looked at a moment ago.
-    if context.node_selectors.is_old(&resolved.namespace)
-        && (!plan.steps.is_empty() || act::writes_over(seen, &plan.objects)?)
-        && observe::selector_changed(context, resolved, seen).await?
-    {
-        return Ok(AT_ONCE);
-    }
-    match act::objects(context, desk, resolved, seen, plan.objects).await {
-        Err(failure) => return refused(context, object, desk, before, failure).await,
-        Ok(template_replaced) => {
-            if let Some(message) = plan.edited.filter(|_| template_replaced) {
-                tracing::warn!(namespace = resolved.namespace, name = resolved.name, message, "the DaemonSet was edited");
-                context.events.publish(&object.object_ref(&()), true, "DaemonSetEdited", "Revert", &message).await;
-            }
+/// One look at one OneAgent, once it is planned.
+struct Look<'a> {
+    context: &'a Context,
+    object: &'a OneAgent,
+    desk: &'a Desk,
+    resolved: &'a resolve::Resolved,
+    seen: &'a observe::Observed,
+}
+
+impl Look<'_> {
+    /// Does what the plan says, then says so; returns when to look again.
+    async fn carry_out(&self, mut plan: plan::Plan, memory: &memory::Memory) -> Result<Duration, kernel::Error> {
+        let Self { context, desk, resolved, seen, .. } = self;
+        // The cheap question first: within a rollout the namespace was looked at a moment ago.
+        if context.node_selectors.is_old(&resolved.namespace)
+            && (!plan.steps.is_empty() || act::writes_over(seen, &plan.objects)?)
+            && observe::selector_changed(context, resolved, seen).await?
+        {
+            return Ok(AT_ONCE);
         }
+        let mut done = match act::objects(context, desk, resolved, seen, plan.objects).await {
+            Ok(done) => done,
+            Err(failure) => {
+                let (refused, then) = refusal(self.object, desk, failure);
+                if refused.is_some() {
+                    self.say(&plan.assessment, &Done { refused, ..Done::default() }).await?;
+                }
+                return then;
+            }
+        };
+        if let Some(message) = plan.edited.take().filter(|_| done.template_replaced) {
+            tracing::warn!(namespace = resolved.namespace, name = resolved.name, message, "the DaemonSet was edited");
+            context.events.publish(&self.object.object_ref(&()), true, "DaemonSetEdited", "Revert", &message).await;
+        }
+        // What must survive a crash is written before a Pod is touched.
+        if plan.assessment.decision.memory != *memory {
+            self.say(&plan.assessment, &done).await?;
+        }
+        context.deletions.settle(&resolved.uid, plan.ledger);
+        let recycled = act::recycle(context, resolved, &plan.guard, &plan.steps).await;
+        // While nothing may be replaced, nothing that OLM could interrupt is under way.
+        let latest = context.deletions.ledger(&resolved.uid).latest().filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
+        let left = latest.map(|at| (at + resolved.policy.wait_ready - context.clock.now()).to_std().unwrap_or_default());
+        context.upgradeable.tell(&label(self.object), left.map(|left| Instant::now() + left));
+        done.pod_changed = *recycled.as_ref().unwrap_or(&false);
+        let later = self.say(&plan.assessment, &done).await?;
+        recycled?;
+        let nudged = if plan.nudge {
+            Some(act::nudge(context, desk, resolved).await?)
+        } else {
+            desk.forget_nudge();
+            None
+        };
+        // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
+        let soon = done.pod_changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
+        let compared = resolved.istio.then(|| context.optional_apis.period());
+        Ok([plan.next, later, soon, compared, nudged].into_iter().flatten().fold(RESYNC, Duration::min))
     }
-    // What must survive a crash is written before a Pod is touched; counts can wait.
-    let write = async || context.write_status(object, desk, before, &plan.status, &plan.transitions).await;
-    let first = essence(before) != essence(&plan.status);
-    let written = if first { write().await? } else { None };
-    context.deletions.settle(&resolved.uid, plan.ledger);
-    let recycled = act::recycle(context, resolved, &plan.guard, &plan.steps).await;
-    // While nothing may be replaced, nothing that OLM could interrupt is under way.
-    let latest = context.deletions.ledger(&resolved.uid).latest().filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
-    let left = latest.map(|at| (at + resolved.policy.wait_ready - context.clock.now()).to_std().unwrap_or_default());
-    context.upgradeable.tell(&label(object), left.map(|left| Instant::now() + left));
-    let changed = recycled?;
-    let later = if first { written } else { write().await? };
-    // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
-    let soon = changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
-    let nudged = if plan.nudge {
-        Some(act::nudge(context, desk, resolved).await?)
-    } else {
-        desk.forget_nudge();
-        None
-    };
-    let troubled = context.optional_apis.trouble(&resolved.uid) != seen.istio_trouble;
-    let compared = if troubled { Some(Duration::from_secs(1)) } else { resolved.istio.then(|| context.optional_apis.period()) };
-    Ok([plan.next, later, soon, compared, nudged].into_iter().flatten().fold(RESYNC, Duration::min))
+
+    /// Says what was decided and what came of it; returns how long to wait when it was too soon for mere counts.
+    async fn say(&self, assessment: &plan::Assessment, done: &Done) -> Result<Option<Duration>, kernel::Error> {
+        let Self { context, object, desk, resolved, seen } = *self;
+        let before = desk.last_status(object);
+        let picture = status::Picture { object, before: &before, resolved, seen, assessment, done };
+        let (status, transitions) = status::status(&picture, context.clock.now())?;
+        context.metrics.nodes(object, &status);
+        context.write_status(object, desk, &before, status, &transitions).await
+    }
 }
 
 /// Namespace and name, as people write them.
@@ -195,61 +220,42 @@ fn label(object: &OneAgent) -> String {
 
 /// What the API server refuses does not get better in silence: it is said. What it refuses for its content waits for another
 /// spec; the rest, a policy or a webhook of somebody's, is tried again.
-async fn refused(
-    context: &Context,
-    object: &OneAgent,
-    desk: &Desk,
-    before: &OneAgentStatus,
-    failure: act::Failure,
-) -> Result<Duration, kernel::Error> {
+fn refusal(object: &OneAgent, desk: &Desk, failure: act::Failure) -> (Option<Problem>, Result<Duration, kernel::Error>) {
     match failure {
         act::Failure::Other(error) => {
             if let Some(message) = error.refusal() {
-                return refuse(
-                    context,
-                    object,
-                    desk,
-                    before,
-                    Reason::InvalidSpec,
-                    &format!("the API server refuses what the spec asks for: {message}"),
-                )
-                .await;
+                let message = format!("the API server refuses what the spec asks for: {message}");
+                return (Some((Reason::InvalidSpec, message)), Ok(RESYNC));
             }
-            let key = (object.namespace().unwrap_or_default(), object.name_any());
             let goes_on = || (desk.failures() >= PERSISTENT).then(|| error.chain()).filter(|_| !error.is_conflict());
-            if let Some(message) = error.objection().or_else(goes_on) {
+            let said = error.objection().or_else(goes_on).map(|message| {
                 let message = format!(
-                    "the API server refuses DaemonSet {}/{}: {message}; mend the policy, webhook or right that refuses it; it is tried again",
-                    key.0, key.1
+                    "the API server refuses DaemonSet {}: {message}; mend the policy, webhook or right that refuses it; it is tried again",
+                    label(object)
                 );
-                refuse(context, object, desk, before, Reason::WriteRefused, &message).await?;
-            }
-            Err(error)
+                (Reason::WriteRefused, message)
+            });
+            (said, Err(error))
         }
         act::Failure::PullSecret(name, error) => {
-            let Some(message) = error.objection() else { return Err(error) };
             let namespace = object.namespace().unwrap_or_default();
-            let message = format!(
-                "Secret {namespace}/{name} cannot be written: {message}; delete it or mend what refuses it, or name a Secret of yours in spec.customPullSecret"
-            );
-            refuse(context, object, desk, before, Reason::PullSecretInvalid, &message).await?;
+            let said = error.objection().map(|message| {
+                let message = format!(
+                    "Secret {namespace}/{name} cannot be written: {message}; delete it or mend what refuses it, or name a Secret of yours in spec.customPullSecret"
+                );
+                (Reason::PullSecretInvalid, message)
+            });
             // Whatever refuses it may not be watched.
-            Err(error)
+            (said, Err(error))
         }
     }
 }
 
 /// Says in the status why nothing can be done, and waits for a change.
-async fn refuse(
-    context: &Context,
-    object: &OneAgent,
-    desk: &Desk,
-    before: &OneAgentStatus,
-    reason: Reason,
-    message: &str,
-) -> Result<Duration, kernel::Error> {
-    let (status, transitions) = status::invalid(object.metadata.generation, before, reason, message, context.clock.now());
-    context.write_status(object, desk, before, &status, &transitions).await?;
+async fn refuse(context: &Context, object: &OneAgent, desk: &Desk, reason: Reason, message: &str) -> Result<Duration, kernel::Error> {
+    let before = desk.last_status(object);
+    let (status, transitions) = status::invalid(object.metadata.generation, &before, reason, message, context.clock.now());
+    context.write_status(object, desk, &before, status, &transitions).await?;
     Ok(RESYNC)
 }
 
@@ -280,24 +286,24 @@ impl Context {
         object: &OneAgent,
         desk: &Desk,
         before: &OneAgentStatus,
-        status: &OneAgentStatus,
+        status: OneAgentStatus,
         transitions: &[Transition],
     ) -> Result<Option<Duration>, kernel::Error> {
-        if status == before && !desk.is_foreign(object) {
+        if status == *before && !desk.is_foreign(object) {
             return Ok(None);
         }
         let uid = object.uid().unwrap_or_default();
         if let Some(last) = desk.written()
-            && essence(before) == essence(status)
+            && essence(before) == essence(&status)
             && let Some(left) = STATUS_PERIOD.checked_sub(last.at.elapsed())
         {
             return Ok(Some(left));
         }
         // Only its metadata is read back: an object that does not decode must be able to say so.
         let api: Api<PartialObjectMeta<OneAgent>> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
-        let version = replace_status(&api, &object.name_any(), &uid, &serde_json::to_value(status)?).await?;
+        let version = replace_status(&api, &object.name_any(), &uid, &serde_json::to_value(&status)?).await?;
         self.metrics.status_written();
-        desk.wrote(Written { status: status.clone(), at: Instant::now(), version });
+        desk.wrote(Written { status, at: Instant::now(), version });
         let about = object.object_ref(&());
         for transition in transitions {
             self.events.publish(&about, transition.warning, &transition.reason, &transition.type_, &transition.message).await;

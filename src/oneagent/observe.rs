@@ -68,6 +68,8 @@ pub type Missing = HashMap<Arc<str>, DateTime<Utc>>;
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 pub struct Observed {
+    /// The objects that the spec names: whatever else was looked at is not needed any more.
+    pub named_objects: Vec<Reference>,
     /// `paasToken`.
     pub paas: Token,
     /// `apiToken`.
@@ -80,8 +82,6 @@ pub struct Observed {
     pub pull_secret: Option<Named>,
     /// How the cluster serves Istio's API, when the spec asks for it.
     pub istio: Option<Served>,
-    /// Why Istio's objects are not as they should be.
-    pub istio_trouble: Option<String>,
     /// What is known of the environment; an error when no client can be made.
     pub environment: Option<Result<Arc<Snapshot>, dynatrace::Error>>,
     /// The nodes that were known; `None`: not read yet.
@@ -133,7 +133,7 @@ pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: D
         return Err(kernel::Error::Unread(format!("ConfigMap {}/{}: {why}", context.settings.namespace, kernel::MANAGER)));
     }
     let pull_secret = pull.as_ref().map(|pull| pull_secret_of(pull_look, &resolved.namespace, &pull.name));
-    context.named.keep(&key, &[Some(secret), proxy, trusted, pull, Some(stop)].into_iter().flatten().collect::<Vec<_>>());
+    let named_objects = [Some(secret), proxy, trusted, pull, Some(stop)].into_iter().flatten().collect();
 
     let proxy = match &resolved.proxy {
         None => None,
@@ -164,13 +164,13 @@ pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: D
     let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
     let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
     Ok(Observed {
+        named_objects,
         paas,
         api,
         proxy,
         trusted,
         pull_secret,
         istio: if resolved.istio { context.optional_apis.served(&context.client, &ISTIO).await.ok() } else { None },
-        istio_trouble: context.optional_apis.trouble(&resolved.uid),
         environment,
         known: known(context, resolved, &key, daemonset.is_some()).await,
         told: context.environments.told(&subscriber(resolved)),
@@ -205,17 +205,14 @@ fn lacks(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Ar
 
 /// Since when selected nodes have no Pod at all, as this process saw it: the cluster does not say.
 fn missing(desk: &Desk, resolved: &Resolved, has_daemonset: bool, nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
-    let mut noted = desk.missing();
-    let before = std::mem::take(&mut *noted);
     if !has_daemonset {
         return Missing::new();
     }
     let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
     let is_able = |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.placement.verdict(node) == Verdict::Selected;
     let without = nodes.iter().filter(is_able).filter(|node| !has_pod.contains(&*node.name));
-    let missing: Missing = without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect();
-    noted.clone_from(&missing);
-    missing
+    let before = desk.missing();
+    without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect()
 }
 
 /// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the answer.

@@ -19,18 +19,16 @@ use super::build::{ISTIO, istio};
 use super::edited::Edited;
 use super::hold::{DOWNGRADE, ENVIRONMENT, NAMESPACE_SELECTOR, STOPPED, TOKENS};
 use super::known::{Known, News};
-use super::memory::{self, Memory};
+use super::memory::Memory;
 use super::observe::{Named, Observed, Token};
 use super::places::{Decision, Inventory, rollout};
+use super::problem::{Problem, lift_selectors};
 use super::refusal;
 use super::resolve::{Resolved, Wish};
 use super::revision::{Desired, Pod, Reported, Revision};
-use super::status::{self, Picture, Problem};
 use super::version::{Choice, Facts, choose, older_image, withdrawn};
-use crate::api::condition::Transition;
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
-use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::{GoneNode, Interest, Snapshot, TokenState};
 use crate::k8s::api_group::{Served, Wanted};
 use crate::k8s::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
@@ -76,10 +74,8 @@ pub struct Plan {
     pub edited: Option<String>,
     /// Whether the DaemonSet controller shall look again: it makes fewer Pods than it should.
     pub nudge: bool,
-    /// The status.
-    pub status: OneAgentStatus,
-    /// What changed in it.
-    pub transitions: Vec<Transition>,
+    /// What the status is to say of it, once it is done.
+    pub assessment: Assessment,
     /// What is needed of the environment.
     pub interest: Interest,
     /// The nodes that are known now; `None`: leave them as noted.
@@ -88,20 +84,27 @@ pub struct Plan {
     pub next: Option<Duration>,
 }
 
+/// What was found and decided, as far as a status tells of it.
+#[derive(Debug)]
+pub struct Assessment {
+    /// The version that was chosen.
+    pub choice: Choice,
+    /// What the engine says.
+    pub decision: Decision,
+    /// The version of the DaemonSet's template.
+    pub template: Option<Version>,
+    /// What a human must mend, most important first.
+    pub problems: Vec<Problem>,
+    /// Whether nothing may be touched.
+    pub is_blocked: bool,
+}
+
 /// Makes the plan.
-pub fn plan(
-    object: &OneAgent,
-    before: &OneAgentStatus,
-    resolved: &Resolved,
-    seen: &Observed,
-    default_image: &str,
-    now: DateTime<Utc>,
-) -> Result<Plan, serde_json::Error> {
+pub fn plan(memory: &Memory, resolved: &Resolved, seen: &Observed, default_image: &str, now: DateTime<Utc>) -> Result<Plan, serde_json::Error> {
     let environment = seen.environment.as_ref().and_then(|e| e.as_ref().ok()).map(AsRef::as_ref);
     let hands_off = hands_off(resolved, seen);
     let mut problems: Vec<Problem> = hands_off.iter().cloned().collect();
 
-    let memory = memory::read(before);
     let live = seen.daemonset.as_deref();
     let base = base(resolved, seen, live, default_image)?;
     let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
@@ -123,7 +126,6 @@ pub fn plan(
 
     let (istio, complaint) = mesh(resolved, seen, environment);
     problems.extend(complaint);
-    problems.extend(mesh_trouble(resolved, seen));
     let (pull_secret, without) = pull_secret(resolved, seen, environment);
     problems.extend(without.problem());
     let desired = desired(resolved, &choice, &base).filter(|_| without == Without::Nothing);
@@ -155,14 +157,14 @@ pub fn plan(
         source,
         refused: refused.as_ref().map(|refused| refused.short),
         namespace_selector: &seen.namespace_selector,
-        memory: &memory,
+        memory,
     };
     let (mut decision, guard, ledger) = rollout(&policy, desired.as_ref(), &inventory, &seen.ledger, now);
 
     // A write makes the DaemonSet controller act on what excludes agents that run.
     let daemonset = match (&hands_off, &kept_out, &desired) {
         (None, None, Some(desired)) => {
-            Some(render(resolved, live, &base, desired, running.as_ref(), &decision.plan, &memory, &edited, default_image)?)
+            Some(render(resolved, live, &base, desired, running.as_ref(), &decision.plan, memory, &edited, default_image)?)
         }
         _ => None,
     };
@@ -176,32 +178,19 @@ pub fn plan(
     let known = known.map(|known| known.now(&seen.nodes, &seen.pods, &placement, &seen.told, now));
     // While nothing may be touched nobody forgets either.
     let gone = known.as_ref().map(|news| &news.known).or(seen.known.as_deref()).map(Known::gone).unwrap_or_default();
-    let picture = Picture {
-        object,
-        before,
-        resolved,
-        seen,
-        environment,
-        choice: &choice,
-        rollout: &decision,
-        template: daemonset_version(daemonset.as_ref()).or(running_version),
-        problems: &problems,
-        blocked: hands_off.is_some(),
-    };
-    let (status, transitions) = status::status(&picture, now)?;
     let next = next_look(&decision.plan, hands_off.is_some(), now);
     let nudge = hands_off.is_none() && kept_out.is_none() && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
     let interest = interest(resolved, &choice, &decision, gone);
+    let template_version = daemonset_version(daemonset.as_ref());
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     Ok(Plan {
         objects: Objects { pull_secret, daemonset, istio },
-        steps: decision.plan.steps,
+        steps: std::mem::take(&mut decision.plan.steps),
         guard,
         ledger,
         edited: edited.by.filter(|_| hands_off.is_none() && kept_out.is_none()).map(|by| said_of_edit(resolved, &by)),
         nudge,
-        status,
-        transitions,
+        assessment: Assessment { choice, decision, template: template_version.or(running_version), problems, is_blocked: hands_off.is_some() },
         interest,
         known,
         next,
@@ -262,18 +251,6 @@ fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
         }
     }
     None
-}
-
-/// Why Istio's objects are not as they should be.
-fn mesh_trouble(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
-    let why = seen.istio_trouble.as_ref().filter(|_| resolved.istio)?;
-    let namespace = &resolved.namespace;
-    Some((
-        Reason::IstioUnusable,
-        format!(
-            "spec.enableIstio: the objects in namespace {namespace} are not as they should be: {why}; config/rbac.yaml has the rights that are needed"
-        ),
-    ))
 }
 
 /// When to look again if nothing happens before.
@@ -494,7 +471,7 @@ fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
         format!(
             "namespace {namespace} has a node selector of its own, which excludes {} nodes with a running agent, such as {first}; any change would remove these agents, so nothing is changed: run {}, or exclude these nodes by spec.nodeSelector",
             outside.len(),
-            status::lift_selectors(namespace)
+            lift_selectors(namespace)
         ),
     ))
 }

@@ -9,11 +9,12 @@ use std::net::IpAddr;
 use chrono::{DateTime, Utc};
 
 use super::conflict::{Conflict, Outcome};
-use super::memory;
+use super::done::Done;
+use super::memory::{self, Memory};
 use super::observe::{Observed, Token};
-use super::places::Decision;
+use super::plan::Assessment;
+use super::problem::{Problem, lift_selectors};
 use super::resolve::Resolved;
-use super::version::Choice;
 use crate::api::condition::{Transition, merge, timestamp};
 use crate::api::name::Version;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
@@ -21,13 +22,10 @@ use crate::api::oneagent::status::{INSTANCES_AT_MOST, Instance};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::api::rollout::{NodeCounts, REJECTED_AT_MOST, RolloutStatus};
 use crate::dynatrace::{Snapshot, TokenState};
-use crate::k8s::node_selector::NODE_SELECTORS;
 use crate::rollout::{Bucket, Report, State};
 
-/// Something that a human must mend, most important first in a list.
-pub type Problem = (R, String);
-
 /// All that a status is made from.
+#[derive(Clone, Copy)]
 pub struct Picture<'a> {
     /// The OneAgent.
     pub object: &'a OneAgent,
@@ -37,33 +35,58 @@ pub struct Picture<'a> {
     pub resolved: &'a Resolved,
     /// What was found.
     pub seen: &'a Observed,
+    /// What was decided.
+    pub assessment: &'a Assessment,
+    /// What came of it.
+    pub done: &'a Done,
+}
+
+impl<'a> Picture<'a> {
     /// The environment, if there is one.
-    pub environment: Option<&'a Snapshot>,
-    /// The version that was chosen.
-    pub choice: &'a Choice,
-    /// What the engine says.
-    pub rollout: &'a Decision,
-    /// The version of the DaemonSet's template.
-    pub template: Option<Version>,
+    fn environment(&self) -> Option<&'a Snapshot> {
+        self.seen.environment.as_ref()?.as_ref().ok().map(AsRef::as_ref)
+    }
+
+    fn report(&self) -> &'a Report {
+        &self.assessment.decision.plan.report
+    }
+
+    fn memory(&self) -> &'a Memory {
+        &self.assessment.decision.memory
+    }
+
     /// What a human must mend, most important first.
-    pub problems: &'a [Problem],
-    /// Whether nothing may be touched.
-    pub blocked: bool,
+    fn problems(&self) -> Vec<Problem> {
+        let found = self.assessment.problems.iter().cloned();
+        found.chain(self.done.istio.as_ref().map(|why| mesh_trouble(self.resolved, why))).collect()
+    }
+}
+
+/// Istio's objects are not as they should be.
+fn mesh_trouble(resolved: &Resolved, why: &str) -> Problem {
+    let message = format!(
+        "spec.enableIstio: the objects in namespace {} are not as they should be: {why}; config/rbac.yaml has the rights that are needed",
+        resolved.namespace
+    );
+    (R::IstioUnusable, message)
 }
 
 /// The status, and what changed in it.
 pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> Result<(OneAgentStatus, Vec<Transition>), serde_json::Error> {
-    let Picture { object, before, resolved, seen, environment, rollout, .. } = picture;
-    let report = &rollout.plan.report;
+    let Picture { object, before, resolved, seen, done, .. } = picture;
+    if let Some((reason, message)) = &done.refused {
+        return Ok(invalid(object.metadata.generation, before, *reason, message, now));
+    }
+    let (report, environment) = (picture.report(), picture.environment());
     let findings = findings(picture);
     let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
     let holds = |type_: C| findings.iter().find(|f| f.type_ == type_).and_then(|f| f.holds);
     let phase = match (holds(C::Degraded), holds(C::Ready)) {
-        (Some(true), _) if picture.blocked || holds(C::Available) != Some(true) => "Error",
+        (Some(true), _) if picture.assessment.is_blocked || holds(C::Available) != Some(true) => "Error",
         (_, Some(true)) => "Running",
         _ => "Deploying",
     };
-    let memory = &rollout.memory;
+    let memory = picture.memory();
     let text = |version: Option<Version>| version.map(|v| v.to_string());
     let addresses: HashMap<&str, IpAddr> = seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect();
     let status = OneAgentStatus {
@@ -71,10 +94,10 @@ pub fn status(picture: &Picture<'_>, now: DateTime<Utc>) -> Result<(OneAgentStat
         version: match &resolved.from_image {
             // The tag that the spec names is all that is known of such an image, and of a digest nothing is.
             Some(image) if image.registry.is_none() || image.tag.is_some() => image.tag.clone(),
-            _ => text(picture.template).or_else(|| before.version.clone()),
+            _ => text(picture.assessment.template).or_else(|| before.version.clone()),
         },
-        desired_version: text(picture.choice.version),
-        version_source: Some(picture.choice.source.to_owned()),
+        desired_version: text(picture.assessment.choice.version),
+        version_source: Some(picture.assessment.choice.source.to_owned()),
         last_good_version: memory.rollout.last_good.as_ref().and_then(|r| text(r.version)),
         rejected_versions: memory.rejected.iter().rev().take(REJECTED_AT_MOST).rev().map(ToString::to_string).collect(),
         phase: Some(phase.to_owned()),
@@ -141,8 +164,8 @@ fn stamped(mut status: OneAgentStatus, before: &OneAgentStatus, now: DateTime<Ut
 }
 
 fn probe_time(picture: &Picture<'_>) -> Option<String> {
-    let changed = picture.choice.version.is_some_and(|v| picture.before.desired_version != Some(v.to_string()));
-    let at = picture.environment.and_then(|e| e.latest_at);
+    let changed = picture.assessment.choice.version.is_some_and(|v| picture.before.desired_version != Some(v.to_string()));
+    let at = picture.environment().and_then(|e| e.latest_at);
     if changed || picture.before.last_update_probe_timestamp.is_none() {
         at.map(timestamp).or_else(|| picture.before.last_update_probe_timestamp.clone())
     } else {
@@ -191,29 +214,30 @@ fn examples(report: &Report) -> BTreeMap<String, Vec<String>> {
 }
 
 fn rollout_status(picture: &Picture<'_>) -> Result<RolloutStatus, serde_json::Error> {
-    let report = &picture.rollout.plan.report;
+    let report = picture.report();
     Ok(RolloutStatus {
         state: report.state.to_string(),
-        to: picture.choice.version.map(|v| v.to_string()),
+        to: picture.assessment.choice.version.map(|v| v.to_string()),
         waiting_on: report.waiting_on.iter().map(ToString::to_string).collect(),
-        budget: i32::try_from(picture.rollout.plan.budget).ok(),
-        ..memory::write(&picture.rollout.memory)?
+        budget: i32::try_from(picture.assessment.decision.plan.budget).ok(),
+        ..memory::write(picture.memory())?
     })
 }
 
 fn findings(picture: &Picture<'_>) -> Vec<Finding> {
-    let report = &picture.rollout.plan.report;
-    let mut findings = vec![ready(picture), available(report, picture.rollout.memory.rollout.last_good.is_none()), progressing(picture)];
-    findings.push(match picture.problems.first() {
+    let report = picture.report();
+    let mut findings = vec![ready(picture), available(report, picture.memory().rollout.last_good.is_none()), progressing(picture)];
+    let problems = picture.problems();
+    findings.push(match problems.first() {
         None if picture.resolved.warnings.is_empty() => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
         None => Finding::new(C::Degraded, false, R::AsExpected, picture.resolved.warnings.join("; ")),
         Some((reason, _)) => {
-            let all: Vec<&str> = picture.problems.iter().map(|(_, message)| message.as_str()).collect();
+            let all: Vec<&str> = problems.iter().map(|(_, message)| message.as_str()).collect();
             Finding::new(C::Degraded, true, *reason, all.join("; "))
         }
     });
     let namespace = &picture.resolved.namespace;
-    let state = |of: fn(&Snapshot) -> &TokenState| picture.environment.map(of);
+    let state = |of: fn(&Snapshot) -> &TokenState| picture.environment().map(of);
     findings.push(token(C::PaasToken, &picture.seen.paas, state(|s| &s.paas), "paasToken", namespace, &picture.resolved.tokens, picture));
     findings.push(nodes_conflict(&picture.resolved.conflicts));
     findings.push(token(C::ApiToken, &picture.seen.api, state(|s| &s.api), "apiToken", namespace, &picture.resolved.tokens, picture));
@@ -240,14 +264,14 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
 }
 
 fn ready(picture: &Picture<'_>) -> Finding {
-    let report = &picture.rollout.plan.report;
+    let report = picture.report();
     let finding = |holds: bool, reason, message: String| Finding::new(C::Ready, holds, reason, message);
-    if picture.blocked
-        && let Some((reason, message)) = picture.problems.first()
+    if picture.assessment.is_blocked
+        && let Some((reason, message)) = picture.problems().first()
     {
         return finding(false, *reason, message.clone());
     }
-    if picture.template.is_none() && !picture.choice.is_known() {
+    if picture.assessment.template.is_none() && !picture.assessment.choice.is_known() {
         return finding(
             false,
             R::WaitingForVersion,
@@ -272,7 +296,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
         let reason = if report.troubled.is_empty() { R::RollingOut } else { R::AgentsUnavailable };
         return finding(false, reason, format!("{} of {} nodes have no Ready agent{who}", report.lacking, report.selected));
     }
-    if report.outdated > 0 || picture.rollout.memory.rollout.failure.is_some() {
+    if report.outdated > 0 || picture.memory().rollout.failure.is_some() {
         let reason = match report.state {
             State::Paused => R::Paused,
             State::Stopped => R::Stopped,
@@ -298,7 +322,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
         );
     }
     // After a start nothing is doubted before the vendor was heard.
-    let is_at_rest = picture.rollout.memory.rollout.started().is_none() && report.state == State::Complete;
+    let is_at_rest = picture.memory().rollout.started().is_none() && report.state == State::Complete;
     let is_unheard = report.unheard > 0 && report.unheard == report.unknown.count;
     if let Some(kept) = kept(C::Ready, R::AllUpdated, picture).filter(|_| is_at_rest && is_unheard) {
         return kept;
@@ -315,7 +339,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
         );
     }
     // While agents are installed for the first time a node that starts is not one that joined.
-    if report.running == 0 || (report.joining > 0 && picture.rollout.memory.rollout.last_good.is_none()) {
+    if report.running == 0 || (report.joining > 0 && picture.memory().rollout.last_good.is_none()) {
         return finding(false, R::Starting, format!("{} of {} nodes have a Ready agent", report.running, report.selected));
     }
     let able = report.selected - report.bucket(Bucket::NodeNotReady) - report.bucket(Bucket::NodeBusy) - report.joining;
@@ -324,7 +348,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
 
 /// Agents that go on running where no new one may start, and how to end that either way.
 fn surplus(picture: &Picture<'_>) -> String {
-    let report = &picture.rollout.plan.report;
+    let report = picture.report();
     let Some(first) = report.surplus.examples.first() else { return String::new() };
     let node = &first.name;
     let (namespace, name) = (&picture.resolved.namespace, &picture.resolved.name);
@@ -337,7 +361,7 @@ fn surplus(picture: &Picture<'_>) -> String {
 
 /// The nodes that the namespace keeps agents off, and how to let them in.
 fn excluded(picture: &Picture<'_>) -> String {
-    let report = &picture.rollout.plan.report;
+    let report = picture.report();
     let (count, namespace) = (report.bucket(Bucket::NamespaceSelector), &picture.resolved.namespace);
     if count == 0 {
         return String::new();
@@ -348,11 +372,6 @@ fn excluded(picture: &Picture<'_>) -> String {
         lift_selectors(namespace),
         picture.resolved.name
     )
-}
-
-/// The command that lifts the node selectors of a namespace.
-pub(super) fn lift_selectors(namespace: &str) -> String {
-    format!("kubectl annotate namespace {namespace} --overwrite {}", NODE_SELECTORS.map(|key| format!("{key}=")).join(" "))
 }
 
 fn available(report: &Report, first_install: bool) -> Finding {
@@ -368,12 +387,12 @@ fn available(report: &Report, first_install: bool) -> Finding {
 }
 
 fn progressing(picture: &Picture<'_>) -> Finding {
-    let report = &picture.rollout.plan.report;
+    let report = picture.report();
     let finding = |holds: bool, reason, message: String| Finding::new(C::Progressing, holds, reason, message);
     let waiting = || report.waiting_on.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    let problem = picture.problems.first().map(|(reason, message)| (*reason, message.clone()));
+    let problem = picture.problems().into_iter().next();
     match (report.state, problem) {
-        (_, Some((reason, message))) if picture.blocked => finding(false, reason, message),
+        (_, Some((reason, message))) if picture.assessment.is_blocked => finding(false, reason, message),
         (State::Waiting, _) => finding(true, R::WaitingForVersion, waiting()),
         (State::Held, _) => finding(true, R::Held, waiting()),
         (State::Failed, _) => finding(false, R::RolloutFailed, waiting()),

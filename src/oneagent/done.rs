@@ -1,0 +1,18 @@
+//! What came of a plan, for the status to say. Nothing else brings an outcome back.
+//!
+//! Pure data. Must not decide what comes of it.
+
+use super::problem::Problem;
+
+/// What came of a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Done {
+    /// What the API server refused, with the remedy. Then nothing after it was tried.
+    pub refused: Option<Problem>,
+    /// Why Istio's objects are not as they should be.
+    pub istio: Option<String>,
+    /// Whether the template that was there was replaced by another.
+    pub template_replaced: bool,
+    /// Whether a Pod that was to be replaced had changed meanwhile.
+    pub pod_changed: bool,
+}
