@@ -30,8 +30,8 @@
 //! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for
 //!    a Pod or for the vendor.
 //! 5. The budget is checked twice, by the plan and, with a count of its own, by `rollout::guard` in `kernel::delete`.
-//! 6. Everything needed to go on after a crash is in the cluster: in the status, in the DaemonSet's annotations, and
-//!    in a note of the nodes that have an agent.
+//! 6. Everything needed to go on after a crash is in the cluster: in the status (`rollout.memory`), in the
+//!    DaemonSet's record (one annotation of it), and in a note of the nodes that have an agent.
 //! 7. What is kept of one object between two looks lies in its desk, and goes with the object, also when nobody saw it go.
 //!    A watch that ends, ends the process: what it feeds would stay as it is.
 //! 8. A secret's bytes never reach `Debug`, a log, an Event, a status or an error text.

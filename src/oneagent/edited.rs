@@ -17,8 +17,6 @@ use super::revision::{Pod, Revision};
 use crate::k8s::drift::is_current;
 use crate::kernel::MANAGER;
 
-/// Annotation of the DaemonSet: generations of its template that were not ours, while Pods of them run.
-pub const EDITED_ANNOTATION: &str = "oneagent.dynatrace.com/edited-generations";
 /// Where the API server counts the changes of a DaemonSet's template.
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 /// The hash of such a Pod: that of nothing that we ever made.
@@ -38,15 +36,14 @@ pub struct Edited {
 impl Edited {
     /// Whether there may be anything to know: this is asked at every look, and costs little.
     #[must_use]
-    pub fn may_be(live: &DaemonSet) -> bool {
-        live.annotations().contains_key(EDITED_ANNOTATION) || live.managed_fields().iter().any(|entry| editor(entry).is_some())
+    pub fn may_be(live: &DaemonSet, noted: &BTreeSet<u32>) -> bool {
+        !noted.is_empty() || live.managed_fields().iter().any(|entry| editor(entry).is_some())
     }
 
-    /// What is known of a live DaemonSet of ours. `rendered` is the one that we made of it; `None`: what differs from it
-    /// a webhook made.
-    pub fn read(live: &DaemonSet, rendered: Option<&Value>, pods: &[Arc<Pod>]) -> Result<Self, serde_json::Error> {
-        let noted = live.annotations().get(EDITED_ANNOTATION).map(String::as_str).unwrap_or_default();
-        let mut generations: BTreeSet<u32> = noted.split(',').filter_map(|generation| generation.parse().ok()).collect();
+    /// What is known of a live DaemonSet of ours. `noted` is what its record says, `rendered` the one that we made of it;
+    /// `None`: what differs from it a webhook made.
+    pub fn read(live: &DaemonSet, noted: &BTreeSet<u32>, rendered: Option<&Value>, pods: &[Arc<Pod>]) -> Result<Self, serde_json::Error> {
+        let mut generations = noted.clone();
         generations.retain(|generation| pods.iter().any(|pod| pod.template_generation == Some(*generation)));
         let now = generation(live);
         let editor = live.managed_fields().iter().find_map(editor);
@@ -74,13 +71,6 @@ impl Edited {
         };
         Cow::Owned(pods.iter().map(mark).collect())
     }
-
-    /// As it is noted on the DaemonSet; `None`: there is nothing to note.
-    #[must_use]
-    pub fn note(&self) -> Option<String> {
-        let generations: Vec<String> = self.generations.iter().map(ToString::to_string).collect();
-        (!generations.is_empty()).then(|| generations.join(","))
-    }
 }
 
 /// The template's generation.
@@ -105,11 +95,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn live(image: &str, manager: &str, noted: Option<&str>) -> DaemonSet {
-        let mut annotations = json!({ GENERATION: "7" });
-        if let Some(noted) = noted {
-            annotations[EDITED_ANNOTATION] = noted.into();
-        }
+    fn live(image: &str, manager: &str) -> DaemonSet {
+        let annotations = json!({ GENERATION: "7" });
         let entry = |manager: &str, fields: Value| json!({ "manager": manager, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields });
         serde_json::from_value(json!({
             "metadata": { "name": "agent", "annotations": annotations, "managedFields": [
@@ -132,30 +119,30 @@ mod tests {
 
     #[test]
     fn pods_of_an_edit_are_outdated_until_none_is_left() {
-        let found = Edited::read(&live("theirs", "kubectl-edit", Some("3,4")), Some(&rendered()), &[pod(3), pod(6), pod(7)]).unwrap();
-        assert_eq!((found.note().as_deref(), found.by.as_deref()), (Some("3,7"), Some("kubectl-edit")));
+        let found = Edited::read(&live("theirs", "kubectl-edit"), &[3, 4].into(), Some(&rendered()), &[pod(3), pod(6), pod(7)]).unwrap();
+        assert_eq!((&found.generations, found.by.as_deref()), (&[3, 7].into(), Some("kubectl-edit")));
         let hashes: Vec<String> = found.mark(&[pod(3), pod(6), pod(7)]).iter().map(|pod| pod.revision.clone().unwrap().hash).collect();
         assert_eq!(hashes, [NOT_OURS, "h", "h"], "the present one is put back first");
         // Put back, the template has another generation.
-        let mut after = live("ours", MANAGER, Some("3,7"));
+        let mut after = live("ours", MANAGER);
         after.annotations_mut().insert(GENERATION.to_owned(), "8".into());
-        let later = Edited::read(&after, Some(&rendered()), &[pod(7), pod(8)]).unwrap();
+        let later = Edited::read(&after, &[3, 7].into(), Some(&rendered()), &[pod(7), pod(8)]).unwrap();
         let hashes: Vec<String> = later.mark(&[pod(7), pod(8)]).iter().map(|pod| pod.revision.clone().unwrap().hash).collect();
-        assert_eq!((later.note().as_deref(), later.by, hashes), (Some("7"), None, vec![NOT_OURS.to_owned(), "h".to_owned()]));
-        assert_eq!(Edited::read(&after, Some(&rendered()), &[pod(8)]).unwrap().note(), None);
+        assert_eq!((later.generations, later.by, hashes), ([7].into(), None, vec![NOT_OURS.to_owned(), "h".to_owned()]));
+        assert!(Edited::read(&after, &[3, 7].into(), Some(&rendered()), &[pod(8)]).unwrap().generations.is_empty());
     }
 
     #[test]
     fn who_writes_what_is_ours_already_edits_nothing() {
-        for (image, manager, noted) in [("ours", "argocd", None), ("theirs", MANAGER, Some("7"))] {
-            let found = Edited::read(&live(image, manager, noted), Some(&rendered()), &[pod(7)]).unwrap();
-            assert_eq!((found.note(), found.by), (None, None), "{manager}");
+        for (image, manager, noted) in [("ours", "argocd", [].into()), ("theirs", MANAGER, [7].into())] {
+            let found = Edited::read(&live(image, manager), &noted, Some(&rendered()), &[pod(7)]).unwrap();
+            assert_eq!((found.generations, found.by), ([].into(), None), "{manager}");
         }
     }
 
     #[test]
     fn what_stays_after_we_wrote_is_a_webhooks() {
-        let found = Edited::read(&live("theirs", "tool", Some("3,7")), None, &[pod(3), pod(7)]).unwrap();
-        assert_eq!((found.note().as_deref(), found.by), (Some("3"), None));
+        let found = Edited::read(&live("theirs", "tool"), &[3, 7].into(), None, &[pod(3), pod(7)]).unwrap();
+        assert_eq!((found.generations, found.by), ([3].into(), None));
     }
 }

@@ -122,7 +122,7 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
     }
     let key: kernel::Key = (resolved.namespace.clone(), resolved.name.clone());
     let others = context.peers.others(&key, &context.fleet);
-    let yielded = context.fleet.daemonset(&key).map(|live| build::daemonset::yielded(&live)).unwrap_or_default();
+    let yielded = context.fleet.daemonset(&key).map(|live| build::record::Record::of(&live).yields_to).unwrap_or_default();
     let resolved = overlap::apart(resolved, &others, &context.fleet.nodes(), &context.fleet.pods(&key), &yielded);
     let now = context.clock.now();
     let seen = observe::observe(context, desk, &resolved, now).await?;

@@ -12,8 +12,9 @@ use kube::ResourceExt;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::build::daemonset::{Base, GOOD_ANNOTATION, TEMPLATE_ANNOTATION, architectures, daemonset, owner};
+use super::build::daemonset::{architectures, daemonset, owner};
 use super::build::pull_secret::{self, PullSecret};
+use super::build::record::{Base, Record};
 use super::build::template::{self, Surroundings};
 use super::build::{ISTIO, istio};
 use super::edited::Edited;
@@ -95,6 +96,8 @@ pub struct Assessment {
     pub template: Option<Version>,
     /// What a human must mend, most important first.
     pub problems: Vec<Problem>,
+    /// What somebody should know, and nothing needs.
+    pub warnings: Vec<String>,
     /// Whether nothing may be touched.
     pub is_blocked: bool,
 }
@@ -106,8 +109,9 @@ pub fn plan(memory: &Memory, resolved: &Resolved, seen: &Observed, default_image
     let mut problems: Vec<Problem> = hands_off.iter().cloned().collect();
 
     let live = seen.daemonset.as_deref();
-    let base = base(resolved, seen, live, default_image)?;
     let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
+    let record = live.filter(|_| adopted).map(Record::of).unwrap_or_default();
+    let base = base(resolved, seen, &record, default_image)?;
     let running = live.map(|live| running(live, &base));
     let running_version = running.as_ref().and_then(|r| r.version);
     let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
@@ -141,7 +145,7 @@ pub fn plan(memory: &Memory, resolved: &Resolved, seen: &Observed, default_image
     problems.extend(older);
     problems.extend(kept_out.clone());
     let refused = seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
-    let edited = edited(resolved, seen, live.filter(|_| adopted), running.as_ref(), default_image)?;
+    let edited = edited(resolved, seen, live.filter(|_| adopted), &record, running.as_ref(), default_image)?;
     let pods = edited.mark(&seen.pods);
     let inventory = Inventory {
         nodes: &seen.nodes,
@@ -162,12 +166,13 @@ pub fn plan(memory: &Memory, resolved: &Resolved, seen: &Observed, default_image
     let (mut decision, guard, ledger) = rollout(&policy, desired.as_ref(), &inventory, &seen.ledger, now);
 
     // A write makes the DaemonSet controller act on what excludes agents that run.
-    let daemonset = match (&hands_off, &kept_out, &desired) {
-        (None, None, Some(desired)) => {
-            Some(render(resolved, live, &base, desired, running.as_ref(), &decision.plan, memory, &edited, default_image)?)
-        }
+    let rendered = match (&hands_off, &kept_out, &desired) {
+        (None, None, Some(desired)) => Some(render(resolved, &record, &base, desired, running.as_ref(), &decision.plan, &edited, default_image)?),
         _ => None,
     };
+    let mut warnings = resolved.warnings.clone();
+    warnings.extend(rendered.as_ref().filter(|rendered| rendered.left_out).map(|_| TOO_LARGE.to_owned()));
+    let daemonset = rendered.map(|rendered| rendered.daemonset);
     if hands_off.is_some() {
         decision.plan.steps = Vec::new();
         decision.memory = memory.clone();
@@ -190,7 +195,14 @@ pub fn plan(memory: &Memory, resolved: &Resolved, seen: &Observed, default_image
         ledger,
         edited: edited.by.filter(|_| hands_off.is_none() && kept_out.is_none()).map(|by| said_of_edit(resolved, &by)),
         nudge,
-        assessment: Assessment { choice, decision, template: template_version.or(running_version), problems, is_blocked: hands_off.is_some() },
+        assessment: Assessment {
+            choice,
+            decision,
+            template: template_version.or(running_version),
+            problems,
+            warnings,
+            is_blocked: hands_off.is_some(),
+        },
         interest,
         known,
         next,
@@ -372,17 +384,15 @@ fn not_adoptable(resolved: &Resolved, live: &DaemonSet) -> Option<&'static str> 
 
 /// The base template, with the hash that agents carry which were made from the same: an earlier release may have hashed it in
 /// another way, and what the operator chooses itself restarts nobody.
-fn base(resolved: &Resolved, seen: &Observed, live: Option<&DaemonSet>, default_image: &str) -> Result<Base, serde_json::Error> {
+fn base(resolved: &Resolved, seen: &Observed, record: &Record, default_image: &str) -> Result<Base, serde_json::Error> {
     let mark = |named: &Option<Named>| match named {
         Some(Named::There(_, mark)) if !mark.is_empty() => Some(mark.clone()),
         _ => None,
     };
     let around = Surroundings { cluster_id: seen.cluster_id.clone(), proxy: mark(&seen.proxy), trusted: mark(&seen.trusted) };
     let template = template::base(resolved, &around);
-    let noted = live.filter(|live| is_adopted(live.managed_fields())).and_then(|live| Base::noted(live.annotations().get(TEMPLATE_ANNOTATION)?));
-    let same = noted.filter(|noted| template::asks_for_the_same(&noted.template, &template, default_image));
-    let hash = match same {
-        Some(noted) => noted.hash,
+    let hash = match record.same_as(&template, default_image) {
+        Some(same) => same.hash.clone(),
         None => template::hash(&template)?,
     };
     Ok(Base { template, hash })
@@ -490,58 +500,61 @@ fn desired(resolved: &Resolved, choice: &Choice, base: &Base) -> Option<Desired>
 }
 
 /// The DaemonSet that the rollout asks for: the desired template, the one it has, or the last good one.
-#[allow(clippy::too_many_arguments, reason = "called once; the next issue gives templates a record of their own")]
 fn render(
     resolved: &Resolved,
-    live: Option<&DaemonSet>,
+    record: &Record,
     base: &Base,
     desired: &Desired,
     running: Option<&Revision>,
     rollout: &rollout::Plan<Revision>,
-    memory: &Memory,
     edited: &Edited,
     default_image: &str,
-) -> Result<Value, serde_json::Error> {
-    let stored = |key: &str, hash: &str| Base::noted(live?.annotations().get(key)?).filter(|noted| noted.hash == hash);
+) -> Result<Rendered, serde_json::Error> {
     let wanted = Some(&desired.revision);
     let revision = match rollout.template {
         Template::Advance => wanted,
         Template::Keep => running.or(wanted),
-        Template::GoBack => memory.rollout.last_good.as_ref().or(running),
+        Template::GoBack => rollout.memory.last_good.as_ref().or(running),
     }
     .unwrap_or(&desired.revision);
-    let chosen = if revision.hash == base.hash {
-        base.clone()
-    } else {
-        let found = [TEMPLATE_ANNOTATION, GOOD_ANNOTATION].iter().find_map(|key| stored(key, &revision.hash));
-        // Records that somebody removed cannot be brought back: the spec is what remains.
-        found.unwrap_or_else(|| base.clone())
-    };
+    let of = |hash: &str| if hash == base.hash { Some(base) } else { record.template(hash) };
+    // A record that somebody removed cannot be brought back: the spec is what remains.
+    let chosen = of(&revision.hash).unwrap_or(base);
     // The last good template is kept beside the one in use, for as long as they differ.
-    let good = rollout.memory.last_good.as_ref().filter(|good| good.hash != chosen.hash).and_then(|good| {
-        let here = (good.hash == base.hash).then(|| base.clone());
-        here.or_else(|| [GOOD_ANNOTATION, TEMPLATE_ANNOTATION].iter().find_map(|key| stored(key, &good.hash)))
-    });
-    daemonset(resolved, &chosen, revision.version, good.as_ref(), edited, default_image)
+    let good = rollout.memory.last_good.as_ref().filter(|good| good.hash != chosen.hash).and_then(|good| of(&good.hash));
+    let next = Record {
+        templates: [Some(chosen), good].into_iter().flatten().cloned().collect(),
+        edited: edited.generations.clone(),
+        yields_to: resolved.placement.yields_to.iter().map(|(name, _)| name.clone()).collect(),
+    };
+    let (text, left_out) = next.text()?;
+    Ok(Rendered { daemonset: daemonset(resolved, chosen, revision.version, text, default_image)?, left_out })
 }
+
+/// A DaemonSet, and whether its record had to leave a template out.
+struct Rendered {
+    daemonset: Value,
+    left_out: bool,
+}
+
+const TOO_LARGE: &str = "the Pod template is too large to be kept in the DaemonSet's record (192 KiB): while a rollout is held or goes back, what the spec says now is used instead; make spec.env, spec.args and spec.annotations smaller";
 
 /// What is known of edits of the DaemonSet that is there.
 fn edited(
     resolved: &Resolved,
     seen: &Observed,
     live: Option<&DaemonSet>,
+    record: &Record,
     running: Option<&Revision>,
     default_image: &str,
 ) -> Result<Edited, serde_json::Error> {
-    let Some((live, running)) = live.zip(running) else { return Ok(Edited::default()) };
-    if !Edited::may_be(live) {
+    let Some((live, running)) = live.zip(running).filter(|(live, _)| Edited::may_be(live, &record.edited)) else {
         return Ok(Edited::default());
-    }
-    let noted = live.annotations().get(TEMPLATE_ANNOTATION).and_then(|note| Base::noted(note)).filter(|noted| noted.hash == running.hash);
+    };
     // Without a record of what was ours nobody can tell.
-    let Some(noted) = noted else { return Ok(Edited::default()) };
-    let rendered = daemonset(resolved, &noted, running.version, None, &Edited::default(), default_image)?;
-    Edited::read(live, (!seen.is_believed).then_some(&rendered), &seen.pods)
+    let Some(base) = record.template(&running.hash) else { return Ok(Edited::default()) };
+    let rendered = daemonset(resolved, base, running.version, String::new(), default_image)?;
+    Edited::read(live, &record.edited, (!seen.is_believed).then_some(&rendered), &seen.pods)
 }
 
 fn said_of_edit(resolved: &Resolved, by: &str) -> String {

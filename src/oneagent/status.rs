@@ -229,8 +229,8 @@ fn findings(picture: &Picture<'_>) -> Vec<Finding> {
     let mut findings = vec![ready(picture), available(report, picture.memory().rollout.last_good.is_none()), progressing(picture)];
     let problems = picture.problems();
     findings.push(match problems.first() {
-        None if picture.resolved.warnings.is_empty() => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
-        None => Finding::new(C::Degraded, false, R::AsExpected, picture.resolved.warnings.join("; ")),
+        None if picture.assessment.warnings.is_empty() => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
+        None => Finding::new(C::Degraded, false, R::AsExpected, picture.assessment.warnings.join("; ")),
         Some((reason, _)) => {
             let all: Vec<&str> = problems.iter().map(|(_, message)| message.as_str()).collect();
             Finding::new(C::Degraded, true, *reason, all.join("; "))

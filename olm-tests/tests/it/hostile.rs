@@ -649,7 +649,8 @@ fn pods_that_were_born_from_an_edited_daemonset_while_the_operator_was_away_are_
         lab.all_at("agent", V1, 3, SOON).await;
         eventually("nothing of it is left", SOON, || async {
             let annotations = lab.daemonset("agent").await.and_then(|daemonset| daemonset.metadata.annotations).unwrap_or_default();
-            if annotations.contains_key("oneagent.dynatrace.com/edited-generations") { Err(format!("{annotations:?}")) } else { Ok(()) }
+            let record = &annotations["oneagent.dynatrace.com/record"];
+            if record.contains("edited") { Err(record.clone()) } else { Ok(()) }
         })
         .await;
         let after = lab.uids("agent").await;

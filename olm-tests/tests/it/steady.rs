@@ -55,14 +55,14 @@ fn a_minute_without_changes_writes_nothing_and_a_manual_edit_is_then_reverted_at
                 json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent", "resources": { "limits": { "memory": "2Gi" } } }] } } } }),
             ),
             ("the update strategy", json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } })),
-            ("an annotation of ours", json!({ "metadata": { "annotations": { "oneagent.dynatrace.com/template": null } } })),
+            ("an annotation of ours", json!({ "metadata": { "annotations": { "oneagent.dynatrace.com/record": null } } })),
         ];
         for (what, edit) in edits {
             let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
             let edited = daemonsets.patch("agent", &params, &Patch::Strategic(edit)).await.unwrap();
             eventually(&format!("{what} is reverted"), SOON, || async {
                 let now = daemonsets.get("agent").await.unwrap();
-                let template = now.annotations().contains_key("oneagent.dynatrace.com/template");
+                let template = now.annotations().contains_key("oneagent.dynatrace.com/record");
                 if now.spec.as_ref() == Some(&good) && template && now.resource_version() != edited.resource_version() {
                     Ok(())
                 } else {

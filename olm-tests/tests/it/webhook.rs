@@ -12,7 +12,7 @@ use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::webhook::Webhook;
 use serde_json::{Value, json};
 
-const TEMPLATE: &str = "oneagent.dynatrace.com/template";
+const RECORD: &str = "oneagent.dynatrace.com/record";
 
 /// What no writer of ours ever sends: another strategy, whose parameters stay behind when only the type is put back.
 fn rolling() -> Value {
@@ -42,13 +42,13 @@ fn an_edit_that_comes_in_while_ours_is_written_is_put_back() {
         })
         .await;
         // One write of ours, and no other after it: an annotation that is put back.
-        let gone = json!({ "metadata": { "annotations": { TEMPLATE: null } } });
+        let gone = json!({ "metadata": { "annotations": { RECORD: null } } });
         daemonsets.patch("agent", &PatchParams::default(), &Patch::Merge(gone)).await.unwrap();
         eventually("the edit is put back", SOON, || async {
             let now = daemonsets.get("agent").await.unwrap();
             let strategy = now.spec.clone().unwrap().update_strategy.unwrap_or_default();
             let ours = strategy.type_.as_deref() == Some("OnDelete") && strategy.rolling_update.is_none();
-            if ours && now.annotations().contains_key(TEMPLATE) && came.load(Ordering::SeqCst) {
+            if ours && now.annotations().contains_key(RECORD) && came.load(Ordering::SeqCst) {
                 Ok(())
             } else {
                 Err(format!("{strategy:?}\n{}", lab.last_words()))

@@ -2,102 +2,29 @@
 //!
 //! Update strategy OnDelete: the rollout engine decides which Pod goes when. Must not decide which template.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::api::ObjectMeta;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::template::{self, SHORT, TOKEN, VERSION, labels, selector, short_hash};
+use super::record::{Base, RECORD_ANNOTATION};
+use super::template::{self, TOKEN, labels, selector, short_hash};
 use crate::api::name::Version;
 use crate::k8s::drift::APPLIED_ANNOTATION;
 use crate::k8s::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::k8s::placement::{Must, Of, Requirement};
-use crate::oneagent::edited::{EDITED_ANNOTATION, Edited};
 use crate::oneagent::resolve::Resolved;
 use crate::oneagent::resolve::hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, VIRTUAL_NODES};
 
-/// Annotation of the DaemonSet: the base template it has now. While a rollout is held this is rendered, not the spec.
-pub const TEMPLATE_ANNOTATION: &str = "oneagent.dynatrace.com/template";
-/// Annotation of the DaemonSet: the base template of the last good revision, to go back to.
-pub const GOOD_ANNOTATION: &str = "oneagent.dynatrace.com/last-good-template";
-
-/// Annotation of the DaemonSet: the older OneAgents whose nodes it leaves to them.
-const YIELDS_ANNOTATION: &str = "oneagent.dynatrace.com/yields-to";
-
-/// The older OneAgents to whom a DaemonSet leaves their nodes.
-#[must_use]
-pub fn yielded(live: &DaemonSet) -> BTreeSet<String> {
-    let names = live.metadata.annotations.as_ref().and_then(|annotations| annotations.get(YIELDS_ANNOTATION));
-    names.into_iter().flat_map(|names| names.split(',')).map(str::to_owned).collect()
-}
-
-/// A base template with its hash.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Base {
-    /// The template.
-    pub template: PodTemplateSpec,
-    /// Its hash: that which Pods made from it carry.
-    pub hash: String,
-}
-
-/// A base template as it is noted in an annotation. Pods may carry a hash that an earlier release made of it, so the hash is
-/// noted beside it; the sum shows whether somebody changed the note.
-#[derive(Debug, Serialize, Deserialize)]
-struct Note {
-    hash: String,
-    sum: String,
-    template: PodTemplateSpec,
-}
-
-fn sum(hash: &str, template: &PodTemplateSpec) -> Result<String, serde_json::Error> {
-    Ok(short_hash(&serde_json::to_vec(&(hash, template))?))
-}
-
-impl Base {
-    fn note(&self) -> Result<String, serde_json::Error> {
-        let note = Note { hash: self.hash.clone(), sum: sum(&self.hash, &self.template)?, template: self.template.clone() };
-        serde_json::to_string(&note)
-    }
-
-    /// Reads a note; `None` where it is none, or was changed by somebody. Releases up to 0.2.0 noted the template alone.
-    #[must_use]
-    pub fn noted(text: &str) -> Option<Self> {
-        if let Ok(note) = serde_json::from_str::<Note>(text) {
-            return (sum(&note.hash, &note.template).ok()? == note.sum).then_some(Self { template: note.template, hash: note.hash });
-        }
-        let template: PodTemplateSpec = serde_json::from_str(text).ok().filter(|template: &PodTemplateSpec| template.spec.is_some())?;
-        Some(Self { hash: template::hash(&template).ok()?, template })
-    }
-}
-
-/// The DaemonSet as it is applied. `edited` is what is known of edits, `image` is the release's.
-pub fn daemonset(
-    resolved: &Resolved,
-    base: &Base,
-    version: Option<Version>,
-    good: Option<&Base>,
-    edited: &Edited,
-    image: &str,
-) -> Result<Value, serde_json::Error> {
-    let mut annotations = vec![(TEMPLATE_ANNOTATION.to_owned(), base.note()?)];
-    annotations.extend(edited.note().map(|note| (EDITED_ANNOTATION.to_owned(), note)));
-    if let Some(good) = good {
-        annotations.push((GOOD_ANNOTATION.to_owned(), good.note()?));
-    }
-    let others: Vec<&str> = resolved.placement.yields_to.iter().map(|(name, _)| name.as_str()).collect();
-    if !others.is_empty() {
-        annotations.push((YIELDS_ANNOTATION.to_owned(), others.join(",")));
-    }
+/// The DaemonSet as it is applied. `record` is what is written of its record, `image` is the release's.
+pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, record: String, image: &str) -> Result<Value, serde_json::Error> {
     let object = DaemonSet {
         metadata: ObjectMeta {
             name: Some(resolved.name.clone()),
             namespace: Some(resolved.namespace.clone()),
             labels: Some(labels(&resolved.name, &resolved.pod)),
-            annotations: Some(annotations.into_iter().collect()),
+            annotations: Some([(RECORD_ANNOTATION.to_owned(), record)].into()),
             owner_references: Some(vec![owner(resolved)]),
             ..ObjectMeta::default()
         },
@@ -138,15 +65,8 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &st
         annotations.insert(VERSION_ANNOTATION.to_owned(), text.clone());
     }
     let Some(spec) = &mut template.spec else { return template };
-    for image in spec.containers.iter_mut().filter_map(|c| c.image.as_mut()) {
-        *image = image.replace(SHORT, &version.map(|v| v.short()).unwrap_or_default());
-    }
-    for variable in spec.containers.iter_mut().flat_map(|c| c.env.iter_mut().flatten()) {
-        if let Some(value) = &mut variable.value
-            && value.contains(VERSION)
-        {
-            *value = value.replace(VERSION, &text);
-        }
+    for container in &mut spec.containers {
+        template::at_version(container, &text, &version.map(|v| v.short()).unwrap_or_default());
     }
     let pod = &resolved.pod;
     spec.node_selector = (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone());
@@ -237,6 +157,7 @@ fn affinity(architectures: &[String], theirs: &NodeAffinity, yields_to: &[(Strin
 mod tests {
     use super::*;
     use crate::api::oneagent::OneAgent;
+    use crate::oneagent::build::record::Record;
     use crate::oneagent::build::template::{Surroundings, base, hash};
     use crate::oneagent::resolve::resolve;
 
@@ -252,7 +173,8 @@ mod tests {
         };
         let template = base(&resolved, &around);
         let base = Base { hash: hash(&template).unwrap(), template };
-        daemonset(&resolved, &base, "1.301.72.20250601-101010".parse().ok(), None, &Edited::default(), "docker.io/dynatrace/oneagent:latest").unwrap()
+        let record = Record { templates: vec![base.clone()], ..Record::default() }.text().unwrap().0;
+        daemonset(&resolved, &base, "1.301.72.20250601-101010".parse().ok(), record, "docker.io/dynatrace/oneagent:latest").unwrap()
     }
 
     /// What changes here restarts every agent of every user at the next upgrade of the operator: change it knowingly.
@@ -318,16 +240,18 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_somebody_changed_is_none() {
-        let template = base_of(serde_json::json!({}), &Surroundings::default());
-        let base = Base { hash: "made by an earlier release".into(), template: template.clone() };
-        let note = base.note().unwrap();
-        assert_eq!(Base::noted(&note), Some(base));
-        assert_eq!(Base::noted(&note.replace("earlier", "later")), None);
-        assert_eq!(Base::noted(&note.replace("hostPID\":true", "hostPID\":false")), None);
-        assert_eq!(Base::noted(&serde_json::to_string(&template).unwrap()).unwrap().hash, hash(&template).unwrap(), "as 0.2.0 wrote it");
-        for nonsense in ["", "{}", "null", "{\"hash\":\"x\"}"] {
-            assert_eq!(Base::noted(nonsense), None, "{nonsense}");
-        }
+    fn only_what_is_ours_gets_the_version() {
+        let env = |spec: serde_json::Value| {
+            let rendered = rendered(spec);
+            let env = rendered["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap().clone();
+            move |name: &str| env.iter().find(|variable| variable["name"] == name).unwrap()["value"].as_str().unwrap().to_owned()
+        };
+        let theirs = serde_json::json!({ "apiUrl": "https://e.example/api", "env": [{ "name": "X", "value": "{agent-version}" }] });
+        let value = env(theirs);
+        assert_eq!(value("X"), "{agent-version}");
+        assert!(value("ONEAGENT_INSTALLER_SCRIPT_URL").contains("/version/1.301.72.20250601-101010?"));
+        let own = "https://mirror.example/{agent-version}";
+        let address = serde_json::json!({ "apiUrl": "https://e.example/api", "env": [{ "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": own }] });
+        assert_eq!(env(address)("ONEAGENT_INSTALLER_SCRIPT_URL"), own);
     }
 }

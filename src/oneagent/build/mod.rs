@@ -3,6 +3,7 @@
 pub mod daemonset;
 pub mod istio;
 pub mod pull_secret;
+pub mod record;
 pub mod template;
 
 /// Istio's API group, as far as we write it.

@@ -17,9 +17,11 @@ use crate::api::oneagent::DEFAULT_IMAGE;
 use crate::oneagent::resolve::{FromImage, PodShape, ProxySource, Resolved, SCRIPT_URL, Wish};
 
 /// Stands for the version until a template is rendered.
-pub const VERSION: &str = "{agent-version}";
+const VERSION: &str = "{agent-version}";
 /// Stands for its first three parts.
-pub const SHORT: &str = "{agent-version-short}";
+const SHORT: &str = "{agent-version-short}";
+/// Where the version stands in the address that is ours. What a user writes himself is left as he wrote it.
+const AT_VERSION: &str = "/deployment/installer/agent/unix/default/version/{agent-version}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)";
 /// Stands for the release's installer image.
 pub const IMAGE: &str = "{default-image}";
 const CONTAINER: &str = "dynatrace-oneagent";
@@ -113,6 +115,17 @@ pub fn with_image(base: &PodTemplateSpec, image: &str) -> PodTemplateSpec {
     replace_image(base, &[IMAGE], image)
 }
 
+/// Puts a version in its places in a container: the installer's address and the image that are ours.
+pub fn at_version(container: &mut Container, version: &str, short: &str) {
+    if let Some(name) = container.image.as_deref().and_then(|image| image.strip_suffix(SHORT)) {
+        container.image = Some(format!("{name}{short}"));
+    }
+    let addresses = container.env.iter_mut().flatten().filter(|variable| variable.name == SCRIPT_URL).filter_map(|variable| variable.value.as_mut());
+    for address in addresses.filter(|address| address.contains(AT_VERSION)) {
+        *address = address.replace(VERSION, version);
+    }
+}
+
 fn replace_image(template: &PodTemplateSpec, these: &[&str], by: &str) -> PodTemplateSpec {
     let mut template = template.clone();
     let images = template.spec.iter_mut().flat_map(|spec| &mut spec.containers).filter_map(|container| container.image.as_mut());
@@ -202,10 +215,7 @@ fn env(resolved: &Resolved, around: &Surroundings) -> Vec<EnvVar> {
         if resolved.wish != Wish::UserUrl {
             // The kubelet puts the token in; the Pod's spec holds only the reference.
             let zone = resolved.network_zone.as_ref().map(|zone| format!("&networkZone={zone}")).unwrap_or_default();
-            let url = format!(
-                "{}/v1/deployment/installer/agent/unix/default/version/{VERSION}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch={}&flavor=default{zone}",
-                resolved.api_url, resolved.pod.installer_arch
-            );
+            let url = format!("{}/v1{AT_VERSION}&arch={}&flavor=default{zone}", resolved.api_url, resolved.pod.installer_arch);
             ours.push(plain(SCRIPT_URL, url));
         }
         ours.push(plain("ONEAGENT_INSTALLER_SKIP_CERT_CHECK", resolved.skip_cert_check.to_string()));
