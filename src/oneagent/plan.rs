@@ -167,7 +167,11 @@ pub fn plan(memory: &Memory, resolved: &Resolved, seen: &Observed, default_image
 
     // A write makes the DaemonSet controller act on what excludes agents that run.
     let rendered = match (&hands_off, &kept_out, &desired) {
-        (None, None, Some(desired)) => Some(render(resolved, &record, &base, desired, running.as_ref(), &decision.plan, &edited, default_image)?),
+        (None, None, Some(desired)) => {
+            let revision = asked_for(&decision.plan, desired, running.as_ref());
+            let good = decision.plan.memory.last_good.as_ref();
+            Some(render(resolved, &record, &base, revision, good, &edited, default_image)?)
+        }
         _ => None,
     };
     let mut warnings = resolved.warnings.clone();
@@ -499,29 +503,31 @@ fn desired(resolved: &Resolved, choice: &Choice, base: &Base) -> Option<Desired>
     })
 }
 
-/// The DaemonSet that the rollout asks for: the desired template, the one it has, or the last good one.
+/// The revision that the rollout asks for: the desired one, the one that is there, or the last good one.
+fn asked_for<'a>(plan: &'a rollout::Plan<Revision>, desired: &'a Desired, running: Option<&'a Revision>) -> &'a Revision {
+    let asked = match plan.template {
+        Template::Advance => None,
+        Template::Keep => running,
+        Template::GoBack => plan.memory.last_good.as_ref().or(running),
+    };
+    asked.unwrap_or(&desired.revision)
+}
+
+/// The DaemonSet at a revision.
 fn render(
     resolved: &Resolved,
     record: &Record,
     base: &Base,
-    desired: &Desired,
-    running: Option<&Revision>,
-    rollout: &rollout::Plan<Revision>,
+    revision: &Revision,
+    last_good: Option<&Revision>,
     edited: &Edited,
     default_image: &str,
 ) -> Result<Rendered, serde_json::Error> {
-    let wanted = Some(&desired.revision);
-    let revision = match rollout.template {
-        Template::Advance => wanted,
-        Template::Keep => running.or(wanted),
-        Template::GoBack => rollout.memory.last_good.as_ref().or(running),
-    }
-    .unwrap_or(&desired.revision);
     let of = |hash: &str| if hash == base.hash { Some(base) } else { record.template(hash) };
     // A record that somebody removed cannot be brought back: the spec is what remains.
     let chosen = of(&revision.hash).unwrap_or(base);
     // The last good template is kept beside the one in use, for as long as they differ.
-    let good = rollout.memory.last_good.as_ref().filter(|good| good.hash != chosen.hash).and_then(|good| of(&good.hash));
+    let good = last_good.filter(|good| good.hash != chosen.hash).and_then(|good| of(&good.hash));
     let next = Record {
         templates: [Some(chosen), good].into_iter().flatten().cloned().collect(),
         edited: edited.generations.clone(),
