@@ -3,6 +3,7 @@
 
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
+GENERATE = $(CARGO) run --quiet --package olm-tests --bin generate --
 
 .PHONY: demo test bench generate bundle catalog check build tools images release clean
 
@@ -25,7 +26,7 @@ bench:
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	$(CARGO) run --quiet -- generate --check
+	$(GENERATE) --check
 
 build:
 	$(CARGO) build --workspace --quiet
@@ -36,14 +37,14 @@ tools:
 
 # Writes config/, bundle/ and catalog/ from the Rust types and catalog/releases.yaml.
 generate:
-	$(CARGO) run --quiet -- generate
+	$(GENERATE)
 
 # The OLM bundle and catalog alone.
 bundle:
-	$(CARGO) run --quiet -- generate bundle
+	$(GENERATE) bundle
 
 catalog:
-	$(CARGO) run --quiet -- generate catalog
+	$(GENERATE) catalog
 
 # Images of operator, bundle and catalog for every architecture that the toolchain can, by buildah or podman:
 # make images [REGISTRY=host/path] [PUSH=1]
@@ -55,7 +56,7 @@ images:
 release:
 	@test -n "$(VERSION)" || { echo "make release VERSION=…: name the version, as in Cargo.toml"; exit 1; }
 	@git diff --quiet HEAD || { echo "there are uncommitted changes: commit first, because a release names its commit"; exit 1; }
-	$(CARGO) run --quiet -- generate --release $(VERSION) --commit $$(git rev-parse HEAD) --date $$(date -u +%F)
+	$(GENERATE) --release $(VERSION) --commit $$(git rev-parse HEAD) --date $$(date -u +%F)
 
 clean:
 	$(CARGO) clean

@@ -40,10 +40,10 @@ pub fn repository(path: &str) -> PathBuf {
 }
 
 impl Cluster {
-    /// Starts one, with the CRDs of `config/crd`.
+    /// Starts one, with the CRDs of `config/oneagent-operator/crd`.
     pub async fn start(extra: Vec<(String, String)>) -> Self {
         let cluster = Self::bare(extra).await;
-        cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/crd").display().to_string()]);
+        cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/oneagent-operator/crd").display().to_string()]);
         cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
         cluster
     }

@@ -330,9 +330,10 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// `config/rbac.yaml` for another namespace.
+/// `config/oneagent-operator/rbac.yaml` for another namespace.
 fn rbac(namespace: &str) -> String {
-    let text = std::fs::read_to_string(repository("config/rbac.yaml")).expect("config/rbac.yaml; run `make generate`");
+    let text =
+        std::fs::read_to_string(repository("config/oneagent-operator/rbac.yaml")).expect("config/oneagent-operator/rbac.yaml; run `make generate`");
     let mut all = String::new();
     for mut document in documents(&text) {
         let cluster_wide = document["metadata"].get("namespace").is_none();

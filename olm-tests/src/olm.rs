@@ -14,6 +14,7 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
 use oneagent_operator::olm::catalog::{annotations, catalog};
 use oneagent_operator::olm::manifests::File;
 use oneagent_operator::olm::release::{PATH, Release, Released, Releases};
@@ -27,7 +28,7 @@ use crate::tools::{prepare, tool};
 use crate::{eventually, operator};
 
 /// Name of the package.
-pub const PACKAGE: &str = "oneagent-operator";
+pub const PACKAGE: &str = ROW.name;
 /// Namespace of OLM and its catalogs.
 const SYSTEM: &str = "olm";
 /// Version of the present code.
@@ -156,17 +157,17 @@ impl Olm {
         let listed = releases().releases.into_iter().find(|release| release.version == version && version != NEXT);
         let (release, folder, binary) = match listed {
             Some(release) => {
-                let (folder, binary) = (repository(&Released::folder(version)), binary_of(&release));
+                let (folder, binary) = (repository(&Released::folder(PACKAGE, version)), binary_of(&release));
                 (release, folder, binary)
             }
-            None => (releases().of(version).0, repository("bundle"), operator::binary()),
+            None => (releases().of(version).0, repository("bundle/oneagent-operator"), operator::binary()),
         };
         let image = self.operator_image(version, &binary);
         let mut files = read(&folder);
         let named = if version == NEXT { release.operator_image.clone() } else { releases().of(NEXT).0.operator_image };
         for file in &mut files {
             file.content = file.content.replace(&named, &image).replace(&release.operator_image, &image);
-            if folder == repository("bundle") && version != NEXT {
+            if folder == repository("bundle/oneagent-operator") && version != NEXT {
                 file.content = file
                     .content
                     .replace(&format!(".v{NEXT}"), &format!(".v{version}"))
@@ -186,7 +187,8 @@ impl Olm {
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             std::fs::write(path, &file.content).expect("a file");
         }
-        let labels = annotations().as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned())).collect();
+        let labels =
+            annotations(&ROW).as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned())).collect();
         let name = format!("{PACKAGE}-bundle:{}", released.release.version);
         self.registry.push(&name, root.path(), &["manifests", "metadata", "tests"], &Config { labels, ..Config::default() })
     }
@@ -233,7 +235,7 @@ impl Olm {
     pub async fn publish_with(&self, released: &[Released], others: &[String]) {
         let root = tempfile::tempdir().expect("a folder");
         let configs = root.path().join("configs");
-        for file in catalog(released).expect("a catalog") {
+        for file in catalog(&ROW, released).expect("a catalog") {
             if let Some(path) = file.path.strip_prefix("catalog/").filter(|path| path.contains('/')) {
                 std::fs::create_dir_all(configs.join(path).parent().expect("a folder")).expect("a folder");
                 std::fs::write(configs.join(path), file.content).expect("a file");
@@ -268,8 +270,10 @@ impl Olm {
 
     /// Creates a namespace as the console does, from the CSV's template; with another name.
     pub fn namespace(&self, name: &str) {
-        let csv = documents(&std::fs::read_to_string(repository("bundle/manifests/oneagent-operator.clusterserviceversion.yaml")).expect("a CSV"))
-            .remove(0);
+        let csv = documents(
+            &std::fs::read_to_string(repository("bundle/oneagent-operator/manifests/oneagent-operator.clusterserviceversion.yaml")).expect("a CSV"),
+        )
+        .remove(0);
         let template = csv["metadata"]["annotations"]["operatorframework.io/suggested-namespace-template"].as_str().expect("a template");
         let mut namespace: Value = serde_json::from_str(template).expect("JSON");
         namespace["metadata"]["name"] = name.into();

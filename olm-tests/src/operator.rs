@@ -1,4 +1,4 @@
-//! The operator as a process: the real binary, under its ServiceAccount's token, with the rights of `config/rbac.yaml`.
+//! The operator as a process: the real binary, under its ServiceAccount's token, with the rights of `config/oneagent-operator/rbac.yaml`.
 //!
 //! Started by the fake kubelet for the operator's own Pod, or directly for a namespace of a test. Must not give it
 //! any right or setting that an installation would not.

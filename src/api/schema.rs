@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Kind;
+use super::package::Kind;
 
 /// Fields whose type is Kubernetes' own: their descriptions are in Kubernetes' documentation.
 const FOREIGN: &[&str] = &["tolerations", "resources", "env"];

@@ -3,7 +3,6 @@
 //! One file per subcommand. Errors are one sentence with the remedy. Must not hold logic beyond wiring.
 
 mod check;
-mod generate;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -22,8 +21,6 @@ enum Command {
     Run(Box<run::Args>),
     /// Try an environment as the operator would, and say what to mend. Changes nothing.
     Check(check::Args),
-    /// Write the generated files of the repository.
-    Generate(generate::Args),
 }
 
 /// Parses the command line and does what it says. `Err` is a sentence for whoever typed it.
@@ -31,6 +28,5 @@ pub async fn main() -> Result<(), String> {
     match Cli::parse().command {
         Command::Run(args) => Box::pin(run::run(*args)).await,
         Command::Check(args) => Box::pin(check::check(&args)).await,
-        Command::Generate(args) => generate::generate(&args),
     }
 }

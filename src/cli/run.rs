@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use futures::FutureExt;
 use futures::future::Shared;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -13,6 +14,7 @@ use kube::Client;
 use kube::api::Api;
 use tokio::sync::mpsc;
 
+use crate::api::oneagent::package::PACKAGE;
 use crate::api::oneagent::{DEFAULT_IMAGE, OneAgent};
 use crate::clock::Clock;
 use crate::dynatrace::{Environments, Periods};
@@ -27,6 +29,9 @@ use crate::telemetry::{self, Health, LogFormat, Metrics};
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// Which kind to keep: each is a package of its own, with just its rights.
+    #[arg(long, env = "KIND", value_enum, default_value_t)]
+    kind: KindName,
     /// Namespaces to watch, separated by commas; empty means all. OLM's olm.targetNamespaces goes here.
     #[arg(long, env = "WATCH_NAMESPACE", default_value = "")]
     watch_namespace: String,
@@ -80,6 +85,14 @@ pub(super) struct Args {
     log_format: LogFormat,
 }
 
+/// The kinds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum KindName {
+    /// OneAgents, in package oneagent-operator.
+    #[default]
+    Oneagent,
+}
+
 /// `15m`, `90s`, `500ms`, `2h`.
 fn duration(text: &str) -> Result<Duration, String> {
     let refuse = || format!("{text:?} is not a duration such as 15m, 90s or 500ms");
@@ -99,6 +112,12 @@ fn duration(text: &str) -> Result<Duration, String> {
 type Stop = Shared<futures::future::BoxFuture<'static, ()>>;
 
 pub(super) async fn run(args: Args) -> Result<(), String> {
+    match args.kind {
+        KindName::Oneagent => Box::pin(run_oneagent(args)).await,
+    }
+}
+
+async fn run_oneagent(args: Args) -> Result<(), String> {
     telemetry::start_logs(&args.log_level, args.log_format)?;
     let timing = Timing { duration: args.lease_duration, renew_deadline: args.lease_renew_deadline, retry_period: args.lease_retry_period };
     if !(timing.retry_period < timing.renew_deadline && timing.renew_deadline < timing.duration) {
@@ -143,7 +162,7 @@ async fn lead(
     let leases: Api<Lease> = Api::namespaced(context.client.clone(), &args.pod_namespace);
     let identity =
         if args.pod_uid.is_empty() { format!("{}_{}", args.pod_name, std::process::id()) } else { format!("{}_{}", args.pod_name, args.pod_uid) };
-    let mut candidate = Candidate::new(leases, kernel::MANAGER, &identity, timing);
+    let mut candidate = Candidate::new(leases, PACKAGE.name, &identity, timing);
     // Usually nobody else holds the lease: then the watches start once, after it is ours.
     let at_once = tokio::time::timeout(Duration::from_millis(500), candidate.acquire()).await.is_ok();
     context.peers.expect(&scope.namespaces());
@@ -183,7 +202,8 @@ async fn lead(
         if args.operator_condition_name.is_empty() {
             std::future::pending::<()>().await;
         }
-        context.upgradeable.keep(context.client.clone(), context.clock, &args.pod_namespace, &args.operator_condition_name).await;
+        let client = context.client.clone();
+        context.upgradeable.keep(client, PACKAGE.name, context.clock, &args.pod_namespace, &args.operator_condition_name).await;
     };
     let ended = tokio::select! {
         () = runtime.run(receivers, stop) => None,
@@ -223,11 +243,11 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
         named: Named::new(client.clone(), tell_named),
         environments: Environments::new(periods, clock, tell_environment),
         deletions: kernel::Deletions::default(),
-        optional_apis: kernel::OptionalApis::new(args.discovery_interval),
+        optional_apis: kernel::OptionalApis::new(PACKAGE.name, args.discovery_interval),
         node_selectors: kernel::NodeSelectors::default(),
-        notes: kernel::Notes::default(),
+        notes: kernel::Notes::new(PACKAGE.name),
         upgradeable: kernel::Upgradeable::default(),
-        events: Events::new(client, &args.pod_name),
+        events: Events::new(client, PACKAGE.name, &args.pod_name),
         metrics: Metrics::default(),
         cluster_id: tokio::sync::OnceCell::new(),
         deciding_since: OnceLock::new(),

@@ -14,9 +14,9 @@ pub const APPLIED_ANNOTATION: &str = "oneagent.dynatrace.com/applied";
 
 /// Whether `live` is what `desired` asks for and nobody else owns a part of it.
 #[must_use]
-pub fn is_current(desired: &Value, live: &Value, managed: &[ManagedFieldsEntry]) -> bool {
+pub fn is_current(manager: &str, desired: &Value, live: &Value, entries: &[ManagedFieldsEntry]) -> bool {
     let api_version = desired["apiVersion"].as_str().unwrap_or_default();
-    contains(live, desired, false) && take_over(managed, api_version, desired).is_none()
+    contains(live, desired, false) && take_over(manager, entries, api_version, desired).is_none()
 }
 
 /// Whether `live` has every field of `desired` with the same meaning. Lists must match item by item.
@@ -58,7 +58,7 @@ mod tests {
     fn defaults_and_other_spellings_are_no_drift() {
         let desired = json!({"spec": {"limits": {"memory": "1.5Gi", "cpu": "0.3"}, "env": [{"name": "A", "value": ""}], "hostIPC": false}});
         let live = json!({"spec": {"limits": {"memory": "1536Mi", "cpu": "300m"}, "env": [{"name": "A"}], "default": 1}});
-        assert!(is_current(&desired, &live, &[]));
+        assert!(is_current("us", &desired, &live, &[]));
     }
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
             json!({"env": [{"name": "A", "value": "1"}], "limits": {"cpu": "1001m"}}),
             json!({"env": [{"name": "A", "value": "1"}]}),
         ] {
-            assert!(!is_current(&desired, &live, &[]), "{live}");
+            assert!(!is_current("us", &desired, &live, &[]), "{live}");
         }
     }
 }

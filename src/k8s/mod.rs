@@ -11,6 +11,3 @@ pub mod node_selector;
 pub mod ownership;
 pub mod placement;
 pub mod quantity;
-
-/// The one field manager of everything we write.
-pub const MANAGER: &str = "oneagent-operator";

@@ -7,17 +7,15 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use serde_json::{Map, Value};
 
-use super::MANAGER;
-
 /// Whether an entry is the one that our own applies make.
-fn is_ours(entry: &ManagedFieldsEntry) -> bool {
-    entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply") && entry.subresource.is_none()
+fn is_ours(manager: &str, entry: &ManagedFieldsEntry) -> bool {
+    entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply") && entry.subresource.is_none()
 }
 
 /// Whether we have ever applied this object.
 #[must_use]
-pub fn is_adopted(entries: &[ManagedFieldsEntry]) -> bool {
-    entries.iter().any(is_ours)
+pub fn is_adopted(manager: &str, entries: &[ManagedFieldsEntry]) -> bool {
+    entries.iter().any(|entry| is_ours(manager, entry))
 }
 
 /// The managed fields after the hand-over; `None` when nobody else owns anything that is ours.
@@ -25,8 +23,8 @@ pub fn is_adopted(entries: &[ManagedFieldsEntry]) -> bool {
 /// On adoption all but the subresources is taken; later only spec, owner references, and the labels and annotations
 /// that `ours` itself has: tools may put their own labels on our objects.
 #[must_use]
-pub fn take_over(entries: &[ManagedFieldsEntry], api_version: &str, ours: &Value) -> Option<Vec<ManagedFieldsEntry>> {
-    let adopting = !is_adopted(entries);
+pub fn take_over(manager: &str, entries: &[ManagedFieldsEntry], api_version: &str, ours: &Value) -> Option<Vec<ManagedFieldsEntry>> {
+    let adopting = !is_adopted(manager, entries);
     let mut kept = Vec::new();
     let mut mine = Map::new();
     let mut taken = false;
@@ -35,7 +33,7 @@ pub fn take_over(entries: &[ManagedFieldsEntry], api_version: &str, ours: &Value
             kept.push(entry.clone());
             continue;
         };
-        if is_ours(entry) {
+        if is_ours(manager, entry) {
             merge(&mut mine, fields.clone());
             continue;
         }
@@ -54,7 +52,7 @@ pub fn take_over(entries: &[ManagedFieldsEntry], api_version: &str, ours: &Value
         return None;
     }
     kept.push(ManagedFieldsEntry {
-        manager: Some(MANAGER.to_owned()),
+        manager: Some(manager.to_owned()),
         operation: Some("Apply".to_owned()),
         api_version: Some(api_version.to_owned()),
         fields_type: Some("FieldsV1".to_owned()),
@@ -124,6 +122,8 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MANAGER: &str = "us";
     use serde_json::json;
 
     fn entry(manager: &str, operation: &str, subresource: Option<&str>, fields: Value) -> ManagedFieldsEntry {
@@ -143,14 +143,14 @@ mod tests {
             entry("kubectl", "Update", None, json!({"f:spec": {"f:b": {}}})),
             entry("kube-controller-manager", "Update", Some("status"), json!({"f:status": {"f:n": {}}})),
         ];
-        let after = take_over(&before, "apps/v1", &json!({})).unwrap();
+        let after = take_over(MANAGER, &before, "apps/v1", &json!({})).unwrap();
         assert_eq!(after.len(), 2);
         assert_eq!(after[0].manager.as_deref(), Some("kube-controller-manager"));
         assert_eq!(
             after[1].fields_v1.clone().unwrap().0,
             json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}, "f:spec": {"f:a": {}, "f:b": {}}})
         );
-        assert_eq!(take_over(&after, "apps/v1", &json!({})), None, "a second look finds nothing");
+        assert_eq!(take_over(MANAGER, &after, "apps/v1", &json!({})), None, "a second look finds nothing");
     }
 
     #[test]
@@ -160,9 +160,9 @@ mod tests {
             entry(MANAGER, "Apply", None, json!({"f:spec": {"f:a": {}}})),
             entry("argocd", "Update", None, json!({"f:metadata": {"f:labels": {"f:argo": {}}}})),
         ];
-        assert_eq!(take_over(&before, "apps/v1", &ours), None);
+        assert_eq!(take_over(MANAGER, &before, "apps/v1", &ours), None);
         let before = [before[0].clone(), entry("kubectl", "Update", None, json!({"f:metadata": {"f:labels": {"f:argo": {}, "f:oneagent": {}}}}))];
-        let after = take_over(&before, "apps/v1", &ours).unwrap();
+        let after = take_over(MANAGER, &before, "apps/v1", &ours).unwrap();
         assert_eq!(after[0].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:argo": {}}}}));
         assert_eq!(after[1].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:oneagent": {}}}, "f:spec": {"f:a": {}}}));
     }

@@ -1,4 +1,4 @@
-//! Apply: server-side, forced, with our one field manager, after the ownership hand-over.
+//! Apply: server-side, forced, with the package's one field manager, after the ownership hand-over.
 //!
 //! Here because a plain forced apply neither adopts nor reverts (see `ownership`). Must not decide what is applied.
 
@@ -7,77 +7,77 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Error, MANAGER, call};
+use super::{Error, call};
 use crate::k8s::drift::is_current;
 use crate::k8s::ownership::take_over;
 
 /// Applies `desired` unless `live` already is it. Returns the object as stored, `None` when nothing was written.
-pub async fn apply<K>(api: &Api<K>, desired: &Value, live: Option<(&K, &Value)>) -> Result<Option<K>, Error>
+pub async fn apply<K>(manager: &str, api: &Api<K>, desired: &Value, live: Option<(&K, &Value)>) -> Result<Option<K>, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
     if let Some((object, value)) = live {
-        if is_current(desired, value, object.managed_fields()) {
+        if is_current(manager, desired, value, object.managed_fields()) {
             return Ok(None);
         }
-        hand_over(api, object, desired).await?;
+        hand_over(manager, api, object, desired).await?;
     }
-    send(api, desired).await.map(Some)
+    send(manager, api, desired).await.map(Some)
 }
 
 /// Applies `desired` over exactly `live`, or fails with a conflict: what differs in the object that is returned, admission
 /// made of it, and nobody's edit that came in between.
-pub async fn apply_over<K>(api: &Api<K>, desired: &Value, live: &K) -> Result<K, Error>
+pub async fn apply_over<K>(manager: &str, api: &Api<K>, desired: &Value, live: &K) -> Result<K, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
-    let version = hand_over(api, live, desired).await?.or_else(|| live.resource_version());
+    let version = hand_over(manager, api, live, desired).await?.or_else(|| live.resource_version());
     let mut exact = desired.clone();
     exact["metadata"]["resourceVersion"] = version.into();
-    send(api, &exact).await
+    send(manager, api, &exact).await
 }
 
-async fn send<K>(api: &Api<K>, desired: &Value) -> Result<K, Error>
+async fn send<K>(manager: &str, api: &Api<K>, desired: &Value) -> Result<K, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
     let name = desired["metadata"]["name"].as_str().unwrap_or_default();
     let kind = desired["kind"].as_str().unwrap_or_default();
-    let params = PatchParams::apply(MANAGER).force();
+    let params = PatchParams::apply(manager).force();
     call(|| format!("apply {kind} {name}"), api.patch(name, &params, &Patch::Apply(desired))).await
 }
 
 /// Changes some fields of an object that is there, and leaves all others, its owners too, as they are.
-pub async fn merge<K>(api: &Api<K>, name: &str, fields: &Value) -> Result<(), Error>
+pub async fn merge<K>(manager: &str, api: &Api<K>, name: &str, fields: &Value) -> Result<(), Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
-    call(|| format!("change {name}"), api.patch(name, &params(), &Patch::Merge(fields))).await.map(drop)
+    call(|| format!("change {name}"), api.patch(name, &params(manager), &Patch::Merge(fields))).await.map(drop)
 }
 
 /// Replaces a whole status: it is ours alone, and what the original operator left in it must go. Not by server-side
 /// apply: the status subresource takes no hand-over of ownership, so leftovers would stay.
 /// Returns the object's resourceVersion after it.
-pub async fn replace_status<K>(api: &Api<K>, name: &str, uid: &str, status: &Value) -> Result<Option<String>, Error>
+pub async fn replace_status<K>(manager: &str, api: &Api<K>, name: &str, uid: &str, status: &Value) -> Result<Option<String>, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
     let patch = json!([{ "op": "test", "path": "/metadata/uid", "value": uid }, { "op": "add", "path": "/status", "value": status }]);
     let patch = Patch::<Value>::Json(serde_json::from_value(patch)?);
-    call(|| format!("write the status of {name}"), api.patch_status(name, &params(), &patch)).await.map(|object| object.resource_version())
+    call(|| format!("write the status of {name}"), api.patch_status(name, &params(manager), &patch)).await.map(|object| object.resource_version())
 }
 
-pub(super) fn params() -> PatchParams {
-    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+pub(super) fn params(manager: &str) -> PatchParams {
+    PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() }
 }
 
 /// Returns the object's resourceVersion after it, when there was anything to take.
-async fn hand_over<K>(api: &Api<K>, live: &K, desired: &Value) -> Result<Option<String>, Error>
+async fn hand_over<K>(manager: &str, api: &Api<K>, live: &K, desired: &Value) -> Result<Option<String>, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
     let api_version = desired["apiVersion"].as_str().unwrap_or_default();
-    let Some(fields) = take_over(live.managed_fields(), api_version, desired) else { return Ok(None) };
+    let Some(fields) = take_over(manager, live.managed_fields(), api_version, desired) else { return Ok(None) };
     let name = live.name_any();
     // The test makes a hand-over of an object that changed meanwhile fail instead of taking fields unseen.
     let patch = json!([
@@ -85,7 +85,7 @@ where
         { "op": "replace", "path": "/metadata/managedFields", "value": fields },
     ]);
     let patch = Patch::<Value>::Json(serde_json::from_value(patch)?);
-    match call(|| format!("take over the fields of {name}"), api.patch(&name, &params(), &patch)).await {
+    match call(|| format!("take over the fields of {name}"), api.patch(&name, &params(manager), &patch)).await {
         // The API server's answer to a test that failed; nothing in the patch itself can be invalid.
         Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_invalid()) => {
             Err(Error::Stale(format!("take over the fields of {name}")))
@@ -99,6 +99,8 @@ mod tests {
     use super::super::scripted::{Answer, Asked, client};
     use super::*;
     use k8s_openapi::api::core::v1::ConfigMap;
+
+    const MANAGER: &str = "us";
 
     /// What is asked for, and an object that is it; `manager` owns its data.
     fn objects(manager: &str, value: &str) -> (Value, ConfigMap, Value) {
@@ -130,7 +132,7 @@ mod tests {
         let (client, asked) = client(|_| stored("8"));
         let (desired, live, seen) = objects(MANAGER, "ours");
         let api: Api<ConfigMap> = Api::namespaced(client, "n");
-        assert!(apply(&api, &desired, Some((&live, &seen))).await.unwrap().is_none());
+        assert!(apply(MANAGER, &api, &desired, Some((&live, &seen))).await.unwrap().is_none());
         assert_eq!(*asked.lock().unwrap(), []);
     }
 
@@ -139,12 +141,12 @@ mod tests {
         let (client, asked) = client(|_| stored("8"));
         let (desired, live, seen) = objects("kubectl-edit", "ours");
         let api: Api<ConfigMap> = Api::namespaced(client, "n");
-        apply(&api, &desired, Some((&live, &seen))).await.unwrap().unwrap();
+        apply(MANAGER, &api, &desired, Some((&live, &seen))).await.unwrap().unwrap();
         let asked = asked.lock().unwrap().clone();
         assert_eq!(asked.len(), 2, "{asked:?}");
         assert_eq!(asked[0].body[0], json!({ "op": "test", "path": "/metadata/resourceVersion", "value": "7" }));
         assert_eq!(asked[0].body[1]["path"], "/metadata/managedFields");
-        assert!(asked[1].path.contains("force=true") && asked[1].path.contains("fieldManager=oneagent-operator"), "{}", asked[1].path);
+        assert!(asked[1].path.contains("force=true") && asked[1].path.contains("fieldManager=us"), "{}", asked[1].path);
         assert_eq!(asked[1].body, desired, "no resourceVersion: whoever changes something else meanwhile is no obstacle");
     }
 
@@ -153,7 +155,7 @@ mod tests {
         let (client, asked) = client(|asked| if is_hand_over(asked) { Answer::Refusal(422, "Invalid") } else { stored("8") });
         let (desired, live, seen) = objects("kubectl-edit", "theirs");
         let api: Api<ConfigMap> = Api::namespaced(client, "n");
-        let error = apply(&api, &desired, Some((&live, &seen))).await.unwrap_err();
+        let error = apply(MANAGER, &api, &desired, Some((&live, &seen))).await.unwrap_err();
         assert!(error.is_conflict(), "{error}");
         assert_eq!(asked.lock().unwrap().len(), 1, "and nothing was applied");
     }
@@ -164,7 +166,7 @@ mod tests {
             let (client, asked) = client(|asked| if is_hand_over(asked) { stored("8") } else { Answer::Refusal(409, "Conflict") });
             let (desired, live, _) = objects(manager, "theirs");
             let api: Api<ConfigMap> = Api::namespaced(client, "n");
-            let error = apply_over(&api, &desired, &live).await.unwrap_err();
+            let error = apply_over(MANAGER, &api, &desired, &live).await.unwrap_err();
             assert!(error.is_conflict(), "{error}");
             assert_eq!(asked.lock().unwrap().last().unwrap().body["metadata"]["resourceVersion"], version, "{manager}");
         }
@@ -174,7 +176,7 @@ mod tests {
     async fn a_status_is_replaced_whole_and_only_that_of_the_same_object() {
         let (client, asked) = client(|_| stored("9"));
         let api: Api<ConfigMap> = Api::namespaced(client, "n");
-        let version = replace_status(&api, "c", "uid", &json!({ "a": 1 })).await.unwrap();
+        let version = replace_status(MANAGER, &api, "c", "uid", &json!({ "a": 1 })).await.unwrap();
         assert_eq!(version.as_deref(), Some("9"));
         let asked = asked.lock().unwrap().clone();
         assert!(asked[0].path.contains("/configmaps/c/status?"), "{}", asked[0].path);

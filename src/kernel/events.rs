@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 
-use super::{MANAGER, call};
+use super::call;
 
 /// The API server refuses longer messages.
 const NOTE_AT_MOST: usize = 1000;
@@ -18,14 +18,15 @@ const NOTE_AT_MOST: usize = 1000;
 #[derive(Clone)]
 pub struct Events {
     client: Client,
+    manager: &'static str,
     instance: String,
 }
 
 impl Events {
-    /// As reported by this instance.
+    /// As reported by this instance of a package.
     #[must_use]
-    pub fn new(client: Client, instance: &str) -> Self {
-        Self { client, instance: instance.chars().take(128).collect() }
+    pub fn new(client: Client, manager: &'static str, instance: &str) -> Self {
+        Self { client, manager, instance: instance.chars().take(128).collect() }
     }
 
     /// Publishes one.
@@ -43,8 +44,8 @@ impl Events {
             reason: Some(reason.to_owned()),
             action: Some(action.to_owned()),
             message: Some(note.chars().take(NOTE_AT_MOST).collect()),
-            source: Some(EventSource { component: Some(MANAGER.to_owned()), host: None }),
-            reporting_component: Some(MANAGER.to_owned()),
+            source: Some(EventSource { component: Some(self.manager.to_owned()), host: None }),
+            reporting_component: Some(self.manager.to_owned()),
             reporting_instance: Some(self.instance.clone()),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
@@ -52,7 +53,7 @@ impl Events {
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let params = PostParams { field_manager: Some(self.manager.to_owned()), ..PostParams::default() };
         if let Err(error) = call(|| "write an Event".to_owned(), api.create(&params, &event)).await {
             tracing::warn!(error = error.chain(), reason, "an Event was lost");
         }

@@ -13,7 +13,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio::time::Instant;
 
-use super::{Error, MANAGER, call};
+use super::{Error, call};
 
 /// How long, how late, how often.
 #[derive(Debug, Clone, Copy)]
@@ -155,7 +155,7 @@ impl Candidate {
             spec.lease_duration_seconds = Some(1);
         }
         lease.metadata.managed_fields = None;
-        if let Err(error) = call(|| "give the Lease back".to_owned(), self.api.replace(&self.name, &params(), &lease)).await {
+        if let Err(error) = call(|| "give the Lease back".to_owned(), self.api.replace(&self.name, &self.params(), &lease)).await {
             tracing::warn!(error = error.chain(), "the lease was not given back");
         }
     }
@@ -175,22 +175,23 @@ impl Candidate {
         let stored = match seen {
             None => {
                 let lease = Lease { metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() }, spec: Some(spec) };
-                call(|| format!("create Lease {}", self.name), self.api.create(&params(), &lease)).await?
+                call(|| format!("create Lease {}", self.name), self.api.create(&self.params(), &lease)).await?
             }
             Some(mut lease) => {
                 // resourceVersion stays in: of two who take it at once, one gets a conflict.
                 lease.metadata.managed_fields = None;
                 lease.spec = Some(spec);
-                call(|| format!("renew Lease {}", self.name), self.api.replace(&self.name, &params(), &lease)).await?
+                call(|| format!("renew Lease {}", self.name), self.api.replace(&self.name, &self.params(), &lease)).await?
             }
         };
         self.held = Some(stored);
         Ok(())
     }
-}
 
-fn params() -> PostParams {
-    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+    /// The Lease has the package's name, and so has the field manager.
+    fn params(&self) -> PostParams {
+        PostParams { field_manager: Some(self.name.clone()), ..PostParams::default() }
+    }
 }
 
 #[cfg(test)]

@@ -31,8 +31,6 @@ pub use notes::Notes;
 pub use optional_api::OptionalApis;
 pub use upgradeable::Upgradeable;
 
-pub use crate::k8s::MANAGER;
-
 /// An object of a kind: its namespace and name.
 pub type Key = (String, String);
 

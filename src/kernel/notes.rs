@@ -31,7 +31,8 @@ pub trait Noted: PartialEq + Send + Sync {
 /// All notes, by the UID of the object they are about.
 #[derive(Debug)]
 pub struct Notes<T> {
-    notes: Mutex<HashMap<String, Note<T>>>,
+    manager: &'static str,
+    all: Mutex<HashMap<String, Note<T>>>,
     backoff: Backoff<String>,
 }
 
@@ -57,13 +58,13 @@ pub struct Place<'a> {
     pub metadata: Value,
 }
 
-impl<T> Default for Notes<T> {
-    fn default() -> Self {
-        Self { notes: Mutex::default(), backoff: Backoff::default() }
-    }
-}
-
 impl<T: Noted> Notes<T> {
+    /// None yet; written by this field manager.
+    #[must_use]
+    pub fn new(manager: &'static str) -> Self {
+        Self { manager, all: Mutex::default(), backoff: Backoff::default() }
+    }
+
     /// What is noted; `None` before it was read.
     #[must_use]
     pub fn get(&self, uid: &str) -> Option<Arc<T>> {
@@ -105,7 +106,7 @@ impl<T: Noted> Notes<T> {
     /// Writes it; returns when to come again, if that failed.
     pub async fn write(&self, client: &Client, place: &Place<'_>) -> Option<Duration> {
         let (value, stored) = self.notes().get(place.uid).map(|note| (note.now.clone(), note.stored.clone()))?;
-        let outcome = put(client, place, &*value, stored.as_deref()).await;
+        let outcome = put(self.manager, client, place, &*value, stored.as_deref()).await;
         let key = place.uid.to_owned();
         let wait = match &outcome {
             Ok(()) => {
@@ -133,17 +134,17 @@ impl<T: Noted> Notes<T> {
     }
 
     fn notes(&self) -> MutexGuard<'_, HashMap<String, Note<T>>> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Writes the pieces that differ from what is stored; all of them where that is not known, or is gone.
-async fn put<T: Noted>(client: &Client, place: &Place<'_>, value: &T, stored: Option<&T>) -> Result<(), Error> {
+async fn put<T: Noted>(manager: &str, client: &Client, place: &Place<'_>, value: &T, stored: Option<&T>) -> Result<(), Error> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), place.namespace);
     let pieces = value.pieces();
     if let Some(stored) = stored.map(Noted::pieces) {
         let changed: BTreeMap<_, _> = pieces.iter().filter(|(key, text)| stored.get(*key) != Some(text)).collect();
-        match merge(&api, place.name, &json!({ "data": changed })).await {
+        match merge(manager, &api, place.name, &json!({ "data": changed })).await {
             Err(error) if error.is_not_found() => {}
             outcome => return outcome,
         }
@@ -153,5 +154,5 @@ async fn put<T: Noted>(client: &Client, place: &Place<'_>, value: &T, stored: Op
     for (key, value) in place.metadata.as_object().into_iter().flatten() {
         object["metadata"][key] = value.clone();
     }
-    apply(&api, &object, None).await.map(drop)
+    apply(manager, &api, &object, None).await.map(drop)
 }

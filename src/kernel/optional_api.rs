@@ -39,6 +39,7 @@ struct Done {
 /// All of them.
 #[derive(Debug)]
 pub struct OptionalApis {
+    manager: &'static str,
     /// For how long an answer about a group, and what was compared, is believed.
     period: Duration,
     groups: Mutex<HashMap<&'static str, (Served, Instant)>>,
@@ -46,10 +47,10 @@ pub struct OptionalApis {
 }
 
 impl OptionalApis {
-    /// None yet.
+    /// None yet; written by this field manager.
     #[must_use]
-    pub fn new(period: Duration) -> Self {
-        Self { period, groups: Mutex::default(), done: Mutex::default() }
+    pub fn new(manager: &'static str, period: Duration) -> Self {
+        Self { manager, period, groups: Mutex::default(), done: Mutex::default() }
     }
 
     /// How often objects are compared with the cluster.
@@ -103,7 +104,7 @@ impl OptionalApis {
         let Served::As(version) = self.served(client, group).await? else { return Ok(0) };
         let mut writes = 0;
         for kind in group.kinds {
-            writes += converge_kind(client, &GroupVersionKind::gvk(group.name, version, kind), owner, wanted).await?;
+            writes += converge_kind(self.manager, client, &GroupVersionKind::gvk(group.name, version, kind), owner, wanted).await?;
         }
         Ok(writes)
     }
@@ -122,7 +123,7 @@ impl OptionalApis {
     }
 }
 
-async fn converge_kind(client: &Client, gvk: &GroupVersionKind, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, Error> {
+async fn converge_kind(manager: &str, client: &Client, gvk: &GroupVersionKind, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), owner.namespace, &ApiResource::from_gvk(gvk));
     let listed = call(|| format!("list {}", gvk.kind), api.list(&ListParams::default().labels(owner.selector))).await;
     let live = match listed {
@@ -138,7 +139,7 @@ async fn converge_kind(client: &Client, gvk: &GroupVersionKind, owner: Owner<'_>
         object["apiVersion"] = gvk.api_version().into();
         let found = live.iter().find(|live| object["metadata"]["name"] == live.name_any().as_str());
         let value = found.map(serde_json::to_value).transpose()?;
-        writes += usize::from(apply(&api, &object, found.zip(value.as_ref())).await?.is_some());
+        writes += usize::from(apply(manager, &api, &object, found.zip(value.as_ref())).await?.is_some());
     }
     for surplus in
         live.iter().filter(|_| !wanted.keep_others).filter(|live| !desired.iter().any(|o| o["metadata"]["name"] == live.name_any().as_str()))

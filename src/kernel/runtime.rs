@@ -25,6 +25,7 @@ use super::backoff;
 use super::desk::{Desk, Desks};
 use super::sync::{Scope, Synced, api, is_refused};
 use super::{Error, Key, chain};
+use crate::api::package::Package;
 
 /// Reconciles under way at once.
 const CONCURRENCY: u16 = 8;
@@ -56,6 +57,8 @@ pub enum Concerns {
 
 /// A kind that is reconciled.
 pub trait Kind: Send + Sync + Sized + 'static {
+    /// Its package, which names all that is written.
+    const PACKAGE: &'static Package;
     /// Its objects.
     type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug + Send + Sync + 'static;
     /// What it keeps of an object between two looks.

@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use chrono::{DateTime, SecondsFormat, Utc};
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch};
@@ -28,13 +26,13 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// Who is in the middle of what.
 #[derive(Debug, Default)]
 pub struct Upgradeable {
-    owners: Mutex<BTreeMap<String, Instant>>,
+    owners: Mutex<BTreeMap<String, DateTime<Utc>>>,
     changed: Notify,
 }
 
 impl Upgradeable {
     /// Says until when Pods of an object count as deleted and not yet replaced; `None`: there are none.
-    pub fn tell(&self, owner: &str, until: Option<Instant>) {
+    pub fn tell(&self, owner: &str, until: Option<DateTime<Utc>>) {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match until {
             Some(until) => owners.insert(owner.to_owned(), until),
@@ -46,28 +44,29 @@ impl Upgradeable {
     }
 
     /// Objects in the middle of something, and until when at most.
-    fn busy(&self, now: Instant) -> Option<(String, Instant)> {
+    fn busy(&self, now: DateTime<Utc>) -> Option<(String, DateTime<Utc>)> {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        let busy: Vec<(&String, &Instant)> = owners.iter().filter(|(_, until)| **until > now).collect();
+        let busy: Vec<(&String, &DateTime<Utc>)> = owners.iter().filter(|(_, until)| **until > now).collect();
         let until = busy.iter().map(|(_, until)| **until).max()?;
         Some((busy.into_iter().map(|(owner, _)| owner.as_str()).collect::<Vec<_>>().join(", "), until))
     }
 
     /// Keeps the OperatorCondition of this name in step. Never ends.
-    pub async fn keep(&self, client: Client, clock: Clock, namespace: &str, name: &str) {
+    pub async fn keep(&self, client: Client, manager: &str, clock: Clock, namespace: &str, name: &str) {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("operators.coreos.com", "v2", "OperatorCondition"));
         let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
         let mut said: Option<bool> = None;
         loop {
-            let busy = self.busy(Instant::now());
+            let now = clock.now();
+            let busy = self.busy(now);
             let wish = busy.is_none();
-            let mut next = busy.as_ref().map(|(_, until)| until.saturating_duration_since(Instant::now()));
+            let mut next = busy.as_ref().map(|(_, until)| (*until - now).to_std().unwrap_or_default());
             if said != Some(wish) {
                 if wish && said.is_some() && tokio::time::timeout(QUIET, self.changed.notified()).await.is_ok() {
                     continue;
                 }
                 let patch = json!({ "spec": { "conditions": [condition(busy.as_ref().map(|(who, _)| who.as_str()), clock.now())] } });
-                match call(|| format!("write OperatorCondition {name}"), api.patch(name, &params(), &Patch::Merge(patch))).await {
+                match call(|| format!("write OperatorCondition {name}"), api.patch(name, &params(manager), &Patch::Merge(patch))).await {
                     Ok(_) => said = Some(wish),
                     // Not installed by OLM v0, or not any more: nobody waits for what we say.
                     Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 403 || status.code == 404) => {
@@ -102,17 +101,19 @@ fn condition(busy: Option<&str>, now: DateTime<Utc>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chrono::TimeDelta;
 
     #[test]
     fn an_upgrade_waits_for_pods_in_flight_and_never_longer_than_their_deadline() {
         let upgradeable = Upgradeable::default();
-        let now = Instant::now();
+        let now = DateTime::UNIX_EPOCH;
+        let after = |seconds| now + TimeDelta::seconds(seconds);
         assert_eq!(upgradeable.busy(now), None);
-        upgradeable.tell("a/one", Some(now + Duration::from_secs(5)));
-        upgradeable.tell("b/two", Some(now + Duration::from_secs(9)));
-        assert_eq!(upgradeable.busy(now), Some(("a/one, b/two".into(), now + Duration::from_secs(9))));
-        assert_eq!(upgradeable.busy(now + Duration::from_secs(6)).unwrap().0, "b/two");
-        assert_eq!(upgradeable.busy(now + Duration::from_secs(9)), None);
+        upgradeable.tell("a/one", Some(after(5)));
+        upgradeable.tell("b/two", Some(after(9)));
+        assert_eq!(upgradeable.busy(now), Some(("a/one, b/two".into(), after(9))));
+        assert_eq!(upgradeable.busy(after(6)).unwrap().0, "b/two");
+        assert_eq!(upgradeable.busy(after(9)), None);
         upgradeable.tell("b/two", None);
         assert_eq!(upgradeable.busy(now).unwrap().0, "a/one");
         assert!(condition(Some("a/one"), DateTime::UNIX_EPOCH)["message"].as_str().unwrap().contains("a/one"));

@@ -17,13 +17,14 @@ pub fn check(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in files {
         let documents = documents(&file.content);
-        if let Some(name) = file.path.strip_prefix("bundle/manifests/") {
+        let inside = file.path.strip_prefix("bundle/").and_then(|path| path.split_once('/')).map(|(_, inside)| inside);
+        if let Some(name) = inside.and_then(|inside| inside.strip_prefix("manifests/")) {
             manifest(name, &documents, &mut wrong);
         }
         if file.path.starts_with("catalog/") && !documents.is_empty() && documents[0].is_object() {
             catalog(&file.path, &documents, &mut wrong);
         }
-        if file.path == "bundle/metadata/dependencies.yaml" {
+        if inside == Some("metadata/dependencies.yaml") {
             wrong.push(format!("R10: {}: dependencies are refused by OLM v1; remove the file", file.path));
         }
     }
@@ -214,19 +215,20 @@ fn narrowed(old: &Value, new: &Value, path: &str, wrong: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::oneagent::package::PACKAGE;
     use crate::olm::catalog;
     use crate::olm::release::{Release, Released};
     use serde_json::json;
 
     fn bundle() -> Vec<File> {
-        catalog::bundle(&Release::new("0.2.0", "2026-11-21", "abcdef0"), Some(&Release::new("0.1.0", "2026-11-20", "abcdef0"))).unwrap()
+        catalog::bundle(&PACKAGE, &Release::new("0.2.0", "2026-11-21", "abcdef0"), Some(&Release::new("0.1.0", "2026-11-20", "abcdef0"))).unwrap()
     }
 
     /// The generated files with one of them changed.
     fn broken(path: &str, change: impl FnOnce(&mut Value)) -> Vec<String> {
-        let inside = |file: File| Some(File { path: file.path.strip_prefix("bundle/")?.to_owned(), ..file });
+        let inside = |file: File| Some(File { path: file.path.strip_prefix("bundle/oneagent-operator/")?.to_owned(), ..file });
         let released = Released { release: Release::new("0.2.0", "2026-11-21", "abcdef0"), files: bundle().into_iter().filter_map(inside).collect() };
-        let mut files = [bundle(), catalog::catalog(&[released]).unwrap()].concat();
+        let mut files = [bundle(), catalog::catalog(&PACKAGE, &[released]).unwrap()].concat();
         let file = files.iter_mut().find(|f| f.path.ends_with(path)).unwrap();
         let mut documents = documents(&file.content);
         change(documents.last_mut().unwrap());

@@ -6,21 +6,16 @@
 use serde_json::{Value, json};
 
 use super::descriptors::descriptors;
-use super::manifests::{self, NAME, NAMESPACE};
-use super::rbac::{Where, rules, scc};
+use super::manifests;
+use super::rbac::{rules, scc};
 use super::release::Release;
-use super::samples::SAMPLES;
-use crate::api::{KINDS, Kind, schema};
+use crate::api::package::{Kind, Package, Where};
+use crate::api::schema;
 
 /// Oldest Kubernetes that is supported.
 pub const MIN_KUBE: &str = "1.30.0";
-/// The package's sentence.
-pub const SENTENCE: &str = "Keeps a monitoring agent on the right nodes, at the right version, and can always say why.";
 /// The icon, drawn for this project: a ring of nodes, one of them being renewed.
 pub const ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><circle cx="32" cy="32" r="22" fill="none" stroke="#1b5e8c" stroke-width="5"/><g fill="#1b5e8c"><circle cx="32" cy="10" r="7"/><circle cx="13" cy="43" r="7"/></g><circle cx="51" cy="43" r="7" fill="#3fa34d"/><circle cx="32" cy="32" r="6" fill="#3fa34d"/></svg>"##;
-
-const DESCRIPTION: &str = include_str!("description.md");
-const UNINSTALL: &str = "Delete the OneAgents first if their agents shall go: their DaemonSets go with them. Agents of OneAgents that are left keep running, but new ones cannot start once the ServiceAccounts of this operator are gone. What agents installed on hosts stays there: run the vendor's uninstall script on each host.";
 
 /// The icon as it stands in a CSV and in a package.
 #[must_use]
@@ -31,36 +26,38 @@ pub fn icon() -> Value {
 
 /// Name of a release's CSV.
 #[must_use]
-pub fn name(release: &Release) -> String {
-    format!("{NAME}.v{}", release.version)
+pub fn name(package: &Package, release: &Release) -> String {
+    format!("{}.v{}", package.name, release.version)
 }
 
 /// The CSV of a release that replaces `before`.
-pub fn csv(release: &Release, before: Option<&Release>) -> Result<Value, manifests::Error> {
+pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Result<Value, manifests::Error> {
     let modes = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"].map(|mode| json!({ "type": mode, "supported": true }));
+    let mut images = vec![json!({ "name": "manager", "image": release.operator_image })];
+    images.extend(package.image_variable.map(|_| json!({ "name": "agent", "image": release.agent_image })));
     let mut csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
-        "metadata": { "name": name(release), "annotations": annotations(release)?, "labels": labels() },
+        "metadata": { "name": name(package, release), "annotations": annotations(package, release)?, "labels": labels() },
         "spec": {
-            "displayName": "OneAgent Operator",
-            "description": DESCRIPTION,
+            "displayName": package.texts.title,
+            "description": package.texts.description,
             "version": release.version,
             "maturity": "alpha",
             "minKubeVersion": MIN_KUBE,
             "icon": [icon()],
-            "keywords": ["monitoring", "observability", "agent", "oneagent", "daemonset"],
+            "keywords": package.texts.keywords,
             "maintainers": [{ "name": "OneAgent Operator maintainers", "email": "maintainers@oneagent-operator.example" }],
             "provider": { "name": "OneAgent Operator", "url": env!("CARGO_PKG_REPOSITORY") },
             "links": [{ "name": "Source", "url": env!("CARGO_PKG_REPOSITORY") }],
             "installModes": modes,
-            "customresourcedefinitions": { "owned": KINDS.iter().map(owned).collect::<Result<Vec<_>, _>>()? },
-            "install": { "strategy": "deployment", "spec": install(release) },
-            "relatedImages": [{ "name": "manager", "image": release.operator_image }, { "name": "agent", "image": release.agent_image }],
+            "customresourcedefinitions": { "owned": package.kinds.iter().map(|kind| owned(package, kind)).collect::<Result<Vec<_>, _>>()? },
+            "install": { "strategy": "deployment", "spec": install(package, release) },
+            "relatedImages": images,
         },
     });
     if let Some(before) = before {
-        csv["spec"]["replaces"] = name(before).into();
+        csv["spec"]["replaces"] = name(package, before).into();
         csv["metadata"]["annotations"]["olm.skipRange"] = format!(">=0.1.0 <{}", release.version).into();
     }
     Ok(csv)
@@ -75,20 +72,20 @@ fn labels() -> Value {
     })
 }
 
-fn annotations(release: &Release) -> Result<Value, manifests::Error> {
-    let examples = SAMPLES.iter().map(|sample| serde_yaml::from_str::<Value>(sample.yaml)).collect::<Result<Vec<_>, _>>()?;
-    let namespace = manifests::namespace();
+fn annotations(package: &Package, release: &Release) -> Result<Value, manifests::Error> {
+    let examples = package.samples.iter().map(|sample| serde_yaml::from_str::<Value>(sample.yaml)).collect::<Result<Vec<_>, _>>()?;
+    let namespace = manifests::namespace(package);
     let flag = |holds: bool| Value::from(if holds { "true" } else { "false" });
     let mut annotations = json!({
         "alm-examples": serde_json::to_string_pretty(&examples)?,
-        "capabilities": "Deep Insights",
-        "categories": "Monitoring,Observability",
+        "capabilities": package.texts.capabilities,
+        "categories": package.texts.categories,
         "containerImage": release.operator_image,
         "createdAt": format!("{}T00:00:00Z", release.date),
-        "description": SENTENCE,
-        "operator.openshift.io/uninstall-message": UNINSTALL,
+        "description": package.texts.sentence,
+        "operator.openshift.io/uninstall-message": package.texts.uninstall,
         "operatorframework.io/initialization-resource": serde_json::to_string(examples.first().unwrap_or(&Value::Null))?,
-        "operatorframework.io/suggested-namespace": NAMESPACE,
+        "operatorframework.io/suggested-namespace": package.namespace,
         "operatorframework.io/suggested-namespace-template": serde_json::to_string(&namespace)?,
         "repository": env!("CARGO_PKG_REPOSITORY"),
         "support": "The maintainers, through the repository's issues",
@@ -111,24 +108,24 @@ fn annotations(release: &Release) -> Result<Value, manifests::Error> {
     Ok(annotations)
 }
 
-fn owned(kind: &Kind) -> Result<Value, manifests::Error> {
+fn owned(package: &Package, kind: &Kind) -> Result<Value, manifests::Error> {
     let crd = schema::crd(kind)?;
     let version = &crd["spec"]["versions"][0];
-    let resource = |kind: &str, version: &str| json!({ "kind": kind, "name": "", "version": version });
+    let resource = |(kind, version): &(&str, &str)| json!({ "kind": kind, "name": "", "version": version });
     Ok(json!({
         "name": crd["metadata"]["name"],
         "version": version["name"],
         "kind": kind.name,
         "displayName": kind.name,
         "description": version["schema"]["openAPIV3Schema"]["description"],
-        "resources": [resource("DaemonSet", "v1"), resource("Pod", "v1"), resource("Secret", "v1"), resource("ConfigMap", "v1")],
-        "specDescriptors": descriptors(&crd, "spec"),
-        "statusDescriptors": descriptors(&crd, "status"),
+        "resources": kind.resources.iter().map(resource).collect::<Vec<_>>(),
+        "specDescriptors": descriptors(&package.texts, &crd, "spec"),
+        "statusDescriptors": descriptors(&package.texts, &crd, "status"),
     }))
 }
 
-fn install(release: &Release) -> Value {
-    let mut deployment = manifests::deployment();
+fn install(package: &Package, release: &Release) -> Value {
+    let mut deployment = manifests::deployment(package);
     let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
     container["image"] = release.operator_image.clone().into();
     if let Some(env) = container["env"].as_array_mut() {
@@ -137,18 +134,16 @@ fn install(release: &Release) -> Value {
             *variable =
                 json!({ "name": "WATCH_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.annotations['olm.targetNamespaces']" } } });
         }
-        env.push(json!({ "name": "RELATED_IMAGE_DYNATRACE_ONEAGENT", "value": release.agent_image }));
+        env.extend(package.image_variable.map(|name| json!({ "name": name, "value": release.agent_image })));
     }
     // The agents' ServiceAccounts exist through their one right: `use` of an SCC. OLM makes them from it.
     let agent = |account: &str| json!({ "serviceAccountName": account, "rules": [scc()] });
-    let namespaced = [rules(Where::Watched), rules(Where::Own)].concat();
+    let own = json!({ "serviceAccountName": package.name, "rules": rules(package, Where::Cluster) });
+    let cluster: Vec<Value> = std::iter::once(own).chain(package.accounts.iter().map(|account| agent(account))).collect();
+    let namespaced = [rules(package, Where::Watched), rules(package, Where::Own)].concat();
     json!({
-        "deployments": [{ "name": NAME, "label": deployment["metadata"]["labels"], "spec": deployment["spec"] }],
-        "permissions": [{ "serviceAccountName": NAME, "rules": namespaced }],
-        "clusterPermissions": [
-            { "serviceAccountName": NAME, "rules": rules(Where::Cluster) },
-            agent("dynatrace-oneagent"),
-            agent("dynatrace-oneagent-unprivileged"),
-        ],
+        "deployments": [{ "name": package.name, "label": deployment["metadata"]["labels"], "spec": deployment["spec"] }],
+        "permissions": [{ "serviceAccountName": package.name, "rules": namespaced }],
+        "clusterPermissions": cluster,
     })
 }

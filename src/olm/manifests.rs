@@ -6,14 +6,12 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::rbac::{USERS, Where, rules, scc};
-use super::samples::SAMPLES;
-use crate::api::{KINDS, schema};
+use super::rbac::{USERS, rules, scc};
+use crate::api::package::{Package, Where};
+use crate::api::schema;
 
-/// Name of the operator's Deployment, ServiceAccount, roles and Lease.
-pub const NAME: &str = "oneagent-operator";
-/// Namespace that every recipe names.
-pub const NAMESPACE: &str = "dynatrace";
+/// The product: the image and the program of every package.
+pub const PRODUCT: &str = "oneagent-operator";
 /// Image of the operator where nothing else is said.
 const IMAGE: &str = concat!("ghcr.io/oneagent-operator/oneagent-operator:", env!("CARGO_PKG_VERSION"));
 
@@ -38,34 +36,42 @@ pub enum Error {
 }
 
 /// The CRDs, a file each.
-pub fn crds() -> Result<Vec<File>, Error> {
-    KINDS
+pub fn crds(package: &Package) -> Result<Vec<File>, Error> {
+    package
+        .kinds
         .iter()
-        .map(|kind| Ok(File { path: format!("config/crd/{}_{}.yaml", kind.group, kind.plural), content: yaml(&[schema::crd(kind)?])? }))
+        .map(|kind| {
+            Ok(File { path: format!("config/{}/crd/{}_{}.yaml", package.name, kind.group, kind.plural), content: yaml(&[schema::crd(kind)?])? })
+        })
         .collect()
 }
 
 /// RBAC.
-pub fn rbac() -> Result<Vec<File>, Error> {
-    let users: Vec<Value> = user_roles().collect();
+pub fn rbac(package: &Package) -> Result<Vec<File>, Error> {
+    let users: Vec<Value> = user_roles(package).collect();
     Ok(vec![
-        File { path: "config/rbac.yaml".into(), content: yaml(&rbac_objects())? },
-        File { path: "config/user-roles.yaml".into(), content: yaml(&users)? },
-        File { path: "config/olmv1-installer.yaml".into(), content: yaml(&installer())? },
+        File { path: format!("config/{}/rbac.yaml", package.name), content: yaml(&rbac_objects(package))? },
+        File { path: format!("config/{}/user-roles.yaml", package.name), content: yaml(&users)? },
+        File { path: format!("config/{}/olmv1-installer.yaml", package.name), content: yaml(&installer(package))? },
     ])
 }
 
 /// Everything else, and all in one file.
-pub fn manifests() -> Result<Vec<File>, Error> {
-    let mut all = vec![namespace()];
-    for kind in KINDS {
+pub fn manifests(package: &Package) -> Result<Vec<File>, Error> {
+    let mut all = vec![namespace(package)];
+    for kind in package.kinds {
         all.push(schema::crd(kind)?);
     }
-    all.extend(rbac_objects());
-    all.extend(user_roles());
-    all.push(deployment());
-    let mut files = vec![File { path: "config/install.yaml".into(), content: yaml(&all)? }];
-    files.extend(SAMPLES.iter().map(|sample| File { path: format!("config/samples/{}", sample.file), content: sample.yaml.to_owned() }));
+    all.extend(rbac_objects(package));
+    all.extend(user_roles(package));
+    all.push(deployment(package));
+    let mut files = vec![File { path: format!("config/{}/install.yaml", package.name), content: yaml(&all)? }];
+    files.extend(
+        package
+            .samples
+            .iter()
+            .map(|sample| File { path: format!("config/{}/samples/{}", package.name, sample.file), content: sample.yaml.to_owned() }),
+    );
     Ok(files)
 }
 
@@ -78,15 +84,15 @@ pub(super) fn yaml(objects: &[Value]) -> Result<String, Error> {
     Ok(text)
 }
 
-fn labels() -> Value {
-    json!({ "app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME })
+fn labels(package: &Package) -> Value {
+    json!({ "app.kubernetes.io/name": package.name, "app.kubernetes.io/part-of": package.name })
 }
 
-pub(super) fn namespace() -> Value {
+pub(super) fn namespace(package: &Package) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {
-            "name": NAMESPACE,
+            "name": package.namespace,
             // Else a cluster's default node selector silently keeps agents off infra and control-plane nodes.
             "annotations": { "openshift.io/node-selector": "" },
             "labels": {
@@ -98,57 +104,52 @@ pub(super) fn namespace() -> Value {
     })
 }
 
-fn rbac_objects() -> Vec<Value> {
-    let account = |name: &str| json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": NAMESPACE, "labels": labels() } });
+fn rbac_objects(package: &Package) -> Vec<Value> {
+    let account = |name: &str| json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": package.namespace, "labels": labels(package) } });
     let named = |kind: &str, namespaced: bool| {
-        let mut metadata = json!({ "name": NAME, "labels": labels() });
+        let mut metadata = json!({ "name": package.name, "labels": labels(package) });
         if namespaced {
-            metadata["namespace"] = NAMESPACE.into();
+            metadata["namespace"] = package.namespace.into();
         }
         json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata })
     };
-    let subject = json!([{ "kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE }]);
+    let subject = json!([{ "kind": "ServiceAccount", "name": package.name, "namespace": package.namespace }]);
     let mut role = named("Role", true);
-    role["rules"] = [rules(Where::Watched), rules(Where::Own)].concat().into();
+    role["rules"] = [rules(package, Where::Watched), rules(package, Where::Own)].concat().into();
     let mut cluster_role = named("ClusterRole", false);
-    cluster_role["rules"] = rules(Where::Cluster).into();
+    cluster_role["rules"] = rules(package, Where::Cluster).into();
     let bind = |kind: &str, role: &str, namespaced: bool| {
         let mut binding = named(kind, namespaced);
-        binding["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME });
+        binding["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": package.name });
         binding["subjects"] = subject.clone();
         binding
     };
-    vec![
-        account(NAME),
-        account("dynatrace-oneagent"),
-        account("dynatrace-oneagent-unprivileged"),
-        role,
-        bind("RoleBinding", "Role", true),
-        cluster_role,
-        bind("ClusterRoleBinding", "ClusterRole", false),
-    ]
+    let mut objects = vec![account(package.name)];
+    objects.extend(package.accounts.iter().map(|name| account(name)));
+    objects.extend([role, bind("RoleBinding", "Role", true), cluster_role, bind("ClusterRoleBinding", "ClusterRole", false)]);
+    objects
 }
 
 /// Roles for people. Not in the bundle: OLM makes its own.
-fn user_roles() -> impl Iterator<Item = Value> {
-    let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.plural).collect();
-    let group = KINDS[0].group;
+fn user_roles(package: &Package) -> impl Iterator<Item = Value> + '_ {
+    let kinds: Vec<&str> = package.kinds.iter().map(|kind| kind.plural).collect();
+    let group = package.kinds[0].group;
     USERS.iter().map(move |(role, verbs, aggregated)| {
-        let mut labels = labels();
+        let mut labels = labels(package);
         if let Some(key) = aggregated {
             labels[*key] = "true".into();
         }
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": { "name": format!("{NAME}-{role}"), "labels": labels },
+            "metadata": { "name": format!("{}-{role}", package.name), "labels": labels },
             "rules": [{ "apiGroups": [group], "resources": kinds, "verbs": verbs }],
         })
     })
 }
 
 /// The identity under which OLM v1 before 1.11 installs the bundle: rights on its objects, and every right that they hand on.
-fn installer() -> Vec<Value> {
-    let name = format!("{NAME}-installer");
+fn installer(package: &Package) -> Vec<Value> {
+    let name = format!("{}-installer", package.name);
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
     let named = |group: &str, resources: &[&str], names: Vec<String>| {
         let mut rule = rule(group, resources, &["get", "update", "patch", "delete"]);
@@ -157,36 +158,36 @@ fn installer() -> Vec<Value> {
     };
     // To create cannot be limited to a name; OLM follows what it made by list and watch.
     let new = ["create", "list", "watch"];
-    let crds = KINDS.iter().map(|kind| format!("{}.{}", kind.plural, kind.group)).collect();
+    let crds = package.kinds.iter().map(|kind| format!("{}.{}", kind.plural, kind.group)).collect();
     let rbac = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
     let mut cluster = vec![
-        json!({ "apiGroups": ["olm.operatorframework.io"], "resources": ["clusterextensions/finalizers"], "verbs": ["update"], "resourceNames": [NAME] }),
+        json!({ "apiGroups": ["olm.operatorframework.io"], "resources": ["clusterextensions/finalizers"], "verbs": ["update"], "resourceNames": [package.name] }),
         rule("apiextensions.k8s.io", &["customresourcedefinitions"], &new),
         named("apiextensions.k8s.io", &["customresourcedefinitions"], crds),
         // OLM makes these names from hashes.
         rule("rbac.authorization.k8s.io", &rbac, &["create", "list", "watch", "get", "update", "patch", "delete"]),
         scc(),
     ];
-    cluster.extend([Where::Watched, Where::Own, Where::Cluster].into_iter().flat_map(rules));
-    let accounts = [NAME, "dynatrace-oneagent", "dynatrace-oneagent-unprivileged"].map(str::to_owned).to_vec();
+    cluster.extend([Where::Watched, Where::Own, Where::Cluster].into_iter().flat_map(|scope| rules(package, scope)));
+    let accounts = std::iter::once(&package.name).chain(package.accounts).map(|name| (*name).to_owned()).collect();
     let own = vec![
         rule("", &["serviceaccounts"], &new),
         named("", &["serviceaccounts"], accounts),
         rule("apps", &["deployments"], &new),
-        named("apps", &["deployments"], vec![NAME.to_owned()]),
+        named("apps", &["deployments"], vec![package.name.to_owned()]),
     ];
     let object = |kind: &str, namespaced: bool| {
         let group = if kind == "ServiceAccount" { "v1" } else { "rbac.authorization.k8s.io/v1" };
-        let mut object = json!({ "apiVersion": group, "kind": kind, "metadata": { "name": name, "labels": labels() } });
+        let mut object = json!({ "apiVersion": group, "kind": kind, "metadata": { "name": name, "labels": labels(package) } });
         if namespaced {
-            object["metadata"]["namespace"] = NAMESPACE.into();
+            object["metadata"]["namespace"] = package.namespace.into();
         }
         object
     };
     let bound = |kind: &str, role: &str, namespaced: bool| {
         let mut binding = object(kind, namespaced);
         binding["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name });
-        binding["subjects"] = json!([{ "kind": "ServiceAccount", "name": name, "namespace": NAMESPACE }]);
+        binding["subjects"] = json!([{ "kind": "ServiceAccount", "name": name, "namespace": package.namespace }]);
         binding
     };
     let (mut inside, mut outside) = (object("Role", true), object("ClusterRole", false));
@@ -194,14 +195,14 @@ fn installer() -> Vec<Value> {
     vec![object("ServiceAccount", true), inside, bound("RoleBinding", "Role", true), outside, bound("ClusterRoleBinding", "ClusterRole", false)]
 }
 
-pub(super) fn deployment() -> Value {
+pub(super) fn deployment(package: &Package) -> Value {
     let field = |path: &str| json!({ "fieldRef": { "fieldPath": path } });
     let probe = |path: &str, period: u32| json!({ "httpGet": { "path": path, "port": "http" }, "periodSeconds": period });
     let arch = json!([{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }, { "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"] }]);
     let container = json!({
         "name": "manager",
         "image": IMAGE,
-        "args": ["run"],
+        "args": package.run,
         "env": [
             { "name": "POD_NAME", "valueFrom": field("metadata.name") },
             { "name": "POD_UID", "valueFrom": field("metadata.uid") },
@@ -216,19 +217,19 @@ pub(super) fn deployment() -> Value {
     });
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": { "name": NAME, "namespace": NAMESPACE, "labels": labels() },
+        "metadata": { "name": package.name, "namespace": package.namespace, "labels": labels(package) },
         "spec": {
             "replicas": 1,
             "revisionHistoryLimit": 1,
-            "selector": { "matchLabels": { "app.kubernetes.io/name": NAME } },
+            "selector": { "matchLabels": { "app.kubernetes.io/name": package.name } },
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
             "template": {
-                "metadata": { "labels": labels() },
+                "metadata": { "labels": labels(package) },
                 "spec": {
                     "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [{ "matchExpressions": arch }] } } },
                     "containers": [container],
                     "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
-                    "serviceAccountName": NAME,
+                    "serviceAccountName": package.name,
                     "terminationGracePeriodSeconds": 30,
                 },
             },
@@ -240,18 +241,19 @@ pub(super) fn deployment() -> Value {
 mod tests {
     use super::*;
     use crate::api::oneagent::OneAgent;
+    use crate::api::oneagent::package::PACKAGE;
 
     #[test]
     fn generation_repeats_itself_byte_for_byte() {
-        let all = || [crds().unwrap(), rbac().unwrap(), manifests().unwrap()].concat();
+        let all = || [crds(&PACKAGE).unwrap(), rbac(&PACKAGE).unwrap(), manifests(&PACKAGE).unwrap()].concat();
         assert_eq!(all(), all());
     }
 
     #[test]
     fn samples_are_oneagents_that_resolve() {
-        for sample in SAMPLES {
+        for sample in PACKAGE.samples {
             let agent: OneAgent = serde_yaml::from_str(sample.yaml).unwrap();
-            assert_eq!(agent.metadata.namespace.as_deref(), Some(NAMESPACE), "{}", sample.file);
+            assert_eq!(agent.metadata.namespace.as_deref(), Some(PACKAGE.namespace), "{}", sample.file);
             let resolved = crate::oneagent::resolve::resolve(&agent);
             assert!(resolved.is_ok_and(|r| r.warnings.is_empty()), "{}", sample.file);
         }
@@ -259,7 +261,7 @@ mod tests {
 
     #[test]
     fn every_rule_says_what_it_is_for() {
-        for rule in super::super::rbac::RULES {
+        for rule in PACKAGE.rules {
             assert!(rule.why.len() > 10 && !rule.verbs.is_empty(), "{}", rule.resource);
             assert!(!rule.verbs.contains(&"*") && rule.resource != "*", "{}", rule.resource);
         }

@@ -9,4 +9,3 @@ pub mod descriptors;
 pub mod manifests;
 pub mod rbac;
 pub mod release;
-pub mod samples;

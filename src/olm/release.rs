@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::manifests::{File, NAME};
+use super::manifests::{File, PRODUCT};
 use crate::api::oneagent::DEFAULT_IMAGE;
 
 /// Path of the list below the repository.
@@ -57,8 +57,8 @@ pub struct Released {
 impl Released {
     /// Where the bundle of a release is kept, below the repository.
     #[must_use]
-    pub fn folder(version: &str) -> String {
-        format!("catalog/bundles/v{version}")
+    pub fn folder(package: &str, version: &str) -> String {
+        format!("catalog/bundles/{package}/v{version}")
     }
 
     /// Its manifests of a kind.
@@ -129,9 +129,9 @@ impl Release {
             version: version.to_owned(),
             date: date.to_owned(),
             commit: commit.to_owned(),
-            operator_image: format!("{REPOSITORY}/{NAME}:{version}"),
+            operator_image: format!("{REPOSITORY}/{PRODUCT}:{version}"),
             agent_image: DEFAULT_IMAGE.to_owned(),
-            bundle_image: format!("{REPOSITORY}/{NAME}-bundle:{version}"),
+            bundle_image: format!("{REPOSITORY}/{PRODUCT}-bundle:{version}"),
         }
     }
 

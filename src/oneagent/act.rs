@@ -21,7 +21,7 @@ use super::observe::Observed;
 use super::plan::Objects;
 use super::resolve::Resolved;
 use super::revision::Revision;
-use super::{Context, Desk};
+use super::{Context, Desk, MANAGER};
 use crate::api::oneagent::OneAgent;
 use crate::k8s::api_group::Wanted;
 use crate::k8s::drift::{APPLIED_ANNOTATION, is_current};
@@ -59,9 +59,9 @@ pub async fn objects(context: &Context, desk: &Desk, resolved: &Resolved, seen: 
     if let Some(secret) = &pull_secret {
         let api: Api<Secret> = Api::namespaced(context.client.clone(), &resolved.namespace);
         let written = if secret.is_there {
-            merge(&api, &secret.name, &secret.change()).await
+            merge(MANAGER, &api, &secret.name, &secret.change()).await
         } else {
-            apply(&api, &secret.object(&resolved.namespace), None).await.map(drop)
+            apply(MANAGER, &api, &secret.object(&resolved.namespace), None).await.map(drop)
         };
         written.map_err(|error| Failure::PullSecret(secret.name.clone(), error))?;
         context.metrics.applied();
@@ -110,12 +110,12 @@ async fn apply_daemonset(
     if live.as_ref().is_some_and(|(object, _)| *desk.believed() == Some(mark(object))) {
         return Ok(None);
     }
-    let written = apply(&api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await?;
+    let written = apply(MANAGER, &api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await?;
     let Some(mut stored) = written else { return Ok(None) };
-    let differs = |stored: &DaemonSet| Ok::<_, kernel::Error>(!is_current(desired, &typed(stored)?, stored.managed_fields()));
+    let differs = |stored: &DaemonSet| Ok::<_, kernel::Error>(!is_current(MANAGER, desired, &typed(stored)?, stored.managed_fields()));
     if differs(&stored)? {
         // A webhook, or an edit that came in between: over exactly this object only the former can differ.
-        stored = apply_over(&api, desired, &stored).await?;
+        stored = apply_over(MANAGER, &api, desired, &stored).await?;
     }
     if !differs(&stored)? {
         *desk.believed() = None;
@@ -136,7 +136,7 @@ async fn apply_daemonset(
 /// Whether the DaemonSet that is there will be written.
 pub fn writes_over(seen: &Observed, planned: &Objects) -> Result<bool, kernel::Error> {
     let (Some(wanted), Some(live)) = (&planned.daemonset, &seen.daemonset) else { return Ok(false) };
-    Ok(!is_current(wanted, &typed(live)?, live.managed_fields()))
+    Ok(!is_current(MANAGER, wanted, &typed(live)?, live.managed_fields()))
 }
 
 /// Has the DaemonSet controller look again: after refusals it waits for up to a quarter of an hour, and it hears of no
@@ -147,7 +147,7 @@ pub async fn nudge(context: &Context, desk: &Desk, resolved: &Resolved) -> Resul
     }
     let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
     let now = context.clock.now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-    merge(&api, &resolved.name, &json!({ "metadata": { "annotations": { NUDGED: now } } })).await?;
+    merge(MANAGER, &api, &resolved.name, &json!({ "metadata": { "annotations": { NUDGED: now } } })).await?;
     tracing::info!(namespace = resolved.namespace, name = resolved.name, "Pods are missing: the DaemonSet controller is asked to look again");
     Ok(NUDGE)
 }

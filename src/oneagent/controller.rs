@@ -11,7 +11,9 @@ use kube::core::DeserializeGuard;
 
 use super::{Context, Desk, Kept, reconcile, refuse};
 use crate::api::oneagent::condition::Reason;
+use crate::api::oneagent::package::PACKAGE;
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
+use crate::api::package::Package;
 use crate::dynatrace::Subscriber;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::runtime::{Kind, Triggers};
@@ -22,6 +24,7 @@ use crate::kernel::{self, Key};
 const LABEL: &str = "dynatrace=oneagent";
 
 impl Kind for Context {
+    const PACKAGE: &'static Package = &PACKAGE;
     type Object = OneAgent;
     type Desk = Kept;
 

@@ -13,9 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use serde_json::Value;
 
+use super::MANAGER;
 use super::revision::{Pod, Revision};
 use crate::k8s::drift::is_current;
-use crate::kernel::MANAGER;
 
 /// Where the API server counts the changes of a DaemonSet's template.
 const GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -87,7 +87,7 @@ fn editor(entry: &ManagedFieldsEntry) -> Option<&str> {
 
 fn is_ours(live: &DaemonSet, rendered: &Value) -> Result<bool, serde_json::Error> {
     let template = live.spec.as_ref().map(|spec| serde_json::to_value(&spec.template)).transpose()?.unwrap_or_default();
-    Ok(is_current(&rendered["spec"]["template"], &template, &[]))
+    Ok(is_current(MANAGER, &rendered["spec"]["template"], &template, &[]))
 }
 
 #[cfg(test)]

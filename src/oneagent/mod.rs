@@ -37,6 +37,7 @@ use tokio::time::Instant;
 
 use crate::api::condition::Transition;
 use crate::api::oneagent::condition::Reason;
+use crate::api::oneagent::package::PACKAGE;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::clock::Clock;
 use crate::dynatrace::Environments;
@@ -46,6 +47,9 @@ use desk::Written;
 pub use desk::{Desk, Kept};
 use done::Done;
 use problem::Problem;
+
+/// The package's name: field manager, Event source, and name of Lease and stop ConfigMap.
+pub const MANAGER: &str = PACKAGE.name;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
 const STATUS_PERIOD: Duration = Duration::from_secs(2);
@@ -185,8 +189,7 @@ impl Look<'_> {
         let recycled = act::recycle(context, resolved, &plan.guard, &plan.steps).await;
         // While nothing may be replaced, nothing that OLM could interrupt is under way.
         let latest = context.deletions.ledger(&resolved.uid).latest().filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
-        let left = latest.map(|at| (at + resolved.policy.wait_ready - context.clock.now()).to_std().unwrap_or_default());
-        context.upgradeable.tell(&label(self.object), left.map(|left| Instant::now() + left));
+        context.upgradeable.tell(&label(self.object), latest.map(|at| at + resolved.policy.wait_ready));
         done.pod_changed = *recycled.as_ref().unwrap_or(&false);
         let later = self.say(&plan.assessment, &done).await?;
         recycled?;
@@ -301,7 +304,7 @@ impl Context {
         }
         // Only its metadata is read back: an object that does not decode must be able to say so.
         let api: Api<PartialObjectMeta<OneAgent>> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
-        let version = replace_status(&api, &object.name_any(), &uid, &serde_json::to_value(&status)?).await?;
+        let version = replace_status(MANAGER, &api, &object.name_any(), &uid, &serde_json::to_value(&status)?).await?;
         self.metrics.status_written();
         desk.wrote(Written { status, at: Instant::now(), version });
         let about = object.object_ref(&());

@@ -18,7 +18,7 @@ use super::build::template::short_hash;
 use super::known::{self, Known};
 use super::resolve::{ProxySource, Resolved};
 use super::revision::Pod;
-use super::{Context, Desk};
+use super::{Context, Desk, MANAGER};
 use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
 use crate::k8s::api_group::{Group, Served};
 use crate::k8s::node::Node;
@@ -130,7 +130,7 @@ pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: D
         tokio::join!(look(Some(secret.clone())), look(proxy.clone()), look(trusted.clone()), look(pull.clone()), look(Some(stop.clone())));
     if let Some(Look::Unknown(why)) = &stop_look {
         // A stop that cannot be read may be set.
-        return Err(kernel::Error::Unread(format!("ConfigMap {}/{}: {why}", context.settings.namespace, kernel::MANAGER)));
+        return Err(kernel::Error::Unread(format!("ConfigMap {}/{}: {why}", context.settings.namespace, MANAGER)));
     }
     let pull_secret = pull.as_ref().map(|pull| pull_secret_of(pull_look, &resolved.namespace, &pull.name));
     let named_objects = [Some(secret), proxy, trusted, pull, Some(stop)].into_iter().flatten().collect();
@@ -147,7 +147,7 @@ pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: D
     let fleet = &context.fleet;
     let mut daemonset = fleet.daemonset(&key);
     let mut other_operator = false;
-    if daemonset.as_ref().is_none_or(|d| !crate::k8s::ownership::is_adopted(d.managed_fields()) || wrote(d, ORIGINAL)) {
+    if daemonset.as_ref().is_none_or(|d| !crate::k8s::ownership::is_adopted(MANAGER, d.managed_fields()) || wrote(d, ORIGINAL)) {
         // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the name.
         let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
         let read = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name));
@@ -258,7 +258,7 @@ fn references(context: &Context, resolved: &Resolved) -> References {
         proxy,
         trusted: resolved.trusted_cas.as_deref().map(|name| here(NamedKind::ConfigMap, name)),
         pull: resolved.from_image.as_ref().and_then(|image| image.secret(&resolved.name)).map(|name| here(NamedKind::Secret, &name)),
-        stop: Reference { kind: NamedKind::ConfigMap, namespace: context.settings.namespace.clone(), name: kernel::MANAGER.to_owned() },
+        stop: Reference { kind: NamedKind::ConfigMap, namespace: context.settings.namespace.clone(), name: MANAGER.to_owned() },
     }
 }
 

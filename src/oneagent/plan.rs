@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
+use super::MANAGER;
 use super::build::daemonset::{architectures, daemonset, owner};
 use super::build::pull_secret::{self, PullSecret};
 use super::build::record::{Base, Record};
@@ -109,7 +110,7 @@ pub fn plan(memory: &Memory, resolved: &Resolved, seen: &Observed, default_image
     let mut problems: Vec<Problem> = hands_off.iter().cloned().collect();
 
     let live = seen.daemonset.as_deref();
-    let adopted = live.is_some_and(|live| is_adopted(live.managed_fields()));
+    let adopted = live.is_some_and(|live| is_adopted(MANAGER, live.managed_fields()));
     let record = live.filter(|_| adopted).map(Record::of).unwrap_or_default();
     let base = base(resolved, seen, &record, default_image)?;
     let running = live.map(|live| running(live, &base));
@@ -408,7 +409,7 @@ fn running(live: &DaemonSet, base: &Base) -> Revision {
     let annotations = live.spec.as_ref().and_then(|s| s.template.metadata.as_ref()).and_then(|m| m.annotations.as_ref());
     let annotation = |key: &str| annotations.and_then(|a| a.get(key));
     match annotation(HASH_ANNOTATION) {
-        Some(hash) if is_adopted(live.managed_fields()) => {
+        Some(hash) if is_adopted(MANAGER, live.managed_fields()) => {
             Revision { version: annotation(VERSION_ANNOTATION).and_then(|v| v.parse().ok()), hash: hash.clone() }
         }
         _ => Revision { version: None, hash: base.hash.clone() },

@@ -65,7 +65,7 @@ impl<'a> Picture<'a> {
 /// Istio's objects are not as they should be.
 fn mesh_trouble(resolved: &Resolved, why: &str) -> Problem {
     let message = format!(
-        "spec.enableIstio: the objects in namespace {} are not as they should be: {why}; config/rbac.yaml has the rights that are needed",
+        "spec.enableIstio: the objects in namespace {} are not as they should be: {why}; config/oneagent-operator/rbac.yaml has the rights that are needed",
         resolved.namespace
     );
     (R::IstioUnusable, message)

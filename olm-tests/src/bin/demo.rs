@@ -1,6 +1,6 @@
 //! `make demo`: a fleet of 60 nodes for two environments, kept up to date before your eyes, on a real control plane.
 //!
-//! Installs from `config/install.yaml`, or with `--olm` through a Subscription of a real Operator Lifecycle Manager
+//! Installs from `config/oneagent-operator/install.yaml`, or with `--olm` through a Subscription of a real Operator Lifecycle Manager
 //! and then upgrades the operator under its agents. Ends with what the API server says: exit code 0 only if the fleet is what it should be. Must not claim anything that the API server does not say.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a demo that cannot go on says why and ends")]
@@ -63,9 +63,9 @@ async fn demo(args: &Args) -> ExitCode {
     let settings = [("POLL_INTERVAL", "1s"), ("HOSTS_POLL_INTERVAL", "1s")];
     let cluster = Cluster::bare(settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()).await;
     cluster.kubelet.behave(NAMESPACE, |b| b.ready_after = Duration::from_millis(1500));
-    say("installing config/install.yaml: CRD, RBAC, ServiceAccounts and the operator's Deployment");
+    say("installing config/oneagent-operator/install.yaml: CRD, RBAC, ServiceAccounts and the operator's Deployment");
     nodes::create(&cluster.client, fleet()).await;
-    cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/install.yaml").display().to_string()]);
+    cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/oneagent-operator/install.yaml").display().to_string()]);
     cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
     cluster.kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/oneagent-operator", "--timeout=60s"]);
     say("creating two Secrets and two OneAgents for two environments; 60 nodes: 48 workers, 9 infra and 3 control-plane nodes with taints");

@@ -17,7 +17,7 @@ fn read(path: &str) -> Vec<Value> {
 }
 
 fn csv() -> Value {
-    read("bundle/manifests/oneagent-operator.clusterserviceversion.yaml").remove(0)
+    read("bundle/oneagent-operator/manifests/oneagent-operator.clusterserviceversion.yaml").remove(0)
 }
 
 #[test]
@@ -40,7 +40,8 @@ fn opm_renders_every_released_bundle_to_what_the_catalog_has() {
     assert!(!releases.is_empty());
     for release in releases {
         let level = ["render", "-o", "json", "--migrate-level", "bundle-object-to-csv-metadata", "--alpha-image-ref-template", &release.bundle_image];
-        let (good, rendered, said) = output(Command::new(tool("opm")).args(level).arg(repository(&Released::folder(&release.version))));
+        let (good, rendered, said) =
+            output(Command::new(tool("opm")).args(level).arg(repository(&Released::folder("oneagent-operator", &release.version))));
         assert!(good, "{said}");
         let theirs: Value = serde_json::from_str(&rendered).unwrap();
         let ours = catalog.iter().find(|b| b["schema"] == "olm.bundle" && b["name"] == format!("oneagent-operator.v{}", release.version)).unwrap();
@@ -76,11 +77,11 @@ fn operator_sdk_has_nothing_to_say_of_the_bundle() {
         let (_, said, failed) = output(Command::new(tool("operator-sdk")).args(args).arg(folder));
         serde_json::from_str::<Value>(&said).unwrap_or_else(|_| panic!("{said}{failed}"))
     };
-    let answer = validate(&repository("bundle"));
+    let answer = validate(&repository("bundle/oneagent-operator"));
     assert!(answer["passed"] == true && answer["outputs"].as_array().is_none_or(Vec::is_empty), "{answer:#}");
     // It has something to say of a worse one.
     let folder = tempfile::tempdir().unwrap();
-    let copied = Command::new("cp").arg("-r").arg(repository("bundle")).arg(folder.path()).status().unwrap();
+    let copied = Command::new("cp").arg("-r").arg(repository("bundle/oneagent-operator")).arg(folder.path().join("bundle")).status().unwrap();
     assert!(copied.success());
     let path = folder.path().join("bundle/manifests/oneagent-operator.clusterserviceversion.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -93,7 +94,7 @@ fn operator_sdk_has_nothing_to_say_of_the_bundle() {
 fn the_six_tests_of_the_scorecard_pass() {
     let root = tempfile::tempdir().unwrap();
     std::fs::copy(tool("scorecard-test"), root.path().join("scorecard-test")).unwrap();
-    assert!(Command::new("cp").arg("-r").arg(repository("bundle")).arg(root.path()).status().unwrap().success());
+    assert!(Command::new("cp").arg("-r").arg(repository("bundle/oneagent-operator")).arg(root.path().join("bundle")).status().unwrap().success());
     let names = [
         "basic-check-spec",
         "olm-bundle-validation",
@@ -113,12 +114,12 @@ fn the_six_tests_of_the_scorecard_pass() {
 fn the_csv_grants_what_config_grants_and_its_examples_apply() {
     let csv = csv();
     let install = &csv["spec"]["install"]["spec"];
-    let rbac = read("config/rbac.yaml");
+    let rbac = read("config/oneagent-operator/rbac.yaml");
     let of = |kind: &str| rbac.iter().find(|o| o["kind"] == kind).unwrap()["rules"].clone();
     assert_eq!(install["permissions"][0]["rules"], of("Role"));
     assert_eq!(install["clusterPermissions"][0]["rules"], of("ClusterRole"));
-    let labels = std::fs::read_to_string(repository("bundle/Containerfile")).unwrap();
-    for (key, value) in read("bundle/metadata/annotations.yaml")[0]["annotations"].as_object().unwrap() {
+    let labels = std::fs::read_to_string(repository("bundle/oneagent-operator/Containerfile")).unwrap();
+    for (key, value) in read("bundle/oneagent-operator/metadata/annotations.yaml")[0]["annotations"].as_object().unwrap() {
         assert!(labels.contains(&format!("LABEL {key}={}\n", value.as_str().unwrap())), "{key}");
     }
     olm_tests::run(async {

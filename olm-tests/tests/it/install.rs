@@ -303,18 +303,24 @@ fn the_installation_in_one_file_works_with_the_samples() {
         )
         .await;
         // What a CRD that was created as v1beta1 looks like today: unknown fields preserved.
-        let crd = std::fs::read_to_string(repository("config/crd/dynatrace.com_oneagents.yaml")).unwrap();
+        let crd = std::fs::read_to_string(repository("config/oneagent-operator/crd/dynatrace.com_oneagents.yaml")).unwrap();
         let mut born: serde_json::Value = olm_tests::cluster::documents(&crd).remove(0);
         born["spec"].as_object_mut().unwrap().remove("preserveUnknownFields");
         born["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
         cluster.try_kubectl(&["create", "-f", "-"], Some(&born.to_string())).unwrap();
-        cluster.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &repository("config/install.yaml").display().to_string()]);
+        cluster.kubectl(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "-f",
+            &repository("config/oneagent-operator/install.yaml").display().to_string(),
+        ]);
         cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
         cluster.kubectl(&["-n", "dynatrace", "rollout", "status", "deployment/oneagent-operator", "--timeout=60s"]);
         for (secret, sample) in [("oneagent", "oneagent-dynatrace.yaml"), ("desk", "oneagent-desk.yaml")] {
             cluster.vendor.add(secret, V1);
             cluster.apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": secret, "namespace": "dynatrace" }, "stringData": { "apiToken": api_token(secret), "paasToken": paas_token(secret) } }).to_string());
-            let text = std::fs::read_to_string(repository(&format!("config/samples/{sample}"))).unwrap();
+            let text = std::fs::read_to_string(repository(&format!("config/oneagent-operator/samples/{sample}"))).unwrap();
             let address = text.lines().find_map(|line| line.trim().strip_prefix("apiUrl: ")).unwrap();
             cluster.apply(&text.replace(address, &cluster.vendor.url(secret)));
         }

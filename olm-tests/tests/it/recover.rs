@@ -143,7 +143,7 @@ fn an_operator_that_starts_before_its_crd_waits_and_says_so() {
             }
         })
         .await;
-        cluster.kubectl(&["apply", "--server-side", "-f", &olm_tests::cluster::repository("config/crd").display().to_string()]);
+        cluster.kubectl(&["apply", "--server-side", "-f", &olm_tests::cluster::repository("config/oneagent-operator/crd").display().to_string()]);
         cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 1, SOON).await;

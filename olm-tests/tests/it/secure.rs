@@ -8,7 +8,8 @@ use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::operator::get;
 use olm_tests::vendor::{api_token, paas_token};
-use oneagent_operator::olm::rbac::{RULES, Rule};
+use oneagent_operator::api::oneagent::package::PACKAGE;
+use oneagent_operator::api::package::Rule;
 
 use crate::istio::istio;
 use serde_json::json;
@@ -58,12 +59,12 @@ fn every_right_is_used_and_no_other_is_asked_for() {
 
         let requests = lab.requests();
         let used = |group: &str, resource: &str, verb: &str| requests.iter().any(|r| r.group == group && r.resource == resource && r.verb == verb);
-        let text = std::fs::read_to_string(repository("config/rbac.yaml")).unwrap();
+        let text = std::fs::read_to_string(repository("config/oneagent-operator/rbac.yaml")).unwrap();
         let mut granted = BTreeSet::new();
         let mut unused = Vec::new();
         // Consulted without a request of that verb, and shown by a SubjectAccessReview below.
         let of = |rule: &Rule, verb: &str| (rule.group.to_owned(), rule.resource.to_owned(), verb.to_owned());
-        let consulted: BTreeSet<_> = RULES.iter().flat_map(|rule| rule.consulted.iter().map(move |verb| of(rule, verb))).collect();
+        let consulted: BTreeSet<_> = PACKAGE.rules.iter().flat_map(|rule| rule.consulted.iter().map(move |verb| of(rule, verb))).collect();
         assert_eq!(consulted.len(), 6, "delete of DaemonSets, create of all that is applied, and nothing else is taken on trust");
         for document in documents(&text) {
             for rule in document["rules"].as_array().into_iter().flatten() {
@@ -127,7 +128,7 @@ fn who_may_view_a_namespace_sees_its_oneagents_and_who_may_edit_it_cannot_write_
     olm_tests::run(async {
         let cluster = Cluster::shared().await;
         let lab = Lab::without_operator(cluster, "secure-users", 0).await;
-        cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/user-roles.yaml").display().to_string()]);
+        cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/oneagent-operator/user-roles.yaml").display().to_string()]);
         let may = |verb: &str, user: &str| {
             cluster.try_kubectl(&["auth", "can-i", verb, "oneagents.dynatrace.com", "-n", &lab.name, "--as", user], None).is_ok()
         };
@@ -190,7 +191,11 @@ fn a_token_is_nowhere_to_be_seen() {
 #[test]
 fn what_is_typed_wrongly_gets_one_clear_sentence() {
     let run = |args: &[&str], env: &[(&str, &str)]| {
-        let output = std::process::Command::new(olm_tests::operator::binary())
+        let (program, args) = match args {
+            ["generate", rest @ ..] => (env!("CARGO_BIN_EXE_generate").into(), rest),
+            _ => (olm_tests::operator::binary(), args),
+        };
+        let output = std::process::Command::new(program)
             .args(args)
             .env_remove("KUBECONFIG")
             .env("HOME", "/nonexistent")

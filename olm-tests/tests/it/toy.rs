@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
-use kube::{Client, CustomResource, Resource, ResourceExt};
+use kube::{Client, CustomResource, CustomResourceExt, Resource, ResourceExt};
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::lab::SOON;
+use oneagent_operator::api::package::{self as api, Package, Texts, Where, rule};
 use oneagent_operator::kernel::apply::replace_status;
 use oneagent_operator::kernel::desk::Desk;
 use oneagent_operator::kernel::runtime::{Kind, Runtime, Triggers};
@@ -28,6 +29,30 @@ struct Greeted {
     said: String,
 }
 
+/// Its package: another row, another name on all that is written.
+static GREETINGS: Package = Package {
+    name: "greeting-operator",
+    namespace: "toys",
+    kinds: &[api::Kind { name: "Greeting", plural: "greetings", group: "toys.example", crd: Greeting::crd, resources: &[] }],
+    run: &["run", "--kind", "greeting"],
+    rules: &[rule(Where::Watched, "toys.example", "greetings", &["list", "watch"], "know whom to greet")],
+    accounts: &[],
+    image_variable: None,
+    samples: &[],
+    texts: Texts {
+        title: "Greeting Operator",
+        sentence: "Says hello.",
+        description: "Says hello.",
+        uninstall: "Nobody is greeted any more.",
+        keywords: &[],
+        categories: "Other",
+        capabilities: "Basic Install",
+        widgets: &[],
+        plain: &["whom"],
+        groups: &[],
+    },
+};
+
 struct Greeter {
     client: Client,
     gone: Mutex<Vec<String>>,
@@ -37,12 +62,13 @@ impl Greeter {
     async fn say(&self, metadata: &ObjectMeta, said: &str) -> Result<Duration, Error> {
         let api: Api<Greeting> = Api::namespaced(self.client.clone(), metadata.namespace.as_deref().unwrap_or_default());
         let (name, uid) = (metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default());
-        replace_status(&api, name, uid, &json!({ "said": said })).await?;
+        replace_status(Self::PACKAGE.name, &api, name, uid, &json!({ "said": said })).await?;
         Ok(Duration::from_secs(3600))
     }
 }
 
 impl Kind for Greeter {
+    const PACKAGE: &'static Package = &GREETINGS;
     type Object = Greeting;
     /// How often it was looked at.
     type Desk = Mutex<u32>;

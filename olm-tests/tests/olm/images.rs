@@ -56,7 +56,7 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
         let folder = tempfile::tempdir().unwrap();
         let images = build(&olm.registry, folder.path());
         assert_eq!(images.len(), 3, "{images:?}");
-        said(Command::new("touch").arg(repository("LICENSE")).arg(repository("bundle/manifests")).arg(repository("catalog")));
+        said(Command::new("touch").arg(repository("LICENSE")).arg(repository("bundle/oneagent-operator/manifests")).arg(repository("catalog")));
         assert_eq!(build(&olm.registry, folder.path()), images, "times of files are in an image");
 
         let crane = |args: &[&str]| said(Command::new(tool("crane")).args(args));
@@ -97,7 +97,7 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
 /// What the bundle claims of architectures is what the image has.
 fn multiarch(folder: &Path, image: &str) {
     let bundle = folder.join("bundle");
-    said(Command::new("cp").arg("-r").arg(repository("bundle")).arg(&bundle));
+    said(Command::new("cp").arg("-r").arg(repository("bundle/oneagent-operator")).arg(&bundle));
     let csv = bundle.join("manifests/oneagent-operator.clusterserviceversion.yaml");
     let text = std::fs::read_to_string(&csv).unwrap();
     let named = olm_tests::olm::releases().of(NEXT).0.operator_image;

@@ -11,6 +11,7 @@ use olm_tests::kubelet::Fault;
 use olm_tests::lab::{Lab, SOON, V1, V2, is_ready, version_of};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish, releases};
 use olm_tests::tools::tool;
+use oneagent_operator::api::oneagent::package;
 use oneagent_operator::olm::catalog::catalog;
 use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
@@ -117,7 +118,11 @@ fn an_administrator_approves_and_a_release_may_be_jumped_over() {
     olm_tests::run(async {
         let olm = Olm::start().await;
         let all = [olm.release("0.1.0"), olm.release(NEXT), olm.release(AFTER)];
-        assert_eq!(edges(&catalog(&all).unwrap()[0].content), of_template(&all), "opm's own template makes other edges of the same releases");
+        assert_eq!(
+            edges(&catalog(&package::PACKAGE, &all).unwrap()[0].content),
+            of_template(&all),
+            "opm's own template makes other edges of the same releases"
+        );
         olm.publish(&all).await;
         olm.namespace("dynatrace");
         olm.subscribe(&Wish { manual: true, ..Wish::own("dynatrace", &["dynatrace"]).starting("0.1.0") });

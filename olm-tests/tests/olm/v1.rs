@@ -138,7 +138,7 @@ fn objects(released: &Released) -> Vec<Value> {
     objects
 }
 
-/// With the rights of `config/olmv1-installer.yaml` and no other, everything of the bundle is made; the operator then
+/// With the rights of `config/oneagent-operator/olmv1-installer.yaml` and no other, everything of the bundle is made; the operator then
 /// runs agents in a namespace of its choice, without any object of OLM v0.
 #[test]
 fn the_installer_of_olm_v1_has_the_rights_it_needs_and_the_operator_needs_nothing_of_v0() {
@@ -154,7 +154,7 @@ fn the_installer_of_olm_v1_has_the_rights_it_needs_and_the_operator_needs_nothin
         assert!(!released.files.iter().any(|file| file.path.contains("dependencies")));
 
         olm.namespace("dynatrace");
-        olm.cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/olmv1-installer.yaml").display().to_string()]);
+        olm.cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/oneagent-operator/olmv1-installer.yaml").display().to_string()]);
         let installer = format!("--as=system:serviceaccount:dynatrace:{PACKAGE}-installer");
         let apply = |object: &Value| olm.cluster.try_kubectl(&["apply", "--server-side", &installer, "-f", "-"], Some(&object.to_string()));
         let objects = objects(&released);
@@ -166,7 +166,13 @@ fn the_installer_of_olm_v1_has_the_rights_it_needs_and_the_operator_needs_nothin
         olm.cluster.try_kubectl(&["replace", "-f", "-"], Some(&less.to_string())).unwrap();
         let refused: Vec<String> = objects.iter().filter(|object| object["kind"] == "ClusterRole").filter_map(|object| apply(object).err()).collect();
         assert!(refused.len() == 1 && refused[0].contains("attempting to grant RBAC permissions"), "{refused:?}");
-        olm.cluster.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &repository("config/olmv1-installer.yaml").display().to_string()]);
+        olm.cluster.kubectl(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "-f",
+            &repository("config/oneagent-operator/olmv1-installer.yaml").display().to_string(),
+        ]);
         for object in &objects {
             apply(object).unwrap_or_else(|why| panic!("{} {}: {why}", object["kind"], object["metadata"]["name"]));
         }

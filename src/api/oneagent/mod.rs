@@ -14,6 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub mod condition;
+pub mod package;
+mod samples;
 pub mod status;
 
 use super::rollout::Rollout;

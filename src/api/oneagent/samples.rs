@@ -2,14 +2,7 @@
 //!
 //! Must not combine unprivileged mode with installer mode: newer installers refuse to start so.
 
-/// A sample: its file's name, what it shows, and its YAML.
-#[derive(Debug, Clone, Copy)]
-pub struct Sample {
-    /// Name of its file.
-    pub file: &'static str,
-    /// Its content.
-    pub yaml: &'static str,
-}
+use crate::api::package::Sample;
 
 /// All samples.
 pub const SAMPLES: &[Sample] = &[

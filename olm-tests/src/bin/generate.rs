@@ -1,19 +1,22 @@
-//! `generate`: writes what is made from the Rust types, or with `--check` says whether it differs.
+//! `generate`: writes what is made from the Rust types and the release list, or with `--check` says whether it differs.
 //!
-//! Must not make anything up: all content comes from `olm`.
+//! A program of the repository: it does not ship. Must not make anything up: all content comes from the operator's `olm`.
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
+use std::process::ExitCode;
 
-use crate::api::{KINDS, schema};
-use crate::olm::manifests::{self, File};
-use crate::olm::release::{self, Release, Released, Releases};
-use crate::olm::{catalog, check};
+use clap::{Parser, ValueEnum};
+use oneagent_operator::api::package::Package;
+use oneagent_operator::api::{PACKAGES, schema};
+use oneagent_operator::olm::manifests::{self, File};
+use oneagent_operator::olm::release::{self, Release, Released, Releases};
+use oneagent_operator::olm::{catalog, check};
 
-/// Arguments of `generate`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
+/// Writes the generated files of the repository.
+#[derive(Debug, Parser)]
+#[command(name = "generate", version)]
+struct Args {
     /// What to write; all of it when nothing is named.
     #[arg(value_enum)]
     what: Vec<What>,
@@ -54,32 +57,48 @@ enum What {
     Catalog,
 }
 
-pub(super) fn generate(args: &Args) -> Result<(), String> {
+fn main() -> ExitCode {
+    match generate(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("generate: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A package, and its bundles as they were released.
+type Made = (&'static Package, Vec<Released>);
+
+fn generate(args: &Args) -> Result<(), String> {
     let mut list = list(&args.root)?;
     if let Some(version) = &args.release {
         add(args, &mut list, version)?;
     }
-    let bundles = bundles(&args.root, &list)?;
+    let made: Vec<Made> = PACKAGES.iter().map(|package| Ok((*package, bundles(&args.root, package, &list)?))).collect::<Result<_, String>>()?;
     let (release, before) = list.of(env!("CARGO_PKG_VERSION"));
     let wanted = |what| args.what.is_empty() || args.what.contains(&what);
     let everything = [What::Crds, What::Rbac, What::Manifests, What::Bundle, What::Catalog];
     let mut files = Vec::new();
     for what in everything.into_iter().filter(|what| wanted(*what)) {
-        let made = match what {
-            What::Crds => manifests::crds(),
-            What::Rbac => manifests::rbac(),
-            What::Manifests => manifests::manifests(),
-            What::Bundle => catalog::bundle(&release, before),
-            What::Catalog => catalog::catalog(&bundles),
-        };
-        files.extend(made.map_err(|error| format!("cannot generate {what:?}: {error}"))?);
+        for (package, bundles) in &made {
+            let made = match what {
+                What::Crds => manifests::crds(package),
+                What::Rbac => manifests::rbac(package),
+                What::Manifests => manifests::manifests(package),
+                What::Bundle => catalog::bundle(package, &release, before),
+                What::Catalog => catalog::catalog(package, bundles),
+            };
+            files.extend(made.map_err(|error| format!("cannot generate {what:?} of {}: {error}", package.name))?);
+        }
+        if what == What::Catalog {
+            files.push(catalog::image(PACKAGES));
+        }
     }
     let mut wrong = check::check(&files);
-    let mut history: Vec<(String, Vec<serde_json::Value>)> =
-        bundles.iter().map(|r| (r.release.version.clone(), r.manifests("CustomResourceDefinition"))).collect();
-    let crds = KINDS.iter().map(schema::crd).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-    history.push(("the present code".to_owned(), crds));
-    wrong.extend(check::history(&history));
+    for (package, bundles) in &made {
+        wrong.extend(check::history(&history(package, bundles)?));
+    }
     if !wrong.is_empty() {
         return Err(format!("what was generated breaks the rules of OLM:\n  {}", wrong.join("\n  ")));
     }
@@ -97,6 +116,13 @@ pub(super) fn generate(args: &Args) -> Result<(), String> {
     } else {
         Err(format!("generated files are not up to date; run `make generate` and commit:\n{}", differing.join("\n")))
     }
+}
+
+/// The CRDs of each release of a package, and those of the present code.
+fn history(package: &Package, bundles: &[Released]) -> Result<Vec<(String, Vec<serde_json::Value>)>, String> {
+    let released = bundles.iter().map(|r| (r.release.version.clone(), r.manifests("CustomResourceDefinition")));
+    let crds = package.kinds.iter().map(schema::crd).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    Ok(released.chain([("the present code".to_owned(), crds)]).collect())
 }
 
 fn list(root: &Path) -> Result<Releases, String> {
@@ -119,21 +145,23 @@ fn add(args: &Args, list: &mut Releases, version: &str) -> Result<(), String> {
     release.bundle_image = args.bundle_image.clone().unwrap_or(release.bundle_image);
     list.add(release).map_err(|error| error.to_string())?;
     let (release, before) = list.of(version);
-    let bundle = catalog::bundle(&release, before).map_err(|error| error.to_string())?;
-    let folder = args.root.join(Released::folder(version));
-    for file in bundle {
-        let path = folder.join(file.path.trim_start_matches("bundle/"));
-        write(&path, &file.content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    for package in PACKAGES {
+        let folder = args.root.join(Released::folder(package.name, version));
+        for file in catalog::bundle(package, &release, before).map_err(|error| error.to_string())? {
+            let inside = Path::new(&file.path).strip_prefix(catalog::folder(package)).unwrap_or(Path::new(&file.path));
+            let path = folder.join(inside);
+            write(&path, &file.content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        }
     }
     let text = serde_yaml::to_string(list).map_err(|error| error.to_string())?;
     let path = args.root.join(release::PATH);
     write(&path, &format!("{}{text}", release::HEAD)).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// The bundles of the listed releases, as they were released.
-fn bundles(root: &Path, list: &Releases) -> Result<Vec<Released>, String> {
+/// The bundles of a package in the listed releases, as they were released.
+fn bundles(root: &Path, package: &Package, list: &Releases) -> Result<Vec<Released>, String> {
     let of = |release: &Release| {
-        let folder = root.join(Released::folder(&release.version));
+        let folder = root.join(Released::folder(package.name, &release.version));
         let mut files = Vec::new();
         collect(&folder, &folder, &mut files)
             .map_err(|error| format!("the bundle of release {} is not in {}: {error}", release.version, folder.display()))?;

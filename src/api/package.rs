@@ -1,0 +1,115 @@
+//! Packages: everything that a generator, and the program itself, must know of an OLM package, as one row.
+//!
+//! Each kind is a package of its own, with just its rights, from one source, binary and image. Data only: must not make
+//! anything of it.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+/// A package.
+#[derive(Debug)]
+pub struct Package {
+    /// Its name, and that of its Deployment, ServiceAccount, roles, Lease, field manager, Event source and stop ConfigMap.
+    pub name: &'static str,
+    /// Namespace that every recipe names.
+    pub namespace: &'static str,
+    /// The kinds that it serves; the first is the one that `run --kind` names.
+    pub kinds: &'static [Kind],
+    /// The operator's arguments.
+    pub run: &'static [&'static str],
+    /// Its rights.
+    pub rules: &'static [Rule],
+    /// ServiceAccounts of the Pods that it makes, which may use the SCC `privileged`.
+    pub accounts: &'static [&'static str],
+    /// Variable in which the release names the image of these Pods.
+    pub image_variable: Option<&'static str>,
+    /// Objects that work once their placeholders are filled in, the smallest first.
+    pub samples: &'static [Sample],
+    /// What people read.
+    pub texts: Texts,
+}
+
+/// What people read of a package.
+#[derive(Debug)]
+pub struct Texts {
+    /// Its name for people.
+    pub title: &'static str,
+    /// Its sentence.
+    pub sentence: &'static str,
+    /// Its page on OperatorHub, in Markdown.
+    pub description: &'static str,
+    /// What to know before it is removed.
+    pub uninstall: &'static str,
+    /// Words to find it by.
+    pub keywords: &'static [&'static str],
+    /// OperatorHub's categories.
+    pub categories: &'static str,
+    /// OperatorHub's level of maturity.
+    pub capabilities: &'static str,
+    /// Widgets of the OpenShift console, by field; every other field is plain text or edited as YAML.
+    pub widgets: &'static [(&'static str, &'static str)],
+    /// Fields that its form shows at once; the others are behind "advanced".
+    pub plain: &'static [&'static str],
+    /// Fields whose own fields are shown too.
+    pub groups: &'static [&'static str],
+}
+
+/// A kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// Its plural, as in RBAC rules.
+    pub plural: &'static str,
+    /// Its group.
+    pub group: &'static str,
+    /// Its CRD, as derived.
+    pub crd: fn() -> CustomResourceDefinition,
+    /// Kinds of the objects that belong to one, with their API version.
+    pub resources: &'static [(&'static str, &'static str)],
+}
+
+/// A sample.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Name of its file.
+    pub file: &'static str,
+    /// Its content.
+    pub yaml: &'static str,
+}
+
+/// Where a rule applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// In every namespace that is watched.
+    Watched,
+    /// In the operator's own namespace.
+    Own,
+    /// In the whole cluster.
+    Cluster,
+}
+
+/// One rule.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// Where.
+    pub scope: Where,
+    /// API group.
+    pub group: &'static str,
+    /// Resource, with its subresource.
+    pub resource: &'static str,
+    /// Verbs.
+    pub verbs: &'static [&'static str],
+    /// Only this object.
+    pub name: Option<&'static str>,
+    /// What it is for.
+    pub why: &'static str,
+    /// Verbs that the API server asks about while it serves another (an apply that creates is a patch that needs create;
+    /// admission asks for delete when owner references change): no request of ours shows them.
+    pub consulted: &'static [&'static str],
+}
+
+/// A rule about all objects, whose verbs all show in requests.
+#[must_use]
+pub const fn rule(scope: Where, group: &'static str, resource: &'static str, verbs: &'static [&'static str], why: &'static str) -> Rule {
+    Rule { scope, group, resource, verbs, name: None, why, consulted: &[] }
+}
