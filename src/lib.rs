@@ -13,19 +13,21 @@
 //!               └─▶ telemetry                  logs, metrics, probes
 //! ```
 //!
-//! A kind is what implements [`kernel::runtime::Kind`]: its objects, what it keeps of one between two looks, and a look. The
-//! runtime brings watch, queue, pace and back-off, and drops what was kept when an object is gone.
+//! A kind is what implements [`kernel::runtime::Kind`]: its package, its objects, what it keeps of one between two looks, and a
+//! look. The runtime brings watch, queue, pace and back-off, and drops what was kept when an object is gone. A package is a row
+//! ([`api::PACKAGES`]): name, rights, samples, texts; bundle, catalog and manifests are made of it.
 //!
 //! One look at a OneAgent goes through [`oneagent`]'s files in this order: `resolve` (what does the spec mean?) →
 //! `overlap` (which nodes have others?) → `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) → `status`
-//! (say so). `plan` makes `places` of nodes and Pods, judges each Pod's `revision`, and hands them to the engine. Only
+//! (say so, of what was done). `plan` makes `places` of nodes and Pods, judges each Pod's `revision`, and hands them to the engine. Only
 //! `observe` and `act` touch the cluster or the vendor; the rest is a function of its arguments.
 //!
 //! # Invariants
 //!
-//! 1. `api`, `k8s`, `rollout`, `olm`, `oneagent::{conflict, edited, hold, resolve, overlap, known, memory, places,
-//!    revision, version, refusal, plan, status, build}` are synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test reads the sources and holds this.
-//! 2. Everything that is written goes through `kernel`, with one field manager. The user's spec is never written.
+//! 1. `api`, `k8s`, `rollout`, `olm`, and of a kind all but `observe`, `act`, `controller`, `fleet`, `peers` and `desk` are
+//!    synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test reads the
+//!    sources and holds this.
+//! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
 //! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for
 //!    a Pod or for the vendor.

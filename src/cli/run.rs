@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use futures::FutureExt;
 use futures::future::Shared;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use kube::api::Api;
 use tokio::sync::mpsc;
@@ -93,19 +94,10 @@ enum KindName {
     Oneagent,
 }
 
-/// `15m`, `90s`, `500ms`, `2h`.
+/// `15m`, `90s`, `500ms`, `1h 30m`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let refuse = || format!("{text:?} is not a duration such as 15m, 90s or 500ms");
-    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(refuse)?;
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| refuse())?;
-    let duration = match unit {
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        "m" => Duration::from_secs(number.saturating_mul(60)),
-        "h" => Duration::from_secs(number.saturating_mul(3600)),
-        _ => return Err(refuse()),
-    };
+    let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
+    let duration = parsed.ok_or_else(|| format!("{text:?} is not a duration such as 15m, 90s or 500ms"))?;
     if duration.is_zero() { Err(format!("{text:?} must be longer than nothing")) } else { Ok(duration) }
 }
 
@@ -323,7 +315,8 @@ mod tests {
     fn durations_read_as_people_write_them() {
         assert_eq!(duration("15m"), Ok(Duration::from_secs(900)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        for wrong in ["", "15", "m", "1.5h", "0s", "-1s", "5 m"] {
+        assert_eq!(duration("1h 30m"), duration("1.5h"));
+        for wrong in ["", "15", "m", "0s", "-1s", "5 apples"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

@@ -15,7 +15,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action, Config as ControllerConfig};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{Controller, WatchStreamExt};
+use kube::runtime::{Controller, PredicateConfig, WatchStreamExt, predicates};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
@@ -241,8 +241,10 @@ impl<K: Kind> Runtime<K> {
                     unread.kind.listed(&of);
                 }
             })
-            .touched_objects();
-        Controller::for_stream(only_changes(events), store)
+            .touched_objects()
+            // Our own status writes change no decision.
+            .predicate_filter(predicates::generation, PredicateConfig::default());
+        Controller::for_stream(events, store)
             .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
             .reconcile_on(ones.map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)))
             .reconcile_all_on(gathered(all))
@@ -349,19 +351,6 @@ impl<K: Kind> Runtime<K> {
 fn too_soon<D>(desk: &Desk<D>) -> Option<Duration> {
     let (planned, took) = desk.last_plan()?;
     (took * PACE).min(SLOWEST).checked_sub(planned.elapsed()).filter(|left| !left.is_zero())
-}
-
-/// Lets pass what may change a decision: our own status writes do not.
-fn only_changes<K: Resource + Send + 'static>(
-    events: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
-) -> impl Stream<Item = Result<K, watcher::Error>> + Send + 'static {
-    let mut seen: HashMap<Key, (String, Option<i64>, bool)> = HashMap::new();
-    events.try_filter(move |object| {
-        let state = (uid_of(object), object.meta().generation, object.meta().deletion_timestamp.is_some());
-        let changed = seen.get(&key_of(object)) != Some(&state);
-        seen.insert(key_of(object), state);
-        futures::future::ready(changed)
-    })
 }
 
 #[cfg(test)]

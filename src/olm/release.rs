@@ -81,7 +81,7 @@ impl Releases {
         let mut before = None;
         for release in &list.releases {
             let number = number(&release.version).ok_or_else(|| Invalid(format!("version {:?} is not of the form 0.1.0", release.version)))?;
-            if before.is_some_and(|before| before >= number) {
+            if before.is_some_and(|before: semver::Version| before >= number) {
                 return Err(Invalid(format!("version {} does not come after the one before it; list the oldest first", release.version)));
             }
             before = Some(number);
@@ -115,10 +115,9 @@ impl Releases {
     }
 }
 
-fn number(version: &str) -> Option<(u32, u32, u32)> {
-    let mut parts = version.split('.').map(|p| p.parse::<u32>().ok().filter(|n| n.to_string() == p));
-    let number = (parts.next()??, parts.next()??, parts.next()??);
-    parts.next().is_none().then_some(number)
+/// A release has neither a pre-release nor a build in its number.
+fn number(version: &str) -> Option<semver::Version> {
+    version.parse::<semver::Version>().ok().filter(|number| number.pre.is_empty() && number.build.is_empty())
 }
 
 impl Release {

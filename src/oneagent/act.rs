@@ -12,7 +12,6 @@ use kube::api::Api;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::build::daemonset::owner;
 use super::build::{ISTIO, istio};
 use super::done::Done;
 use super::edited;
@@ -209,6 +208,6 @@ pub async fn write_note(context: &Context, resolved: &Resolved) -> Option<Durati
         return Some(wait);
     }
     let name = known::note(&resolved.name);
-    let metadata = json!({ "ownerReferences": [owner(resolved)], "labels": { "dynatrace": "oneagent" } });
+    let metadata = json!({ "ownerReferences": [resolved.owner], "labels": { "dynatrace": "oneagent" } });
     context.notes.write(&context.client, &Place { uid: &resolved.uid, namespace: &resolved.namespace, name: &name, metadata }).await
 }

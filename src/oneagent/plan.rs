@@ -13,7 +13,7 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::MANAGER;
-use super::build::daemonset::{architectures, daemonset, owner};
+use super::build::daemonset::{architectures, daemonset};
 use super::build::pull_secret::{self, PullSecret};
 use super::build::record::{Base, Record};
 use super::build::template::{self, Surroundings};
@@ -364,7 +364,7 @@ fn pull_secret(resolved: &Resolved, seen: &Observed, environment: Option<&Snapsh
         (Some(id), Token::There { value, .. }) => {
             let content = pull_secret::content(registry, id, value);
             let same = there.is_some_and(|there| there.expose_secret() == content.expose_secret());
-            ((!same).then(|| PullSecret { name, owner: owner(resolved), content, is_there: there.is_some() }), Without::Nothing)
+            ((!same).then(|| PullSecret { name, owner: resolved.owner.clone(), content, is_there: there.is_some() }), Without::Nothing)
         }
         _ if there.is_some_and(|there| pull_secret::is_for(there, registry)) => (None, Without::Nothing),
         // Identity and token are asked for together: with one of them known, the other was refused.

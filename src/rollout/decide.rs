@@ -219,10 +219,20 @@ fn steps<R>(sorted: &Sorted<'_, R>, budget: usize, in_flight: usize, storm: bool
     if storm {
         return steps;
     }
-    let mut healthy: Vec<&Cell<'_, R>> = outdated().filter(|cell| cell.is_available()).collect();
-    healthy.sort_by_key(|cell| cell.pod().map(|pod| (pod.created, &pod.name)));
-    steps.extend(healthy.into_iter().take(budget.saturating_sub(in_flight)).filter_map(|cell| step(cell, true)));
+    let healthy = outdated().filter(|cell| cell.is_available()).collect();
+    steps.extend(oldest(healthy, budget.saturating_sub(in_flight)).into_iter().filter_map(|cell| step(cell, true)));
     steps
+}
+
+/// So many of them, the oldest Pods first. Of a large fleet a few are wanted: only they are put in order.
+fn oldest<'c, 'a, R>(mut cells: Vec<&'c Cell<'a, R>>, count: usize) -> Vec<&'c Cell<'a, R>> {
+    let age = |cell: &&Cell<'a, R>| cell.pod().map(|pod| (pod.created, &*pod.name));
+    if count < cells.len() {
+        cells.select_nth_unstable_by(count, |a, b| age(a).cmp(&age(b)));
+        cells.truncate(count);
+    }
+    cells.sort_unstable_by(|a, b| age(a).cmp(&age(b)));
+    cells
 }
 
 /// Rule 3: while a third of the places is NotReady no agent is taken from any.

@@ -4,7 +4,7 @@
 
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodTemplateSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::ObjectMeta;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, rec
             namespace: Some(resolved.namespace.clone()),
             labels: Some(labels(&resolved.name, &resolved.pod)),
             annotations: Some([(RECORD_ANNOTATION.to_owned(), record)].into()),
-            owner_references: Some(vec![owner(resolved)]),
+            owner_references: Some(vec![resolved.owner.clone()]),
             ..ObjectMeta::default()
         },
         spec: Some(DaemonSetSpec {
@@ -40,20 +40,6 @@ pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, rec
     let hash = short_hash(&serde_json::to_vec(&value)?);
     value["metadata"]["annotations"][APPLIED_ANNOTATION] = Value::String(hash);
     Ok(value)
-}
-
-/// The OneAgent as the owner of what is made for it.
-#[must_use]
-pub fn owner(resolved: &Resolved) -> OwnerReference {
-    OwnerReference {
-        api_version: "dynatrace.com/v1alpha1".into(),
-        kind: "OneAgent".into(),
-        name: resolved.name.clone(),
-        uid: resolved.uid.clone(),
-        controller: Some(true),
-        // Never blockOwnerDeletion: OpenShift forbids it without a right that we do not want.
-        block_owner_deletion: None,
-    }
 }
 
 fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &str) -> PodTemplateSpec {

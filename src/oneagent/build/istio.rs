@@ -7,7 +7,6 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::daemonset::owner;
 use super::template::short_hash;
 use crate::oneagent::resolve::Resolved;
 
@@ -81,7 +80,7 @@ fn of(resolved: &Resolved, endpoint: &Endpoint, role: &str) -> Vec<Value> {
         json!({
             "kind": kind,
             "metadata": {
-                "name": name, "namespace": resolved.namespace, "ownerReferences": [owner(resolved)],
+                "name": name, "namespace": resolved.namespace, "ownerReferences": [resolved.owner],
                 "labels": { "dynatrace": "oneagent", "oneagent": resolved.name, "dynatrace-istio-role": role },
             },
             "spec": spec,

@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 use chrono::TimeDelta;
 use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use secrecy::SecretString;
 
 use crate::api::name::{Version, VersionWish};
@@ -44,6 +45,9 @@ pub struct Resolved {
     pub name: String,
     /// UID.
     pub uid: String,
+    /// It as the owner of what is made for it. Never with blockOwnerDeletion: OpenShift forbids that without a right that we do
+    /// not want.
+    pub owner: OwnerReference,
     /// API address without a trailing slash.
     pub api_url: String,
     /// Whether certificates go unverified.
@@ -215,6 +219,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     Ok(Resolved {
         namespace: object.namespace().unwrap_or_default(),
         uid: object.uid().unwrap_or_default(),
+        owner: object.controller_owner_ref(&()).unwrap_or_default(),
         api_url,
         skip_cert_check: on(spec.skip_cert_check),
         tokens: text(spec.tokens.as_ref()).unwrap_or_else(|| name.clone()),
