@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::backoff;
 use super::desk::{Desk, Desks};
-use super::sync::{Scope, Synced, api, is_refused};
+use super::sync::{PAGE, Scope, Synced, api, is_refused};
 use super::{Error, Key, chain};
 use crate::api::package::Package;
 
@@ -41,8 +41,6 @@ const SLOWEST: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_millis(20);
 /// Conflicts are tried again at once for as long as the back-off would still be short.
 const SOON_ENOUGH: Duration = Duration::from_secs(3);
-/// Objects on a page of a list: small pages keep the peak low.
-const PAGE: u32 = 25;
 
 /// Whom a change concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]

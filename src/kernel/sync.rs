@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::chain;
 
 /// Objects on a page of a list: small pages keep the peak low.
-const PAGE: u32 = 25;
+pub(super) const PAGE: u32 = 25;
 
 /// Which namespaces are watched; empty means all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Must not decide anything.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,10 +28,10 @@ pub struct Kept {
 }
 
 /// What a status write needs to know of the last one.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Written {
     /// The status.
-    pub status: OneAgentStatus,
+    pub status: Arc<OneAgentStatus>,
     /// When.
     pub at: Instant,
     /// The object's resourceVersion after it.
@@ -71,9 +71,9 @@ impl Desk {
         *lock(&self.own.nudged) = None;
     }
 
-    /// The last status write.
-    pub fn written(&self) -> Option<Written> {
-        lock(&self.own.written).clone()
+    /// When the status was written last.
+    pub fn written_at(&self) -> Option<Instant> {
+        lock(&self.own.written).as_ref().map(|written| written.at)
     }
 
     /// A status was written.
@@ -82,9 +82,9 @@ impl Desk {
     }
 
     /// The last status that we know of: our own last write, else what is stored.
-    pub fn last_status(&self, object: &OneAgent) -> OneAgentStatus {
+    pub fn last_status(&self, object: &OneAgent) -> Arc<OneAgentStatus> {
         let ours = lock(&self.own.written).as_ref().map(|written| written.status.clone());
-        ours.or_else(|| object.status.clone()).unwrap_or_default()
+        ours.unwrap_or_else(|| Arc::new(object.status.clone().unwrap_or_default()))
     }
 
     /// Whether somebody else wrote the status after we did: it is ours alone, and written again.
@@ -93,7 +93,7 @@ impl Desk {
         let Some(ours) = &*written else { return false };
         let version = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
         let is_newer = version(object.metadata.resource_version.as_deref()) > version(ours.version.as_deref());
-        is_newer && object.status.as_ref() != Some(&ours.status)
+        is_newer && object.status.as_ref() != Some(&*ours.status)
     }
 }
 

@@ -126,7 +126,7 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
     }
     let key: kernel::Key = (resolved.namespace.clone(), resolved.name.clone());
     let others = context.peers.others(&key, &context.fleet);
-    let yielded = context.fleet.daemonset(&key).map(|live| build::record::Record::of(&live).yields_to).unwrap_or_default();
+    let yielded = context.fleet.daemonset(&key).map(|live| build::record::yields_to(&live)).unwrap_or_default();
     let resolved = overlap::apart(resolved, &others, &context.fleet.nodes(), &context.fleet.pods(&key), &yielded);
     let now = context.clock.now();
     let seen = observe::observe(context, desk, &resolved, now).await?;
@@ -296,9 +296,9 @@ impl Context {
             return Ok(None);
         }
         let uid = object.uid().unwrap_or_default();
-        if let Some(last) = desk.written()
+        if let Some(last) = desk.written_at()
             && essence(before) == essence(&status)
-            && let Some(left) = STATUS_PERIOD.checked_sub(last.at.elapsed())
+            && let Some(left) = STATUS_PERIOD.checked_sub(last.elapsed())
         {
             return Ok(Some(left));
         }
@@ -306,7 +306,7 @@ impl Context {
         let api: Api<PartialObjectMeta<OneAgent>> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
         let version = replace_status(MANAGER, &api, &object.name_any(), &uid, &serde_json::to_value(&status)?).await?;
         self.metrics.status_written();
-        desk.wrote(Written { status, at: Instant::now(), version });
+        desk.wrote(Written { status: status.into(), at: Instant::now(), version });
         let about = object.object_ref(&());
         for transition in transitions {
             self.events.publish(&about, transition.warning, &transition.reason, &transition.type_, &transition.message).await;

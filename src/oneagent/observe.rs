@@ -157,8 +157,9 @@ pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: D
     }
     let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
     let ledger = context.deletions.ledger(&resolved.uid);
-    let lacking = lacks(context, resolved, &nodes, &pods, &ledger);
-    let missing = missing(desk, resolved, daemonset.is_some(), &nodes, &pods, now);
+    let able = able(resolved, &nodes);
+    let lacking = lacks(context, resolved, &able, &pods, &ledger);
+    let missing = if daemonset.is_some() { missing(desk, &able, &pods, now) } else { Missing::new() };
     let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset, now));
     let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods, now).await;
     let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
@@ -190,27 +191,28 @@ pub async fn observe(context: &Context, desk: &Desk, resolved: &Resolved, now: D
     })
 }
 
-/// Whether a node lacks a Ready agent that could have one.
-fn lacks(context: &Context, resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>], ledger: &Ledger) -> bool {
+/// Selected nodes that can run an agent now.
+fn able<'a>(resolved: &Resolved, nodes: &'a [Arc<Node>]) -> Vec<&'a Arc<Node>> {
+    let is_able = |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.placement.verdict(node) == Verdict::Selected;
+    nodes.iter().filter(is_able).collect()
+}
+
+/// Whether one of them lacks a Ready agent.
+fn lacks(context: &Context, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Arc<Pod>], ledger: &Ledger) -> bool {
     let gone = ledger.deleted();
     let there = || pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid));
     let has_pod: HashSet<&str> = there().map(|pod| &*pod.node).collect();
     let is_ready: HashSet<&str> = there().filter(|pod| pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
     // Where the namespace keeps agents off, none is made anew: nobody waits for it.
     let inside = context.node_selectors.known(&resolved.namespace).map(|selector| selector.labels.clone()).unwrap_or_default();
-    let is_able = |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.placement.verdict(node) == Verdict::Selected;
-    let mut able = nodes.iter().filter(is_able).filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
+    let mut able = able.iter().filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
     able.any(|node| !is_ready.contains(&*node.name))
 }
 
-/// Since when selected nodes have no Pod at all, as this process saw it: the cluster does not say.
-fn missing(desk: &Desk, resolved: &Resolved, has_daemonset: bool, nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
-    if !has_daemonset {
-        return Missing::new();
-    }
+/// Since when those have no Pod at all, as this process saw it: the cluster does not say.
+fn missing(desk: &Desk, able: &[&Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
     let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
-    let is_able = |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.placement.verdict(node) == Verdict::Selected;
-    let without = nodes.iter().filter(is_able).filter(|node| !has_pod.contains(&*node.name));
+    let without = able.iter().filter(|node| !has_pod.contains(&*node.name));
     let before = desk.missing();
     without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect()
 }

@@ -9,15 +9,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::bucket::{Cell, Sorted, sort};
 use super::cause::{Bucket, Cause};
 use super::failure::{is_about, judge, stick, stuck_until, withdraw, withdrawal_due};
-use super::memory::{Memory, Outage, Phase, StuckPhase, Touched};
+use super::memory::{Memory, Outage, Phase, REMEMBERED, StuckPhase, Touched};
 use super::place::{Revision, Standing};
 use super::report::{Report, State, WAITING, WaitingOn};
 use super::{Desired, Hold, Inventory, Plan, Policy, Source, Step, Template};
 
 /// How many places are named of each cause.
 const NAMES: usize = 3;
-/// How many places are remembered for each cause, at most: a status must not grow with the fleet.
-pub(super) const REMEMBERED: usize = 200;
 /// A place that went away because of us and was removed counts for so long.
 const REMOVED: TimeDelta = TimeDelta::hours(1);
 /// Fewer places than these are no storm.

@@ -7,14 +7,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::bucket::{Cell, Sorted};
 use super::cause::{Bucket, Cause};
-use super::memory::{Failure, Memory, Phase, Stuck, StuckPhase, Withdrawn};
+use super::memory::{Failure, Memory, Phase, REMEMBERED, Stuck, StuckPhase, Withdrawn};
 use super::place::{Revision, Standing};
 use super::{Desired, Inventory, Policy};
 
 /// How many places of a failure are named.
 const NAMES: usize = 5;
-/// How many of them are remembered, at most: a status must not grow with the fleet.
-const REMEMBERED: usize = 200;
 /// Where one place was tried in vain the next is tried after so long.
 const TRY_AGAIN: TimeDelta = TimeDelta::minutes(10);
 /// A verdict on one revision is withdrawn at most so often.

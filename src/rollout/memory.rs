@@ -9,6 +9,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// How many places are remembered for each cause, at most: a status must not grow with the fleet.
+pub(super) const REMEMBERED: usize = 200;
+
 /// What must outlive a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", bound = "R: Serialize + DeserializeOwned")]

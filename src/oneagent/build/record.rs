@@ -39,7 +39,7 @@ pub struct Record {
     pub templates: Vec<Base>,
     /// Generations of the DaemonSet's template that were not ours, while Pods of them run.
     pub edited: BTreeSet<u32>,
-    /// The older OneAgents whose nodes are left to them.
+    /// The older OneAgents whose nodes are left to them; read by [`yields_to`].
     pub yields_to: BTreeSet<String>,
 }
 
@@ -60,6 +60,18 @@ struct Written {
 struct Template {
     sum: String,
     template: PodTemplateSpec,
+}
+
+/// The older OneAgents to whom a live DaemonSet leaves their nodes, alone: templates are long, and are proved by their sums.
+#[must_use]
+pub fn yields_to(live: &DaemonSet) -> BTreeSet<String> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Part {
+        yields_to: BTreeSet<String>,
+    }
+    let text = live.annotations().get(RECORD_ANNOTATION);
+    text.and_then(|text| serde_json::from_str::<Part>(text).ok()).unwrap_or_default().yields_to
 }
 
 fn sum(hash: &str, template: &PodTemplateSpec) -> Result<String, serde_json::Error> {
@@ -147,8 +159,10 @@ mod tests {
         let (text, left_out) = full.text().unwrap();
         assert!(!left_out);
         assert_eq!(Record::of(&live(RECORD_ANNOTATION, &text)), full);
+        assert_eq!(yields_to(&live(RECORD_ANNOTATION, &text)), full.yields_to);
         for nonsense in ["", "{}", "null", "[]", "{\"templates\":7}"] {
             assert_eq!(Record::of(&live(RECORD_ANNOTATION, nonsense)), Record::default(), "{nonsense}");
+            assert!(yields_to(&live(RECORD_ANNOTATION, nonsense)).is_empty(), "{nonsense}");
         }
     }
 

@@ -115,6 +115,18 @@ impl World {
         plan
     }
 
+    /// So much later everything that was to come has come, and been seen.
+    fn round(&mut self, seconds: i64) -> Plan {
+        self.clock += seconds;
+        self.truth.pods.retain(|pod| !pod.deleting);
+        self.make_pods();
+        for pick in 0..self.truth.nodes.len() {
+            self.start(pick);
+        }
+        self.shown.clone_from(&self.truth.pods);
+        self.act()
+    }
+
     fn happen(&mut self, event: u8) {
         let pick = usize::from(event / 15);
         match event % 15 {
@@ -271,14 +283,7 @@ proptest! {
         world.mend();
         let size = world.truth.nodes.len();
         for _ in 0..(20 * size + 50) {
-            world.clock += 20;
-            world.truth.pods.retain(|pod| !pod.deleting);
-            world.make_pods();
-            for pick in 0..size {
-                world.start(pick);
-            }
-            world.shown.clone_from(&world.truth.pods);
-            let plan = world.act();
+            let plan = world.round(20);
             if plan.report.updated == world.truth.nodes.len() && plan.report.state == State::Complete {
                 return Ok(());
             }
@@ -292,14 +297,7 @@ proptest! {
         world.version = 2;
         world.bad.insert(2);
         for _ in 0..(5 * size + 20) {
-            world.clock += 1;
-            world.truth.pods.retain(|pod| !pod.deleting);
-            world.make_pods();
-            for pick in 0..size {
-                world.start(pick);
-            }
-            world.shown.clone_from(&world.truth.pods);
-            world.act();
+            world.round(1);
         }
         let reached = world.truth.pods.iter().filter(|pod| pod.revision.as_ref().is_some_and(|r| r.version == Some(v(2)))).count();
         prop_assert!(reached <= budget.min(size), "{reached} of {size} nodes, budget {budget}");
