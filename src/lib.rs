@@ -3,57 +3,62 @@
 //! # The house
 //!
 //! ```text
-//!  main ─▶ cli ─┬─▶ oneagent ─┬─▶ rollout      what to replace now, and what everything waits for (pure; knows no kind)
+//!  main ─▶ cli ─┬─▶ oneagent ─┬─▶ rollout      what to replace now, and what is waited for (pure; knows no kind)
 //!               │             ├─▶ dynatrace    the vendor's API: client, one poller per environment
-//!               │             ├─▶ kernel       effects, for any kind: the runtime, desks, watches, everything that is written
+//!               │             ├─▶ kernel       effects, for any kind: runtime, desks, watches, all that is written
 //!               │             │                (kernel ─▶ rollout: guard and ledger, the last word before a Pod goes)
-//!               │             ├─▶ k8s          what is known of Kubernetes itself: read types, nodes, ownership, drift (pure)
+//!               │             ├─▶ k8s          what is known of Kubernetes: read types, nodes, ownership, drift (pure)
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
 //!               └─▶ telemetry                  logs, metrics, probes
 //! ```
 //!
-//! A kind is what implements [`kernel::runtime::Kind`]: its package, its objects, what it keeps of one between two looks, and a
-//! look. The runtime brings watch, queue, pace and back-off, and drops what was kept when an object is gone. A package is a row
-//! ([`api::PACKAGES`]): name, rights, samples, texts; bundle, catalog and manifests are made of it.
+//! A kind is what implements [`kernel::runtime::Kind`]: its package, its objects, what it keeps of one between two
+//! looks, and a look. The runtime brings watch, queue, pace and back-off, and drops what was kept when an object is
+//! gone. A package is a row ([`api::PACKAGES`]): name, rights, samples, texts; bundle, catalog and manifests are made
+//! of it.
 //!
 //! One look at a OneAgent goes through [`oneagent`]'s files in this order: `resolve` (what does the spec mean?) →
-//! `overlap` (which nodes have others?) → `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) → `status`
-//! (say so, of what was done). `plan` makes `places` of nodes and Pods, judges each Pod's `revision`, and hands them to the engine. Only
-//! `observe` and `act` touch the cluster or the vendor; the rest is a function of its arguments.
+//! `overlap` (which nodes have others?) → `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) →
+//! `status` (say so, of what was done). `plan` makes `places` of nodes and Pods, judges each Pod's `revision`, and
+//! hands them to the engine. Only `observe` and `act` touch the cluster or the vendor; the rest is a function of its
+//! arguments.
 //!
 //! # Invariants
 //!
-//! 1. `api`, `k8s`, `rollout`, `olm`, and of a kind all but `observe`, `act`, `controller`, `fleet`, `peers` and `desk` are
-//!    synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test reads the
-//!    sources and holds this.
-//! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never written.
+//! 1. `api`, `k8s`, `rollout`, `olm`, and of a kind all but `observe`, `act`, `controller`, `fleet`, `peers` and `desk`
+//!    are synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test
+//!    reads the sources and holds this.
+//! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never
+//!    written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
-//! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for
-//!    a Pod or for the vendor.
+//! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for a
+//!    Pod or for the vendor.
 //! 5. The budget is checked twice, by the plan and, with a count of its own, by `rollout::guard` in `kernel::delete`.
-//! 6. Everything needed to go on after a crash is in the cluster: in the status (`rollout.memory`), in the
-//!    DaemonSet's record (one annotation of it), and in a note of the nodes that have an agent.
-//! 7. What is kept of one object between two looks lies in its desk, and goes with the object, also when nobody saw it go.
-//!    A watch that ends, ends the process: what it feeds would stay as it is.
+//! 6. Everything needed to go on after a crash is in the cluster: in the status (`rollout.memory`), in the DaemonSet's
+//!    record (one annotation of it), and in a note of the nodes that have an agent.
+//! 7. What is kept of one object between two looks lies in its desk, and goes with the object, also when nobody saw it
+//!    go. A watch that ends, ends the process: what it feeds would stay as it is.
 //! 8. A secret's bytes never reach `Debug`, a log, an Event, a status or an error text.
 //! 9. Every condition exists from the first visit, and every reason says what to do.
-//! 10. Not knowing is never a reason to delete: an agent whose version nobody reported yet is left alone. An outage is no
-//!     verdict: what the registry, a webhook or the vendor keep from starting rejects no version.
+//! 10. Not knowing is never a reason to delete: an agent whose version nobody reported yet is left alone. An outage is
+//!     no verdict: what the registry, a webhook or the vendor keep from starting rejects no version.
 //!
 //! # Words
 //!
-//! *Place*: where one agent belongs; a node, for a DaemonSet. *Occupant*: the Pod that is there. *Revision*: what it was made
-//! from; for a OneAgent its version and the hash of its template. *Standing*: how that relates to the desired one, as the kind
-//! judges it; *outdated*: to be replaced. *Budget*: how many selected places may lack an available agent because of us.
-//! *Cause*: why a place lacks one; its *bucket* is the name under which the status counts. *Touched*: a place whose agent the
-//! rollout replaced; it takes from the budget until it has an available agent again. *Ledger*: what this process replaced and
-//! has not seen back. *Placement*: selector, affinity, tolerations; applied at once and never in the hash.
+//! *Place*: where one agent belongs; a node, for a DaemonSet. *Occupant*: the Pod that is there. *Revision*: what it
+//! was made from; for a OneAgent its version and the hash of its template. *Standing*: how that relates to the desired
+//! one, as the kind judges it; *outdated*: to be replaced. *Budget*: how many selected places may lack an available
+//! agent because of us. *Cause*: why a place lacks one; its *bucket* is the name under which the status counts.
+//! *Touched*: a place whose agent the rollout replaced; it takes from the budget until it has an available agent again.
+//! *Ledger*: what this process replaced and has not seen back. *Placement*: selector, affinity, tolerations; applied at
+//! once and never in the hash.
 
 pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod dynatrace;
+pub mod fleet;
 pub mod k8s;
 pub mod kernel;
 pub mod olm;

@@ -1,5 +1,5 @@
-//! Bounds that hold on every machine, counted by the allocator: what a lying environment can make us keep, and how the work
-//! of a plan grows with the fleet.
+//! Bounds that hold on every machine, counted by the allocator: what a lying environment can make us keep, and how the
+//! work of a plan grows with the fleet.
 //!
 //! Must hold this one test alone: another would be counted with it. Must not compare times.
 
@@ -28,12 +28,12 @@ async fn endless() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}/api", listener.local_addr().unwrap());
     let page = |uri: axum::http::Uri| async move {
-        let from: usize = uri.query().and_then(|q| q.strip_prefix("nextPageKey=")).and_then(|key| key.parse().ok()).unwrap_or(0);
+        let from: usize =
+            uri.query().and_then(|q| q.strip_prefix("nextPageKey=")).and_then(|key| key.parse().ok()).unwrap_or(0);
+        let version = r#"{"major":1,"minor":2,"revision":3,"timestamp":"20250101-000000"}"#;
         let host = |i: usize| {
             let [_, b, c, d] = u32::try_from(i).unwrap().to_be_bytes();
-            format!(
-                r#"{{"entityId":"HOST-{i}","ipAddresses":["10.{b}.{c}.{d}"],"agentVersion":{{"major":1,"minor":2,"revision":3,"timestamp":"20250101-000000"}}}}"#
-            )
+            format!(r#"{{"entityId":"HOST-{i}","ipAddresses":["10.{b}.{c}.{d}"],"agentVersion":{version}}}"#)
         };
         let hosts: Vec<String> = (from..from + 2000).map(host).collect();
         ([("Next-Page-Key", (from + 2000).to_string())], format!("[{}]", hosts.join(","))).into_response()
@@ -44,10 +44,16 @@ async fn endless() -> String {
 
 /// Bytes that one plan of so many nodes allocates, most of which it frees again.
 fn bytes_of_a_plan(size: usize) -> usize {
-    let revision = |minor: u32| Revision { version: format!("1.{minor}.0.20250101-000000").parse().ok(), hash: "h".into() };
+    let revision =
+        |minor: u32| Revision { version: format!("1.{minor}.0.20250101-000000").parse().ok(), hash: "h".into() };
     let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i:06}")))).collect();
     let now = DateTime::UNIX_EPOCH;
-    let pod = |node: &Arc<Node>| Pod { revision: Some(revision(1)), created: now, ready_since: Some(now), ..Pod::named(&node.name, &node.name) };
+    let pod = |node: &Arc<Node>| Pod {
+        revision: Some(revision(1)),
+        created: now,
+        ready_since: Some(now),
+        ..Pod::named(&node.name, &node.name)
+    };
     let pods: Vec<Arc<Pod>> = nodes.iter().map(|node| Arc::new(pod(node))).collect();
     let (template, memory, deleted, none) = (revision(2), Memory::default(), HashSet::new(), HashMap::new());
     let inventory = Inventory {
@@ -66,7 +72,12 @@ fn bytes_of_a_plan(size: usize) -> usize {
         namespace_selector: &BTreeMap::new(),
         memory: &memory,
     };
-    let policy = Policy { budget: Share::Percent(10), min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None };
+    let policy = Policy {
+        budget: Share::Percent(10),
+        min_ready: TimeDelta::zero(),
+        wait_ready: TimeDelta::seconds(300),
+        hold: None,
+    };
     let desired = Desired { revision: revision(2), strict: false, keeps_versions: false };
     let before = HEAP.total_allocated();
     let decision = decide(&policy, Some(&desired), &inventory, &places(Some(&desired), &inventory), now);

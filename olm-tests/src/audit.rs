@@ -46,7 +46,13 @@ pub fn requests(log: &Path, namespace: &str) -> Vec<Request> {
         .filter(|line| line.contains(&user))
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter(|event| event["user"]["username"] == user.as_str())
-        .filter(|event| if event["verb"] == "watch" { event["stage"] == "ResponseStarted" } else { event["stage"] == "ResponseComplete" })
+        .filter(|event| {
+            if event["verb"] == "watch" {
+                event["stage"] == "ResponseStarted"
+            } else {
+                event["stage"] == "ResponseComplete"
+            }
+        })
         .map(|event| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let object = &event["objectRef"];
@@ -66,11 +72,15 @@ pub fn requests(log: &Path, namespace: &str) -> Vec<Request> {
         .collect()
 }
 
-/// Requests that were forbidden, a line each. Not those that came while the resource's own CRD was going: that is a 403,
-/// too, but no right was missing, and nobody can know of it before asking.
+/// Requests that were forbidden, a line each. Not those that came while the resource's own CRD was going: that is a
+/// 403, too, but no right was missing, and nobody can know of it before asking.
 #[must_use]
 pub fn forbidden(requests: &[Request]) -> Vec<String> {
     let going = "not allowed while custom resource definition is terminating";
     let lacked_a_right = |r: &&Request| r.code == 403 && !r.refused.contains(going);
-    requests.iter().filter(lacked_a_right).map(|r| format!("{} {} {}/{}: {}", r.verb, r.resource, r.namespace, r.name, r.refused)).collect()
+    requests
+        .iter()
+        .filter(lacked_a_right)
+        .map(|r| format!("{} {} {}/{}: {}", r.verb, r.resource, r.namespace, r.name, r.refused))
+        .collect()
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::control_plane::ControlPlane;
 use crate::kubelet::Kubelet;
-use crate::operator::Launcher;
+use crate::launcher::Launcher;
 use crate::pki::{Ca, Pair};
 use crate::tools::tool;
 use crate::vendor::Vendor;
@@ -43,7 +43,12 @@ impl Cluster {
     /// Starts one, with the CRDs of `config/oneagent-operator/crd`.
     pub async fn start(extra: Vec<(String, String)>) -> Self {
         let cluster = Self::bare(extra).await;
-        cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/oneagent-operator/crd").display().to_string()]);
+        cluster.kubectl(&[
+            "apply",
+            "--server-side",
+            "-f",
+            &repository("config/oneagent-operator/crd").display().to_string(),
+        ]);
         cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
         cluster
     }
@@ -57,8 +62,12 @@ impl Cluster {
         let vendor = Vendor::start(Some(&pair)).await;
         let folder = plane.path("");
         let template = plane.token_kubeconfig(Path::new("TOKEN-FILE"));
-        let launcher =
-            Launcher::new(folder.clone(), plane.admin_kubeconfig(), move |token| template.replace("TOKEN-FILE", &token.display().to_string()), extra);
+        let launcher = Launcher::new(
+            folder.clone(),
+            plane.admin_kubeconfig(),
+            move |token| template.replace("TOKEN-FILE", &token.display().to_string()),
+            extra,
+        );
         let kubelet = Kubelet::start(client.clone(), vendor.clone(), launcher);
         let kubeconfig = plane.admin_kubeconfig();
         Self { plane: Mutex::new(plane), client, kubelet, vendor, vendor_ca: ca.pem(), folder, kubeconfig }

@@ -35,7 +35,8 @@ const PREFIX: &str = "oneagent-rig-";
 fn sweep() {
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
+        let owner =
+            name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
         if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -76,22 +77,34 @@ impl ControlPlane {
         }
         write(
             "audit-policy.yaml",
-            "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- {level: None, userGroups: [system:masters, 'system:serviceaccounts:kube-system']}\n- {level: None, users: [system:kube-scheduler, system:kube-controller-manager, system:apiserver]}\n- {level: Metadata}\n",
+            "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- \
+            {level: None, userGroups: [system:masters, 'system:serviceaccounts:kube-system']}\n- \
+            {level: None, users: [system:kube-scheduler, system:kube-controller-manager, system:apiserver]}\n- \
+            {level: Metadata}\n",
         );
         let (etcd_port, peer_port, port) = (free_port(), free_port(), free_port());
-        let (etcd, peer, url) =
-            (format!("http://127.0.0.1:{etcd_port}"), format!("http://127.0.0.1:{peer_port}"), format!("https://127.0.0.1:{port}"));
+        let (etcd, peer, url) = (
+            format!("http://127.0.0.1:{etcd_port}"),
+            format!("http://127.0.0.1:{peer_port}"),
+            format!("https://127.0.0.1:{port}"),
+        );
         for name in ["admin", "controller-manager", "scheduler"] {
             write(
                 &format!("{name}.kubeconfig"),
                 &kubeconfig(
                     &url,
                     dir,
-                    &format!("client-certificate: {}\n    client-key: {}", path(&format!("{name}.crt")), path(&format!("{name}.key"))),
+                    &format!(
+                        "client-certificate: {}\n    client-key: {}",
+                        path(&format!("{name}.crt")),
+                        path(&format!("{name}.key"))
+                    ),
                 ),
             );
         }
-        let start = |name: &str, list: Vec<String>| Process::start(name, &tool(name), &list, &[], &dir.join(format!("{name}.log")));
+        let start = |name: &str, list: Vec<String>| {
+            Process::start(name, &tool(name), &list, &[], &dir.join(format!("{name}.log")))
+        };
         let etcd_process = start(
             "etcd",
             args(&[
@@ -179,7 +192,9 @@ impl ControlPlane {
         ]);
         let mut scheduler = kubeconfig("scheduler");
         scheduler.extend([flag("kube-api-qps", "500"), flag("kube-api-burst", "1000")]);
-        let start = |name: &str, list: Vec<String>| Process::start(name, &tool(name), &list, &[], &plane.path(&format!("{name}.log")));
+        let start = |name: &str, list: Vec<String>| {
+            Process::start(name, &tool(name), &list, &[], &plane.path(&format!("{name}.log")))
+        };
         let (manager, scheduler) = (start("kube-controller-manager", manager), start("kube-scheduler", scheduler));
         plane.controller_manager = Some(manager);
         plane.scheduler = Some(scheduler);
@@ -222,7 +237,13 @@ impl ControlPlane {
 
     /// Starts the API server again and waits until it is ready.
     pub async fn start_apiserver(&mut self) {
-        self.apiserver = Some(Process::start("kube-apiserver", &tool("kube-apiserver"), &self.apiserver_args, &[], &self.path("kube-apiserver.log")));
+        self.apiserver = Some(Process::start(
+            "kube-apiserver",
+            &tool("kube-apiserver"),
+            &self.apiserver_args,
+            &[],
+            &self.path("kube-apiserver.log"),
+        ));
         self.wait_ready().await;
     }
 
@@ -235,7 +256,11 @@ impl ControlPlane {
                 return;
             }
             let ended = self.apiserver.as_mut().and_then(Process::ended);
-            assert!(ended.is_none() && Instant::now() < end, "the API server is not ready ({ended:?}):\n{}", tail(&self.path("kube-apiserver.log")));
+            assert!(
+                ended.is_none() && Instant::now() < end,
+                "the API server is not ready ({ended:?}):\n{}",
+                tail(&self.path("kube-apiserver.log"))
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -251,7 +276,9 @@ pub fn tail(path: &Path) -> String {
 
 fn kubeconfig(url: &str, dir: &Path, user: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: rig\nclusters:\n- name: rig\n  cluster:\n    server: {url}\n    certificate-authority: {}\ncontexts:\n- name: rig\n  context: {{cluster: rig, user: rig}}\nusers:\n- name: rig\n  user:\n    {user}\n",
+        "apiVersion: v1\nkind: Config\ncurrent-context: rig\nclusters:\n- name: rig\n  cluster:\n    server: \
+        {url}\n    certificate-authority: {}\ncontexts:\n- name: rig\n  context: \
+        {{cluster: rig, user: rig}}\nusers:\n- name: rig\n  user:\n    {user}\n",
         dir.join("ca.crt").display()
     )
 }

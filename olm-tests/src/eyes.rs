@@ -64,7 +64,9 @@ impl Eyes {
                     Ok(watcher::Event::Delete(pod)) => (pod, true),
                     _ => continue,
                 };
-                let (Some(node), Some(uid)) = (pod.spec.as_ref().and_then(|s| s.node_name.clone()), pod.uid()) else { continue };
+                let (Some(node), Some(uid)) = (pod.spec.as_ref().and_then(|s| s.node_name.clone()), pod.uid()) else {
+                    continue;
+                };
                 if (gone || pod.metadata.deletion_timestamp.is_some()) && seen.deleting.insert(uid.clone()) {
                     seen.deletions.push(Instant::now());
                 }
@@ -88,7 +90,10 @@ impl Eyes {
                 let _ = tell.send(());
             }
         });
-        eventually("the test sees the whole fleet", SOON, || async { if eyes.seen().counting { Ok(()) } else { Err("not yet".to_owned()) } }).await;
+        eventually("the test sees the whole fleet", SOON, || async {
+            if eyes.seen().counting { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
         eyes
     }
 

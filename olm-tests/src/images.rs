@@ -35,7 +35,8 @@ impl Registry {
     pub async fn start(logs: &Path) -> Self {
         let folder = TempDir::with_prefix("oneagent-registry-").expect("a temporary folder");
         let address = free_address();
-        let args = ["registry", "serve", "--address", &address, "--disk", &folder.path().display().to_string()].map(str::to_owned);
+        let args = ["registry", "serve", "--address", &address, "--disk", &folder.path().display().to_string()]
+            .map(str::to_owned);
         let process = Process::start("registry", &tool("crane"), &args, &[], &logs.join("registry.log"));
         for _ in 0..200 {
             if crate::operator::get(&address, "/v2/").await.is_some_and(|(code, _)| code == 200) {
@@ -95,7 +96,11 @@ pub fn pull(image: &str, into: &Path) -> Result<PathBuf, String> {
     }
     let output = Command::new("tar").arg("-xf").arg(&tar).arg("-C").arg(into).output().map_err(|e| e.to_string())?;
     let _ = std::fs::remove_file(&tar);
-    if output.status.success() { Ok(into.to_owned()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
+    if output.status.success() {
+        Ok(into.to_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
 }
 
 /// A HOME with which opm pulls: it wants to be told that images need no signature.

@@ -15,6 +15,7 @@ pub mod eyes;
 pub mod images;
 pub mod kubelet;
 pub mod lab;
+pub mod launcher;
 pub mod nodes;
 pub mod olm;
 pub mod operator;
@@ -44,7 +45,8 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
     runtime().block_on(test)
 }
 
-/// Asks again and again until there is an answer, and returns it; on time-out fails with what was waited for and the last answer.
+/// Asks again and again until there is an answer, and returns it; on time-out fails with what was waited for and the
+/// last answer.
 pub async fn eventually<F, Fut, T>(what: &str, within: Duration, mut ask: F) -> T
 where
     F: FnMut() -> Fut,
@@ -55,7 +57,9 @@ where
         let answer = ask().await;
         match answer {
             Ok(answer) => return answer,
-            Err(last) if tokio::time::Instant::now() >= end => panic!("not within {within:?}: {what}; last seen: {last}"),
+            Err(last) if tokio::time::Instant::now() >= end => {
+                panic!("not within {within:?}: {what}; last seen: {last}")
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }

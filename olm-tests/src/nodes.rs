@@ -52,7 +52,10 @@ static ADDRESS: AtomicU32 = AtomicU32::new(1);
 
 fn conditions(ready: bool) -> Value {
     let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-    let condition = |type_: &str, status: bool, reason: &str| json!({ "type": type_, "status": if status { "True" } else { "False" }, "reason": reason, "lastHeartbeatTime": now, "lastTransitionTime": now });
+    let condition = |type_: &str, status: bool, reason: &str| {
+        json!({ "type": type_, "status": if status { "True" } else { "False" }, "reason": reason,
+            "lastHeartbeatTime": now, "lastTransitionTime": now })
+    };
     json!([
         condition("MemoryPressure", false, "KubeletHasSufficientMemory"),
         condition("DiskPressure", false, "KubeletHasNoDiskPressure"),
@@ -83,9 +86,18 @@ pub fn node(name: &str, shape: &Shape) -> Value {
     for (key, value) in &shape.labels {
         labels.insert(key.clone(), value.clone().into());
     }
-    let taints: Vec<Value> = shape.taints.iter().map(|(key, value, effect)| json!({ "key": key, "value": value, "effect": effect })).collect();
+    let taints: Vec<Value> = shape
+        .taints
+        .iter()
+        .map(|(key, value, effect)| json!({ "key": key, "value": value, "effect": effect }))
+        .collect();
     let resources = json!({ "cpu": "16", "memory": "64Gi", "pods": "250", "ephemeral-storage": "100Gi" });
-    let images: Vec<Value> = (0..shape.images).map(|i| json!({ "names": [format!("registry.example/team-{i}/service@sha256:{i:064x}"), format!("registry.example/team-{i}/service:1.{i}")], "sizeBytes": 123_456_789 + i })).collect();
+    let image = |i: usize| {
+        let name = format!("registry.example/team-{i}/service");
+        let names = [format!("{name}@sha256:{i:064x}"), format!("{name}:1.{i}")];
+        json!({ "names": names, "sizeBytes": 123_456_789 + i })
+    };
+    let images: Vec<Value> = (0..shape.images).map(image).collect();
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": name, "labels": labels },
@@ -93,7 +105,9 @@ pub fn node(name: &str, shape: &Shape) -> Value {
         "status": {
             "capacity": resources, "allocatable": resources, "conditions": conditions(true),
             "addresses": [{ "type": "InternalIP", "address": address }, { "type": "Hostname", "address": name }],
-            "nodeInfo": { "architecture": arch, "operatingSystem": "linux", "kubeletVersion": "v1.36.3", "kubeProxyVersion": "", "kernelVersion": "6.1", "osImage": "rig", "containerRuntimeVersion": "fake://1", "machineID": "", "systemUUID": "", "bootID": "" },
+            "nodeInfo": { "architecture": arch, "operatingSystem": "linux", "kubeletVersion": "v1.36.3",
+            "kubeProxyVersion": "", "kernelVersion": "6.1", "osImage": "rig", "containerRuntimeVersion": "fake://1",
+            "machineID": "", "systemUUID": "", "bootID": "" },
             "images": images,
         },
     })

@@ -45,7 +45,9 @@ pub async fn original_as(lab: &Lab<'_>, nodes: usize, spec: &Value, change: impl
     // What administrators did to it by hand.
     let edit = json!({
         "metadata": { "labels": { "by-hand": "yes" }, "annotations": { "note": "by hand" } },
-        "spec": { "template": { "metadata": { "labels": { "by-hand": "yes" } }, "spec": { "containers": [{ "name": "dynatrace-oneagent", "env": [{ "name": "BY_HAND", "value": "1" }], "resources": { "limits": { "memory": "2Gi" } } }] } } },
+        "spec": { "template": { "metadata": { "labels": { "by-hand": "yes" } },
+        "spec": { "containers": [{ "name": "dynatrace-oneagent", "env": [{ "name": "BY_HAND", "value": "1" }],
+        "resources": { "limits": { "memory": "2Gi" } } }] } } },
     });
     let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
     api.patch("agent", &params, &Patch::Strategic(edit)).await.expect("an edit");
@@ -61,10 +63,13 @@ pub async fn original_as(lab: &Lab<'_>, nodes: usize, spec: &Value, change: impl
 #[must_use]
 pub fn crd() -> Value {
     let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
-    let version = json!({ "name": "v1alpha1", "served": true, "storage": true, "schema": schema, "subresources": { "status": {} } });
-    let names = json!({ "kind": "OneAgent", "listKind": "OneAgentList", "plural": "oneagents", "singular": "oneagent" });
+    let version = json!({ "name": "v1alpha1", "served": true, "storage": true, "schema": schema,
+        "subresources": { "status": {} } });
+    let names =
+        json!({ "kind": "OneAgent", "listKind": "OneAgentList", "plural": "oneagents", "singular": "oneagent" });
     json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": "oneagents.dynatrace.com" },
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "oneagents.dynatrace.com" },
         "spec": { "group": "dynatrace.com", "scope": "Namespaced", "names": names, "versions": [version] },
     })
 }
@@ -75,24 +80,32 @@ pub const CSV: &str = "dynatrace-monitoring.v0.10.0";
 /// Its CSV in outline: names, ServiceAccounts and install modes are the original's; its image does nothing here.
 #[must_use]
 pub fn csv() -> Value {
-    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs });
+    let rule = |group: &str, resource: &str, verbs: &[&str]| {
+        json!({
+        "apiGroups": [group], "resources": [resource], "verbs": verbs })
+    };
     let labels = json!({ "name": ORIGINAL });
-    let template = json!({ "metadata": { "labels": labels }, "spec": { "serviceAccountName": ORIGINAL, "containers": [{ "name": ORIGINAL, "image": "original" }] } });
-    let scc = json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"], "resourceNames": ["privileged", "host"], "verbs": ["use"] });
+    let template = json!({ "metadata": { "labels": labels },
+        "spec": { "serviceAccountName": ORIGINAL, "containers": [{ "name": ORIGINAL, "image": "original" }] } });
+    let scc = json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"],
+        "resourceNames": ["privileged", "host"], "verbs": ["use"] });
     let agent = |account: &str| json!({ "serviceAccountName": account, "rules": [scc] });
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": { "name": CSV },
         "spec": {
             "displayName": "Dynatrace OneAgent", "version": "0.10.0", "maturity": "alpha",
-            "customresourcedefinitions": { "owned": [{ "name": "oneagents.dynatrace.com", "version": "v1alpha1", "kind": "OneAgent", "displayName": "Dynatrace OneAgent", "description": "-" }] },
+            "customresourcedefinitions": { "owned": [{ "name": "oneagents.dynatrace.com", "version": "v1alpha1",
+            "kind": "OneAgent", "displayName": "Dynatrace OneAgent", "description": "-" }] },
             "installModes": [
                 { "type": "OwnNamespace", "supported": true }, { "type": "SingleNamespace", "supported": false },
                 { "type": "MultiNamespace", "supported": false }, { "type": "AllNamespaces", "supported": false },
             ],
             "install": { "strategy": "deployment", "spec": {
-                "permissions": [{ "serviceAccountName": ORIGINAL, "rules": [rule("dynatrace.com", "oneagents", &["get", "list", "watch", "update"])] }],
+                "permissions": [{ "serviceAccountName": ORIGINAL,
+                "rules": [rule("dynatrace.com", "oneagents", &["get", "list", "watch", "update"])] }],
                 "clusterPermissions": [agent("dynatrace-oneagent"), agent("dynatrace-oneagent-unprivileged")],
-                "deployments": [{ "name": ORIGINAL, "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": template } }],
+                "deployments": [{ "name": ORIGINAL,
+                "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": template } }],
             } },
         },
     })

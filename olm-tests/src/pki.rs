@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType,
+};
 
 /// A certificate and its key, as PEM.
 #[derive(Debug, Clone)]
@@ -25,7 +28,8 @@ impl Ca {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().expect("a key");
         Self { issuer: CertifiedIssuer::self_signed(params, key).expect("a certificate") }
     }
@@ -51,7 +55,8 @@ impl Ca {
     /// A server's certificate for names and 127.0.0.1.
     #[must_use]
     pub fn server(&self, names: &[&str], loopback: bool) -> Pair {
-        let mut params = CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()).expect("names");
+        let mut params =
+            CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()).expect("names");
         if loopback {
             params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
             params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))));
@@ -77,9 +82,14 @@ pub(crate) struct TlsListener {
 impl TlsListener {
     pub(crate) fn new(inner: tokio::net::TcpListener, pair: &Pair) -> Self {
         use rustls::pki_types::pem::PemObject;
-        let certs = rustls::pki_types::CertificateDer::pem_slice_iter(pair.cert.as_bytes()).map(|c| c.expect("a certificate")).collect();
+        let certs = rustls::pki_types::CertificateDer::pem_slice_iter(pair.cert.as_bytes())
+            .map(|c| c.expect("a certificate"))
+            .collect();
         let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
-        let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key).expect("a TLS configuration");
+        let config = rustls::ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(certs, key)
+            .expect("a TLS configuration");
         Self { inner, acceptor: std::sync::Arc::new(config).into() }
     }
 }

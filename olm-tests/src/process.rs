@@ -42,7 +42,11 @@ impl Process {
     /// Starts `program`; what it prints goes to `log`.
     #[must_use]
     pub fn start(name: &str, program: &Path, args: &[String], env: &[(String, String)], log: &Path) -> Self {
-        let out = File::options().create(true).append(true).open(log).unwrap_or_else(|e| panic!("cannot write {}: {e}", log.display()));
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .unwrap_or_else(|e| panic!("cannot write {}: {e}", log.display()));
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(args).envs(env.iter().cloned());
         // With CI set, OLM's controllers are stricter than the ones that users run.
@@ -51,7 +55,10 @@ impl Process {
         command.stdin(Stdio::null()).stderr(out.try_clone().expect("a file")).stdout(out).process_group(0);
         let (answer, child) = channel();
         starter().lock().expect("the starter").send((command, answer)).expect("the starter");
-        let child = child.recv().expect("the starter").unwrap_or_else(|e| panic!("cannot start {name}: {e}; is setpriv (util-linux) installed?"));
+        let child = child
+            .recv()
+            .expect("the starter")
+            .unwrap_or_else(|e| panic!("cannot start {name}: {e}; is setpriv (util-linux) installed?"));
         Self { name: name.to_owned(), child, told: AtomicBool::new(false) }
     }
 

@@ -33,8 +33,16 @@ const MODULES: &[Module] = &[
         files: &[],
     },
     Module { folder: "opm", programs: &[("opm", "opm")], files: &[] },
-    Module { folder: "sdk", programs: &[("operator-sdk", "operator-sdk"), ("scorecard-test", "scorecard-test")], files: &[] },
-    Module { folder: "istio", programs: &[], files: &[("istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml", "istio.yaml")] },
+    Module {
+        folder: "sdk",
+        programs: &[("operator-sdk", "operator-sdk"), ("scorecard-test", "scorecard-test")],
+        files: &[],
+    },
+    Module {
+        folder: "istio",
+        programs: &[],
+        files: &[("istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml", "istio.yaml")],
+    },
     Module { folder: "crane", programs: &[("crane", "crane")], files: &[] },
     Module {
         folder: "olm",
@@ -57,7 +65,9 @@ const DISK: u64 = 8 << 30;
 /// Where a tool, or a file that came with one, is; builds its module when it is not there yet.
 #[must_use]
 pub fn tool(name: &str) -> PathBuf {
-    let gives = |m: &&Module| m.programs.iter().any(|(_, used)| *used == name) || m.files.iter().any(|(_, _, used)| *used == name);
+    let gives = |m: &&Module| {
+        m.programs.iter().any(|(_, used)| *used == name) || m.files.iter().any(|(_, _, used)| *used == name)
+    };
     let module = MODULES.iter().find(gives).unwrap_or_else(|| panic!("no tool {name}"));
     build(module).unwrap_or_else(|why| panic!("{why}")).join(name)
 }
@@ -71,8 +81,11 @@ pub fn prepare(folders: &[&str]) -> Result<(), String> {
 /// Where caches of the rig are: `RIG_CACHE`, else the user's cache folder.
 #[must_use]
 pub fn cache() -> PathBuf {
-    let user =
-        || std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+    let user = || {
+        std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))
+    };
     std::env::var_os("RIG_CACHE")
         .map(PathBuf::from)
         .or_else(|| Some(user()?.join("oneagent-operator-rig")))
@@ -94,7 +107,8 @@ fn build(module: &Module) -> Result<PathBuf, String> {
     if done.is_dir() {
         return Ok(done);
     }
-    fs::create_dir_all(&root).map_err(|e| format!("cannot make {}: {e}; set RIG_CACHE to a folder that can be written", root.display()))?;
+    fs::create_dir_all(&root)
+        .map_err(|e| format!("cannot make {}: {e}; set RIG_CACHE to a folder that can be written", root.display()))?;
     // Two test processes may want the same module: one builds, the other waits.
     let lock = File::create(root.join(format!("{}.lock", module.folder))).map_err(|e| e.to_string())?;
     lock.lock().map_err(|e| e.to_string())?;
@@ -109,7 +123,9 @@ fn build(module: &Module) -> Result<PathBuf, String> {
     if module.programs.is_empty() {
         go.args(["mod", "download"]);
     } else {
-        go.args(["build", "-trimpath", "-ldflags", &flags, "-tags", &tags, "-o"]).arg(format!("{}/", making.display())).arg("tool");
+        go.args(["build", "-trimpath", "-ldflags", &flags, "-tags", &tags, "-o"])
+            .arg(format!("{}/", making.display()))
+            .arg("tool");
     }
     let output = go
         .current_dir(&source)
@@ -135,16 +151,33 @@ fn build(module: &Module) -> Result<PathBuf, String> {
 
 /// Copies a file or a folder out of a module; they are read-only there.
 fn copy(source: &Path, module: &str, path: &str, to: &Path) -> Result<(), String> {
-    let output = Command::new("go").args(["list", "-m", "-f", "{{.Dir}}", module]).current_dir(source).output().map_err(|e| e.to_string())?;
+    let output = Command::new("go")
+        .args(["list", "-m", "-f", "{{.Dir}}", module])
+        .current_dir(source)
+        .output()
+        .map_err(|e| e.to_string())?;
     let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    let copied = Command::new("cp").args(["-r", "--no-preserve=mode"]).arg(folder.join(path)).arg(to).output().map_err(|e| e.to_string())?;
-    if copied.status.success() { Ok(()) } else { Err(format!("{path} of {module}: {}", String::from_utf8_lossy(&copied.stderr))) }
+    let copied = Command::new("cp")
+        .args(["-r", "--no-preserve=mode"])
+        .arg(folder.join(path))
+        .arg(to)
+        .output()
+        .map_err(|e| e.to_string())?;
+    if copied.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{path} of {module}: {}", String::from_utf8_lossy(&copied.stderr)))
+    }
 }
 
 fn go_version() -> Result<String, String> {
     let output = Command::new("go").args(["env", "GOVERSION"]).output();
-    let output = output
-        .map_err(|e| format!("Go is needed to build the control plane and was not found ({e}); install Go 1.26 or newer and put it on PATH"))?;
+    let output = output.map_err(|e| {
+        format!(
+            "Go is needed to build the control plane and was not found ({e}); install Go 1.26 or \
+            newer and put it on PATH"
+        )
+    })?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 

@@ -113,7 +113,11 @@ impl Vendor {
 
     /// Adds an environment with one version and the usual two tokens.
     pub fn add(&self, name: &str, version: &str) {
-        let tokens = [(api_token(name), vec!["DataExport".to_owned()]), (paas_token(name), vec!["InstallerDownload".to_owned()])].into();
+        let tokens = [
+            (api_token(name), vec!["DataExport".to_owned()]),
+            (paas_token(name), vec!["InstallerDownload".to_owned()]),
+        ]
+        .into();
         let environment = Environment {
             latest: version.to_owned(),
             offered: vec![version.to_owned()],
@@ -176,7 +180,11 @@ pub fn entity(host: &str) -> String {
 }
 
 fn respond(status: u16, body: &Value) -> Response {
-    Response::builder().status(status).header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string())).expect("a response")
+    Response::builder()
+        .status(status)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(body.to_string()))
+        .expect("a response")
 }
 
 fn refuse(code: u16, message: &str) -> Response {
@@ -193,7 +201,9 @@ async fn answer(State(environments): State<Shared>, request: Request) -> Respons
         .and_then(|v| v.strip_prefix("Api-Token "))
         .unwrap_or_default()
         .to_owned();
-    let Some((name, path)) = path.strip_prefix("/e/").and_then(|rest| rest.split_once("/api")).map(|(n, p)| (n.to_owned(), p.to_owned())) else {
+    let Some((name, path)) =
+        path.strip_prefix("/e/").and_then(|rest| rest.split_once("/api")).map(|(n, p)| (n.to_owned(), p.to_owned()))
+    else {
         return refuse(404, "no such environment");
     };
     let method = request.method().clone();
@@ -246,11 +256,17 @@ async fn answer(State(environments): State<Shared>, request: Request) -> Respons
         (Method::GET, p) if p == format!("{installer}/unix/default/latest/metainfo") => {
             respond(200, &json!({ "latestAgentVersion": environment.latest }))
         }
-        (Method::GET, p) if p == format!("{installer}/versions/unix/default") => respond(200, &json!({ "availableVersions": environment.offered })),
+        (Method::GET, p) if p == format!("{installer}/versions/unix/default") => {
+            respond(200, &json!({ "availableVersions": environment.offered }))
+        }
         (Method::GET, p) if p == format!("{installer}/connectioninfo") => {
             let zone = query.strip_prefix("networkZone=").and_then(|zone| environment.zone_endpoints.get(zone));
             let endpoints = zone.unwrap_or(&environment.endpoints);
-            respond(200, &json!({ "tenantUUID": name, "tenantToken": "secret-tenant-token", "communicationEndpoints": endpoints }))
+            respond(
+                200,
+                &json!({ "tenantUUID": name, "tenantToken": "secret-tenant-token",
+                    "communicationEndpoints": endpoints }),
+            )
         }
         (Method::GET, "/v1/entity/infrastructure/hosts") => hosts(&environment, &query, may("DataExport")),
         (Method::POST, "/v2/events/ingest" | "/v1/events") => event(&environments, &name, &path, &body, &may),
@@ -268,7 +284,9 @@ fn event(environments: &Shared, name: &str, path: &str, body: &[u8], may: &dyn F
         return refuse(403, &format!("Token is missing required scope. Use one of: {scope}"));
     }
     let entities = if newer {
-        event["entitySelector"].as_str().is_some_and(|s| s.starts_with("entityId(\"HOST-") && s.ends_with("\")") && s.len() <= 2000)
+        event["entitySelector"]
+            .as_str()
+            .is_some_and(|s| s.starts_with("entityId(\"HOST-") && s.ends_with("\")") && s.len() <= 2000)
     } else {
         event["attachRules"]["entityIds"].as_array().is_some_and(|ids| !ids.is_empty())
     };
@@ -278,7 +296,13 @@ fn event(environments: &Shared, name: &str, path: &str, body: &[u8], may: &dyn F
     if event["eventType"] != "MARKED_FOR_TERMINATION" || !entities || !has_times || !titled {
         return refuse(400, "Constraints violated.");
     }
-    environments.lock().expect("the environments").get_mut(name).expect("an environment").events.push((path.to_owned(), event));
+    environments
+        .lock()
+        .expect("the environments")
+        .get_mut(name)
+        .expect("an environment")
+        .events
+        .push((path.to_owned(), event));
     if newer {
         respond(201, &json!({ "reportCount": 1, "eventIngestResults": [{ "correlationId": "c", "status": "OK" }] }))
     } else {
@@ -290,7 +314,8 @@ fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
     if !allowed {
         return refuse(403, "Token is missing required scope. Use one of: DataExport");
     }
-    let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")).map(str::to_owned));
+    let parameter =
+        |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")).map(str::to_owned));
     // As the real one: the key of a next page carries the first page's parameters, and goes alone.
     let (from, size): (usize, usize) = match parameter("nextPageKey") {
         Some(key) => {
@@ -301,8 +326,9 @@ fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
     };
     // By number, not by skipping: an endless list is read to its bound.
     let first = from.saturating_sub(environment.hosts.len());
-    let invented = (first..environment.invented_hosts)
-        .map(|i| (format!("172.{}.{}.{}", 16 + i / 65536, (i / 256) % 256, i % 256), "1.100.0.20200101-000000".to_owned()));
+    let invented = (first..environment.invented_hosts).map(|i| {
+        (format!("172.{}.{}.{}", 16 + i / 65536, (i / 256) % 256, i % 256), "1.100.0.20200101-000000".to_owned())
+    });
     let own = environment.hosts.clone().into_iter().skip(from);
     let page: Vec<Value> = own.chain(invented).take(size).map(|(ip, version)| host(&ip, &version)).collect();
     let more = from + page.len() < environment.hosts.len() + environment.invented_hosts;
@@ -324,6 +350,7 @@ fn host(host: &str, version: &str) -> Value {
         "ipAddresses": [ip],
         "lastSeenTimestamp": chrono::Utc::now().timestamp_millis(),
         "networkZoneId": zone,
-        "agentVersion": { "major": number_at(0), "minor": number_at(1), "revision": number_at(2), "timestamp": parts.get(3), "sourceRevision": "" },
+        "agentVersion": { "major": number_at(0), "minor": number_at(1), "revision": number_at(2),
+        "timestamp": parts.get(3), "sourceRevision": "" },
     })
 }

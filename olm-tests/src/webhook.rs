@@ -56,9 +56,11 @@ impl Webhook {
                 "name": name,
                 "admissionReviewVersions": ["v1"],
                 "sideEffects": "None",
-                "clientConfig": { "url": format!("https://localhost:{port}/"), "caBundle": base64(ca.pem().as_bytes()) },
+                "clientConfig": { "url": format!("https://localhost:{port}/"),
+                "caBundle": base64(ca.pem().as_bytes()) },
                 "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
-                "rules": [{ "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["daemonsets"] }],
+                "rules": [{ "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+                "resources": ["daemonsets"] }],
             }],
         });
         let configuration = serde_json::from_value(configuration).expect("a configuration");
@@ -66,12 +68,16 @@ impl Webhook {
         // The API server takes a moment to hear of it.
         let probe = json!({ "metadata": { "name": "probe" }, "spec": {
             "selector": { "matchLabels": { "a": "b" } },
-            "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } },
+            "template": { "metadata": { "labels": { "a": "b" } },
+            "spec": { "containers": [{ "name": "c", "image": "i" }] } },
         } });
         let probe: DaemonSet = serde_json::from_value(probe).expect("a DaemonSet");
         let daemonsets: Api<DaemonSet> = Api::namespaced(client.clone(), namespace);
         eventually("the webhook is called", SOON, || async {
-            daemonsets.create(&PostParams { dry_run: true, ..PostParams::default() }, &probe).await.map_err(|e| e.to_string())?;
+            daemonsets
+                .create(&PostParams { dry_run: true, ..PostParams::default() }, &probe)
+                .await
+                .map_err(|e| e.to_string())?;
             if called.load(Ordering::SeqCst) { Ok(()) } else { Err("not called".to_owned()) }
         })
         .await;
@@ -99,7 +105,10 @@ async fn review(State(answer): State<Answer>, body: Bytes) -> Response {
         response["patch"] = base64(Value::Array(patch).to_string().as_bytes()).into();
     }
     let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
-    Response::builder().header(CONTENT_TYPE, "application/json").body(Body::from(review.to_string())).expect("a response")
+    Response::builder()
+        .header(CONTENT_TYPE, "application/json")
+        .body(Body::from(review.to_string()))
+        .expect("a response")
 }
 
 fn base64(bytes: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! Conditions: the sentences of a status. Which there are, and for which reasons, is the kind's.
 //!
-//! Here because status, Events and metrics must use the same words. Must not decide anything: kinds hand in findings, this
-//! file only gives them their shape.
+//! Here because status, Events and metrics must use the same words. Must not decide anything: kinds hand in findings,
+//! this file only gives them their shape.
 
 use std::fmt::Display;
 
@@ -111,9 +111,14 @@ pub fn merge<T: Type>(
             let name = type_.to_string();
             let before = old.iter().find(|c| c.type_ == name);
             let unknown = || Finding::new(type_, None, T::NOT_YET, "not looked at yet");
-            let finding = findings.iter().find(|f| f.type_ == type_).map_or_else(unknown, |f| Finding { message: f.message.clone(), ..*f });
+            let finding = findings
+                .iter()
+                .find(|f| f.type_ == type_)
+                .map_or_else(unknown, |f| Finding { message: f.message.clone(), ..*f });
             let same_status = before.is_some_and(|b| b.status == finding.status());
-            let since = before.filter(|b| same_status && !b.last_transition_time.is_empty()).map(|b| b.last_transition_time.clone());
+            let since = before
+                .filter(|b| same_status && !b.last_transition_time.is_empty())
+                .map(|b| b.last_transition_time.clone());
             let changed = !same_status || before.is_some_and(|b| b.reason != finding.reason.to_string());
             if changed && finding.reason != T::NOT_YET {
                 let warning = match type_.wants() {
@@ -156,7 +161,9 @@ mod tests {
     fn every_condition_exists_from_the_first_visit_on() {
         let (conditions, _) = merge::<ConditionType>(&[], &[], Some(1), at(0));
         assert_eq!(conditions.len(), ConditionType::iter().count());
-        assert!(conditions.iter().all(|c| c.status == "Unknown" && c.reason == "NotYetReported" && !c.message.is_empty()));
+        assert!(
+            conditions.iter().all(|c| c.status == "Unknown" && c.reason == "NotYetReported" && !c.message.is_empty())
+        );
     }
 
     #[test]
@@ -176,8 +183,14 @@ mod tests {
 
     #[test]
     fn a_condition_of_the_original_without_a_time_gets_one() {
-        let old = Condition { type_: "APIToken".into(), status: "True".into(), reason: "TokenReady".into(), ..Condition::default() };
-        let (merged, _) = merge(&[old], &[Finding::new(ConditionType::ApiToken, true, Reason::TokenReady, "m")], None, at(5));
+        let old = Condition {
+            type_: "APIToken".into(),
+            status: "True".into(),
+            reason: "TokenReady".into(),
+            ..Condition::default()
+        };
+        let (merged, _) =
+            merge(&[old], &[Finding::new(ConditionType::ApiToken, true, Reason::TokenReady, "m")], None, at(5));
         let api = merged.iter().find(|c| c.type_ == "APIToken").unwrap();
         assert_eq!(api.last_transition_time, "1970-01-01T00:00:05Z");
     }

@@ -24,7 +24,9 @@ pub struct Version {
 
 /// Why a text is not a [`Version`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an agent version; expected major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010")]
+#[error(
+    "{0:?} is not an agent version; expected major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010"
+)]
 pub struct NotAVersion(pub String);
 
 impl Version {
@@ -96,7 +98,9 @@ impl VersionWish {
     pub fn admits(&self, version: &Version) -> bool {
         match self {
             Self::Exact(wanted) => wanted == version,
-            Self::Prefix(major, minor, revision) => (*major, *minor, *revision) == (version.major, version.minor, version.revision),
+            Self::Prefix(major, minor, revision) => {
+                (*major, *minor, *revision) == (version.major, version.minor, version.revision)
+            }
         }
     }
 }
@@ -159,7 +163,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_version_reads_back_as_it_was_written(a in 0u32..5000, b in 0u32..5000, c in 0u32..5000, d in 0u32..99_999_999, t in 0u32..999_999) {
+        fn a_version_reads_back_as_it_was_written(a in 0u32..5000, b in 0u32..5000, c in 0u32..5000,
+            d in 0u32..99_999_999, t in 0u32..999_999) {
             let v = Version { major: a, minor: b, revision: c, day: d, time: t };
             prop_assert_eq!(v.to_string().parse::<Version>().unwrap(), v);
         }

@@ -8,7 +8,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 /// A package.
 #[derive(Debug)]
 pub struct Package {
-    /// Its name, and that of its Deployment, ServiceAccount, roles, Lease, field manager, Event source and stop ConfigMap.
+    /// Its name, and that of its Deployment, ServiceAccount, roles, Lease, field manager, Event source and stop
+    /// ConfigMap.
     pub name: &'static str,
     /// Namespace that every recipe names.
     pub namespace: &'static str,
@@ -103,13 +104,19 @@ pub struct Rule {
     pub name: Option<&'static str>,
     /// What it is for.
     pub why: &'static str,
-    /// Verbs that the API server asks about while it serves another (an apply that creates is a patch that needs create;
-    /// admission asks for delete when owner references change): no request of ours shows them.
+    /// Verbs that the API server asks about while it serves another (an apply that creates is a patch that needs
+    /// create; admission asks for delete when owner references change): no request of ours shows them.
     pub consulted: &'static [&'static str],
 }
 
 /// A rule about all objects, whose verbs all show in requests.
 #[must_use]
-pub const fn rule(scope: Where, group: &'static str, resource: &'static str, verbs: &'static [&'static str], why: &'static str) -> Rule {
+pub const fn rule(
+    scope: Where,
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+    why: &'static str,
+) -> Rule {
     Rule { scope, group, resource, verbs, name: None, why, consulted: &[] }
 }

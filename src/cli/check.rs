@@ -20,7 +20,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Without a cluster the tokens are taken from the variables PAAS_TOKEN and API_TOKEN, and a proxy that the OneAgent takes from a Secret from PROXY.\nExit code: 0 when everything works, 1 when something would fail in the cluster."
+    after_help = "Without a cluster the tokens are taken from the variables PAAS_TOKEN and API_TOKEN, and a proxy \
+        that the OneAgent takes from a Secret from PROXY.\nExit code: 0 when everything works, 1 when something would \
+        fail in the cluster."
 )]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["name", "file", "api_url"])))]
 pub(super) struct Args {
@@ -35,7 +37,8 @@ pub(super) struct Args {
     /// An environment's address alone; no cluster is needed.
     #[arg(long, value_name = "URL")]
     api_url: Option<String>,
-    /// File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the cluster.
+    /// File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the
+    /// cluster.
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     trusted_cas: Option<PathBuf>,
 }
@@ -90,31 +93,46 @@ pub(super) async fn check(args: &Args) -> Result<(), String> {
             for warning in &resolved.warnings {
                 println!("note  {warning}");
             }
-            let given = if args.name.is_some() { from_cluster(&resolved, &mut findings).await? } else { from_shell(args, &resolved, &mut findings)? };
+            let given = if args.name.is_some() {
+                from_cluster(&resolved, &mut findings).await?
+            } else {
+                from_shell(args, &resolved, &mut findings)?
+            };
             environment(&resolved, &given, &mut findings).await;
         }
     }
     if findings.failed == 0 { Ok(()) } else { Err(format!("{} of {} checks failed", findings.failed, findings.all)) }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the command line")]
 async fn object(args: &Args) -> Result<OneAgent, String> {
     if let Some(name) = &args.name {
         let api: Api<OneAgent> = Api::namespaced(kernel::client().await?, &args.namespace);
-        let found = api.get_opt(name).await.map_err(|error| format!("cannot read OneAgent {}/{name}: {error}", args.namespace))?;
-        return found.ok_or_else(|| format!("there is no OneAgent {name} in namespace {}; name its namespace with -n", args.namespace));
+        let found = api
+            .get_opt(name)
+            .await
+            .map_err(|error| format!("cannot read OneAgent {}/{name}: {error}", args.namespace))?;
+        return found.ok_or_else(|| {
+            format!("there is no OneAgent {name} in namespace {}; name its namespace with -n", args.namespace)
+        });
     }
     if let Some(file) = &args.file {
         let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        return serde_yaml::from_str(&text).map_err(|error| format!("{} does not hold one OneAgent: {error}", file.display()));
+        return serde_yaml::from_str(&text)
+            .map_err(|error| format!("{} does not hold one OneAgent: {error}", file.display()));
     }
     let spec = OneAgentSpec { api_url: args.api_url.clone().unwrap_or_default(), ..OneAgentSpec::default() };
     Ok(OneAgent::new("oneagent", spec))
 }
 
+#[expect(clippy::disallowed_methods, reason = "the command line")]
 fn from_shell(args: &Args, resolved: &Resolved, findings: &mut Findings) -> Result<Given, String> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty()).map(SecretString::from);
+    let variable =
+        |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty()).map(SecretString::from);
     let trusted = match &args.trusted_cas {
-        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?),
+        Some(file) => {
+            Some(std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?)
+        }
         None => None,
     };
     let given = Given {
@@ -128,7 +146,11 @@ fn from_shell(args: &Args, resolved: &Resolved, findings: &mut Findings) -> Resu
         trusted,
     };
     let untried = [
-        (given.paas.is_some(), "PAAS_TOKEN", "the newest version, the versions on offer, the environment's identity and the paasToken's scope"),
+        (
+            given.paas.is_some(),
+            "PAAS_TOKEN",
+            "the newest version, the versions on offer, the environment's identity and the paasToken's scope",
+        ),
         (given.api.is_some(), "API_TOKEN", "the host list and the apiToken's scope"),
     ];
     for (_, variable, what) in untried.into_iter().filter(|(there, ..)| !there) {
@@ -141,8 +163,10 @@ fn from_shell(args: &Args, resolved: &Resolved, findings: &mut Findings) -> Resu
         findings.bad("the proxy stands in a Secret, and variable PROXY is not set", "set PROXY to the proxy's URL");
     }
     if resolved.trusted_cas.is_some() && given.trusted.is_none() {
-        findings
-            .bad("spec.trustedCAs names a ConfigMap, which cannot be read without a cluster", "name a file with its certificates in --trusted-cas");
+        findings.bad(
+            "spec.trustedCAs names a ConfigMap, which cannot be read without a cluster",
+            "name a file with its certificates in --trusted-cas",
+        );
     }
     Ok(given)
 }
@@ -152,17 +176,24 @@ async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Gi
     let namespace = &resolved.namespace;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let value = async |name: &str, key: &str, findings: &mut Findings| {
-        let found = secrets.get_opt(name).await.map_err(|error| format!("cannot read Secret {namespace}/{name}: {error}"))?;
+        let found =
+            secrets.get_opt(name).await.map_err(|error| format!("cannot read Secret {namespace}/{name}: {error}"))?;
         let Some(secret) = found else {
             let remedy = format!("kubectl -n {namespace} create secret generic {name} --from-literal={key}=…");
             findings.bad(&format!("Secret {namespace}/{name} does not exist"), &remedy);
             return Ok::<_, String>(None);
         };
-        let text = secret.data.as_ref().and_then(|data| data.get(key)).and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
+        let text = secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get(key))
+            .and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
         let text = text.filter(|text| !text.trim().is_empty());
         if text.as_ref().is_some_and(|text| text.trim().len() != text.len()) {
-            findings
-                .bad(&format!("key {key} of Secret {namespace}/{name} has blanks around it"), "agents would use them too: put the value in without");
+            findings.bad(
+                &format!("key {key} of Secret {namespace}/{name} has blanks around it"),
+                "agents would use them too: put the value in without",
+            );
         }
         if text.is_none() {
             findings.bad(&format!("Secret {namespace}/{name} has no key {key}"), "add the key");
@@ -179,7 +210,8 @@ async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Gi
     let mut trusted = None;
     if let Some(name) = &resolved.trusted_cas {
         let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
-        let found = maps.get_opt(name).await.map_err(|error| format!("cannot read ConfigMap {namespace}/{name}: {error}"))?;
+        let found =
+            maps.get_opt(name).await.map_err(|error| format!("cannot read ConfigMap {namespace}/{name}: {error}"))?;
         trusted = found.and_then(|map| map.data?.remove("certs"));
         if trusted.is_none() {
             let remedy = format!("kubectl -n {namespace} create configmap {name} --from-file=certs=FILE.pem");
@@ -209,8 +241,12 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
         // Name, connection, TLS and proxy can be tried without any token: who refuses one is there.
         let nobody = SecretString::from("none");
         match client.latest(given.api.as_ref().unwrap_or(&nobody)).await {
-            Ok(_) | Err(Error::Unauthorized(_) | Error::Forbidden(_)) => findings.good(&format!("the environment answers at {}", resolved.api_url)),
-            Err(error) => return findings.bad(&format!("the environment at {}: {error}", resolved.api_url), remedy(&error)),
+            Ok(_) | Err(Error::Unauthorized(_) | Error::Forbidden(_)) => {
+                findings.good(&format!("the environment answers at {}", resolved.api_url));
+            }
+            Err(error) => {
+                return findings.bad(&format!("the environment at {}: {error}", resolved.api_url), remedy(&error));
+            }
         }
     }
     if let Some(paas) = &given.paas {
@@ -221,9 +257,11 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
             return;
         }
         let _ = scope(&client, paas, "paasToken", "InstallerDownload", findings).await;
-        findings.tell("the environment says who it is", &client.connection(paas, resolved.network_zone.as_deref()).await, |(id, endpoints)| {
-            format!("{id}, {} communication endpoints", endpoints.as_ref().map_or(0, Vec::len))
-        });
+        findings.tell(
+            "the environment says who it is",
+            &client.connection(paas, resolved.network_zone.as_deref()).await,
+            |(id, endpoints)| format!("{id}, {} communication endpoints", endpoints.as_ref().map_or(0, Vec::len)),
+        );
         let offered = client.offered(paas).await;
         findings.tell("versions on offer", &offered, |versions| versions.len().to_string());
         if let (Ok(offered), Wish::Pin { version, .. }) = (&offered, resolved.wish)
@@ -236,16 +274,24 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
         let scopes = scope(&client, api, "apiToken", "DataExport", findings).await;
         if scopes.is_ok_and(|scopes| !scopes.iter().any(|scope| scope == "events.ingest")) {
             println!(
-                "note  apiToken: without scope events.ingest the environment is told of nodes that go by its older API, which the vendor calls deprecated"
+                "note  apiToken: without scope events.ingest the environment is told of nodes that go by its older \
+                API, which the vendor calls deprecated"
             );
         }
         let hosts = client.hosts(api).await;
-        findings
-            .tell("hosts that report an agent, in the network zone", &hosts, |hosts| hosts.of(resolved.network_zone.as_deref()).len().to_string());
+        findings.tell("hosts that report an agent, in the network zone", &hosts, |hosts| {
+            hosts.of(resolved.network_zone.as_deref()).len().to_string()
+        });
     }
 }
 
-async fn scope(client: &Client, token: &SecretString, key: &str, scope: &str, findings: &mut Findings) -> Result<Vec<String>, Error> {
+async fn scope(
+    client: &Client,
+    token: &SecretString,
+    key: &str,
+    scope: &str,
+    findings: &mut Findings,
+) -> Result<Vec<String>, Error> {
     let scopes = client.scopes(token).await;
     match &scopes {
         Ok(scopes) if !scopes.iter().any(|s| s == scope) => {
@@ -268,7 +314,8 @@ fn remedy(error: &Error) -> &'static str {
             "is spec.apiUrl the API of the environment (…/api), and does nothing else answer in its place?"
         }
         Error::Timeout(_) | Error::Connect(_) => {
-            "look at name resolution, firewalls and spec.proxy from the operator's node; for an unknown certificate name its authority in spec.trustedCAs"
+            "look at name resolution, firewalls and spec.proxy from the operator's node; for an unknown certificate \
+            name its authority in spec.trustedCAs"
         }
         Error::Redirect(_) => "use the address that it redirects to, if that is the environment's",
         Error::Setup(_) => "correct the proxy or the certificates",

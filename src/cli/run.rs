@@ -60,7 +60,8 @@ pub(super) struct Args {
     /// How often the host list is asked for while something needs it.
     #[arg(long, env = "HOSTS_POLL_INTERVAL", default_value = "5m", value_parser = duration)]
     hosts_poll_interval: Duration,
-    /// How often it is looked at whether Istio is there and its objects are as they should be, where enableIstio asks for it.
+    /// How often it is looked at whether Istio is there and its objects are as they should be, where enableIstio asks
+    /// for it.
     #[arg(long, env = "DISCOVERY_INTERVAL", default_value = "60s", value_parser = duration)]
     discovery_interval: Duration,
     /// Longest time for one call to an environment.
@@ -111,11 +112,19 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
 
 async fn run_oneagent(args: Args) -> Result<(), String> {
     telemetry::start_logs(&args.log_level, args.log_format)?;
-    let timing = Timing { duration: args.lease_duration, renew_deadline: args.lease_renew_deadline, retry_period: args.lease_retry_period };
+    let timing = Timing {
+        duration: args.lease_duration,
+        renew_deadline: args.lease_renew_deadline,
+        retry_period: args.lease_retry_period,
+    };
     if !(timing.retry_period < timing.renew_deadline && timing.renew_deadline < timing.duration) {
-        return Err("--lease-retry-period must be shorter than --lease-renew-deadline, and that shorter than --lease-duration".to_owned());
+        return Err(
+            "--lease-retry-period must be shorter than --lease-renew-deadline, and that shorter than --lease-duration"
+                .to_owned(),
+        );
     }
-    let scope = Scope(args.watch_namespace.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect());
+    let scope =
+        Scope(args.watch_namespace.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect());
     let stop = stop_signal()?;
     let client = kernel::client().await?;
     let (triggers, receivers) = Triggers::new(&scope);
@@ -133,7 +142,10 @@ async fn run_oneagent(args: Args) -> Result<(), String> {
     };
     let outcome = tokio::select! {
         outcome = work => outcome,
-        ended = probes => Err(ended.map_err(|error| error.to_string()).and_then(|served| served).err().unwrap_or_else(|| "probes are no longer served".to_owned())),
+        ended = probes => {
+            let served = ended.map_err(|error| error.to_string()).and_then(|served| served);
+            Err(served.err().unwrap_or_else(|| "probes are no longer served".to_owned()))
+        }
     };
     tracing::info!("ended");
     outcome
@@ -152,8 +164,11 @@ async fn lead(
     stop: Stop,
 ) -> Result<(), String> {
     let leases: Api<Lease> = Api::namespaced(context.client.clone(), &args.pod_namespace);
-    let identity =
-        if args.pod_uid.is_empty() { format!("{}_{}", args.pod_name, std::process::id()) } else { format!("{}_{}", args.pod_name, args.pod_uid) };
+    let identity = if args.pod_uid.is_empty() {
+        format!("{}_{}", args.pod_name, std::process::id())
+    } else {
+        format!("{}_{}", args.pod_name, args.pod_uid)
+    };
     let mut candidate = Candidate::new(leases, PACKAGE.name, &identity, timing);
     // Usually nobody else holds the lease: then the watches start once, after it is ours.
     let at_once = tokio::time::timeout(Duration::from_millis(500), candidate.acquire()).await.is_ok();
@@ -195,7 +210,10 @@ async fn lead(
             std::future::pending::<()>().await;
         }
         let client = context.client.clone();
-        context.upgradeable.keep(client, PACKAGE.name, context.clock, &args.pod_namespace, &args.operator_condition_name).await;
+        context
+            .upgradeable
+            .keep(client, PACKAGE.name, context.clock, &args.pod_namespace, &args.operator_condition_name)
+            .await;
     };
     let ended = tokio::select! {
         () = runtime.run(receivers, stop) => None,
@@ -220,7 +238,8 @@ fn lost(error: &kernel::Error) -> String {
 fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
     let (tell_environment, mut environments) = mpsc::unbounded_channel();
     let (tell_named, mut named) = mpsc::unbounded_channel();
-    let periods = Periods { latest: args.poll_interval, slow: args.slow_poll_interval, hosts: args.hosts_poll_interval };
+    let periods =
+        Periods { latest: args.poll_interval, slow: args.slow_poll_interval, hosts: args.hosts_poll_interval };
     let clock = Clock::of_the_machine();
     let context = Arc::new(Context {
         client: client.clone(),
@@ -249,7 +268,9 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
         loop {
             tokio::select! {
                 Some(subscriber) = environments.recv() => told.one(&(subscriber.namespace, subscriber.name)),
-                Some(reference) = named.recv() => shared.named.subscribers(&reference).iter().for_each(|key| told.one(key)),
+                Some(reference) = named.recv() => {
+                    shared.named.subscribers(&reference).iter().for_each(|key| told.one(key));
+                }
                 else => break,
             }
         }
@@ -259,12 +280,18 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
 
 /// Waits until the API server serves OneAgents: on a first installation the CRD may come after us.
 async fn wait_for_crd(client: &Client, scope: &Scope, status: &Readiness) {
-    let api: Api<OneAgent> = scope.0.first().map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
+    let api: Api<OneAgent> = scope
+        .0
+        .first()
+        .map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
     let mut wait = Duration::from_millis(200);
     loop {
         match api.list_metadata(&kube::api::ListParams::default().limit(1)).await {
             Ok(_) => break,
-            Err(error) => tracing::warn!(%error, "OneAgents cannot be listed yet; is the CRD installed and the ServiceAccount allowed?"),
+            Err(error) => {
+                tracing::warn!(%error, "OneAgents cannot be listed yet; is the CRD installed and the ServiceAccount \
+                    allowed?");
+            }
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(10));

@@ -56,7 +56,9 @@ impl Client {
     /// A client for `base`, which ends in `/api`.
     pub fn new(base: &str, transport: &Transport) -> Result<Self, Error> {
         let follow_at_home = redirect::Policy::custom(|attempt| {
-            let host = |url: &reqwest::Url| (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
+            let host = |url: &reqwest::Url| {
+                (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default())
+            };
             let here = attempt.previous().first().map(host);
             if here != Some(host(attempt.url())) {
                 let elsewhere = attempt.url().host_str().unwrap_or("?").to_owned();
@@ -79,9 +81,12 @@ impl Client {
             builder = builder.proxy(proxy.no_proxy(direct));
         }
         if let Some(pem) = &transport.trusted {
-            let certificates = reqwest::Certificate::from_pem_bundle(pem.as_bytes()).ok().filter(|certificates| !certificates.is_empty());
-            let certificates =
-                certificates.ok_or_else(|| Error::Setup("key certs of the ConfigMap in spec.trustedCAs holds no PEM certificate".into()))?;
+            let certificates = reqwest::Certificate::from_pem_bundle(pem.as_bytes())
+                .ok()
+                .filter(|certificates| !certificates.is_empty());
+            let certificates = certificates.ok_or_else(|| {
+                Error::Setup("key certs of the ConfigMap in spec.trustedCAs holds no PEM certificate".into())
+            })?;
             builder = builder.tls_certs_merge(certificates);
         }
         let http = builder.build().map_err(|error| Error::Setup(short(&error.without_url().to_string())))?;
@@ -90,22 +95,32 @@ impl Client {
 
     /// The newest agent version.
     pub async fn latest(&self, paas: &SecretString) -> Result<Version, Error> {
-        let answer: Metainfo = self.get(&format!("{INSTALLER}/unix/default/latest/metainfo?flavor=default&arch=all"), paas).await?;
+        let answer: Metainfo =
+            self.get(&format!("{INSTALLER}/unix/default/latest/metainfo?flavor=default&arch=all"), paas).await?;
         let text = answer.latest_agent_version.filter(|v| !v.is_empty()).ok_or(Error::Lacks("latestAgentVersion"))?;
         text.parse().map_err(|error: crate::api::name::NotAVersion| Error::NotJson(error.to_string()))
     }
 
     /// The versions on offer, newest first. Those of another format are left out.
     pub async fn offered(&self, paas: &SecretString) -> Result<Vec<Version>, Error> {
-        let answer: Offered = self.get(&format!("{INSTALLER}/versions/unix/default?flavor=default&arch=all"), paas).await?;
-        let mut versions: Vec<Version> =
-            answer.available_versions.ok_or(Error::Lacks("availableVersions"))?.iter().filter_map(|v| v.parse().ok()).collect();
+        let answer: Offered =
+            self.get(&format!("{INSTALLER}/versions/unix/default?flavor=default&arch=all"), paas).await?;
+        let mut versions: Vec<Version> = answer
+            .available_versions
+            .ok_or(Error::Lacks("availableVersions"))?
+            .iter()
+            .filter_map(|v| v.parse().ok())
+            .collect();
         versions.sort_unstable_by(|a, b| b.cmp(a));
         Ok(versions)
     }
 
     /// The environment's identity, and the addresses that agents of a network zone talk to.
-    pub async fn connection(&self, paas: &SecretString, zone: Option<&str>) -> Result<(String, Option<Vec<String>>), Error> {
+    pub async fn connection(
+        &self,
+        paas: &SecretString,
+        zone: Option<&str>,
+    ) -> Result<(String, Option<Vec<String>>), Error> {
         let zone = zone.map(|zone| format!("?networkZone={}", encode(zone))).unwrap_or_default();
         let answer: ConnectionInfo = self.get(&format!("{INSTALLER}/connectioninfo{zone}"), paas).await?;
         let id = answer.tenant_uuid.filter(|id| !id.is_empty()).ok_or(Error::Lacks("tenantUUID"))?;
@@ -118,7 +133,9 @@ impl Client {
         let body = || serde_json::json!({ "token": token.expose_secret().trim() }).to_string();
         let first = self.call(Method::POST, "/v2/apiTokens/lookup", token, Some(body()), BODY_MIB).await;
         let answer = match first {
-            Err(Error::Status { code: 404, .. }) => self.call(Method::POST, "/v1/tokens/lookup", token, Some(body()), BODY_MIB).await?,
+            Err(Error::Status { code: 404, .. }) => {
+                self.call(Method::POST, "/v1/tokens/lookup", token, Some(body()), BODY_MIB).await?
+            }
             other => other?,
         };
         let info: TokenInfo = json(&answer.body)?;
@@ -144,7 +161,9 @@ impl Client {
     pub(super) async fn each_host(&self, api: &SecretString, mut take: impl FnMut(Host) + Send) -> Result<(), Error> {
         let mut query = format!("includeDetails=false&relativeTime=30mins&pageSize={PAGE}");
         for _ in 0..PAGES {
-            let answer = self.call(Method::GET, &format!("/v1/entity/infrastructure/hosts?{query}"), api, None, HOSTS_MIB).await?;
+            let answer = self
+                .call(Method::GET, &format!("/v1/entity/infrastructure/hosts?{query}"), api, None, HOSTS_MIB)
+                .await?;
             json::<Vec<Host>>(&answer.body)?.into_iter().for_each(&mut take);
             match answer.next_page {
                 None => return Ok(()),
@@ -154,9 +173,15 @@ impl Client {
         Err(Error::TooMany(PAGES * 2000))
     }
 
-    /// Tells that hosts are gone for good, so that nobody is called for them. By the newer API; where the environment has
-    /// none, or the token not its scope, by the older one, which is content with the scope of the host list.
-    pub async fn terminated(&self, api: &SecretString, entities: &[String], at: DateTime<Utc>, note: &str) -> Result<(), Error> {
+    /// Tells that hosts are gone for good, so that nobody is called for them. By the newer API; where the environment
+    /// has none, or the token not its scope, by the older one, which is content with the scope of the host list.
+    pub async fn terminated(
+        &self,
+        api: &SecretString,
+        entities: &[String],
+        at: DateTime<Utc>,
+        note: &str,
+    ) -> Result<(), Error> {
         const KIND: &str = "MARKED_FOR_TERMINATION";
         const TITLE: &str = "Node removed from its Kubernetes cluster";
         let at = at.timestamp_millis();
@@ -169,7 +194,8 @@ impl Client {
         let answer = match newer {
             Err(Error::Forbidden(_) | Error::Status { code: 404, .. }) => {
                 let event = serde_json::json!({
-                    "eventType": KIND, "source": SOURCE, "description": format!("{TITLE}: {note}"), "start": at, "end": at,
+                    "eventType": KIND, "source": SOURCE, "description": format!("{TITLE}: {note}"), "start": at,
+                    "end": at,
                     "attachRules": { "entityIds": entities },
                 });
                 self.call(Method::POST, "/v1/events", api, Some(event.to_string()), BODY_MIB).await?
@@ -184,7 +210,14 @@ impl Client {
         json(&self.call(Method::GET, path, token, None, BODY_MIB).await?.body)
     }
 
-    async fn call(&self, method: Method, path: &str, token: &SecretString, body: Option<String>, mib: usize) -> Result<Answer, Error> {
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        token: &SecretString,
+        body: Option<String>,
+        mib: usize,
+    ) -> Result<Answer, Error> {
         let failed = |error| Error::from_reqwest(error, self.timeout);
         let mut header = HeaderValue::from_str(&format!("Api-Token {}", token.expose_secret().trim()))
             .map_err(|_| Error::Unauthorized("the token has characters that no token has".into()))?;
@@ -195,9 +228,18 @@ impl Client {
         }
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status();
-        let retry_after =
-            response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok()).map(Duration::from_secs);
-        let next_page = response.headers().get("Next-Page-Key").and_then(|v| v.to_str().ok()).filter(|v| !v.is_empty()).map(str::to_owned);
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|v| v.to_str().ok())
+            .and_then(|v| v.trim().parse().ok())
+            .map(Duration::from_secs);
+        let next_page = response
+            .headers()
+            .get("Next-Page-Key")
+            .and_then(|v| v.to_str().ok())
+            .filter(|v| !v.is_empty())
+            .map(str::to_owned);
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
             if body.len() + chunk.len() > mib << 20 {
@@ -219,7 +261,11 @@ fn scrubbed(body: &[u8], token: &SecretString) -> Vec<u8> {
     let text = String::from_utf8_lossy(body);
     // The part after the last dot is the secret one; the rest is the token's public name.
     let secret = token.rsplit_once('.').map_or(token, |(_, secret)| secret);
-    if secret.is_empty() { text.into_owned().into_bytes() } else { text.replace(token, "(token)").replace(secret, "(token)").into_bytes() }
+    if secret.is_empty() {
+        text.into_owned().into_bytes()
+    } else {
+        text.replace(token, "(token)").replace(secret, "(token)").into_bytes()
+    }
 }
 
 struct Answer {
@@ -242,7 +288,9 @@ fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
 fn refusal(status: StatusCode, after: Option<Duration>, body: &[u8]) -> Error {
     let envelope = serde_json::from_slice::<Envelope>(body).ok().map(|e| e.error);
     let code = envelope.as_ref().and_then(|e| e.code).unwrap_or(status.as_u16());
-    let message = envelope.and_then(|e| e.message).map_or_else(|| status.canonical_reason().unwrap_or("no reason given").to_owned(), |m| short(&m));
+    let message = envelope
+        .and_then(|e| e.message)
+        .map_or_else(|| status.canonical_reason().unwrap_or("no reason given").to_owned(), |m| short(&m));
     match code {
         401 => Error::Unauthorized(message),
         403 => Error::Forbidden(message),
@@ -255,7 +303,9 @@ fn refusal(status: StatusCode, after: Option<Duration>, body: &[u8]) -> Error {
 
 fn host_version(host: &Host) -> Option<Version> {
     let version = host.agent_version.as_ref()?;
-    format!("{}.{}.{}.{}", version.major?, version.minor?, version.revision?, version.timestamp.as_deref()?).parse().ok()
+    format!("{}.{}.{}.{}", version.major?, version.minor?, version.revision?, version.timestamp.as_deref()?)
+        .parse()
+        .ok()
 }
 
 fn encode(text: &str) -> String {

@@ -1,5 +1,5 @@
-//! Environments in use: one poller each, however many OneAgents share it; what they need is gathered for it, and whoever
-//! subscribed is told when the picture changes.
+//! Environments in use: one poller each, however many OneAgents share it; what they need is gathered for it, and
+//! whoever subscribed is told when the picture changes.
 //!
 //! Here so that a slow or lying environment costs nobody but itself: a reconcile only ever reads a [`Snapshot`].
 //! Must not decide what a picture means for an agent.
@@ -56,7 +56,15 @@ impl Environments {
             let (publish, picture) = watch::channel(Arc::default());
             let shared = Arc::new(Shared::new(self.reading.clone()));
             shared.subscribers().insert(subscriber.clone(), Interest::default());
-            let poller = Poller::new(client, access.clone(), self.periods, self.clock, shared.clone(), publish, self.tell.clone());
+            let poller = Poller::new(
+                client,
+                access.clone(),
+                self.periods,
+                self.clock,
+                shared.clone(),
+                publish,
+                self.tell.clone(),
+            );
             running.insert(key.clone(), Environment { picture, shared, task: tokio::spawn(poller.run()) });
         }
         let Some(environment) = running.get(&key) else { return Ok(Arc::default()) };
@@ -69,7 +77,9 @@ impl Environments {
         let mut all = Vec::new();
         for environment in self.running().values() {
             let subscribers = environment.shared.subscribers();
-            let Some(interest) = subscribers.get(subscriber).filter(|interest| !interest.gone.is_empty()) else { continue };
+            let Some(interest) = subscribers.get(subscriber).filter(|interest| !interest.gone.is_empty()) else {
+                continue;
+            };
             all.extend(environment.shared.told().iter().filter(|(node, _)| interest.gone.contains(node)).cloned());
         }
         all

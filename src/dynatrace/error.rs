@@ -30,7 +30,9 @@ pub enum Error {
         message: String,
     },
     /// The answer is not what the API says it is.
-    #[error("the answer is not the expected JSON ({0}); does a proxy or a login page answer in the environment's place?")]
+    #[error(
+        "the answer is not the expected JSON ({0}); does a proxy or a login page answer in the environment's place?"
+    )]
     NotJson(String),
     /// A field is missing or empty.
     #[error("the answer lacks {0}")]

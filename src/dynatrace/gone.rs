@@ -59,13 +59,21 @@ pub(super) fn wait(nodes: &[Zoned], now: DateTime<Utc>) -> Option<Duration> {
 }
 
 /// Tells of all whose time has come. With an error those without an outcome are to be told later.
-pub(super) async fn tell(client: &Client, api: &SecretString, nodes: &[Zoned], now: DateTime<Utc>) -> (Vec<Outcome>, Result<(), Error>) {
+pub(super) async fn tell(
+    client: &Client,
+    api: &SecretString,
+    nodes: &[Zoned],
+    now: DateTime<Utc>,
+) -> (Vec<Outcome>, Result<(), Error>) {
     let due: Vec<&Zoned> = nodes.iter().filter(|(_, node)| node.since + GATHER <= now).collect();
     let mut wanted: HashMap<(String, IpAddr), Vec<String>> =
         due.iter().map(|(zone, node)| ((zone_key(zone.as_deref()), node.ip), Vec::new())).collect();
     let hosts = client
         .each_host(api, |host| {
-            let (Some(id), zone) = (host.entity_id.filter(|id| is_host(id)), zone_key(host.network_zone_id.as_deref())) else { return };
+            let (Some(id), zone) = (host.entity_id.filter(|id| is_host(id)), zone_key(host.network_zone_id.as_deref()))
+            else {
+                return;
+            };
             for ip in host.ip_addresses.iter().flatten().filter_map(|ip| ip.parse().ok()) {
                 if let Some(found) = wanted.get_mut(&(zone.clone(), ip)).filter(|found| !found.contains(&id)) {
                     found.push(id.clone());
@@ -80,7 +88,12 @@ pub(super) async fn tell(client: &Client, api: &SecretString, nodes: &[Zoned], n
     let mut known: Vec<(&GoneNode, String)> = Vec::new();
     for (zone, node) in due {
         let zone = zone_key(zone.as_deref());
-        let not = |why: &str| (node.clone(), Told::Not(format!("{why} in network zone {zone} reported the address within the last half hour")));
+        let not = |why: &str| {
+            (
+                node.clone(),
+                Told::Not(format!("{why} in network zone {zone} reported the address within the last half hour")),
+            )
+        };
         match wanted.get(&(zone.clone(), node.ip)).map(Vec::as_slice) {
             Some([id]) => known.push((node, id.clone())),
             Some([_, ..]) => outcomes.push(not("more than one host")),
@@ -91,7 +104,10 @@ pub(super) async fn tell(client: &Client, api: &SecretString, nodes: &[Zoned], n
         let ids: Vec<String> = some.iter().map(|(_, id)| id.clone()).collect();
         let names: Vec<&str> = some.iter().map(|(node, _)| &*node.name).collect();
         let first = some.iter().map(|(node, _)| node.since).min().unwrap_or(now);
-        let told = match client.terminated(api, &ids, first - BEFORE, &names.join(", ").chars().take(4000).collect::<String>()).await {
+        let told = match client
+            .terminated(api, &ids, first - BEFORE, &names.join(", ").chars().take(4000).collect::<String>())
+            .await
+        {
             Ok(()) => Told::Accepted,
             // It does not get better by saying it again.
             Err(error @ (Error::Forbidden(_) | Error::Status { code: 400..=499, .. })) => Told::Not(error.to_string()),
@@ -114,11 +130,20 @@ mod tests {
     #[test]
     fn nodes_that_go_together_are_told_together_and_nobody_waits_for_ever() {
         let at = |second: i64| DateTime::from_timestamp(1_000_000 + second, 0).unwrap();
-        let gone = |second: i64| (None, GoneNode { name: "n".into(), ip: IpAddr::from([10, 0, 0, 1]), since: at(second) });
+        let gone =
+            |second: i64| (None, GoneNode { name: "n".into(), ip: IpAddr::from([10, 0, 0, 1]), since: at(second) });
         assert_eq!(wait(&[], at(0)), None);
         assert_eq!(wait(&[gone(0)], at(4)), Some(Duration::from_secs(6)));
-        assert_eq!(wait(&[gone(0), gone(5)], at(10)), Some(Duration::from_secs(5)), "until none has gone for ten seconds");
-        assert_eq!(wait(&[gone(0), gone(58)], at(59)), Some(Duration::from_secs(1)), "or the first has waited for a minute");
+        assert_eq!(
+            wait(&[gone(0), gone(5)], at(10)),
+            Some(Duration::from_secs(5)),
+            "until none has gone for ten seconds"
+        );
+        assert_eq!(
+            wait(&[gone(0), gone(58)], at(59)),
+            Some(Duration::from_secs(1)),
+            "or the first has waited for a minute"
+        );
         assert_eq!(wait(&[gone(0)], at(99)), Some(Duration::ZERO));
     }
 

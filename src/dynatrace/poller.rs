@@ -40,7 +40,17 @@ impl Default for Probes {
     fn default() -> Self {
         let due = Due::default;
         let zones = BTreeMap::new();
-        Self { latest: due(), identity: due(), paas: due(), api: due(), offered: due(), hosts: due(), gone: due(), zones, proof: Instant::now() }
+        Self {
+            latest: due(),
+            identity: due(),
+            paas: due(),
+            api: due(),
+            offered: due(),
+            hosts: due(),
+            gone: due(),
+            zones,
+            proof: Instant::now(),
+        }
     }
 }
 
@@ -89,7 +99,8 @@ impl Poller {
             let zones = needs.zones.iter().map(|zone| p.zones.get(zone).map_or_else(Instant::now, |due| due.at));
             let gone = gone::wait(&needs.gone, self.clock.now()).map(|wait| p.gone.at.max(Instant::now() + wait));
             let proof = needs.proof.then_some(p.proof);
-            let wake = always.into_iter().chain(zones).chain(gone).chain(proof).chain(needs.hosts.map(|_| p.hosts.at)).min();
+            let wake =
+                always.into_iter().chain(zones).chain(gone).chain(proof).chain(needs.hosts.map(|_| p.hosts.at)).min();
             tokio::select! {
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)) => {}
                 () = self.shared.more.notified() => {}
@@ -120,7 +131,8 @@ impl Poller {
         self.probes.gone.settle(&result, gone::GATHER);
         if let Err(error) = &result {
             self.probes.gone.at = self.probes.gone.at.max(Instant::now() + gone::AGAIN);
-            tracing::warn!(nodes = gone.len() - outcomes.len(), %error, "the environment could not be told of nodes that are gone; tried again");
+            tracing::warn!(nodes = gone.len() - outcomes.len(), %error, "the environment could not be told of nodes \
+                that are gone; tried again");
         }
         if outcomes.is_empty() {
             return;
@@ -147,7 +159,9 @@ impl Poller {
                 self.probes.offered.settle(&offered, self.periods.slow);
                 next.offered = offered.ok().map(Arc::new).or(next.offered);
                 next.trouble = if known.is_some_and(|known| *version < known) {
-                    Some(format!("names {version} as the newest version, which is older than what it named before; ignored"))
+                    Some(format!(
+                        "names {version} as the newest version, which is older than what it named before; ignored"
+                    ))
                 } else if next.lacks(*version) {
                     Some(format!("names {version} as the newest version, which it does not offer; ignored"))
                 } else {
@@ -176,7 +190,8 @@ impl Poller {
         let needs = self.shared.needs();
         let (client, access, periods) = (&self.client, &self.access, self.periods);
         let due = &self.probes;
-        let asked = (due.identity.is_now(), due.paas.is_now(), due.api.is_now(), needs.hosts.is_some() && due.hosts.is_now());
+        let asked =
+            (due.identity.is_now(), due.paas.is_now(), due.api.is_now(), needs.hosts.is_some() && due.hosts.is_now());
         let zones = needs.zones.iter().filter(|zone| due.zones.get(*zone).is_none_or(Due::is_now));
         let of_zone = |zone: &String| {
             let zone = zone.clone();
@@ -261,7 +276,8 @@ fn hear(snapshot: &mut Snapshot, outcome: Result<Hosts, Error>, asked_at: DateTi
             (snapshot.hosts_refused_at, snapshot.hosts_trouble) = (None, None);
         }
         Err(error) => {
-            let is_final = matches!(error, Error::Unauthorized(_) | Error::Forbidden(_) | Error::Status { code: 404, .. });
+            let is_final =
+                matches!(error, Error::Unauthorized(_) | Error::Forbidden(_) | Error::Status { code: 404, .. });
             snapshot.hosts_refused_at = is_final.then_some(asked_at).or(snapshot.hosts_refused_at);
             let since = snapshot.hosts_trouble.as_ref().map_or(asked_at, |(since, _)| *since);
             snapshot.hosts_trouble = Some((since, error.to_string()));

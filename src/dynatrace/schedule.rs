@@ -49,8 +49,9 @@ impl Due {
             }
             Err(error) => {
                 self.failures += 1;
-                let backoff =
-                    Duration::from_secs(1 << self.failures.min(6).saturating_sub(1)).min(BACKOFF_AT_MOST).min(period.max(Duration::from_millis(200)));
+                let backoff = Duration::from_secs(1 << self.failures.min(6).saturating_sub(1))
+                    .min(BACKOFF_AT_MOST)
+                    .min(period.max(Duration::from_millis(200)));
                 error.retry_after().map_or(backoff, |after| after.clamp(backoff, RETRY_AFTER_AT_MOST))
             }
         };

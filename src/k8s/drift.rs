@@ -27,12 +27,15 @@ fn contains(live: &Value, desired: &Value, quantities: bool) -> bool {
             live.get(key).map_or_else(|| is_empty(wanted), |found| contains(found, wanted, quantities))
         }),
         (Value::Array(desired), Value::Array(live)) => {
-            desired.len() == live.len() && desired.iter().zip(live).all(|(wanted, found)| contains(found, wanted, quantities))
+            desired.len() == live.len()
+                && desired.iter().zip(live).all(|(wanted, found)| contains(found, wanted, quantities))
         }
-        (Value::String(desired), Value::String(live)) if quantities && desired != live => match (quantity(desired), quantity(live)) {
-            (Some(desired), Some(live)) => (desired - live).abs() <= desired.abs() * 1e-12,
-            _ => false,
-        },
+        (Value::String(desired), Value::String(live)) if quantities && desired != live => {
+            match (quantity(desired), quantity(live)) {
+                (Some(desired), Some(live)) => (desired - live).abs() <= desired.abs() * 1e-12,
+                _ => false,
+            }
+        }
         _ => desired == live,
     }
 }
@@ -56,8 +59,10 @@ mod tests {
 
     #[test]
     fn defaults_and_other_spellings_are_no_drift() {
-        let desired = json!({"spec": {"limits": {"memory": "1.5Gi", "cpu": "0.3"}, "env": [{"name": "A", "value": ""}], "hostIPC": false}});
-        let live = json!({"spec": {"limits": {"memory": "1536Mi", "cpu": "300m"}, "env": [{"name": "A"}], "default": 1}});
+        let desired = json!({"spec": {"limits": {"memory": "1.5Gi", "cpu": "0.3"}, "env": [{"name": "A", "value": ""}],
+            "hostIPC": false}});
+        let live =
+            json!({"spec": {"limits": {"memory": "1536Mi", "cpu": "300m"}, "env": [{"name": "A"}], "default": 1}});
         assert!(is_current("us", &desired, &live, &[]));
     }
 

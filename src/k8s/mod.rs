@@ -1,5 +1,5 @@
-//! What is known of Kubernetes itself, for any kind: partial read types, nodes and who may run on them, who owns a field,
-//! what is drift.
+//! What is known of Kubernetes itself, for any kind: partial read types, nodes and who may run on them, who owns a
+//! field, what is drift.
 //!
 //! Pure: no client, no clock, nothing is sent. Must not know a kind of ours, nor decide anything.
 

@@ -31,10 +31,21 @@ pub fn of(namespace: &Namespace) -> Selector {
     let found = NODE_SELECTORS.iter().find_map(|key| Some((*key, namespace.annotations().get(*key)?)));
     let Some((key, text)) = found else { return Selector::default() };
     let field = format!("f:{key}");
-    let wrote =
-        |entry: &&ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0["f:metadata"]["f:annotations"].get(&field).is_some());
-    let at = namespace.managed_fields().iter().filter(wrote).filter_map(|entry| entry.time.as_ref()).map(|time| time.0.as_second()).max();
-    Selector { labels: parse(text).collect(), is_openshifts: key == NODE_SELECTORS[1], since: at.and_then(|at| DateTime::from_timestamp(at, 0)) }
+    let wrote = |entry: &&ManagedFieldsEntry| {
+        entry.fields_v1.as_ref().is_some_and(|fields| fields.0["f:metadata"]["f:annotations"].get(&field).is_some())
+    };
+    let at = namespace
+        .managed_fields()
+        .iter()
+        .filter(wrote)
+        .filter_map(|entry| entry.time.as_ref())
+        .map(|time| time.0.as_second())
+        .max();
+    Selector {
+        labels: parse(text).collect(),
+        is_openshifts: key == NODE_SELECTORS[1],
+        since: at.and_then(|at| DateTime::from_timestamp(at, 0)),
+    }
 }
 
 /// `key=value` or `key==value`, separated by commas. What is neither is passed over.

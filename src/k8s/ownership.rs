@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 
 /// Whether an entry is the one that our own applies make.
 fn is_ours(manager: &str, entry: &ManagedFieldsEntry) -> bool {
-    entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply") && entry.subresource.is_none()
+    entry.manager.as_deref() == Some(manager)
+        && entry.operation.as_deref() == Some("Apply")
+        && entry.subresource.is_none()
 }
 
 /// Whether we have ever applied this object.
@@ -23,7 +25,12 @@ pub fn is_adopted(manager: &str, entries: &[ManagedFieldsEntry]) -> bool {
 /// On adoption all but the subresources is taken; later only spec, owner references, and the labels and annotations
 /// that `ours` itself has: tools may put their own labels on our objects.
 #[must_use]
-pub fn take_over(manager: &str, entries: &[ManagedFieldsEntry], api_version: &str, ours: &Value) -> Option<Vec<ManagedFieldsEntry>> {
+pub fn take_over(
+    manager: &str,
+    entries: &[ManagedFieldsEntry],
+    api_version: &str,
+    ours: &Value,
+) -> Option<Vec<ManagedFieldsEntry>> {
     let adopting = !is_adopted(manager, entries);
     let mut kept = Vec::new();
     let mut mine = Map::new();
@@ -94,7 +101,8 @@ fn split_metadata(metadata: &Value, adopting: bool, ours: &Value) -> (Map<String
                     let entry = entry.trim_start_matches("f:");
                     adopting || ours["metadata"][name].get(entry).is_some()
                 };
-                let (mine, theirs): (Map<_, _>, Map<_, _>) = entries.clone().into_iter().partition(|(entry, _)| is_mine(entry));
+                let (mine, theirs): (Map<_, _>, Map<_, _>) =
+                    entries.clone().into_iter().partition(|(entry, _)| is_mine(entry));
                 if !mine.is_empty() {
                     take.insert(key.clone(), Value::Object(mine));
                 }
@@ -139,7 +147,12 @@ mod tests {
     #[test]
     fn adoption_takes_all_that_others_wrote_and_leaves_the_controllers_status() {
         let before = [
-            entry("dynatrace-oneagent-operator", "Update", None, json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}, "f:spec": {"f:a": {}}})),
+            entry(
+                "dynatrace-oneagent-operator",
+                "Update",
+                None,
+                json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}, "f:spec": {"f:a": {}}}),
+            ),
             entry("kubectl", "Update", None, json!({"f:spec": {"f:b": {}}})),
             entry("kube-controller-manager", "Update", Some("status"), json!({"f:status": {"f:n": {}}})),
         ];
@@ -161,9 +174,15 @@ mod tests {
             entry("argocd", "Update", None, json!({"f:metadata": {"f:labels": {"f:argo": {}}}})),
         ];
         assert_eq!(take_over(MANAGER, &before, "apps/v1", &ours), None);
-        let before = [before[0].clone(), entry("kubectl", "Update", None, json!({"f:metadata": {"f:labels": {"f:argo": {}, "f:oneagent": {}}}}))];
+        let before = [
+            before[0].clone(),
+            entry("kubectl", "Update", None, json!({"f:metadata": {"f:labels": {"f:argo": {}, "f:oneagent": {}}}})),
+        ];
         let after = take_over(MANAGER, &before, "apps/v1", &ours).unwrap();
         assert_eq!(after[0].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:argo": {}}}}));
-        assert_eq!(after[1].fields_v1.clone().unwrap().0, json!({"f:metadata": {"f:labels": {"f:oneagent": {}}}, "f:spec": {"f:a": {}}}));
+        assert_eq!(
+            after[1].fields_v1.clone().unwrap().0,
+            json!({"f:metadata": {"f:labels": {"f:oneagent": {}}}, "f:spec": {"f:a": {}}})
+        );
     }
 }

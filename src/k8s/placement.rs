@@ -116,8 +116,16 @@ pub fn is_leaving(taint: &Taint) -> bool {
 
 /// Taints that Kubernetes sets from a node's condition. They say how the node is, not who may run on it.
 fn is_condition(taint: &Taint) -> bool {
-    const CONDITIONS: &[&str] =
-        &["not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable", "unschedulable", "out-of-service"];
+    const CONDITIONS: &[&str] = &[
+        "not-ready",
+        "unreachable",
+        "memory-pressure",
+        "disk-pressure",
+        "pid-pressure",
+        "network-unavailable",
+        "unschedulable",
+        "out-of-service",
+    ];
     taint.key.strip_prefix("node.kubernetes.io/").is_some_and(|name| CONDITIONS.contains(&name))
 }
 
@@ -180,7 +188,10 @@ mod tests {
     fn node(labels: &[(&str, &str)], taints: &[(&str, &str, &str)]) -> Node {
         Node {
             labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-            taints: taints.iter().map(|(k, v, e)| Taint { key: (*k).into(), value: (*v).into(), effect: (*e).into() }).collect(),
+            taints: taints
+                .iter()
+                .map(|(k, v, e)| Taint { key: (*k).into(), value: (*v).into(), effect: (*e).into() })
+                .collect(),
             ..Node::named("n")
         }
     }
@@ -194,12 +205,18 @@ mod tests {
         for toleration in [
             Toleration { exists: true, ..Toleration::default() },
             Toleration { key: Some("infra".into()), exists: true, ..Toleration::default() },
-            Toleration { key: Some("infra".into()), value: "yes".into(), effect: Some("NoSchedule".into()), ..Toleration::default() },
+            Toleration {
+                key: Some("infra".into()),
+                value: "yes".into(),
+                effect: Some("NoSchedule".into()),
+                ..Toleration::default()
+            },
         ] {
             placement.tolerations = vec![toleration];
             assert_eq!(placement.verdict(&tainted), Verdict::Selected);
         }
-        placement.tolerations = vec![Toleration { key: Some("infra".into()), value: "no".into(), ..Toleration::default() }];
+        placement.tolerations =
+            vec![Toleration { key: Some("infra".into()), value: "no".into(), ..Toleration::default() }];
         assert_ne!(placement.verdict(&tainted), Verdict::Selected);
     }
 
@@ -218,9 +235,15 @@ mod tests {
 
     #[test]
     fn another_architecture_is_told_apart_from_another_label() {
-        let placement =
-            Placement { architectures: vec!["amd64".into()], selector: [("a".to_owned(), "b".to_owned())].into(), ..Placement::default() };
-        assert_eq!(placement.verdict(&node(&[("a", "b"), ("kubernetes.io/arch", "arm64")], &[])), Verdict::Architecture("arm64".into()));
+        let placement = Placement {
+            architectures: vec!["amd64".into()],
+            selector: [("a".to_owned(), "b".to_owned())].into(),
+            ..Placement::default()
+        };
+        assert_eq!(
+            placement.verdict(&node(&[("a", "b"), ("kubernetes.io/arch", "arm64")], &[])),
+            Verdict::Architecture("arm64".into())
+        );
         assert_eq!(placement.verdict(&node(&[("a", "c"), ("kubernetes.io/arch", "arm64")], &[])), Verdict::NotMatching);
     }
 
@@ -257,7 +280,8 @@ mod tests {
 
     #[test]
     fn virtual_nodes_are_left_out() {
-        let placement = Placement { virtual_nodes: vec![("type".into(), "virtual-kubelet".into())], ..Placement::default() };
+        let placement =
+            Placement { virtual_nodes: vec![("type".into(), "virtual-kubelet".into())], ..Placement::default() };
         assert_eq!(placement.verdict(&node(&[("type", "virtual-kubelet")], &[])), Verdict::NotMatching);
     }
 }

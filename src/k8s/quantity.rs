@@ -41,9 +41,15 @@ mod tests {
 
     #[test]
     fn quantities_read_as_kubernetes_reads_them() {
-        for (text, value) in
-            [("1", 1.0), ("100m", 0.1), ("1Ki", 1024.0), ("1e3", 1000.0), ("1E", 1e18), ("2.5Gi", 2.5 * 1024.0 * 1024.0 * 1024.0), ("-1", -1.0)]
-        {
+        for (text, value) in [
+            ("1", 1.0),
+            ("100m", 0.1),
+            ("1Ki", 1024.0),
+            ("1e3", 1000.0),
+            ("1E", 1e18),
+            ("2.5Gi", 2.5 * 1024.0 * 1024.0 * 1024.0),
+            ("-1", -1.0),
+        ] {
             assert!((quantity(text).unwrap() - value).abs() < 1e-6, "{text}");
         }
         for text in ["", "x", "1x", "1.5.2", "Gi", "1 Gi", "inf", "NaN"] {

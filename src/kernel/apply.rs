@@ -12,7 +12,12 @@ use crate::k8s::drift::is_current;
 use crate::k8s::ownership::take_over;
 
 /// Applies `desired` unless `live` already is it. Returns the object as stored, `None` when nothing was written.
-pub async fn apply<K>(manager: &str, api: &Api<K>, desired: &Value, live: Option<(&K, &Value)>) -> Result<Option<K>, Error>
+pub async fn apply<K>(
+    manager: &str,
+    api: &Api<K>,
+    desired: &Value,
+    live: Option<(&K, &Value)>,
+) -> Result<Option<K>, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
@@ -25,8 +30,8 @@ where
     send(manager, api, desired).await.map(Some)
 }
 
-/// Applies `desired` over exactly `live`, or fails with a conflict: what differs in the object that is returned, admission
-/// made of it, and nobody's edit that came in between.
+/// Applies `desired` over exactly `live`, or fails with a conflict: what differs in the object that is returned,
+/// admission made of it, and nobody's edit that came in between.
 pub async fn apply_over<K>(manager: &str, api: &Api<K>, desired: &Value, live: &K) -> Result<K, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
@@ -37,6 +42,7 @@ where
     send(manager, api, &exact).await
 }
 
+#[expect(clippy::disallowed_methods, reason = "the kernel writes")]
 async fn send<K>(manager: &str, api: &Api<K>, desired: &Value) -> Result<K, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
@@ -48,6 +54,7 @@ where
 }
 
 /// Changes some fields of an object that is there, and leaves all others, its owners too, as they are.
+#[expect(clippy::disallowed_methods, reason = "the kernel writes")]
 pub async fn merge<K>(manager: &str, api: &Api<K>, name: &str, fields: &Value) -> Result<(), Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
@@ -58,13 +65,23 @@ where
 /// Replaces a whole status: it is ours alone, and what the original operator left in it must go. Not by server-side
 /// apply: the status subresource takes no hand-over of ownership, so leftovers would stay.
 /// Returns the object's resourceVersion after it.
-pub async fn replace_status<K>(manager: &str, api: &Api<K>, name: &str, uid: &str, status: &Value) -> Result<Option<String>, Error>
+#[expect(clippy::disallowed_methods, reason = "the kernel writes")]
+pub async fn replace_status<K>(
+    manager: &str,
+    api: &Api<K>,
+    name: &str,
+    uid: &str,
+    status: &Value,
+) -> Result<Option<String>, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
 {
-    let patch = json!([{ "op": "test", "path": "/metadata/uid", "value": uid }, { "op": "add", "path": "/status", "value": status }]);
+    let patch = json!([{ "op": "test", "path": "/metadata/uid", "value": uid },
+        { "op": "add", "path": "/status", "value": status }]);
     let patch = Patch::<Value>::Json(serde_json::from_value(patch)?);
-    call(|| format!("write the status of {name}"), api.patch_status(name, &params(manager), &patch)).await.map(|object| object.resource_version())
+    call(|| format!("write the status of {name}"), api.patch_status(name, &params(manager), &patch))
+        .await
+        .map(|object| object.resource_version())
 }
 
 pub(super) fn params(manager: &str) -> PatchParams {
@@ -72,6 +89,7 @@ pub(super) fn params(manager: &str) -> PatchParams {
 }
 
 /// Returns the object's resourceVersion after it, when there was anything to take.
+#[expect(clippy::disallowed_methods, reason = "the kernel writes")]
 async fn hand_over<K>(manager: &str, api: &Api<K>, live: &K, desired: &Value) -> Result<Option<String>, Error>
 where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
@@ -104,9 +122,13 @@ mod tests {
 
     /// What is asked for, and an object that is it; `manager` owns its data.
     fn objects(manager: &str, value: &str) -> (Value, ConfigMap, Value) {
-        let desired = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c" }, "spec": { "key": "ours" } });
+        let desired =
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c" }, "spec": { "key": "ours" } });
         let operation = if manager == MANAGER { "Apply" } else { "Update" };
-        let entry = |manager: &str, operation: &str, fields: Value| json!({ "manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields });
+        let entry = |manager: &str, operation: &str, fields: Value| {
+            json!({ "manager": manager, "operation": operation, "apiVersion": "v1",
+                "fieldsType": "FieldsV1", "fieldsV1": fields })
+        };
         let live = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": "c", "namespace": "n", "resourceVersion": "7", "managedFields": [
@@ -147,12 +169,16 @@ mod tests {
         assert_eq!(asked[0].body[0], json!({ "op": "test", "path": "/metadata/resourceVersion", "value": "7" }));
         assert_eq!(asked[0].body[1]["path"], "/metadata/managedFields");
         assert!(asked[1].path.contains("force=true") && asked[1].path.contains("fieldManager=us"), "{}", asked[1].path);
-        assert_eq!(asked[1].body, desired, "no resourceVersion: whoever changes something else meanwhile is no obstacle");
+        assert_eq!(
+            asked[1].body, desired,
+            "no resourceVersion: whoever changes something else meanwhile is no obstacle"
+        );
     }
 
     #[tokio::test]
     async fn an_object_that_changed_before_it_was_taken_over_is_looked_at_anew() {
-        let (client, asked) = client(|asked| if is_hand_over(asked) { Answer::Refusal(422, "Invalid") } else { stored("8") });
+        let (client, asked) =
+            client(|asked| if is_hand_over(asked) { Answer::Refusal(422, "Invalid") } else { stored("8") });
         let (desired, live, seen) = objects("kubectl-edit", "theirs");
         let api: Api<ConfigMap> = Api::namespaced(client, "n");
         let error = apply(MANAGER, &api, &desired, Some((&live, &seen))).await.unwrap_err();
@@ -163,7 +189,8 @@ mod tests {
     #[tokio::test]
     async fn applying_over_exactly_one_state_names_it() {
         for (manager, version) in [(MANAGER, "7"), ("kubectl-edit", "8")] {
-            let (client, asked) = client(|asked| if is_hand_over(asked) { stored("8") } else { Answer::Refusal(409, "Conflict") });
+            let (client, asked) =
+                client(|asked| if is_hand_over(asked) { stored("8") } else { Answer::Refusal(409, "Conflict") });
             let (desired, live, _) = objects(manager, "theirs");
             let api: Api<ConfigMap> = Api::namespaced(client, "n");
             let error = apply_over(MANAGER, &api, &desired, &live).await.unwrap_err();
@@ -180,7 +207,8 @@ mod tests {
         assert_eq!(version.as_deref(), Some("9"));
         let asked = asked.lock().unwrap().clone();
         assert!(asked[0].path.contains("/configmaps/c/status?"), "{}", asked[0].path);
-        let wanted = json!([{ "op": "test", "path": "/metadata/uid", "value": "uid" }, { "op": "add", "path": "/status", "value": { "a": 1 } }]);
+        let wanted = json!([{ "op": "test", "path": "/metadata/uid", "value": "uid" },
+            { "op": "add", "path": "/status", "value": { "a": 1 } }]);
         assert_eq!(asked[0].body, wanted);
     }
 }

@@ -1,9 +1,9 @@
 //! The client for the API server: kube's own layers on a connector of ours.
 //!
-//! Here because kube's connector leaves two settings of a socket as they are by default. Nagle's algorithm holds the body
-//! of a request back until the API server has acknowledged its header, which costs up to 40 ms a write; and without
-//! keep-alive a watch whose peer vanished without a word hears nothing for five minutes. Must not retry: that is done by
-//! back-off per object.
+//! Here because kube's connector leaves two settings of a socket as they are by default. Nagle's algorithm holds the
+//! body of a request back until the API server has acknowledged its header, which costs up to 40 ms a write; and
+//! without keep-alive a watch whose peer vanished without a word hears nothing for five minutes. Must not retry: that
+//! is done by back-off per object.
 
 use std::time::Duration;
 
@@ -28,10 +28,15 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// A client from the environment (in-cluster, or a kubeconfig).
 pub async fn client() -> Result<Client, String> {
-    let config =
-        Config::infer().await.map_err(|_| "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod".to_owned())?;
+    let config = Config::infer()
+        .await
+        .map_err(|_| "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod".to_owned())?;
     if config.proxy_url.is_some() {
-        return Err("the cluster would be reached through a proxy (proxy-url of the kubeconfig, or HTTPS_PROXY), which is not supported; unset it for this command".to_owned());
+        return Err(
+            "the cluster would be reached through a proxy (proxy-url of the kubeconfig, or HTTPS_PROXY), which \
+            is not supported; unset it for this command"
+                .to_owned(),
+        );
     }
     connect(&config).map_err(|error| format!("cannot make a client for the cluster: {error}"))
 }

@@ -1,7 +1,7 @@
 //! Deleting Pods: the one way to do it, with the budget, the UID and the resourceVersion checked once more.
 //!
-//! Here so that even a wrong plan cannot exceed the budget: what is in flight is counted in a ledger of each owner, and the
-//! guard judges by that, not by what the plan says. Must not choose a Pod.
+//! Here so that even a wrong plan cannot exceed the budget: what is in flight is counted in a ledger of each owner, and
+//! the guard judges by that, not by what the plan says. Must not choose a Pod.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,14 +79,27 @@ impl Deletions {
     }
 
     /// Deletes a Pod, if the guard admits it and the Pod is still the one that was judged.
-    pub async fn delete(&self, client: &Client, owner: &str, guard: &Guard, target: Target<'_>, now: DateTime<Utc>) -> Result<Outcome, Error> {
+    #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
+    pub async fn delete(
+        &self,
+        client: &Client,
+        owner: &str,
+        guard: &Guard,
+        target: Target<'_>,
+        now: DateTime<Utc>,
+    ) -> Result<Outcome, Error> {
         let Some(entry) = self.begin(owner, guard, &target, now) else { return Ok(Outcome::OverBudget) };
         let api: Api<PodFacts> = Api::namespaced(client.clone(), target.namespace);
         let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(target.uid.to_string()), resource_version: Some(target.resource_version.to_owned()) }),
+            preconditions: Some(Preconditions {
+                uid: Some(target.uid.to_string()),
+                resource_version: Some(target.resource_version.to_owned()),
+            }),
             ..DeleteParams::default()
         };
-        match call(|| format!("delete Pod {}/{}", target.namespace, target.name), api.delete(target.name, &params)).await {
+        match call(|| format!("delete Pod {}/{}", target.namespace, target.name), api.delete(target.name, &params))
+            .await
+        {
             Ok(_) => Ok(Outcome::Deleted),
             Err(error) if error.is_conflict() || error.is_not_found() => {
                 self.undo(owner, &entry);

@@ -1,6 +1,7 @@
 //! Desks: all that is kept of one object between two looks at it, in one place, dropped whole when the object is gone.
 //!
-//! Here because state that lies about in maps of its own outlives its object in one of them. Must not know what is kept.
+//! Here because state that lies about in maps of its own outlives its object in one of them. Must not know what is
+//! kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,7 +67,14 @@ impl<D: Default> Desks<D> {
         if before.is_some() {
             desks.remove(key);
         }
-        let new = || Arc::new(Desk { uid: uid.to_owned(), failures: Mutex::default(), planned: Mutex::default(), own: D::default() });
+        let new = || {
+            Arc::new(Desk {
+                uid: uid.to_owned(),
+                failures: Mutex::default(),
+                planned: Mutex::default(),
+                own: D::default(),
+            })
+        };
         (desks.entry(key.clone()).or_insert_with(new).clone(), before)
     }
 

@@ -30,6 +30,7 @@ impl Events {
     }
 
     /// Publishes one.
+    #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
     pub async fn publish(&self, about: &ObjectReference, warning: bool, reason: &str, action: &str, note: &str) {
         let now = Timestamp::now();
         let (name, namespace) = (about.name.clone().unwrap_or_default(), about.namespace.clone().unwrap_or_default());

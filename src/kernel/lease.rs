@@ -45,7 +45,10 @@ pub fn decide(spec: Option<&LeaseSpec>, me: &str, unchanged_for: Duration, timin
         None | Some("") => Step::Acquire,
         Some(holder) if holder == me => Step::Resume,
         Some(_) => {
-            let valid = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).map_or(timing.duration, Duration::from_secs);
+            let valid = spec
+                .lease_duration_seconds
+                .and_then(|s| u64::try_from(s).ok())
+                .map_or(timing.duration, Duration::from_secs);
             match valid.checked_sub(unchanged_for) {
                 Some(left) if !left.is_zero() => Step::Wait(left),
                 _ => Step::Acquire,
@@ -77,7 +80,11 @@ impl Candidate {
         let (mut seen, mut since, mut known): (Option<Lease>, Instant, bool) = (None, Instant::now(), false);
         loop {
             let spec = seen.as_ref().and_then(|lease| lease.spec.as_ref());
-            let step = if known { decide(spec, &self.me, since.elapsed(), self.timing) } else { Step::Wait(self.timing.retry_period) };
+            let step = if known {
+                decide(spec, &self.me, since.elapsed(), self.timing)
+            } else {
+                Step::Wait(self.timing.retry_period)
+            };
             let wait = match step {
                 Step::Acquire | Step::Resume => match self.write(seen.clone(), true).await {
                     Ok(()) => return,
@@ -128,7 +135,9 @@ impl Candidate {
                     Err(error) if error.is_conflict() => {
                         // Somebody wrote it: us through a retried request, or the one who took it.
                         match call(|| format!("read Lease {}", self.name), self.api.get_opt(&self.name)).await {
-                            Ok(Some(lease)) if lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&self.me) => {
+                            Ok(Some(lease))
+                                if lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&self.me) =>
+                            {
                                 self.held = Some(lease);
                             }
                             Ok(_) => return error,
@@ -148,6 +157,7 @@ impl Candidate {
     }
 
     /// Gives it back, so that the next one need not wait.
+    #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
     pub async fn release(&mut self) {
         let Some(mut lease) = self.held.take() else { return };
         if let Some(spec) = &mut lease.spec {
@@ -155,11 +165,14 @@ impl Candidate {
             spec.lease_duration_seconds = Some(1);
         }
         lease.metadata.managed_fields = None;
-        if let Err(error) = call(|| "give the Lease back".to_owned(), self.api.replace(&self.name, &self.params(), &lease)).await {
+        if let Err(error) =
+            call(|| "give the Lease back".to_owned(), self.api.replace(&self.name, &self.params(), &lease)).await
+        {
             tracing::warn!(error = error.chain(), "the lease was not given back");
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
     async fn write(&mut self, seen: Option<Lease>, acquire: bool) -> Result<(), Error> {
         let now = MicroTime(Timestamp::now());
         let before = seen.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
@@ -169,19 +182,25 @@ impl Candidate {
             lease_duration_seconds: Some(i32::try_from(self.timing.duration.as_secs().max(1)).unwrap_or(i32::MAX)),
             acquire_time: if acquire && changes_hands { Some(now.clone()) } else { before.acquire_time.clone() },
             renew_time: Some(now),
-            lease_transitions: Some(before.lease_transitions.unwrap_or(0) + i32::from(acquire && changes_hands && seen.is_some())),
+            lease_transitions: Some(
+                before.lease_transitions.unwrap_or(0) + i32::from(acquire && changes_hands && seen.is_some()),
+            ),
             ..before
         };
         let stored = match seen {
             None => {
-                let lease = Lease { metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() }, spec: Some(spec) };
+                let lease = Lease {
+                    metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+                    spec: Some(spec),
+                };
                 call(|| format!("create Lease {}", self.name), self.api.create(&self.params(), &lease)).await?
             }
             Some(mut lease) => {
                 // resourceVersion stays in: of two who take it at once, one gets a conflict.
                 lease.metadata.managed_fields = None;
                 lease.spec = Some(spec);
-                call(|| format!("renew Lease {}", self.name), self.api.replace(&self.name, &self.params(), &lease)).await?
+                call(|| format!("renew Lease {}", self.name), self.api.replace(&self.name, &self.params(), &lease))
+                    .await?
             }
         };
         self.held = Some(stored);
@@ -198,11 +217,18 @@ impl Candidate {
 mod tests {
     use super::*;
 
-    const TIMING: Timing =
-        Timing { duration: Duration::from_secs(137), renew_deadline: Duration::from_secs(107), retry_period: Duration::from_secs(26) };
+    const TIMING: Timing = Timing {
+        duration: Duration::from_secs(137),
+        renew_deadline: Duration::from_secs(107),
+        retry_period: Duration::from_secs(26),
+    };
 
     fn held_by(holder: &str, seconds: i32) -> LeaseSpec {
-        LeaseSpec { holder_identity: Some(holder.into()), lease_duration_seconds: Some(seconds), ..LeaseSpec::default() }
+        LeaseSpec {
+            holder_identity: Some(holder.into()),
+            lease_duration_seconds: Some(seconds),
+            ..LeaseSpec::default()
+        }
     }
 
     #[test]
@@ -214,7 +240,10 @@ mod tests {
 
     #[test]
     fn anothers_lease_is_left_alone_for_as_long_as_that_one_said() {
-        assert_eq!(decide(Some(&held_by("you", 10)), "me", Duration::from_secs(4), TIMING), Step::Wait(Duration::from_secs(6)));
+        assert_eq!(
+            decide(Some(&held_by("you", 10)), "me", Duration::from_secs(4), TIMING),
+            Step::Wait(Duration::from_secs(6))
+        );
     }
 
     #[test]

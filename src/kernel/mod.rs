@@ -14,6 +14,7 @@ pub mod named;
 pub mod namespaces;
 pub mod notes;
 pub mod optional_api;
+mod present;
 pub mod runtime;
 #[cfg(test)]
 mod scripted;
@@ -67,17 +68,20 @@ impl Error {
     /// Whether the API server says the object changed meanwhile: look again, nothing is wrong.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        match self {
-            Self::Stale(_) => true,
-            Self::Api { source, .. } => matches!(&**source, kube::Error::Api(status) if status.is_conflict()),
-            _ => false,
-        }
+        matches!(self, Self::Stale(_)) || self.has_code(&[409])
+    }
+
+    /// Whether the API server answered with one of these HTTP status codes.
+    #[must_use]
+    pub fn has_code(&self, codes: &[u16]) -> bool {
+        let Self::Api { source, .. } = self else { return false };
+        matches!(&**source, kube::Error::Api(status) if codes.contains(&status.code))
     }
 
     /// Whether the API server says that there is no such object, or no such kind.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
+        self.has_code(&[404])
     }
 
     /// The API server's own message, if it objects to the request: for its content, its rights, a quota, a policy. A
@@ -86,7 +90,9 @@ impl Error {
     pub fn objection(&self) -> Option<String> {
         match self {
             Self::Api { source, .. } => match &**source {
-                kube::Error::Api(status) if (400..500).contains(&status.code) && ![409, 429].contains(&status.code) => Some(status.message.clone()),
+                kube::Error::Api(status) if (400..500).contains(&status.code) && ![409, 429].contains(&status.code) => {
+                    Some(status.message.clone())
+                }
                 _ => None,
             },
             _ => None,
@@ -120,7 +126,10 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Runs a request with a name and an end.
-pub(crate) async fn call<T>(action: impl Fn() -> String, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+pub(crate) async fn call<T>(
+    action: impl Fn() -> String,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Error> {
     match tokio::time::timeout(WRITE_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(source)) => Err(Error::Api { action: action(), source: Box::new(source) }),

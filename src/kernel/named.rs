@@ -97,15 +97,27 @@ trait Entries {
 
 impl Entries for SecretFacts {
     fn entries(self) -> Data {
-        let entries = self.data.into_iter().filter_map(|(key, bytes)| Some((key, SecretString::from(String::from_utf8(bytes.0).ok()?)))).collect();
-        Data { resource_version: self.metadata.resource_version.unwrap_or_default(), uid: self.metadata.uid.unwrap_or_default(), entries }
+        let entries = self
+            .data
+            .into_iter()
+            .filter_map(|(key, bytes)| Some((key, SecretString::from(String::from_utf8(bytes.0).ok()?))))
+            .collect();
+        Data {
+            resource_version: self.metadata.resource_version.unwrap_or_default(),
+            uid: self.metadata.uid.unwrap_or_default(),
+            entries,
+        }
     }
 }
 
 impl Entries for ConfigMapFacts {
     fn entries(self) -> Data {
         let entries = self.data.into_iter().map(|(key, text)| (key, SecretString::from(text))).collect();
-        Data { resource_version: self.metadata.resource_version.unwrap_or_default(), uid: self.metadata.uid.unwrap_or_default(), entries }
+        Data {
+            resource_version: self.metadata.resource_version.unwrap_or_default(),
+            uid: self.metadata.uid.unwrap_or_default(),
+            entries,
+        }
     }
 }
 
@@ -148,7 +160,10 @@ impl Named {
             let mut running = self.running();
             let others = running.keys().filter(|known| known.namespace == reference.namespace).count();
             if others >= WATCHES && !running.contains_key(reference) {
-                return Look::Unknown(format!("OneAgents of namespace {} refer to more than {WATCHES} objects", reference.namespace));
+                return Look::Unknown(format!(
+                    "OneAgents of namespace {} refer to more than {WATCHES} objects",
+                    reference.namespace
+                ));
             }
             let entry = running.entry(reference.clone()).or_insert_with(|| self.start(reference));
             entry.subscribers.insert(subscriber.clone());
@@ -271,20 +286,23 @@ mod tests {
     }
 
     fn list(items: &Value) -> Answer {
-        Answer::Object(json!({ "kind": "SecretList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" }, "items": items }))
+        Answer::Object(
+            json!({ "kind": "SecretList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" }, "items": items }),
+        )
     }
 
     /// A list that is answered, and a watch that says nothing.
     fn named(answer: impl Fn() -> Answer + Send + Sync + 'static) -> (Named, mpsc::UnboundedReceiver<Reference>) {
-        let (client, _) = client(move |asked| if asked.path.contains("watch=true") { Answer::Nothing } else { answer() });
+        let (client, _) =
+            client(move |asked| if asked.path.contains("watch=true") { Answer::Nothing } else { answer() });
         let (tell, told) = mpsc::unbounded_channel();
         (Named::new(client, tell), told)
     }
 
     #[tokio::test]
     async fn a_first_look_waits_for_the_answer_and_is_told_to_nobody() {
-        let item =
-            json!([{ "metadata": { "name": "tokens", "uid": "u", "resourceVersion": "5" }, "data": { "apiToken": "dmFsdWU=", "raw": "/w==" } }]);
+        let item = json!([{ "metadata": { "name": "tokens", "uid": "u", "resourceVersion": "5" },
+            "data": { "apiToken": "dmFsdWU=", "raw": "/w==" } }]);
         let (named, mut told) = named(move || list(&item));
         let Look::Found(data) = named.look(&who(), &secret("tokens")).await else { panic!("not found") };
         assert_eq!((data.uid.as_str(), data.resource_version.as_str()), ("u", "5"));
@@ -337,7 +355,10 @@ mod tests {
             named.look(&who(), &secret(&number.to_string())).await;
         }
         let look = named.look(&who(), &secret("one-too-many")).await;
-        assert!(matches!(&look, Look::Unknown(why) if why.contains("namespace n refer to more than 300 objects")), "{look:?}");
+        assert!(
+            matches!(&look, Look::Unknown(why) if why.contains("namespace n refer to more than 300 objects")),
+            "{look:?}"
+        );
         assert!(matches!(named.look(&who(), &secret("1")).await, Look::Absent), "those that there are go on");
     }
 }

@@ -1,7 +1,8 @@
-//! Namespaces: the node selector that a namespace itself carries, which keeps Pods off nodes without a word in any spec.
+//! Namespaces: the node selector that a namespace itself carries, which keeps Pods off nodes without a word in any
+//! spec.
 //!
-//! Remembered for a minute. Must not judge what it means: where nobody enforces it (a plain cluster without the admission
-//! plugin) it means nothing.
+//! Remembered for a minute. Must not judge what it means: where nobody enforces it (a plain cluster without the
+//! admission plugin) it means nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +49,10 @@ impl NodeSelectors {
         let api: Api<Namespace> = Api::all(client.clone());
         let found = call(|| format!("read Namespace {namespace}"), api.get(namespace)).await?;
         let selector = Arc::new(node_selector::of(&found));
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
         Ok(selector)
     }
 }

@@ -1,7 +1,8 @@
 //! Notes: what must outlive us and is too large for a status, one ConfigMap per object.
 //!
 //! Read once, for nobody else writes it; written when it changed, and then at most every ten seconds, only the pieces
-//! that changed. Best effort: what cannot be written is tried again later and holds nothing up. Must not know what is noted.
+//! that changed. Best effort: what cannot be written is tried again later and holds nothing up. Must not know what is
+//! noted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,8 +72,8 @@ impl<T: Noted> Notes<T> {
         self.notes().get(uid).map(|note| note.now.clone())
     }
 
-    /// Takes what was read. What was `found` is written once more: it may be that of another owner of the same name, with
-    /// whom it would go.
+    /// Takes what was read. What was `found` is written once more: it may be that of another owner of the same name,
+    /// with whom it would go.
     pub fn read(&self, uid: &str, value: T, found: bool) -> Arc<T> {
         let value = Arc::new(value);
         let stored = (!found).then(|| value.clone());
@@ -114,7 +115,12 @@ impl<T: Noted> Notes<T> {
                 None
             }
             Err(error) => {
-                tracing::warn!(namespace = place.namespace, name = place.name, error = error.chain(), "a note could not be written; tried again");
+                tracing::warn!(
+                    namespace = place.namespace,
+                    name = place.name,
+                    error = error.chain(),
+                    "a note could not be written; tried again"
+                );
                 Some(self.backoff.failed(&key).max(GATHER))
             }
         };
@@ -139,7 +145,13 @@ impl<T: Noted> Notes<T> {
 }
 
 /// Writes the pieces that differ from what is stored; all of them where that is not known, or is gone.
-async fn put<T: Noted>(manager: &str, client: &Client, place: &Place<'_>, value: &T, stored: Option<&T>) -> Result<(), Error> {
+async fn put<T: Noted>(
+    manager: &str,
+    client: &Client,
+    place: &Place<'_>,
+    value: &T,
+    stored: Option<&T>,
+) -> Result<(), Error> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), place.namespace);
     let pieces = value.pieces();
     if let Some(stored) = stored.map(Noted::pieces) {

@@ -67,8 +67,11 @@ impl OptionalApis {
             return Ok(served.clone());
         }
         let all = call(|| "list API groups".to_owned(), client.list_api_groups()).await?;
-        let offered: Option<Vec<String>> =
-            all.groups.into_iter().find(|g| g.name == group.name).map(|g| g.versions.into_iter().map(|v| v.version).collect());
+        let offered: Option<Vec<String>> = all
+            .groups
+            .into_iter()
+            .find(|g| g.name == group.name)
+            .map(|g| g.versions.into_iter().map(|v| v.version).collect());
         let served = match offered {
             None => Served::Absent,
             Some(offered) => match group.versions.iter().find(|version| offered.iter().any(|o| o == *version)) {
@@ -80,10 +83,17 @@ impl OptionalApis {
         Ok(served)
     }
 
-    /// Makes an owner's objects what is wanted: applies what differs, deletes what is too much. Returns the writes, or what
-    /// was in the way, also when that was tried a moment ago.
-    pub async fn converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, String> {
-        let fingerprint = format!("{} {}", wanted.keep_others, serde_json::to_string(&wanted.objects).unwrap_or_default());
+    /// Makes an owner's objects what is wanted: applies what differs, deletes what is too much. Returns the writes, or
+    /// what was in the way, also when that was tried a moment ago.
+    pub async fn converge(
+        &self,
+        client: &Client,
+        group: &Group,
+        owner: Owner<'_>,
+        wanted: &Wanted,
+    ) -> Result<usize, String> {
+        let fingerprint =
+            format!("{} {}", wanted.keep_others, serde_json::to_string(&wanted.objects).unwrap_or_default());
         if let Some(done) = self.done().get(owner.uid).filter(|done| done.wanted == fingerprint) {
             // That nothing of an owner is there was seen once, and nobody else makes such objects.
             let is_seen = done.trouble.is_none() && wanted.objects.is_empty();
@@ -94,17 +104,31 @@ impl OptionalApis {
         let outcome = self.try_converge(client, group, owner, wanted).await;
         let trouble = outcome.as_ref().err().map(Error::chain);
         if let Some(error) = &trouble {
-            tracing::warn!(namespace = owner.namespace, group = group.name, error, "objects could not be made as they should be");
+            tracing::warn!(
+                namespace = owner.namespace,
+                group = group.name,
+                error,
+                "objects could not be made as they should be"
+            );
         }
-        self.done().insert(owner.uid.to_owned(), Done { wanted: fingerprint, at: Instant::now(), trouble: trouble.clone() });
+        self.done()
+            .insert(owner.uid.to_owned(), Done { wanted: fingerprint, at: Instant::now(), trouble: trouble.clone() });
         trouble.map_or_else(|| Ok(outcome.unwrap_or_default()), Err)
     }
 
-    async fn try_converge(&self, client: &Client, group: &Group, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, Error> {
+    async fn try_converge(
+        &self,
+        client: &Client,
+        group: &Group,
+        owner: Owner<'_>,
+        wanted: &Wanted,
+    ) -> Result<usize, Error> {
         let Served::As(version) = self.served(client, group).await? else { return Ok(0) };
         let mut writes = 0;
         for kind in group.kinds {
-            writes += converge_kind(self.manager, client, &GroupVersionKind::gvk(group.name, version, kind), owner, wanted).await?;
+            writes +=
+                converge_kind(self.manager, client, &GroupVersionKind::gvk(group.name, version, kind), owner, wanted)
+                    .await?;
         }
         Ok(writes)
     }
@@ -123,7 +147,14 @@ impl OptionalApis {
     }
 }
 
-async fn converge_kind(manager: &str, client: &Client, gvk: &GroupVersionKind, owner: Owner<'_>, wanted: &Wanted) -> Result<usize, Error> {
+#[expect(clippy::disallowed_methods, reason = "the kernel writes")]
+async fn converge_kind(
+    manager: &str,
+    client: &Client,
+    gvk: &GroupVersionKind,
+    owner: Owner<'_>,
+    wanted: &Wanted,
+) -> Result<usize, Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), owner.namespace, &ApiResource::from_gvk(gvk));
     let listed = call(|| format!("list {}", gvk.kind), api.list(&ListParams::default().labels(owner.selector))).await;
     let live = match listed {
@@ -141,11 +172,18 @@ async fn converge_kind(manager: &str, client: &Client, gvk: &GroupVersionKind, o
         let value = found.map(serde_json::to_value).transpose()?;
         writes += usize::from(apply(manager, &api, &object, found.zip(value.as_ref())).await?.is_some());
     }
-    for surplus in
-        live.iter().filter(|_| !wanted.keep_others).filter(|live| !desired.iter().any(|o| o["metadata"]["name"] == live.name_any().as_str()))
+    for surplus in live
+        .iter()
+        .filter(|_| !wanted.keep_others)
+        .filter(|live| !desired.iter().any(|o| o["metadata"]["name"] == live.name_any().as_str()))
     {
-        let params = DeleteParams { preconditions: Some(Preconditions { uid: surplus.uid(), resource_version: None }), ..DeleteParams::default() };
-        match call(|| format!("delete {} {}", gvk.kind, surplus.name_any()), api.delete(&surplus.name_any(), &params)).await {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid: surplus.uid(), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match call(|| format!("delete {} {}", gvk.kind, surplus.name_any()), api.delete(&surplus.name_any(), &params))
+            .await
+        {
             Ok(_) => writes += 1,
             Err(error) if error.is_not_found() || error.is_conflict() => {}
             Err(error) => return Err(error),

@@ -1,8 +1,9 @@
-//! The runtime of a kind: its objects' watch, the queue, one look at a time for each object, and what becomes of errors.
+//! The runtime of a kind: its objects' watch, the queue, one look at a time for each object, and what becomes of
+//! errors.
 //!
 //! Here so that a kind brings nothing but its own domain. Must not know a kind, nor write anything itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 use super::backoff;
 use super::desk::{Desk, Desks};
+use super::present::{Present, key_of, uid_of};
 use super::sync::{PAGE, Scope, Synced, api, is_refused};
 use super::{Error, Key, chain};
 use crate::api::package::Package;
@@ -32,8 +34,8 @@ const CONCURRENCY: u16 = 8;
 /// No reconcile takes longer; it never waits for a Pod or for anybody outside.
 /// Shorter than the Pod's grace period, so that the lease is given back at the end.
 const LONGEST: Duration = Duration::from_secs(20);
-/// After a plan its object is left alone for so many times as long as the plan took: events that come faster than plans can
-/// be made are answered by one plan.
+/// After a plan its object is left alone for so many times as long as the plan took: events that come faster than plans
+/// can be made are answered by one plan.
 const PACE: u32 = 4;
 /// And never for longer.
 const SLOWEST: Duration = Duration::from_secs(1);
@@ -58,15 +60,30 @@ pub trait Kind: Send + Sync + Sized + 'static {
     /// Its package, which names all that is written.
     const PACKAGE: &'static Package;
     /// Its objects.
-    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug + Send + Sync + 'static;
+    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static;
     /// What it keeps of an object between two looks.
     type Desk: Default + Send + Sync + 'static;
 
     /// Looks at an object, does what is to be done now, and says when to look again.
-    fn reconcile(&self, object: &Self::Object, desk: &Desk<Self::Desk>) -> impl Future<Output = Result<Duration, Error>> + Send;
+    fn reconcile(
+        &self,
+        object: &Self::Object,
+        desk: &Desk<Self::Desk>,
+    ) -> impl Future<Output = Result<Duration, Error>> + Send;
 
     /// An object that does not decode: to be said in its status, as far as that can be.
-    fn undecodable(&self, metadata: &ObjectMeta, error: &str, desk: &Desk<Self::Desk>) -> impl Future<Output = Result<Duration, Error>> + Send;
+    fn undecodable(
+        &self,
+        metadata: &ObjectMeta,
+        error: &str,
+        desk: &Desk<Self::Desk>,
+    ) -> impl Future<Output = Result<Duration, Error>> + Send;
 
     /// An object as the watch shows it, before anybody looks at one. Returns whether it concerns all others.
     fn seen(&self, _object: &DeserializeGuard<Self::Object>) -> bool {
@@ -155,46 +172,6 @@ fn gathered(all: Arc<Notify>) -> impl Stream<Item = ()> + Send + 'static {
     })
 }
 
-/// Which objects there are, also when one goes while nobody watches.
-#[derive(Debug, Default)]
-struct Present {
-    all: HashMap<Key, String>,
-    /// Keys seen since a list began, by namespace of the scope.
-    listed: HashMap<String, HashSet<Key>>,
-}
-
-impl Present {
-    /// Takes an event; returns the objects that are gone, with their UIDs.
-    fn take<K: Resource>(&mut self, scope: &str, event: &Event<K>) -> Vec<(Key, String)> {
-        match event {
-            Event::Init => drop(self.listed.insert(scope.to_owned(), HashSet::new())),
-            Event::InitApply(object) => {
-                self.listed.entry(scope.to_owned()).or_default().insert(key_of(object));
-                self.all.insert(key_of(object), uid_of(object));
-            }
-            Event::Apply(object) => drop(self.all.insert(key_of(object), uid_of(object))),
-            Event::Delete(object) => {
-                self.all.remove(&key_of(object));
-                return vec![(key_of(object), uid_of(object))];
-            }
-            Event::InitDone => {
-                let listed = self.listed.remove(scope).unwrap_or_default();
-                let is_gone = |key: &Key| (scope.is_empty() || *scope == key.0) && !listed.contains(key);
-                return self.all.extract_if(|key, _| is_gone(key)).collect();
-            }
-        }
-        Vec::new()
-    }
-}
-
-fn key_of(object: &impl Resource) -> Key {
-    (object.meta().namespace.clone().unwrap_or_default(), object.meta().name.clone().unwrap_or_default())
-}
-
-fn uid_of(object: &impl Resource) -> String {
-    object.meta().uid.clone().unwrap_or_default()
-}
-
 /// A kind at work.
 pub struct Runtime<K: Kind> {
     /// It.
@@ -210,7 +187,14 @@ impl<K: Kind> Runtime<K> {
     /// Not at work yet.
     #[must_use]
     pub fn new(client: Client, kind: Arc<K>, triggers: Triggers) -> Arc<Self> {
-        Arc::new(Self { kind, client, triggers, desks: Desks::default(), present: Mutex::default(), synced: OnceLock::new() })
+        Arc::new(Self {
+            kind,
+            client,
+            triggers,
+            desks: Desks::default(),
+            present: Mutex::default(),
+            synced: OnceLock::new(),
+        })
     }
 
     /// The caches that it decides from.
@@ -219,12 +203,20 @@ impl<K: Kind> Runtime<K> {
     }
 
     /// Works until `stop` is done and what was begun is finished.
-    pub async fn run(self: Arc<Self>, receivers: Vec<Receiver>, stop: impl Future<Output = ()> + Clone + Send + Sync + 'static) {
+    pub async fn run(
+        self: Arc<Self>,
+        receivers: Vec<Receiver>,
+        stop: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+    ) {
         let controllers = receivers.into_iter().map(|receiver| self.clone().run_namespace(receiver, stop.clone()));
         futures::future::join_all(controllers).await;
     }
 
-    async fn run_namespace(self: Arc<Self>, receiver: Receiver, stop: impl Future<Output = ()> + Send + Sync + 'static) {
+    async fn run_namespace(
+        self: Arc<Self>,
+        receiver: Receiver,
+        stop: impl Future<Output = ()> + Send + Sync + 'static,
+    ) {
         let Receiver { namespace, ones, all } = receiver;
         let (store, writer) = reflector::store::<DeserializeGuard<K::Object>>();
         let (own, name) = (self.clone(), namespace.clone());
@@ -247,11 +239,18 @@ impl<K: Kind> Runtime<K> {
             .reconcile_on(ones.map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)))
             .reconcile_all_on(gathered(all))
             .graceful_shutdown_on(stop)
-            .run(|object, runtime| async move { runtime.look(&object).await }, |object, error, runtime| runtime.failed(&*object, error), self)
+            .run(
+                |object, runtime| async move { runtime.look(&object).await },
+                |object, error, runtime| runtime.failed(&*object, error),
+                self,
+            )
             .for_each(|outcome| async {
                 // Failures of a reconcile were logged and counted where they happened.
                 if let Err(error @ kube::runtime::controller::Error::QueueError(_)) = outcome {
-                    tracing::warn!(error = chain(&error), "the watch of the objects was interrupted and is taken up again");
+                    tracing::warn!(
+                        error = chain(&error),
+                        "the watch of the objects was interrupted and is taken up again"
+                    );
                 }
             })
             .await;
@@ -349,30 +348,4 @@ impl<K: Kind> Runtime<K> {
 fn too_soon<D>(desk: &Desk<D>) -> Option<Duration> {
     let (planned, took) = desk.last_plan()?;
     (took * PACE).min(SLOWEST).checked_sub(planned.elapsed()).filter(|left| !left.is_zero())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use serde_json::json;
-
-    #[test]
-    fn one_that_goes_in_a_gap_of_the_watch_is_missed_at_the_end_of_the_next_list() {
-        let object = |name: &str| -> ConfigMap {
-            serde_json::from_value(json!({ "metadata": { "name": name, "namespace": "n", "uid": format!("uid-{name}") } })).unwrap()
-        };
-        let key = |name: &str| ("n".to_owned(), name.to_owned());
-        let mut present = Present::default();
-        for event in [Event::Init, Event::InitApply(object("a")), Event::InitApply(object("b")), Event::InitDone] {
-            assert_eq!(present.take("n", &event), []);
-        }
-        present.take("n", &Event::<ConfigMap>::Init);
-        present.take("n", &Event::InitApply(object("b")));
-        assert!(present.all.contains_key(&key("a")), "the list is not complete");
-        assert_eq!(present.take("m", &Event::<ConfigMap>::InitDone), [], "another namespace says nothing of this one");
-        assert_eq!(present.take("n", &Event::<ConfigMap>::InitDone), [(key("a"), "uid-a".to_owned())]);
-        assert!(!present.all.contains_key(&key("a")) && present.all.contains_key(&key("b")));
-        assert_eq!(present.take("n", &Event::Delete(object("b"))), [(key("b"), "uid-b".to_owned())]);
-    }
 }

@@ -1,5 +1,5 @@
-//! An API server that gives the answers of a test and keeps what it was asked: for what the real one cannot be made to say
-//! at a given moment.
+//! An API server that gives the answers of a test and keeps what it was asked: for what the real one cannot be made to
+//! say at a given moment.
 //!
 //! Only in tests. Must not know what any request means; that the real one answers so is shown by `olm-tests`.
 
@@ -40,16 +40,22 @@ pub(crate) fn client(answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) 
             let (parts, body) = request.into_parts();
             let bytes = body.collect_bytes().await.expect("a body");
             let path = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-            let request = Asked { method: parts.method.to_string(), path, body: serde_json::from_slice(&bytes).unwrap_or_default() };
+            let request = Asked {
+                method: parts.method.to_string(),
+                path,
+                body: serde_json::from_slice(&bytes).unwrap_or_default(),
+            };
             keep.lock().expect("requests").push(request.clone());
             let (code, value) = match answer(&request) {
                 Answer::Object(object) => (200, object),
-                Answer::Refusal(code, reason) => {
-                    (code, json!({ "kind": "Status", "status": "Failure", "reason": reason, "message": reason, "code": code }))
-                }
+                Answer::Refusal(code, reason) => (
+                    code,
+                    json!({ "kind": "Status", "status": "Failure", "reason": reason, "message": reason, "code": code }),
+                ),
                 Answer::Nothing => std::future::pending().await,
             };
-            let response = axum::http::Response::builder().status(code).body(Body::from(value.to_string().into_bytes()));
+            let response =
+                axum::http::Response::builder().status(code).body(Body::from(value.to_string().into_bytes()));
             Ok::<_, Infallible>(response.expect("a response"))
         }
     });

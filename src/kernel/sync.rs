@@ -1,5 +1,5 @@
-//! Watches that feed caches: which namespaces, whether their first lists are complete, and one stream each that is taken up
-//! again for ever.
+//! Watches that feed caches: which namespaces, whether their first lists are complete, and one stream each that is
+//! taken up again for ever.
 //!
 //! Here because every kind decides from caches, and may not before they are complete. Must not know what is cached.
 
@@ -74,7 +74,9 @@ impl Synced {
     pub fn covers(&self, namespace: &str) -> bool {
         let done = lock(&self.done);
         let is_done = |kind: &str| {
-            let of = |(name, within): &Name| *name == kind && within.as_deref().is_none_or(|within| within.is_empty() || within == namespace);
+            let of = |(name, within): &Name| {
+                *name == kind && within.as_deref().is_none_or(|within| within.is_empty() || within == namespace)
+            };
             done.keys().any(of)
         };
         let kinds: BTreeSet<&str> = lock(&self.watches).iter().map(|(kind, _)| *kind).collect();
@@ -89,7 +91,9 @@ impl Synced {
 
     fn at_least(&self, epoch: u64) -> bool {
         let (done, refused) = (lock(&self.done), lock(&self.refused));
-        lock(&self.watches).iter().all(|watch| done.get(watch).is_some_and(|at| *at >= epoch) || refused.contains(watch))
+        lock(&self.watches)
+            .iter()
+            .all(|watch| done.get(watch).is_some_and(|at| *at >= epoch) || refused.contains(watch))
     }
 
     /// Lists everything anew and waits for it: what another leader did last is then seen.
@@ -145,8 +149,14 @@ impl Watches {
     }
 
     /// Starts one: `take` is told every event.
-    pub fn follow<K>(&mut self, kind: &'static str, namespace: Option<&str>, api: Api<K>, labels: &str, take: impl FnMut(Event<K>) + Send + 'static)
-    where
+    pub fn follow<K>(
+        &mut self,
+        kind: &'static str,
+        namespace: Option<&str>,
+        api: Api<K>,
+        labels: &str,
+        take: impl FnMut(Event<K>) + Send + 'static,
+    ) where
         K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
     {
         let name: Name = (kind, namespace.map(str::to_owned));
@@ -166,8 +176,13 @@ impl Watches {
     }
 }
 
-async fn follow<K>(name: Name, api: Api<K>, config: watcher::Config, synced: Arc<Synced>, mut take: impl FnMut(Event<K>) + Send)
-where
+async fn follow<K>(
+    name: Name,
+    api: Api<K>,
+    config: watcher::Config,
+    synced: Arc<Synced>,
+    mut take: impl FnMut(Event<K>) + Send,
+) where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
 {
     let mut epochs = synced.epoch.subscribe();
@@ -194,7 +209,12 @@ where
                         synced.refuse(&name);
                     }
                     let (kind, namespace) = &name;
-                    tracing::warn!(kind, namespace, error = chain(&error), "a watch was interrupted and is taken up again");
+                    tracing::warn!(
+                        kind,
+                        namespace,
+                        error = chain(&error),
+                        "a watch was interrupted and is taken up again"
+                    );
                 }
                 None => break,
             }
@@ -206,7 +226,9 @@ where
 pub(super) fn is_refused(error: &watcher::Error) -> bool {
     let of = |error: &kube::Error| matches!(error, kube::Error::Api(status) if [403, 404].contains(&status.code));
     match error {
-        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => of(error),
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => of(error),
         watcher::Error::WatchError(status) => [403, 404].contains(&status.code),
         watcher::Error::NoResourceVersion => false,
     }

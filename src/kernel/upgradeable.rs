@@ -15,7 +15,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::{Error, apply::params, call};
+use super::{apply::params, call};
 use crate::clock::Clock;
 
 /// A rollout deletes the next Pod a moment after the last one was replaced: that is not worth a write.
@@ -52,6 +52,7 @@ impl Upgradeable {
     }
 
     /// Keeps the OperatorCondition of this name in step. Never ends.
+    #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
     pub async fn keep(&self, client: Client, manager: &str, clock: Clock, namespace: &str, name: &str) {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("operators.coreos.com", "v2", "OperatorCondition"));
         let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
@@ -65,15 +66,20 @@ impl Upgradeable {
                 if wish && said.is_some() && tokio::time::timeout(QUIET, self.changed.notified()).await.is_ok() {
                     continue;
                 }
-                let patch = json!({ "spec": { "conditions": [condition(busy.as_ref().map(|(who, _)| who.as_str()), clock.now())] } });
-                match call(|| format!("write OperatorCondition {name}"), api.patch(name, &params(manager), &Patch::Merge(patch))).await {
+                let patch = json!({ "spec": { "conditions": [condition(busy.as_ref().map(|(who, _)| who.as_str()),
+                    clock.now())] } });
+                match call(
+                    || format!("write OperatorCondition {name}"),
+                    api.patch(name, &params(manager), &Patch::Merge(patch)),
+                )
+                .await
+                {
                     Ok(_) => said = Some(wish),
                     // Not installed by OLM v0, or not any more: nobody waits for what we say.
-                    Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 403 || status.code == 404) => {
-                        said = Some(wish);
-                    }
+                    Err(error) if error.has_code(&[403, 404]) => said = Some(wish),
                     Err(error) => {
-                        tracing::warn!(%error, "OLM is not told whether the operator may be upgraded now; trying again");
+                        tracing::warn!(%error, "OLM is not told whether the operator may be upgraded now; trying \
+                            again");
                         next = Some(AGAIN);
                     }
                 }
@@ -91,11 +97,13 @@ fn condition(busy: Option<&str>, now: DateTime<Utc>) -> Value {
             "False",
             "ReplacingAgents",
             format!(
-                "agents of OneAgent {who} are deleted and not yet replaced; an upgrade waits until none is, or waitReadySeconds after the last deletion; rollout.paused lifts it"
+                "agents of OneAgent {who} are deleted and not yet replaced; an upgrade waits until none is, or \
+                waitReadySeconds after the last deletion; rollout.paused lifts it"
             ),
         ),
     };
-    json!({ "type": "Upgradeable", "status": status, "reason": reason, "message": message, "lastTransitionTime": now.to_rfc3339_opts(SecondsFormat::Secs, true) })
+    json!({ "type": "Upgradeable", "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": now.to_rfc3339_opts(SecondsFormat::Secs, true) })
 }
 
 #[cfg(test)]

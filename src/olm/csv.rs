@@ -15,7 +15,7 @@ use crate::api::schema;
 /// Oldest Kubernetes that is supported.
 pub const MIN_KUBE: &str = "1.30.0";
 /// The icon, drawn for this project: a ring of nodes, one of them being renewed.
-pub const ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><circle cx="32" cy="32" r="22" fill="none" stroke="#1b5e8c" stroke-width="5"/><g fill="#1b5e8c"><circle cx="32" cy="10" r="7"/><circle cx="13" cy="43" r="7"/></g><circle cx="51" cy="43" r="7" fill="#3fa34d"/><circle cx="32" cy="32" r="6" fill="#3fa34d"/></svg>"##;
+pub const ICON: &str = include_str!("icon.svg");
 
 /// The icon as it stands in a CSV and in a package.
 #[must_use]
@@ -32,13 +32,15 @@ pub fn name(package: &Package, release: &Release) -> String {
 
 /// The CSV of a release that replaces `before`.
 pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Result<Value, manifests::Error> {
-    let modes = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"].map(|mode| json!({ "type": mode, "supported": true }));
+    let modes = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"]
+        .map(|mode| json!({ "type": mode, "supported": true }));
     let mut images = vec![json!({ "name": "manager", "image": release.operator_image })];
     images.extend(package.image_variable.map(|_| json!({ "name": "agent", "image": release.agent_image })));
     let mut csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
-        "metadata": { "name": name(package, release), "annotations": annotations(package, release)?, "labels": labels() },
+        "metadata": { "name": name(package, release), "annotations": annotations(package, release)?,
+        "labels": labels() },
         "spec": {
             "displayName": package.texts.title,
             "description": package.texts.description,
@@ -47,11 +49,13 @@ pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Re
             "minKubeVersion": MIN_KUBE,
             "icon": [icon()],
             "keywords": package.texts.keywords,
-            "maintainers": [{ "name": "OneAgent Operator maintainers", "email": "maintainers@oneagent-operator.example" }],
+            "maintainers": [{ "name": "OneAgent Operator maintainers",
+            "email": "maintainers@oneagent-operator.example" }],
             "provider": { "name": "OneAgent Operator", "url": env!("CARGO_PKG_REPOSITORY") },
             "links": [{ "name": "Source", "url": env!("CARGO_PKG_REPOSITORY") }],
             "installModes": modes,
-            "customresourcedefinitions": { "owned": package.kinds.iter().map(|kind| owned(package, kind)).collect::<Result<Vec<_>, _>>()? },
+            "customresourcedefinitions": { "owned": package.kinds.iter().map(|kind| owned(package,
+            kind)).collect::<Result<Vec<_>, _>>()? },
             "install": { "strategy": "deployment", "spec": install(package, release) },
             "relatedImages": images,
         },
@@ -73,7 +77,11 @@ fn labels() -> Value {
 }
 
 fn annotations(package: &Package, release: &Release) -> Result<Value, manifests::Error> {
-    let examples = package.samples.iter().map(|sample| serde_yaml::from_str::<Value>(sample.yaml)).collect::<Result<Vec<_>, _>>()?;
+    let examples = package
+        .samples
+        .iter()
+        .map(|sample| serde_yaml::from_str::<Value>(sample.yaml))
+        .collect::<Result<Vec<_>, _>>()?;
     let namespace = manifests::namespace(package);
     let flag = |holds: bool| Value::from(if holds { "true" } else { "false" });
     let mut annotations = json!({
@@ -84,7 +92,8 @@ fn annotations(package: &Package, release: &Release) -> Result<Value, manifests:
         "createdAt": format!("{}T00:00:00Z", release.date),
         "description": package.texts.sentence,
         "operator.openshift.io/uninstall-message": package.texts.uninstall,
-        "operatorframework.io/initialization-resource": serde_json::to_string(examples.first().unwrap_or(&Value::Null))?,
+        "operatorframework.io/initialization-resource":
+            serde_json::to_string(examples.first().unwrap_or(&Value::Null))?,
         "operatorframework.io/suggested-namespace": package.namespace,
         "operatorframework.io/suggested-namespace-template": serde_json::to_string(&namespace)?,
         "repository": env!("CARGO_PKG_REPOSITORY"),
@@ -131,18 +140,20 @@ fn install(package: &Package, release: &Release) -> Value {
     if let Some(env) = container["env"].as_array_mut() {
         for variable in env.iter_mut().filter(|variable| variable["name"] == "WATCH_NAMESPACE") {
             // OLM tells which namespaces are watched; the empty string stands for all.
-            *variable =
-                json!({ "name": "WATCH_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.annotations['olm.targetNamespaces']" } } });
+            *variable = json!({ "name": "WATCH_NAMESPACE",
+                "valueFrom": { "fieldRef": { "fieldPath": "metadata.annotations['olm.targetNamespaces']" } } });
         }
         env.extend(package.image_variable.map(|name| json!({ "name": name, "value": release.agent_image })));
     }
     // The agents' ServiceAccounts exist through their one right: `use` of an SCC. OLM makes them from it.
     let agent = |account: &str| json!({ "serviceAccountName": account, "rules": [scc()] });
     let own = json!({ "serviceAccountName": package.name, "rules": rules(package, Where::Cluster) });
-    let cluster: Vec<Value> = std::iter::once(own).chain(package.accounts.iter().map(|account| agent(account))).collect();
+    let cluster: Vec<Value> =
+        std::iter::once(own).chain(package.accounts.iter().map(|account| agent(account))).collect();
     let namespaced = [rules(package, Where::Watched), rules(package, Where::Own)].concat();
     json!({
-        "deployments": [{ "name": package.name, "label": deployment["metadata"]["labels"], "spec": deployment["spec"] }],
+        "deployments": [{ "name": package.name, "label": deployment["metadata"]["labels"],
+        "spec": deployment["spec"] }],
         "permissions": [{ "serviceAccountName": package.name, "rules": namespaced }],
         "clusterPermissions": cluster,
     })

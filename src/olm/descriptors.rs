@@ -23,12 +23,14 @@ pub fn descriptors(texts: &Texts, crd: &Value, part: &str) -> Vec<Value> {
 }
 
 fn descriptor(texts: &Texts, part: &str, path: &str, field: &Value) -> Value {
-    let mut widgets: Vec<String> = texts.widgets.iter().filter(|(p, _)| *p == path).map(|(_, w)| format!("urn:alm:descriptor:{w}")).collect();
+    let mut widgets: Vec<String> =
+        texts.widgets.iter().filter(|(p, _)| *p == path).map(|(_, w)| format!("urn:alm:descriptor:{w}")).collect();
     let top = path.split('.').next().unwrap_or(path);
     if part == "spec" && !texts.plain.contains(&top) {
         widgets.push("urn:alm:descriptor:com.tectonic.ui:advanced".into());
     }
-    let mut value = json!({ "path": path, "displayName": title(path.rsplit('.').next().unwrap_or(path)), "description": field["description"].as_str().unwrap_or_default() });
+    let mut value = json!({ "path": path, "displayName": title(path.rsplit('.').next().unwrap_or(path)),
+        "description": field["description"].as_str().unwrap_or_default() });
     if !widgets.is_empty() {
         value["x-descriptors"] = widgets.into();
     }

@@ -41,7 +41,10 @@ pub fn crds(package: &Package) -> Result<Vec<File>, Error> {
         .kinds
         .iter()
         .map(|kind| {
-            Ok(File { path: format!("config/{}/crd/{}_{}.yaml", package.name, kind.group, kind.plural), content: yaml(&[schema::crd(kind)?])? })
+            Ok(File {
+                path: format!("config/{}/crd/{}_{}.yaml", package.name, kind.group, kind.plural),
+                content: yaml(&[schema::crd(kind)?])?,
+            })
         })
         .collect()
 }
@@ -66,12 +69,10 @@ pub fn manifests(package: &Package) -> Result<Vec<File>, Error> {
     all.extend(user_roles(package));
     all.push(deployment(package));
     let mut files = vec![File { path: format!("config/{}/install.yaml", package.name), content: yaml(&all)? }];
-    files.extend(
-        package
-            .samples
-            .iter()
-            .map(|sample| File { path: format!("config/{}/samples/{}", package.name, sample.file), content: sample.yaml.to_owned() }),
-    );
+    files.extend(package.samples.iter().map(|sample| File {
+        path: format!("config/{}/samples/{}", package.name, sample.file),
+        content: sample.yaml.to_owned(),
+    }));
     Ok(files)
 }
 
@@ -105,7 +106,10 @@ pub(super) fn namespace(package: &Package) -> Value {
 }
 
 fn rbac_objects(package: &Package) -> Vec<Value> {
-    let account = |name: &str| json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": package.namespace, "labels": labels(package) } });
+    let account = |name: &str| {
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": { "name": name, "namespace": package.namespace, "labels": labels(package) } })
+    };
     let named = |kind: &str, namespaced: bool| {
         let mut metadata = json!({ "name": package.name, "labels": labels(package) });
         if namespaced {
@@ -126,7 +130,12 @@ fn rbac_objects(package: &Package) -> Vec<Value> {
     };
     let mut objects = vec![account(package.name)];
     objects.extend(package.accounts.iter().map(|name| account(name)));
-    objects.extend([role, bind("RoleBinding", "Role", true), cluster_role, bind("ClusterRoleBinding", "ClusterRole", false)]);
+    objects.extend([
+        role,
+        bind("RoleBinding", "Role", true),
+        cluster_role,
+        bind("ClusterRoleBinding", "ClusterRole", false),
+    ]);
     objects
 }
 
@@ -147,10 +156,14 @@ fn user_roles(package: &Package) -> impl Iterator<Item = Value> + '_ {
     })
 }
 
-/// The identity under which OLM v1 before 1.11 installs the bundle: rights on its objects, and every right that they hand on.
+/// The identity under which OLM v1 before 1.11 installs the bundle: rights on its objects, and every right that they
+/// hand on.
 fn installer(package: &Package) -> Vec<Value> {
     let name = format!("{}-installer", package.name);
-    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| {
+        json!({
+        "apiGroups": [group], "resources": resources, "verbs": verbs })
+    };
     let named = |group: &str, resources: &[&str], names: Vec<String>| {
         let mut rule = rule(group, resources, &["get", "update", "patch", "delete"]);
         rule["resourceNames"] = names.into();
@@ -161,7 +174,8 @@ fn installer(package: &Package) -> Vec<Value> {
     let crds = package.kinds.iter().map(|kind| format!("{}.{}", kind.plural, kind.group)).collect();
     let rbac = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
     let mut cluster = vec![
-        json!({ "apiGroups": ["olm.operatorframework.io"], "resources": ["clusterextensions/finalizers"], "verbs": ["update"], "resourceNames": [package.name] }),
+        json!({ "apiGroups": ["olm.operatorframework.io"], "resources": ["clusterextensions/finalizers"],
+            "verbs": ["update"], "resourceNames": [package.name] }),
         rule("apiextensions.k8s.io", &["customresourcedefinitions"], &new),
         named("apiextensions.k8s.io", &["customresourcedefinitions"], crds),
         // OLM makes these names from hashes.
@@ -178,7 +192,8 @@ fn installer(package: &Package) -> Vec<Value> {
     ];
     let object = |kind: &str, namespaced: bool| {
         let group = if kind == "ServiceAccount" { "v1" } else { "rbac.authorization.k8s.io/v1" };
-        let mut object = json!({ "apiVersion": group, "kind": kind, "metadata": { "name": name, "labels": labels(package) } });
+        let mut object =
+            json!({ "apiVersion": group, "kind": kind, "metadata": { "name": name, "labels": labels(package) } });
         if namespaced {
             object["metadata"]["namespace"] = package.namespace.into();
         }
@@ -192,13 +207,21 @@ fn installer(package: &Package) -> Vec<Value> {
     };
     let (mut inside, mut outside) = (object("Role", true), object("ClusterRole", false));
     (inside["rules"], outside["rules"]) = (own.into(), cluster.into());
-    vec![object("ServiceAccount", true), inside, bound("RoleBinding", "Role", true), outside, bound("ClusterRoleBinding", "ClusterRole", false)]
+    vec![
+        object("ServiceAccount", true),
+        inside,
+        bound("RoleBinding", "Role", true),
+        outside,
+        bound("ClusterRoleBinding", "ClusterRole", false),
+    ]
 }
 
 pub(super) fn deployment(package: &Package) -> Value {
     let field = |path: &str| json!({ "fieldRef": { "fieldPath": path } });
-    let probe = |path: &str, period: u32| json!({ "httpGet": { "path": path, "port": "http" }, "periodSeconds": period });
-    let arch = json!([{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }, { "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"] }]);
+    let probe =
+        |path: &str, period: u32| json!({ "httpGet": { "path": path, "port": "http" }, "periodSeconds": period });
+    let arch = json!([{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] },
+        { "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"] }]);
     let container = json!({
         "name": "manager",
         "image": IMAGE,
@@ -213,7 +236,8 @@ pub(super) fn deployment(package: &Package) -> Value {
         "livenessProbe": probe("/livez", 20),
         "readinessProbe": probe("/readyz", 5),
         "resources": { "requests": { "cpu": "10m", "memory": "32Mi" }, "limits": { "memory": "256Mi" } },
-        "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] }, "readOnlyRootFilesystem": true },
+        "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] },
+        "readOnlyRootFilesystem": true },
     });
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -226,7 +250,8 @@ pub(super) fn deployment(package: &Package) -> Value {
             "template": {
                 "metadata": { "labels": labels(package) },
                 "spec": {
-                    "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [{ "matchExpressions": arch }] } } },
+                    "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{ "matchExpressions": arch }] } } },
                     "containers": [container],
                     "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
                     "serviceAccountName": package.name,

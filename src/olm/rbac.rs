@@ -1,7 +1,7 @@
 //! Rights as Kubernetes writes them, from the package's table.
 //!
-//! Here so that manifests, bundle and the installer's role cannot disagree. Must not contain a right of its own, but what
-//! people may do with our kinds and what agents need on OpenShift.
+//! Here so that manifests, bundle and the installer's role cannot disagree. Must not contain a right of its own, but
+//! what people may do with our kinds and what agents need on OpenShift.
 
 use serde_json::{Value, json};
 
@@ -35,5 +35,6 @@ pub fn rules(package: &Package, scope: Where) -> Vec<Value> {
 
 /// What agents need on OpenShift, and all they need.
 pub(super) fn scc() -> Value {
-    json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"], "resourceNames": ["privileged"], "verbs": ["use"] })
+    json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"],
+        "resourceNames": ["privileged"], "verbs": ["use"] })
 }

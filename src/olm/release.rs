@@ -17,7 +17,8 @@ pub const PATH: &str = "catalog/releases.yaml";
 pub const REPOSITORY: &str = "ghcr.io/oneagent-operator";
 
 /// What the list begins with.
-pub const HEAD: &str = "# Every release, oldest first; `make release VERSION=…` adds one. An image is named by its digest once it was built.\n";
+pub const HEAD: &str = "# Every release, oldest first; `make release VERSION=…` adds one. An image is named by its \
+    digest once it was built.\n";
 
 /// The list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +66,10 @@ impl Released {
     #[must_use]
     pub fn manifests(&self, kind: &str) -> Vec<Value> {
         let manifests = self.files.iter().filter(|file| file.path.starts_with("manifests/"));
-        manifests.filter_map(|file| serde_yaml::from_str::<Value>(&file.content).ok()).filter(|object| object["kind"] == kind).collect()
+        manifests
+            .filter_map(|file| serde_yaml::from_str::<Value>(&file.content).ok())
+            .filter(|object| object["kind"] == kind)
+            .collect()
     }
 }
 
@@ -80,17 +84,30 @@ impl Releases {
         let list: Self = serde_yaml::from_str(text).map_err(|error| Invalid(error.to_string()))?;
         let mut before = None;
         for release in &list.releases {
-            let number = number(&release.version).ok_or_else(|| Invalid(format!("version {:?} is not of the form 0.1.0", release.version)))?;
+            let number = number(&release.version)
+                .ok_or_else(|| Invalid(format!("version {:?} is not of the form 0.1.0", release.version)))?;
             if before.is_some_and(|before: semver::Version| before >= number) {
-                return Err(Invalid(format!("version {} does not come after the one before it; list the oldest first", release.version)));
+                return Err(Invalid(format!(
+                    "version {} does not come after the one before it; list the oldest first",
+                    release.version
+                )));
             }
             before = Some(number);
             let parts: Vec<&str> = release.date.split('-').collect();
-            if release.date.len() != 10 || parts.len() != 3 || !parts.iter().all(|p| p.bytes().all(|b| b.is_ascii_digit())) {
-                return Err(Invalid(format!("date {:?} of {} is not of the form 2026-11-21", release.date, release.version)));
+            if release.date.len() != 10
+                || parts.len() != 3
+                || !parts.iter().all(|p| p.bytes().all(|b| b.is_ascii_digit()))
+            {
+                return Err(Invalid(format!(
+                    "date {:?} of {} is not of the form 2026-11-21",
+                    release.date, release.version
+                )));
             }
             if release.commit.len() < 7 || !release.commit.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(Invalid(format!("commit {:?} of {} is not a commit's hash", release.commit, release.version)));
+                return Err(Invalid(format!(
+                    "commit {:?} of {} is not a commit's hash",
+                    release.commit, release.version
+                )));
             }
         }
         if list.releases.is_empty() { Err(Invalid("it lists no release".into())) } else { Ok(list) }
@@ -146,7 +163,12 @@ mod tests {
     use super::*;
 
     fn list(versions: &[&str]) -> String {
-        let entry = |v: &&str| format!("- {{ version: {v}, date: 2026-11-21, commit: abcdef0, operatorImage: a, agentImage: b, bundleImage: c }}\n");
+        let entry = |v: &&str| {
+            format!(
+                "- {{ version: {v}, date: 2026-11-21, commit: abcdef0, operatorImage: a, agentImage: b, \
+                bundleImage: c }}\n"
+            )
+        };
         format!("releases:\n{}", versions.iter().map(entry).collect::<String>())
     }
 
@@ -154,8 +176,17 @@ mod tests {
     fn a_list_is_ordered_and_well_formed_or_refused_with_its_place() {
         let two = Releases::parse(&list(&["0.1.0", "0.2.0"])).unwrap();
         let before = |version: &str| two.of(version).1.map(|release| release.version.clone());
-        assert_eq!((before("0.1.0"), before("0.2.0"), before("0.3.0")), (None, Some("0.1.0".into()), Some("0.2.0".into())));
-        assert!(two.clone().add(Release::new("0.2.0", "2026-11-22", "abcdef0")).unwrap_err().to_string().contains("oldest first"));
+        assert_eq!(
+            (before("0.1.0"), before("0.2.0"), before("0.3.0")),
+            (None, Some("0.1.0".into()), Some("0.2.0".into()))
+        );
+        assert!(
+            two.clone()
+                .add(Release::new("0.2.0", "2026-11-22", "abcdef0"))
+                .unwrap_err()
+                .to_string()
+                .contains("oldest first")
+        );
         for (wrong, words) in [
             (list(&["0.2.0", "0.1.0"]), "oldest first"),
             (list(&["v0.1.0"]), "of the form 0.1.0"),

@@ -52,7 +52,13 @@ impl From<kernel::Error> for Failure {
 }
 
 /// Applies every planned object. Taken apart without `..`: an object that nobody applies does not compile.
-pub async fn objects(context: &Context, desk: &Desk, resolved: &Resolved, seen: &Observed, planned: Objects) -> Result<Done, Failure> {
+pub async fn objects(
+    context: &Context,
+    desk: &Desk,
+    resolved: &Resolved,
+    seen: &Observed,
+    planned: Objects,
+) -> Result<Done, Failure> {
     let Objects { pull_secret, daemonset, istio } = planned;
     // First: Pods pull with it.
     if let Some(secret) = &pull_secret {
@@ -64,7 +70,12 @@ pub async fn objects(context: &Context, desk: &Desk, resolved: &Resolved, seen: 
         };
         written.map_err(|error| Failure::PullSecret(secret.name.clone(), error))?;
         context.metrics.applied();
-        tracing::info!(namespace = resolved.namespace, name = resolved.name, secret = secret.name, "pull secret applied");
+        tracing::info!(
+            namespace = resolved.namespace,
+            name = resolved.name,
+            secret = secret.name,
+            "pull secret applied"
+        );
     }
     let stored = match &daemonset {
         Some(desired) => apply_daemonset(context, desk, resolved, seen, desired).await?,
@@ -74,13 +85,17 @@ pub async fn objects(context: &Context, desk: &Desk, resolved: &Resolved, seen: 
         Some(istio) => converge(context, resolved, istio).await,
         None => None,
     };
-    let replaced = |stored: &Arc<DaemonSet>| seen.daemonset.as_ref().is_some_and(|live| edited::generation(live) != edited::generation(stored));
+    let replaced = |stored: &Arc<DaemonSet>| {
+        seen.daemonset.as_ref().is_some_and(|live| edited::generation(live) != edited::generation(stored))
+    };
     Ok(Done { istio, template_replaced: stored.as_ref().is_some_and(replaced), ..Done::default() })
 }
 
-/// Makes Istio's objects what they should be. Nothing waits for them; returns why they are not, if somebody asks for them.
+/// Makes Istio's objects what they should be. Nothing waits for them; returns why they are not, if somebody asks for
+/// them.
 async fn converge(context: &Context, resolved: &Resolved, wanted: &Wanted) -> Option<String> {
-    let owner = Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };
+    let owner =
+        Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };
     match context.optional_apis.converge(&context.client, &ISTIO, owner, wanted).await {
         Ok(0) => None,
         Ok(writes) => {
@@ -105,13 +120,17 @@ async fn apply_daemonset(
         None => None,
     };
     // What a webhook makes of it is believed after one try, not fought for ever.
-    let mark = |object: &DaemonSet| (desired["metadata"]["annotations"][APPLIED_ANNOTATION].to_string(), object.metadata.generation);
+    let mark = |object: &DaemonSet| {
+        (desired["metadata"]["annotations"][APPLIED_ANNOTATION].to_string(), object.metadata.generation)
+    };
     if live.as_ref().is_some_and(|(object, _)| *desk.believed() == Some(mark(object))) {
         return Ok(None);
     }
     let written = apply(MANAGER, &api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await?;
     let Some(mut stored) = written else { return Ok(None) };
-    let differs = |stored: &DaemonSet| Ok::<_, kernel::Error>(!is_current(MANAGER, desired, &typed(stored)?, stored.managed_fields()));
+    let differs = |stored: &DaemonSet| {
+        Ok::<_, kernel::Error>(!is_current(MANAGER, desired, &typed(stored)?, stored.managed_fields()))
+    };
     if differs(&stored)? {
         // A webhook, or an edit that came in between: over exactly this object only the former can differ.
         stored = apply_over(MANAGER, &api, desired, &stored).await?;
@@ -147,7 +166,11 @@ pub async fn nudge(context: &Context, desk: &Desk, resolved: &Resolved) -> Resul
     let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
     let now = context.clock.now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
     merge(MANAGER, &api, &resolved.name, &json!({ "metadata": { "annotations": { NUDGED: now } } })).await?;
-    tracing::info!(namespace = resolved.namespace, name = resolved.name, "Pods are missing: the DaemonSet controller is asked to look again");
+    tracing::info!(
+        namespace = resolved.namespace,
+        name = resolved.name,
+        "Pods are missing: the DaemonSet controller is asked to look again"
+    );
     Ok(NUDGE)
 }
 
@@ -162,7 +185,12 @@ fn typed(live: &DaemonSet) -> Result<serde_json::Value, kernel::Error> {
 }
 
 /// Replaces Pods: deletes them, for the DaemonSet controller makes new ones. Returns whether one had changed meanwhile.
-pub async fn recycle(context: &Context, resolved: &Resolved, guard: &Guard, steps: &[Step<Revision>]) -> Result<bool, kernel::Error> {
+pub async fn recycle(
+    context: &Context,
+    resolved: &Resolved,
+    guard: &Guard,
+    steps: &[Step<Revision>],
+) -> Result<bool, kernel::Error> {
     if steps.is_empty() {
         return Ok(false);
     }
@@ -173,17 +201,37 @@ pub async fn recycle(context: &Context, resolved: &Resolved, guard: &Guard, step
         match outcome? {
             Outcome::Deleted => {}
             Outcome::Changed => changed = true,
-            Outcome::OverBudget => tracing::error!(name = resolved.name, "the plan would have exceeded the budget; a defect"),
+            Outcome::OverBudget => {
+                tracing::error!(name = resolved.name, "the plan would have exceeded the budget; a defect");
+            }
         }
     }
     Ok(changed)
 }
 
-async fn replace(context: &Context, resolved: &Resolved, step: &Step<Revision>, guard: &Guard) -> Result<Outcome, kernel::Error> {
+async fn replace(
+    context: &Context,
+    resolved: &Resolved,
+    step: &Step<Revision>,
+    guard: &Guard,
+) -> Result<Outcome, kernel::Error> {
     let pod = &step.pod;
-    let target = Target { namespace: &resolved.namespace, name: &pod.name, uid: &pod.uid, resource_version: &pod.resource_version, node: &pod.node };
+    let target = Target {
+        namespace: &resolved.namespace,
+        name: &pod.name,
+        uid: &pod.uid,
+        resource_version: &pod.resource_version,
+        node: &pod.node,
+    };
     let outcome = context.deletions.delete(&context.client, &resolved.uid, guard, target, context.clock.now()).await?;
-    tracing::info!(namespace = resolved.namespace, name = resolved.name, pod = &*pod.name, node = &*pod.node, ?outcome, "Pod replaced");
+    tracing::info!(
+        namespace = resolved.namespace,
+        name = resolved.name,
+        pod = &*pod.name,
+        node = &*pod.node,
+        ?outcome,
+        "Pod replaced"
+    );
     if outcome == Outcome::Deleted {
         context.metrics.replaced();
     }
@@ -209,5 +257,8 @@ pub async fn write_note(context: &Context, resolved: &Resolved) -> Option<Durati
     }
     let name = known::note(&resolved.name);
     let metadata = json!({ "ownerReferences": [resolved.owner], "labels": { "dynatrace": "oneagent" } });
-    context.notes.write(&context.client, &Place { uid: &resolved.uid, namespace: &resolved.namespace, name: &name, metadata }).await
+    context
+        .notes
+        .write(&context.client, &Place { uid: &resolved.uid, namespace: &resolved.namespace, name: &name, metadata })
+        .await
 }

@@ -54,8 +54,8 @@ impl Desk {
         *lock(&self.own.missing) = missing;
     }
 
-    /// How long to wait before the DaemonSet is touched again; `None`: it is time, and noted as done. Pods that have just
-    /// begun to be missing have their time first.
+    /// How long to wait before the DaemonSet is touched again; `None`: it is time, and noted as done. Pods that have
+    /// just begun to be missing have their time first.
     pub fn nudge(&self, every: Duration) -> Option<Duration> {
         let mut nudged = lock(&self.own.nudged);
         let now = Instant::now();

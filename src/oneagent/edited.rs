@@ -1,8 +1,9 @@
 //! Edited: Pods that were made from a DaemonSet which somebody else had edited, before we could put it back.
 //!
 //! Such a Pod carries our hash and yet is not what the spec asks for. The DaemonSet controller writes the template's
-//! generation on each Pod, so those of the edit are known without a clock; the generation is kept on the DaemonSet until
-//! no Pod has it. Of several edits in our absence the last one is seen. Pure; must not decide when a Pod is replaced.
+//! generation on each Pod, so those of the edit are known without a clock; the generation is kept on the DaemonSet
+//! until no Pod has it. Of several edits in our absence the last one is seen. Pure; must not decide when a Pod is
+//! replaced.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -27,7 +28,8 @@ const NOT_OURS: &str = "edited";
 pub struct Edited {
     /// All of which Pods run, and the one that is there now.
     pub generations: BTreeSet<u32>,
-    /// The one that is there now. Its Pods are not judged before it is put back: what stays after we wrote was nobody's edit.
+    /// The one that is there now. Its Pods are not judged before it is put back: what stays after we wrote was nobody's
+    /// edit.
     now: Option<u32>,
     /// Who made the one that is there now, when nobody has seen it before.
     pub by: Option<String>,
@@ -40,15 +42,22 @@ impl Edited {
         !noted.is_empty() || live.managed_fields().iter().any(|entry| editor(entry).is_some())
     }
 
-    /// What is known of a live DaemonSet of ours. `noted` is what its record says, `rendered` the one that we made of it;
-    /// `None`: what differs from it a webhook made.
-    pub fn read(live: &DaemonSet, noted: &BTreeSet<u32>, rendered: Option<&Value>, pods: &[Arc<Pod>]) -> Result<Self, serde_json::Error> {
+    /// What is known of a live DaemonSet of ours. `noted` is what its record says, `rendered` the one that we made of
+    /// it; `None`: what differs from it a webhook made.
+    pub fn read(
+        live: &DaemonSet,
+        noted: &BTreeSet<u32>,
+        rendered: Option<&Value>,
+        pods: &[Arc<Pod>],
+    ) -> Result<Self, serde_json::Error> {
         let mut generations = noted.clone();
         generations.retain(|generation| pods.iter().any(|pod| pod.template_generation == Some(*generation)));
         let now = generation(live);
         let editor = live.managed_fields().iter().find_map(editor);
         let by = match (editor, now, rendered) {
-            (Some(by), Some(now), Some(rendered)) if !is_ours(live, rendered)? => generations.insert(now).then(|| by.to_owned()),
+            (Some(by), Some(now), Some(rendered)) if !is_ours(live, rendered)? => {
+                generations.insert(now).then(|| by.to_owned())
+            }
             _ => {
                 now.map(|now| generations.remove(&now));
                 None
@@ -64,8 +73,13 @@ impl Edited {
             return Cow::Borrowed(pods);
         }
         let mark = |pod: &Arc<Pod>| match (&pod.revision, pod.template_generation) {
-            (Some(revision), Some(generation)) if Some(generation) != self.now && self.generations.contains(&generation) => {
-                Arc::new(Pod { revision: Some(Revision { hash: NOT_OURS.to_owned(), ..revision.clone() }), ..(**pod).clone() })
+            (Some(revision), Some(generation))
+                if Some(generation) != self.now && self.generations.contains(&generation) =>
+            {
+                Arc::new(Pod {
+                    revision: Some(Revision { hash: NOT_OURS.to_owned(), ..revision.clone() }),
+                    ..(**pod).clone()
+                })
             }
             _ => pod.clone(),
         };
@@ -97,7 +111,10 @@ mod tests {
 
     fn live(image: &str, manager: &str) -> DaemonSet {
         let annotations = json!({ GENERATION: "7" });
-        let entry = |manager: &str, fields: Value| json!({ "manager": manager, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields });
+        let entry = |manager: &str, fields: Value| {
+            json!({ "manager": manager, "operation": "Update",
+            "fieldsType": "FieldsV1", "fieldsV1": fields })
+        };
         serde_json::from_value(json!({
             "metadata": { "name": "agent", "annotations": annotations, "managedFields": [
                 entry("labeller", json!({ "f:metadata": { "f:labels": {} } })),
@@ -119,16 +136,23 @@ mod tests {
 
     #[test]
     fn pods_of_an_edit_are_outdated_until_none_is_left() {
-        let found = Edited::read(&live("theirs", "kubectl-edit"), &[3, 4].into(), Some(&rendered()), &[pod(3), pod(6), pod(7)]).unwrap();
+        let found =
+            Edited::read(&live("theirs", "kubectl-edit"), &[3, 4].into(), Some(&rendered()), &[pod(3), pod(6), pod(7)])
+                .unwrap();
         assert_eq!((&found.generations, found.by.as_deref()), (&[3, 7].into(), Some("kubectl-edit")));
-        let hashes: Vec<String> = found.mark(&[pod(3), pod(6), pod(7)]).iter().map(|pod| pod.revision.clone().unwrap().hash).collect();
+        let hashes: Vec<String> =
+            found.mark(&[pod(3), pod(6), pod(7)]).iter().map(|pod| pod.revision.clone().unwrap().hash).collect();
         assert_eq!(hashes, [NOT_OURS, "h", "h"], "the present one is put back first");
         // Put back, the template has another generation.
         let mut after = live("ours", MANAGER);
         after.annotations_mut().insert(GENERATION.to_owned(), "8".into());
         let later = Edited::read(&after, &[3, 7].into(), Some(&rendered()), &[pod(7), pod(8)]).unwrap();
-        let hashes: Vec<String> = later.mark(&[pod(7), pod(8)]).iter().map(|pod| pod.revision.clone().unwrap().hash).collect();
-        assert_eq!((later.generations, later.by, hashes), ([7].into(), None, vec![NOT_OURS.to_owned(), "h".to_owned()]));
+        let hashes: Vec<String> =
+            later.mark(&[pod(7), pod(8)]).iter().map(|pod| pod.revision.clone().unwrap().hash).collect();
+        assert_eq!(
+            (later.generations, later.by, hashes),
+            ([7].into(), None, vec![NOT_OURS.to_owned(), "h".to_owned()])
+        );
         assert!(Edited::read(&after, &[3, 7].into(), Some(&rendered()), &[pod(8)]).unwrap().generations.is_empty());
     }
 

@@ -4,24 +4,22 @@
 //! OneAgents a change concerns; a node's heartbeat concerns none. Must not decide anything.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
 use super::revision::{Pod, Revision};
-use crate::k8s::facts::{ConditionFacts, HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
-use crate::k8s::node::{Node, Taint};
-use crate::k8s::placement::is_leaving;
+use crate::fleet::nodes::node;
+use crate::fleet::pods::{self, was_ready};
+use crate::k8s::facts::{HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
+use crate::k8s::node::Node;
 use crate::kernel::Key;
 use crate::kernel::runtime::Concerns;
-use crate::rollout::Trouble;
 
 /// The fleet.
 #[derive(Debug, Default)]
@@ -44,7 +42,9 @@ impl Inner {
     /// Takes a Pod out, whosever it is.
     fn drop_pod(&mut self, facts: &PodFacts) -> Concerns {
         let (namespace, name) = (facts.namespace().unwrap_or_default(), facts.name_any());
-        let of = |(key, pods): (&Key, &BTreeMap<Arc<str>, Arc<Pod>>)| (key.0 == namespace && pods.contains_key(name.as_str())).then(|| key.clone());
+        let of = |(key, pods): (&Key, &BTreeMap<Arc<str>, Arc<Pod>>)| {
+            (key.0 == namespace && pods.contains_key(name.as_str())).then(|| key.clone())
+        };
         let Some(key) = self.pods.iter().find_map(of) else { return Concerns::Nobody };
         if let Some(pods) = self.pods.get_mut(&key) {
             pods.remove(name.as_str());
@@ -55,15 +55,6 @@ impl Inner {
         self.changed.insert(key.clone(), Instant::now());
         Concerns::One(key)
     }
-}
-
-/// For how long a Pod was Ready before it ceased to be: the longest time that was seen, else what its status lets guess.
-fn was_ready(before: &Pod, now: &Pod) -> Option<TimeDelta> {
-    let ended = before.ready_since.zip(now.unready_since).filter(|_| now.ready_since.is_none());
-    before
-        .was_ready
-        .max(ended.map(|(since, until)| until - since))
-        .max(now.was_ready.filter(|_| before.ready_since.is_none() && before.was_ready.is_none()))
 }
 
 impl Fleet {
@@ -104,7 +95,8 @@ impl Fleet {
         self.read().daemonsets.get(key).cloned()
     }
 
-    /// Takes what we have just written, ahead of the watch; an older state that the watch still brings is passed over by `newer`.
+    /// Takes what we have just written, ahead of the watch; an older state that the watch still brings is passed over
+    /// by `newer`.
     pub fn wrote(&self, key: &Key, daemonset: Arc<DaemonSet>) {
         let mut inner = self.write();
         // The watch may have been faster than the answer: what it brought since must not be lost.
@@ -122,7 +114,7 @@ impl Fleet {
                 Concerns::Nobody
             }
             Event::InitApply(facts) | Event::Apply(facts) => {
-                let node = Arc::new(to_node(facts));
+                let node = Arc::new(node(facts));
                 if matches!(event, Event::InitApply(_)) {
                     inner.relisted.entry("nodes".to_owned()).or_default().insert((String::new(), node.name.clone()));
                 }
@@ -151,7 +143,7 @@ impl Fleet {
                 Concerns::Nobody
             }
             Event::InitApply(facts) | Event::Apply(facts) => {
-                let (Some(key), Some(mut pod)) = (owner(facts), to_pod(facts)) else {
+                let (Some(key), Some(mut pod)) = (owner(facts), pods::pod(facts, revision(facts))) else {
                     // It may have been ours: a label or an owner that was taken away makes it somebody else's.
                     return inner.drop_pod(facts);
                 };
@@ -162,8 +154,9 @@ impl Fleet {
                 if let Some(before) = pods.get(&pod.name).filter(|before| before.uid == pod.uid) {
                     pod.was_ready = was_ready(before, &pod);
                 }
-                let unchanged =
-                    pods.get(&pod.name).is_some_and(|before| Pod { resource_version: pod.resource_version.clone(), ..(**before).clone() } == pod);
+                let unchanged = pods.get(&pod.name).is_some_and(|before| {
+                    Pod { resource_version: pod.resource_version.clone(), ..(**before).clone() } == pod
+                });
                 pods.insert(pod.name.clone(), Arc::new(pod));
                 if unchanged {
                     return Concerns::Nobody;
@@ -216,7 +209,9 @@ impl Fleet {
             }
             Event::InitDone => {
                 let seen = inner.relisted.remove(&watch).unwrap_or_default();
-                inner.daemonsets.retain(|key, _| (!scope.is_empty() && scope != key.0) || seen.contains(&(key.0.clone(), key.1.as_str().into())));
+                inner.daemonsets.retain(|key, _| {
+                    (!scope.is_empty() && scope != key.0) || seen.contains(&(key.0.clone(), key.1.as_str().into()))
+                });
                 Concerns::All
             }
         }
@@ -226,7 +221,15 @@ impl Fleet {
 /// Whether what we know of the same object is newer than what the watch brings: our own write came first.
 fn newer(known: &DaemonSet, brought: &DaemonSet) -> bool {
     let version = |object: &DaemonSet| object.resource_version().and_then(|v| v.parse::<u64>().ok());
-    known.metadata.uid == brought.metadata.uid && version(known).zip(version(brought)).is_some_and(|(known, brought)| known > brought)
+    known.metadata.uid == brought.metadata.uid
+        && version(known).zip(version(brought)).is_some_and(|(known, brought)| known > brought)
+}
+
+/// What a Pod was made from, as its annotations say.
+fn revision(facts: &PodFacts) -> Option<Revision> {
+    let annotation = |key: &str| facts.metadata.annotations.as_ref()?.get(key);
+    let version = annotation(VERSION_ANNOTATION).and_then(|version| version.parse().ok());
+    annotation(HASH_ANNOTATION).map(|hash| Revision { version, hash: hash.clone() })
 }
 
 /// The OneAgent that a Pod belongs to. Labels alone do not make a Pod ours: its DaemonSet must be its controller, for
@@ -234,141 +237,28 @@ fn newer(known: &DaemonSet, brought: &DaemonSet) -> bool {
 fn owner(facts: &PodFacts) -> Option<Key> {
     let name = facts.metadata.labels.as_ref()?.get("oneagent")?;
     let controller = facts.metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))?;
-    (controller.kind == "DaemonSet" && controller.name == *name).then(|| (facts.namespace().unwrap_or_default(), name.clone()))
-}
-
-fn to_node(facts: &NodeFacts) -> Node {
-    let taints: Vec<Taint> = facts
-        .spec
-        .taints
-        .iter()
-        .map(|t| Taint { key: t.key.clone(), value: t.value.clone().unwrap_or_default(), effect: t.effect.clone() })
-        .collect();
-    let ready = facts.status.conditions.iter().find(|c| c.type_ == "Ready");
-    let busy = if facts.metadata.deletion_timestamp.is_some() {
-        Some("the node is being deleted")
-    } else if taints.iter().any(is_leaving) {
-        Some("the node is about to be removed")
-    } else if facts.spec.unschedulable {
-        Some("the node is cordoned")
-    } else {
-        None
-    };
-    Node {
-        name: facts.name_any().into(),
-        labels: facts.metadata.labels.clone().unwrap_or_default(),
-        taints,
-        ready: ready.is_some_and(|c| c.status == "True"),
-        ready_since: ready.and_then(since),
-        busy,
-        created: created(facts.metadata.creation_timestamp.as_ref()),
-        ip: facts.status.addresses.iter().filter(|a| a.type_ == "InternalIP").find_map(|a| a.address.parse::<IpAddr>().ok()),
-    }
-}
-
-/// Where the DaemonSet controller writes which of its templates a Pod was made from.
-const GENERATION_LABEL: &str = "pod-template-generation";
-/// A kubelet says that a Pod is not Ready within so long of taking it on; later than that the Pod had been Ready before.
-const TAKING_ON: TimeDelta = TimeDelta::seconds(5);
-/// A container that runs for so long does not crash again and again.
-const RUNS_WELL: TimeDelta = TimeDelta::minutes(10);
-
-fn to_pod(facts: &PodFacts) -> Option<Pod> {
-    let annotation = |key: &str| facts.metadata.annotations.as_ref()?.get(key);
-    let condition = facts.status.conditions.iter().find(|c| c.type_ == "Ready");
-    let ready = condition.filter(|c| c.status == "True");
-    let unready_since = condition.filter(|c| c.status != "True").and_then(since);
-    let taken_on = facts.status.start_time.as_deref().and_then(time);
-    Some(Pod {
-        name: facts.metadata.name.as_deref()?.into(),
-        uid: facts.metadata.uid.as_deref()?.into(),
-        resource_version: facts.metadata.resource_version.as_deref().unwrap_or_default().into(),
-        node: facts.node()?.into(),
-        revision: annotation(HASH_ANNOTATION)
-            .map(|hash| Revision { version: annotation(VERSION_ANNOTATION).and_then(|v| v.parse().ok()), hash: hash.clone() }),
-        template_generation: facts.metadata.labels.as_ref().and_then(|labels| labels.get(GENERATION_LABEL)?.parse().ok()),
-        created: created(facts.metadata.creation_timestamp.as_ref()),
-        deleting: facts.metadata.deletion_timestamp.is_some(),
-        gone_by: facts.metadata.deletion_timestamp.as_ref().map(|at| created(Some(at))),
-        ready_since: ready.map(|c| since(c).unwrap_or_default()),
-        unready_since,
-        was_ready: unready_since.zip(taken_on).map(|(unready, taken)| unready - taken).filter(|time| *time > TAKING_ON),
-        restarts: facts.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or_default(),
-        trouble: if ready.is_some() { None } else { trouble(facts, unready_since) },
-    })
-}
-
-/// What a Pod's status says against it.
-fn trouble(facts: &PodFacts, unready_since: Option<DateTime<Utc>>) -> Option<Trouble> {
-    for container in &facts.status.container_statuses {
-        let said = |why: &crate::k8s::facts::WhyFacts| {
-            let message = why.message.as_deref().map(|m| format!(": {}", m.chars().take(160).collect::<String>())).unwrap_or_default();
-            format!("{}{message}", why.reason.as_deref().unwrap_or("no reason given"))
-        };
-        let code = |why: &crate::k8s::facts::WhyFacts| why.exit_code.map(|c| format!(", exit code {c}")).unwrap_or_default();
-        let ended = container.state.terminated.as_ref().or(container.last_state.terminated.as_ref());
-        let again_and_again = container.restart_count >= CRASHES;
-        if let Some(waiting) = &container.state.waiting {
-            match waiting.reason.as_deref() {
-                Some(
-                    "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ImageInspectError" | "ErrImageNeverPull" | "RegistryUnavailable",
-                ) => {
-                    return Some(Trouble::Image(said(waiting)));
-                }
-                Some("CreateContainerConfigError") => return Some(Trouble::Config(said(waiting))),
-                Some("CrashLoopBackOff") => {
-                    let why = format!("{}{}", said(waiting), ended.map(code).unwrap_or_default());
-                    return Some(if again_and_again { Trouble::Crash(why) } else { Trouble::Start(why) });
-                }
-                Some("ContainerCreating" | "PodInitializing") | None => {}
-                Some(_) => return Some(Trouble::Start(said(waiting))),
-            }
-        }
-        // Of a container that runs well for long enough what it did before is history.
-        let started = container.state.running.as_ref().and_then(|running| running.started_at.as_deref()).and_then(time);
-        let runs_well = started.zip(unready_since).is_some_and(|(started, unready)| unready - started > RUNS_WELL);
-        if let Some(ended) = ended.filter(|_| again_and_again && !runs_well) {
-            return Some(Trouble::Crash(format!("restarted {} times ({}{})", container.restart_count, said(ended), code(ended))));
-        }
-    }
-    if facts.status.phase.as_deref() == Some("Failed") {
-        return Some(Trouble::Start("the Pod has failed, and its controller makes another".to_owned()));
-    }
-    let unscheduled =
-        facts.status.conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable"))?;
-    Some(Trouble::Capacity(unscheduled.message.as_deref().unwrap_or("no room").chars().take(160).collect()))
-}
-
-/// So many restarts, and a container counts as one that crashes again and again.
-const CRASHES: i32 = 3;
-
-fn since(condition: &ConditionFacts) -> Option<DateTime<Utc>> {
-    time(condition.last_transition_time.as_deref()?)
-}
-
-fn time(text: &str) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(text).ok().map(|t| t.to_utc())
-}
-
-/// The one place where the API's time becomes ours.
-fn created(time: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>) -> DateTime<Utc> {
-    time.and_then(|time| DateTime::from_timestamp(time.0.as_second(), 0)).unwrap_or_default()
+    (controller.kind == "DaemonSet" && controller.name == *name)
+        .then(|| (facts.namespace().unwrap_or_default(), name.clone()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chrono::TimeDelta;
     use serde_json::{Value, json};
 
     fn pod(change: impl FnOnce(&mut Value)) -> Event<PodFacts> {
         let mut value = json!({
             "metadata": {
-                "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z",
-                "labels": { "dynatrace": "oneagent", "oneagent": "a" }, "annotations": { "other": "x", HASH_ANNOTATION: "h" },
-                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "d", "controller": true }],
+                "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": { "dynatrace": "oneagent", "oneagent": "a" },
+                "annotations": { "other": "x", HASH_ANNOTATION: "h" },
+                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "d",
+                "controller": true }],
                 "managedFields": [{ "manager": "m", "fieldsV1": { "f:spec": {} } }],
             },
-            "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["node-1"] }] }] } } }, "containers": [] },
+            "spec": { "nodeName": "node-1", "containers": [] },
             "status": { "phase": "Pending" },
         });
         change(&mut value);
@@ -379,7 +269,10 @@ mod tests {
     fn a_pod_is_ours_by_its_controller_and_not_by_its_labels() {
         let key = ("n".to_owned(), "a".to_owned());
         let fleet = Fleet::default();
-        for theirs in [pod(|p| p["metadata"]["ownerReferences"] = json!([])), pod(|p| p["metadata"]["ownerReferences"][0]["name"] = "b".into())] {
+        for theirs in [
+            pod(|p| p["metadata"]["ownerReferences"] = json!([])),
+            pod(|p| p["metadata"]["ownerReferences"][0]["name"] = "b".into()),
+        ] {
             assert_eq!(fleet.pod("", &theirs), Concerns::Nobody);
         }
         assert!(fleet.pods(&key).is_empty());
@@ -390,14 +283,20 @@ mod tests {
             ("node-1", "h"),
             "a Pod that is not bound yet is on the node that it is made for"
         );
-        assert_eq!(fleet.pod("", &pod(|p| p["metadata"]["resourceVersion"] = "2".into())), Concerns::Nobody, "nothing that matters changed");
+        assert_eq!(
+            fleet.pod("", &pod(|p| p["metadata"]["resourceVersion"] = "2".into())),
+            Concerns::Nobody,
+            "nothing that matters changed"
+        );
         assert_eq!(&*fleet.pods(&key)[0].resource_version, "2", "and yet the newest version is known, for deletions");
     }
 
     #[test]
     fn a_heartbeat_concerns_nobody_and_a_relist_forgets_what_is_gone() {
         let node = |name: &str, beat: &str, ready: &str| {
-            let value = json!({ "metadata": { "name": name, "labels": {} }, "status": { "conditions": [{ "type": "Ready", "status": ready, "lastHeartbeatTime": beat, "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
+            let value = json!({ "metadata": { "name": name, "labels": {} },
+                "status": { "conditions": [{ "type": "Ready", "status": ready, "lastHeartbeatTime": beat,
+                "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
             serde_json::from_value::<NodeFacts>(value).unwrap()
         };
         let fleet = Fleet::default();
@@ -412,34 +311,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_status_says_what_is_wrong_with_it() {
-        let trouble_of = |status: Value| {
-            let Event::Apply(facts) = pod(|p| p["status"] = status) else { unreachable!() };
-            to_pod(&facts).unwrap().trouble
-        };
-        let container = |state: Value, restarts: i32| json!({ "containerStatuses": [{ "restartCount": restarts, "state": state, "lastState": { "terminated": { "exitCode": 3, "reason": "Error" } } }] });
-        assert!(
-            matches!(trouble_of(container(json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off" } }), 5)), Some(Trouble::Crash(why)) if why == "CrashLoopBackOff: back-off, exit code 3")
-        );
-        assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "ErrImagePull" } }), 0)), Some(Trouble::Image(_))));
-        assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "CrashLoopBackOff" } }), 2)), Some(Trouble::Start(_))), "not yet");
-        assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "CreateContainerConfigError" } }), 0)), Some(Trouble::Config(_))));
-        assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "RunContainerError" } }), 0)), Some(Trouble::Start(_))));
-        assert!(matches!(trouble_of(container(json!({ "running": {} }), 3)), Some(Trouble::Crash(_))));
-        let mut long = container(json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } }), 7);
-        long["conditions"] = json!([{ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T00:00:00Z" }]);
-        assert_eq!(trouble_of(long), None, "it restarted long ago, and is unready for another cause");
-        assert_eq!(trouble_of(container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0)), None);
-        assert!(
-            matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room" }] })), Some(Trouble::Capacity(why)) if why == "no room")
-        );
-    }
-
-    #[test]
     fn a_pod_that_loses_its_label_or_its_owner_is_no_longer_ours() {
         let key = ("n".to_owned(), "a".to_owned());
         let fleet = Fleet::default();
-        for lost in [pod(|p| p["metadata"]["labels"] = json!({})), pod(|p| p["metadata"]["ownerReferences"] = json!([]))] {
+        for lost in
+            [pod(|p| p["metadata"]["labels"] = json!({})), pod(|p| p["metadata"]["ownerReferences"] = json!([]))]
+        {
             fleet.pod("", &pod(|_| {}));
             assert_eq!(fleet.pods(&key).len(), 1);
             assert_eq!(fleet.pod("", &lost), Concerns::One(key.clone()));
@@ -447,14 +324,21 @@ mod tests {
         }
         let Event::Apply(gone) = pod(|p| p["metadata"]["labels"] = json!({})) else { unreachable!() };
         fleet.pod("", &pod(|_| {}));
-        assert_eq!(fleet.pod("", &Event::Delete(gone)), Concerns::One(key.clone()), "also when that is all that is heard of it");
+        assert_eq!(
+            fleet.pod("", &Event::Delete(gone)),
+            Concerns::One(key.clone()),
+            "also when that is all that is heard of it"
+        );
         assert!(fleet.pods(&key).is_empty());
     }
 
     #[test]
     fn for_how_long_a_pod_was_ready_is_known_after_it_ceased_to_be() {
         let key = ("n".to_owned(), "a".to_owned());
-        let status = |ready: &str, since: &str| json!({ "startTime": "2026-01-01T00:00:00Z", "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": since }] });
+        let status = |ready: &str, since: &str| {
+            json!({ "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": since }] })
+        };
         let of = |fleet: &Fleet, ready: &str, since: &str| {
             fleet.pod("", &pod(|p| p["status"] = status(ready, since)));
             fleet.pods(&key)[0].was_ready
@@ -464,7 +348,11 @@ mod tests {
         assert_eq!(of(&fleet, "True", "2026-01-01T00:01:00Z"), None);
         assert_eq!(of(&fleet, "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(10)));
         assert_eq!(of(&fleet, "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(10)), "and it stays known");
-        assert_eq!(of(&Fleet::default(), "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(70)), "after a start: at most so long");
+        assert_eq!(
+            of(&Fleet::default(), "False", "2026-01-01T00:01:10Z"),
+            Some(TimeDelta::seconds(70)),
+            "after a start: at most so long"
+        );
     }
 
     #[test]
@@ -472,7 +360,10 @@ mod tests {
         let fleet = Fleet::default();
         let key = ("n".to_owned(), "a".to_owned());
         let daemonset = |version: &str| -> DaemonSet {
-            serde_json::from_value(json!({ "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": version } })).unwrap()
+            serde_json::from_value(
+                json!({ "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": version } }),
+            )
+            .unwrap()
         };
         let version = || fleet.daemonset(&key).unwrap().resource_version().unwrap();
         fleet.daemonset_event("", Event::Apply(daemonset("10")));

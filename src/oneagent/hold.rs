@@ -9,15 +9,23 @@ pub const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is tr
 /// The stop for the whole cluster.
 pub const STOPPED: Hold = Hold { state: State::Stopped, why: "ConfigMap oneagent-operator has key stop: \"true\"" };
 /// An older agent is wanted, and that is not allowed.
-pub const DOWNGRADE: Hold =
-    Hold { state: State::Paused, why: "the agent that is wanted is older than those that run, and spec.update.allowDowngrade is not true" };
+pub const DOWNGRADE: Hold = Hold {
+    state: State::Paused,
+    why: "the agent that is wanted is older than those that run, and spec.update.allowDowngrade is not true",
+};
 /// The Secret with the tokens is not there as Pods need it.
-pub const TOKENS: Hold = Hold { state: State::Held, why: "the Secret with the tokens is not as Pods need it; condition PaaSToken says what to mend" };
+pub const TOKENS: Hold = Hold {
+    state: State::Held,
+    why: "the Secret with the tokens is not as Pods need it; condition PaaSToken says what to mend",
+};
 /// The environment that Pods download from does not answer, refuses the token or does not offer the version.
 pub const ENVIRONMENT: Hold = Hold {
     state: State::Held,
-    why: "the environment does not answer this paasToken, or does not offer the version: a new Pod could not download its agent; see conditions PaaSToken and Degraded",
+    why: "the environment does not answer this paasToken, or does not offer the version: a new Pod could not download \
+        its agent; see conditions PaaSToken and Degraded",
 };
 /// The namespace's own node selector excludes nodes with a running agent: a write would take these.
-pub const NAMESPACE_SELECTOR: Hold =
-    Hold { state: State::Held, why: "the namespace's own node selector excludes nodes with a running agent: any change would remove these" };
+pub const NAMESPACE_SELECTOR: Hold = Hold {
+    state: State::Held,
+    why: "the namespace's own node selector excludes nodes with a running agent: any change would remove these",
+};

@@ -70,8 +70,8 @@ impl fmt::Display for KnownNode {
 }
 
 impl Known {
-    /// From what was noted, in whatever pieces. A line that does not read is left out: better a node forgotten than none
-    /// known.
+    /// From what was noted, in whatever pieces. A line that does not read is left out: better a node forgotten than
+    /// none known.
     #[must_use]
     pub fn parse<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Self {
         let line = |line: &str| {
@@ -95,7 +95,14 @@ impl Known {
 
     /// What is known now. `nodes` is every node, by name; `told` is what came of telling of some.
     #[must_use]
-    pub fn now(&self, nodes: &[Arc<Node>], pods: &[Arc<Pod>], placement: &Placement, told: &[(GoneNode, Told)], now: DateTime<Utc>) -> News {
+    pub fn now(
+        &self,
+        nodes: &[Arc<Node>],
+        pods: &[Arc<Pod>],
+        placement: &Placement,
+        told: &[(GoneNode, Told)],
+        now: DateTime<Utc>,
+    ) -> News {
         // An agent that never ran was never heard of.
         let agents: HashSet<&str> = pods.iter().filter(|pod| pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
         let mut outcomes = Vec::new();
@@ -113,7 +120,8 @@ impl Known {
             next.extend(match (known, node) {
                 (known, Some(node)) => {
                     // While its Pod is replaced a node has none; where agents no longer belong it is none of ours.
-                    let ours = agents.contains(&*node.name) || (known.is_some() && placement.verdict(node) == Verdict::Selected);
+                    let ours = agents.contains(&*node.name)
+                        || (known.is_some() && placement.verdict(node) == Verdict::Selected);
                     let ip = node.ip.or(known.map(|known| known.ip)).filter(|_| ours);
                     ip.map(|ip| KnownNode { name: node.name.clone(), ip, gone: None })
                 }
@@ -122,7 +130,8 @@ impl Known {
                 (Some(known), None) => {
                     let node = GoneNode { name: known.name.clone(), ip: known.ip, since: known.gone.unwrap_or(now) };
                     let told = told.iter().find(|(told, _)| *told == node).map(|(_, outcome)| outcome.clone());
-                    let too_late = (node.since + AT_LAST < now).then(|| Told::Not("it could not be reached for too long".to_owned()));
+                    let too_late = (node.since + AT_LAST < now)
+                        .then(|| Told::Not("it could not be reached for too long".to_owned()));
                     let outcome = told.or(too_late);
                     let since = node.since;
                     outcomes.extend(outcome.clone().map(|outcome| (node, outcome)));
@@ -209,7 +218,11 @@ mod tests {
         let again = told.known.now(&nodes[1..], &[pod("b")], &all, &outcomes, at(8));
         assert_eq!(again.outcomes, [], "what came of it is said once");
         let forgotten = later.now(&nodes[1..], &[], &all, &[], at(5 + 1201));
-        assert_eq!((forgotten.known.gone().len(), forgotten.outcomes.len()), (0, 1), "forgotten at last, and that is said");
+        assert_eq!(
+            (forgotten.known.gone().len(), forgotten.outcomes.len()),
+            (0, 1),
+            "forgotten at last, and that is said"
+        );
     }
 
     #[test]
@@ -217,9 +230,17 @@ mod tests {
         let all = Placement::default();
         let known = Known::default().now(&[node("a", 1), node("b", 2)], &[pod("a"), pod("b")], &all, &[], at(0)).known;
         let gone = known.now(&[node("b", 2)], &[pod("b")], &all, &[], at(1)).known;
-        assert_eq!(names(&gone.now(&[node("a", 1), node("b", 2)], &[], &all, &[], at(2)).known), [] as [&str; 0], "it came back");
+        assert_eq!(
+            names(&gone.now(&[node("a", 1), node("b", 2)], &[], &all, &[], at(2)).known),
+            [] as [&str; 0],
+            "it came back"
+        );
         let none = Placement { selector: [("x".to_owned(), "y".to_owned())].into(), ..Placement::default() };
-        assert_eq!(known.now(&[node("a", 1), node("b", 2)], &[], &none, &[], at(2)).known, Known::default(), "no longer selected");
+        assert_eq!(
+            known.now(&[node("a", 1), node("b", 2)], &[], &none, &[], at(2)).known,
+            Known::default(),
+            "no longer selected"
+        );
         let reused = known.now(&[node("b", 2), node("c", 1)], &[pod("b")], &all, &[], at(2)).known;
         assert_eq!(names(&reused), [] as [&str; 0], "another node has its address");
     }
@@ -232,8 +253,13 @@ mod tests {
 
     #[test]
     fn a_node_that_comes_changes_one_piece() {
-        let of =
-            |count: u8| Known((0..count).map(|n| KnownNode { name: format!("node-{n}").into(), ip: [10, 0, 0, n].into(), gone: None }).collect());
+        let of = |count: u8| {
+            Known(
+                (0..count)
+                    .map(|n| KnownNode { name: format!("node-{n}").into(), ip: [10, 0, 0, n].into(), gone: None })
+                    .collect(),
+            )
+        };
         let (before, after) = (of(200).pieces(), of(201).pieces());
         let changed: Vec<_> = after.iter().filter(|(key, text)| before.get(*key) != Some(text)).collect();
         assert_eq!((before.len(), after.len(), changed.len()), (16, 16, 1));

@@ -1,8 +1,8 @@
 //! What must outlive a call: the engine's memory and this kind's, as one value in one field of the status.
 //!
-//! Pure. Statuses of 0.1.0 and 0.2.0 have it in fields of their own, which users read too: they are read once, and written
-//! on. Nothing that stands in a status is trusted to make sense: what does not read is as if it were not there. Must not
-//! decide anything.
+//! Pure. Statuses of 0.1.0 and 0.2.0 have it in fields of their own, which users read too: they are read once, and
+//! written on. Nothing that stands in a status is trusted to make sense: what does not read is as if it were not there.
+//! Must not decide anything.
 
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
@@ -30,7 +30,9 @@ pub struct Memory {
 #[must_use]
 pub fn read(status: &OneAgentStatus) -> Memory {
     match status.rollout.as_ref().and_then(|rollout| rollout.memory.as_ref()) {
-        Some(kept) => Memory { rollout: part(kept, "rollout"), rejected: part(kept, "rejected"), adopted: part(kept, "adopted") },
+        Some(kept) => {
+            Memory { rollout: part(kept, "rollout"), rejected: part(kept, "rejected"), adopted: part(kept, "adopted") }
+        }
         None => read_fields(status),
     }
 }
@@ -44,7 +46,8 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
     let time = |text: Option<&String>| DateTime::parse_from_rfc3339(text?).ok().map(|time| time.to_utc());
     let version = |text: Option<&String>| text.and_then(|text| text.parse::<Version>().ok());
     let rollout = status.rollout.clone().unwrap_or_default();
-    let (since, finished): (Option<DateTime<Utc>>, _) = (time(rollout.started_at.as_ref()), time(rollout.finished_at.as_ref()));
+    let (since, finished): (Option<DateTime<Utc>>, _) =
+        (time(rollout.started_at.as_ref()), time(rollout.finished_at.as_ref()));
     let phase = match (since, finished) {
         (since, Some(at)) => Phase::Complete { since, at },
         (Some(since), None) if rollout.finished_at.is_none() => Phase::Rolling { since, stuck: None },
@@ -54,8 +57,11 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
     Memory {
         rollout: rollout::Memory {
             phase,
-            from: version(rollout.from.as_ref()).map(|version| Revision { version: Some(version), hash: String::new() }),
-            last_good: rollout.last_good_hash.map(|hash| Revision { version: version(status.last_good_version.as_ref()), hash }),
+            from: version(rollout.from.as_ref())
+                .map(|version| Revision { version: Some(version), hash: String::new() }),
+            last_good: rollout
+                .last_good_hash
+                .map(|hash| Revision { version: version(status.last_good_version.as_ref()), hash }),
             failure: rollout.failure.map(|failure| Failure {
                 revision: Revision { version: version(failure.version.as_ref()), hash: failure.hash },
                 // What it rejected is in the list already.
@@ -68,7 +74,10 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
             ..rollout::Memory::default()
         },
         rejected: status.rejected_versions.iter().filter_map(|version| version.parse().ok()).collect(),
-        adopted: status.adopted_template_hash.clone().map(|hash| Adopted { hash, version: version(status.adopted_version.as_ref()) }),
+        adopted: status
+            .adopted_template_hash
+            .clone()
+            .map(|hash| Adopted { hash, version: version(status.adopted_version.as_ref()) }),
     }
 }
 
@@ -152,7 +161,8 @@ mod tests {
             "adoptedTemplateHash": "h", "adoptedVersion": "1.1.0.20250101-000000" });
         let rollout = |part: Value| {
             let mut status = good.clone();
-            status["rollout"] = json!({ "state": "Rolling", "from": "1.1.0.20250101-000000", "lastGoodHash": "h", "budget": 2,
+            status["rollout"] = json!({ "state": "Rolling", "from": "1.1.0.20250101-000000", "lastGoodHash": "h",
+                "budget": 2,
                 "waitingOn": ["nodes a: the Pod is not made yet"] });
             for (key, value) in part.as_object().unwrap() {
                 status["rollout"][key] = value.clone();
@@ -167,26 +177,37 @@ mod tests {
             (rolling.rollout.from.as_ref().and_then(|from| from.version), &rolling.rollout.last_good),
             (revision(1).version, &Some(revision(1)))
         );
-        assert_eq!((rolling.rejected.as_slice(), &rolling.adopted), ([revision(2).version.unwrap()].as_slice(), &full().adopted));
+        assert_eq!(
+            (rolling.rejected.as_slice(), &rolling.adopted),
+            ([revision(2).version.unwrap()].as_slice(), &full().adopted)
+        );
         let complete = rollout(json!({ "startedAt": started, "finishedAt": finished }));
         assert_eq!(complete.rollout.phase, Phase::Complete { since: Some(at(1)), at: at(9) });
         assert_eq!(complete.rollout.touched, Touched::default());
-        let failed = rollout(json!({ "failure": { "version": "1.2.0.20250101-000000", "hash": "h", "pinned": true, "message": "it failed" } }));
+        let failed = rollout(json!({ "failure": { "version": "1.2.0.20250101-000000", "hash": "h", "pinned": true,
+                "message": "it failed" } }));
         let failure = failed.rollout.failure.as_ref().unwrap();
         assert_eq!((&failed.rollout.phase, &failure.revision, failure.insisted), (&Phase::Idle, &revision(2), true));
         // Written on, all of it comes from the one field; users go on to read the others.
         for memory in [rolling, complete, failed] {
             let status = stored(&memory);
-            assert_eq!(read(&OneAgentStatus { last_good_version: None, rejected_versions: Vec::new(), ..status.clone() }), memory);
+            assert_eq!(
+                read(&OneAgentStatus { last_good_version: None, rejected_versions: Vec::new(), ..status.clone() }),
+                memory
+            );
             let rollout = status.rollout.unwrap();
-            assert_eq!((rollout.from.as_deref(), rollout.last_good_hash.as_deref()), (Some("1.1.0.20250101-000000"), Some("h")));
+            assert_eq!(
+                (rollout.from.as_deref(), rollout.last_good_hash.as_deref()),
+                (Some("1.1.0.20250101-000000"), Some("h"))
+            );
         }
     }
 
     #[test]
     fn a_status_full_of_nonsense_is_an_empty_memory() {
         for nonsense in [
-            json!({ "rejectedVersions": ["x"], "lastGoodVersion": "y", "adoptedVersion": "z", "rollout": { "startedAt": "yesterday" } }),
+            json!({ "rejectedVersions": ["x"], "lastGoodVersion": "y", "adoptedVersion": "z",
+                "rollout": { "startedAt": "yesterday" } }),
             json!({ "rollout": { "memory": { "rollout": [], "rejected": {}, "adopted": 7 } } }),
             json!({ "rollout": { "memory": {} } }),
         ] {

@@ -41,7 +41,9 @@ use crate::api::oneagent::package::PACKAGE;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::clock::Clock;
 use crate::dynatrace::Environments;
-use crate::kernel::{self, Deletions, Events, Named, NodeSelectors, Notes, OptionalApis, Upgradeable, apply::replace_status};
+use crate::kernel::{
+    self, Deletions, Events, Named, NodeSelectors, Notes, OptionalApis, Upgradeable, apply::replace_status,
+};
 use crate::telemetry::Metrics;
 use desk::Written;
 pub use desk::{Desk, Kept};
@@ -188,7 +190,11 @@ impl Look<'_> {
         context.deletions.settle(&resolved.uid, plan.ledger);
         let recycled = act::recycle(context, resolved, &plan.guard, &plan.steps).await;
         // While nothing may be replaced, nothing that OLM could interrupt is under way.
-        let latest = context.deletions.ledger(&resolved.uid).latest().filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
+        let latest = context
+            .deletions
+            .ledger(&resolved.uid)
+            .latest()
+            .filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
         context.upgradeable.tell(&label(self.object), latest.map(|at| at + resolved.policy.wait_ready));
         done.pod_changed = *recycled.as_ref().unwrap_or(&false);
         let later = self.say(&plan.assessment, &done).await?;
@@ -200,7 +206,10 @@ impl Look<'_> {
             None
         };
         // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
-        let soon = done.pod_changed.then_some(Duration::from_secs(1)).or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
+        let soon = done
+            .pod_changed
+            .then_some(Duration::from_secs(1))
+            .or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
         let compared = resolved.istio.then(|| context.optional_apis.period());
         Ok([plan.next, later, soon, compared, nudged].into_iter().flatten().fold(RESYNC, Duration::min))
     }
@@ -221,9 +230,13 @@ fn label(object: &OneAgent) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// What the API server refuses does not get better in silence: it is said. What it refuses for its content waits for another
-/// spec; the rest, a policy or a webhook of somebody's, is tried again.
-fn refusal(object: &OneAgent, desk: &Desk, failure: act::Failure) -> (Option<Problem>, Result<Duration, kernel::Error>) {
+/// What the API server refuses does not get better in silence: it is said. What it refuses for its content waits for
+/// another spec; the rest, a policy or a webhook of somebody's, is tried again.
+fn refusal(
+    object: &OneAgent,
+    desk: &Desk,
+    failure: act::Failure,
+) -> (Option<Problem>, Result<Duration, kernel::Error>) {
     match failure {
         act::Failure::Other(error) => {
             if let Some(message) = error.refusal() {
@@ -233,7 +246,8 @@ fn refusal(object: &OneAgent, desk: &Desk, failure: act::Failure) -> (Option<Pro
             let goes_on = || (desk.failures() >= PERSISTENT).then(|| error.chain()).filter(|_| !error.is_conflict());
             let said = error.objection().or_else(goes_on).map(|message| {
                 let message = format!(
-                    "the API server refuses DaemonSet {}: {message}; mend the policy, webhook or right that refuses it; it is tried again",
+                    "the API server refuses DaemonSet {}: {message}; mend the policy, webhook or right that refuses \
+                    it; it is tried again",
                     label(object)
                 );
                 (Reason::WriteRefused, message)
@@ -244,7 +258,8 @@ fn refusal(object: &OneAgent, desk: &Desk, failure: act::Failure) -> (Option<Pro
             let namespace = object.namespace().unwrap_or_default();
             let said = error.objection().map(|message| {
                 let message = format!(
-                    "Secret {namespace}/{name} cannot be written: {message}; delete it or mend what refuses it, or name a Secret of yours in spec.customPullSecret"
+                    "Secret {namespace}/{name} cannot be written: {message}; delete it or mend what refuses it, or \
+                    name a Secret of yours in spec.customPullSecret"
                 );
                 (Reason::PullSecretInvalid, message)
             });
@@ -255,9 +270,16 @@ fn refusal(object: &OneAgent, desk: &Desk, failure: act::Failure) -> (Option<Pro
 }
 
 /// Says in the status why nothing can be done, and waits for a change.
-async fn refuse(context: &Context, object: &OneAgent, desk: &Desk, reason: Reason, message: &str) -> Result<Duration, kernel::Error> {
+async fn refuse(
+    context: &Context,
+    object: &OneAgent,
+    desk: &Desk,
+    reason: Reason,
+    message: &str,
+) -> Result<Duration, kernel::Error> {
     let before = desk.last_status(object);
-    let (status, transitions) = status::invalid(object.metadata.generation, &before, reason, message, context.clock.now());
+    let (status, transitions) =
+        status::invalid(object.metadata.generation, &before, reason, message, context.clock.now());
     context.write_status(object, desk, &before, status, &transitions).await?;
     Ok(RESYNC)
 }
@@ -303,13 +325,16 @@ impl Context {
             return Ok(Some(left));
         }
         // Only its metadata is read back: an object that does not decode must be able to say so.
-        let api: Api<PartialObjectMeta<OneAgent>> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
+        let api: Api<PartialObjectMeta<OneAgent>> =
+            Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
         let version = replace_status(MANAGER, &api, &object.name_any(), &uid, &serde_json::to_value(&status)?).await?;
         self.metrics.status_written();
         desk.wrote(Written { status: status.into(), at: Instant::now(), version });
         let about = object.object_ref(&());
         for transition in transitions {
-            self.events.publish(&about, transition.warning, &transition.reason, &transition.type_, &transition.message).await;
+            self.events
+                .publish(&about, transition.warning, &transition.reason, &transition.type_, &transition.message)
+                .await;
         }
         Ok(None)
     }

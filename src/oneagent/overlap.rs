@@ -1,8 +1,10 @@
-//! Overlap: nodes that more than one OneAgent selects. Two agents on one host harm it, so the older OneAgent keeps the node.
+//! Overlap: nodes that more than one OneAgent selects. Two agents on one host harm it, so the older OneAgent keeps the
+//! node.
 //!
-//! Pure. The younger one's affinity takes the negation of what the older one selects, so that a node which is relabelled
-//! needs no write; but only where that leaves out just the nodes that the older one serves, and takes no agent from a node
-//! on which the older one's does not run. Else the conflict is only reported. Must not decide what runs on a node.
+//! Pure. The younger one's affinity takes the negation of what the older one selects, so that a node which is
+//! relabelled needs no write; but only where that leaves out just the nodes that the older one serves, and takes no
+//! agent from a node on which the older one's does not run. Else the conflict is only reported. Must not decide what
+//! runs on a node.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -31,7 +33,13 @@ pub struct Other {
 
 /// A OneAgent that stays out of the way of older ones; `yielded` are those to whom it left their nodes before.
 #[must_use]
-pub fn apart(mut resolved: Resolved, others: &[Other], nodes: &[Arc<Node>], pods: &[Arc<Pod>], yielded: &BTreeSet<String>) -> Resolved {
+pub fn apart(
+    mut resolved: Resolved,
+    others: &[Other],
+    nodes: &[Arc<Node>],
+    pods: &[Arc<Pod>],
+    yielded: &BTreeSet<String>,
+) -> Resolved {
     let own = resolved.placement.clone();
     let selects = |node: &&Arc<Node>| own.verdict(node) == Verdict::Selected;
     let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.node).collect();
@@ -44,17 +52,24 @@ pub fn apart(mut resolved: Resolved, others: &[Other], nodes: &[Arc<Node>], pods
         {
             // Just the nodes that the other one serves are left out, and nobody loses an agent.
             let is_exact = nodes.iter().filter(selects).all(|node| any_holds(&terms, node) != is_shared(&node));
-            let takes_none = shared.iter().all(|node| !has_pod.contains(&*node.name) || other.serves.contains(&node.name));
+            let takes_none =
+                shared.iter().all(|node| !has_pod.contains(&*node.name) || other.serves.contains(&node.name));
             // What selects everything would leave nothing to nodes that may yet come.
             let is_good = is_exact && takes_none && !(terms.is_empty() && shared.is_empty());
-            // What was left to the other stays left: one node that is relabelled or tainted must not bring two agents to all.
+            // What was left to the other stays left: one node that is relabelled or tainted must not bring two agents
+            // to all.
             if is_good || yielded.contains(&other.name) {
                 resolved.placement.yields_to.push((other.name.clone(), terms));
                 outcome = Outcome::Yields;
             }
         }
         if let Some(first) = shared.first() {
-            resolved.conflicts.push(Conflict { other: other.name.clone(), nodes: shared.len(), example: first.name.clone(), outcome });
+            resolved.conflicts.push(Conflict {
+                other: other.name.clone(),
+                nodes: shared.len(),
+                example: first.name.clone(),
+                outcome,
+            });
         }
     }
     resolved
@@ -65,12 +80,13 @@ fn are_disjoint(a: &Placement, b: &Placement) -> bool {
     a.selector.iter().any(|(key, value)| b.selector.get(key).is_some_and(|other| other != value))
 }
 
-/// What a node must be like that a placement does not select, as alternatives; `None`: they are too many. What `own` asks
-/// of a node itself is left aside, and so are taints, which no affinity can name.
+/// What a node must be like that a placement does not select, as alternatives; `None`: they are too many. What `own`
+/// asks of a node itself is left aside, and so are taints, which no affinity can name.
 fn negation(placement: &Placement, own: &Placement) -> Option<Vec<Vec<Requirement>>> {
     let of = |key: &str, must: Must| Requirement { of: Of::Label(key.to_owned()), must };
     let needed = placement.selector.iter().filter(|(key, value)| own.selector.get(*key) != Some(value));
-    let mut terms: Vec<Vec<Requirement>> = needed.map(|(key, value)| vec![of(key, Must::NotIn(vec![value.clone()]))]).collect();
+    let mut terms: Vec<Vec<Requirement>> =
+        needed.map(|(key, value)| vec![of(key, Must::NotIn(vec![value.clone()]))]).collect();
     let serves_all = placement.architectures.is_empty()
         || (!own.architectures.is_empty() && own.architectures.iter().all(|a| placement.architectures.contains(a)));
     if !serves_all {
@@ -80,8 +96,10 @@ fn negation(placement: &Placement, own: &Placement) -> Option<Vec<Vec<Requiremen
         let mut none_holds: Vec<Vec<Requirement>> = vec![Vec::new()];
         for term in &placement.terms {
             let broken: Vec<Requirement> = term.iter().flat_map(opposites).collect();
-            none_holds =
-                none_holds.iter().flat_map(|so_far| broken.iter().map(|one| [so_far.as_slice(), std::slice::from_ref(one)].concat())).collect();
+            none_holds = none_holds
+                .iter()
+                .flat_map(|so_far| broken.iter().map(|one| [so_far.as_slice(), std::slice::from_ref(one)].concat()))
+                .collect();
             if none_holds.len() > TERMS {
                 return None;
             }
@@ -126,24 +144,37 @@ mod tests {
 
     fn other(spec: serde_json::Value, is_older: bool, serves: &[&str]) -> Other {
         let placement = Arc::new(agent(spec).placement);
-        Other { name: "n/other".into(), is_older, placement, serves: serves.iter().map(|name| (*name).into()).collect() }
+        Other {
+            name: "n/other".into(),
+            is_older,
+            placement,
+            serves: serves.iter().map(|name| (*name).into()).collect(),
+        }
     }
 
     fn selected(resolved: &Resolved, nodes: &[Arc<Node>]) -> Vec<String> {
         let placement = &resolved.placement;
-        nodes.iter().filter(|node| placement.verdict(node) == Verdict::Selected).map(|node| node.name.to_string()).collect()
+        nodes
+            .iter()
+            .filter(|node| placement.verdict(node) == Verdict::Selected)
+            .map(|node| node.name.to_string())
+            .collect()
     }
 
     #[test]
     fn the_younger_one_leaves_the_nodes_that_the_older_one_serves() {
-        let nodes = [node("a", &[("team", "x"), ("disk", "ssd")]), node("b", &[("team", "x")]), node("c", &[("disk", "ssd")])];
+        let nodes =
+            [node("a", &[("team", "x"), ("disk", "ssd")]), node("b", &[("team", "x")]), node("c", &[("disk", "ssd")])];
         let older = other(json!({ "nodeSelector": { "disk": "ssd" } }), true, &[]);
         let younger = apart(agent(json!({ "nodeSelector": { "team": "x" } })), &[older], &nodes, &[], &BTreeSet::new());
         assert_eq!(selected(&younger, &nodes), ["b"]);
         assert_eq!(younger.placement.verdict(&nodes[0]), Verdict::Overlap("n/other".into()));
         let [conflict] = younger.conflicts.as_slice() else { panic!("{:?}", younger.conflicts) };
         assert_eq!((conflict.nodes, &*conflict.example, conflict.outcome), (1, "a", Outcome::Yields));
-        assert_eq!(younger.placement.yields_to[0].1, [[Requirement { of: Of::Label("disk".into()), must: Must::NotIn(vec!["ssd".into()]) }]]);
+        assert_eq!(
+            younger.placement.yields_to[0].1,
+            [[Requirement { of: Of::Label("disk".into()), must: Must::NotIn(vec!["ssd".into()]) }]]
+        );
         let older = apart(
             agent(json!({ "nodeSelector": { "disk": "ssd" } })),
             &[other(json!({ "nodeSelector": { "team": "x" } }), false, &[])],
@@ -151,7 +182,10 @@ mod tests {
             &[],
             &BTreeSet::new(),
         );
-        assert_eq!((selected(&older, &nodes), older.conflicts[0].outcome), (vec!["a".to_owned(), "c".to_owned()], Outcome::Keeps));
+        assert_eq!(
+            (selected(&older, &nodes), older.conflicts[0].outcome),
+            (vec!["a".to_owned(), "c".to_owned()], Outcome::Keeps)
+        );
         let apart_by_label = apart(
             agent(json!({ "nodeSelector": { "team": "x" } })),
             &[other(json!({ "nodeSelector": { "team": "y" } }), true, &[])],
@@ -159,20 +193,25 @@ mod tests {
             &[],
             &BTreeSet::new(),
         );
-        assert!(apart_by_label.conflicts.is_empty() && apart_by_label.placement.yields_to.is_empty(), "nothing to negate");
+        assert!(
+            apart_by_label.conflicts.is_empty() && apart_by_label.placement.yields_to.is_empty(),
+            "nothing to negate"
+        );
     }
 
     #[test]
     fn one_for_everything_without_tolerations_pushes_nobody_off_tainted_nodes() {
         let mut infra = node("infra", &[("infra", "yes")]);
-        Arc::make_mut(&mut infra).taints = vec![Taint { key: "infra".into(), value: String::new(), effect: "NoSchedule".into() }];
+        Arc::make_mut(&mut infra).taints =
+            vec![Taint { key: "infra".into(), value: String::new(), effect: "NoSchedule".into() }];
         let nodes = [node("worker", &[]), infra];
         let all = other(json!({}), true, &[]);
         let for_infra = agent(json!({ "nodeSelector": { "infra": "yes" }, "tolerations": [{ "operator": "Exists" }] }));
         let for_infra = apart(for_infra, std::slice::from_ref(&all), &nodes, &[], &BTreeSet::new());
         assert_eq!((selected(&for_infra, &nodes), for_infra.conflicts.len()), (vec!["infra".to_owned()], 0));
         // Two for everything, one of them with tolerations: the negation would leave the infra node to nobody.
-        let tolerant = apart(agent(json!({ "tolerations": [{ "operator": "Exists" }] })), &[all], &nodes, &[], &BTreeSet::new());
+        let tolerant =
+            apart(agent(json!({ "tolerations": [{ "operator": "Exists" }] })), &[all], &nodes, &[], &BTreeSet::new());
         assert_eq!((selected(&tolerant, &nodes).len(), tolerant.conflicts[0].outcome), (2, Outcome::Reported));
     }
 
@@ -193,7 +232,8 @@ mod tests {
         let mut nodes = [node("a", &[("disk", "ssd")]), node("b", &[("disk", "ssd")]), node("c", &[])];
         let older = || other(json!({ "nodeSelector": { "disk": "ssd" } }), true, &[]);
         let tolerant = || agent(json!({ "tolerations": [{ "operator": "Exists" }] }));
-        Arc::make_mut(&mut nodes[0]).taints = vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }];
+        Arc::make_mut(&mut nodes[0]).taints =
+            vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }];
         let anew = apart(tolerant(), &[older()], &nodes, &[], &BTreeSet::new());
         assert_eq!(selected(&anew, &nodes).len(), 3, "the older one does not serve the tainted node: not exact");
         let before = apart(tolerant(), &[older()], &nodes, &[], &["n/other".to_owned()].into());
@@ -202,19 +242,26 @@ mod tests {
 
     #[test]
     fn affinities_are_negated_as_a_whole_and_only_where_that_stays_readable() {
-        let affinity = |terms: serde_json::Value| json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } } });
-        let of = |key: &str, operator: &str, values: &[&str]| json!({ "key": key, "operator": operator, "values": values });
+        let affinity = |terms: serde_json::Value| {
+            json!({ "affinity": {
+            "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } } })
+        };
+        let of =
+            |key: &str, operator: &str, values: &[&str]| json!({ "key": key, "operator": operator, "values": values });
         let nodes: Vec<Arc<Node>> = (0..16u32)
             .map(|bits| {
-                let labels: Vec<(&str, &str)> =
-                    ["a", "b", "c", "d"].iter().enumerate().filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, key)| (*key, "5")).collect();
+                let labels: Vec<(&str, &str)> = ["a", "b", "c", "d"]
+                    .iter()
+                    .enumerate()
+                    .filter(|(bit, _)| bits & (1 << bit) != 0)
+                    .map(|(_, key)| (*key, "5"))
+                    .collect();
                 node(&format!("n{bits}"), &labels)
             })
             .collect();
         let older = other(
-            affinity(
-                json!([{ "matchExpressions": [of("a", "In", &["5"]), of("b", "Exists", &[])] }, { "matchExpressions": [of("c", "Gt", &["4"])] }]),
-            ),
+            affinity(json!([{ "matchExpressions": [of("a", "In", &["5"]), of("b", "Exists", &[])] },
+                    { "matchExpressions": [of("c", "Gt", &["4"])] }])),
             true,
             &[],
         );
@@ -224,7 +271,9 @@ mod tests {
             let outside = any_holds(&younger.placement.yields_to[0].1, node);
             assert_eq!(outside, older.placement.verdict(node) != Verdict::Selected, "{}", node.name);
         }
-        let many = json!([0, 1, 2].map(|_| json!({ "matchExpressions": (0..5).map(|n| of(&format!("k{n}"), "Exists", &[])).collect::<Vec<_>>() })));
+        let many = json!([0, 1, 2].map(
+            |_| json!({ "matchExpressions": (0..5).map(|n| of(&format!("k{n}"), "Exists", &[])).collect::<Vec<_>>() })
+        ));
         let none = apart(agent(json!({})), &[other(affinity(many), true, &[])], &nodes, &[], &BTreeSet::new());
         assert!(none.placement.yields_to.is_empty());
     }

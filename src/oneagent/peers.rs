@@ -53,8 +53,8 @@ impl Peers {
         self.inner().unknown.remove(scope);
     }
 
-    /// Takes note of an object; returns whether others should hear of it. A spec that makes no sense changes nothing: its
-    /// agents go on where they are.
+    /// Takes note of an object; returns whether others should hear of it. A spec that makes no sense changes nothing:
+    /// its agents go on where they are.
     pub fn note(&self, object: &DeserializeGuard<OneAgent>) -> bool {
         let key = (object.namespace().unwrap_or_default(), object.name_any());
         self.inner().note(key, object)
@@ -76,8 +76,14 @@ impl Peers {
         let own = (own.created, key.clone());
         drop(inner);
         others.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        let serves =
-            |key: &Key| fleet.pods(key).iter().filter(|pod| !pod.deleting && pod.ready_since.is_some()).map(|pod| pod.node.clone()).collect();
+        let serves = |key: &Key| {
+            fleet
+                .pods(key)
+                .iter()
+                .filter(|pod| !pod.deleting && pod.ready_since.is_some())
+                .map(|pod| pod.node.clone())
+                .collect()
+        };
         let other = |(created, other, placement): (i64, Key, Arc<Placement>)| Other {
             name: format!("{}/{}", other.0, other.1),
             is_older: (created, &other) < (own.0, &own.1),
@@ -99,7 +105,8 @@ impl Inner {
         if before.as_ref().is_some_and(|peer| peer.generation == generation) {
             return false;
         }
-        let placement = object.0.as_ref().ok().and_then(|object| resolve(object).ok()).map(|resolved| Arc::new(resolved.placement));
+        let placement =
+            object.0.as_ref().ok().and_then(|object| resolve(object).ok()).map(|resolved| Arc::new(resolved.placement));
         let kept = before.and_then(|peer| peer.placement);
         let changed = placement != kept;
         let created = object.creation_timestamp().map_or(i64::MAX, |at| at.0.as_second());
@@ -116,7 +123,8 @@ mod tests {
     fn object(name: &str, generation: i64, url: &str) -> DeserializeGuard<OneAgent> {
         serde_json::from_value(json!({
             "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
-            "metadata": { "name": name, "namespace": "n", "uid": format!("uid-{name}"), "generation": generation, "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "metadata": { "name": name, "namespace": "n", "uid": format!("uid-{name}"), "generation": generation,
+            "creationTimestamp": "2026-01-01T00:00:00Z" },
             "spec": { "apiUrl": url },
         }))
         .unwrap()
@@ -141,8 +149,13 @@ mod tests {
         peers.note(&object("b", 1, GOOD));
         assert!(!peers.note(&object("b", 1, GOOD)), "a status, say");
         let fleet = Fleet::default();
-        let older =
-            |name: &str| peers.others(&("n".to_owned(), name.to_owned()), &fleet).into_iter().map(|o| (o.name, o.is_older)).collect::<Vec<_>>();
+        let older = |name: &str| {
+            peers
+                .others(&("n".to_owned(), name.to_owned()), &fleet)
+                .into_iter()
+                .map(|o| (o.name, o.is_older))
+                .collect::<Vec<_>>()
+        };
         assert_eq!((older("a"), older("b")), (vec![("n/b".to_owned(), false)], vec![("n/a".to_owned(), true)]));
         peers.note(&object("a", 2, "nonsense"));
         assert_eq!(older("b"), [("n/a".to_owned(), true)]);

@@ -18,7 +18,10 @@ use crate::rollout::ledger::Ledger;
 use crate::rollout::{self, Cause, Occupant, Place, Policy, Selection, Source, Standing, Trouble, Words};
 
 /// What is waited for, in this kind's words.
-const WORDS: Words = Words { undecided: "the environment has not said which version is the newest", authority: "the environment's host list" };
+const WORDS: Words = Words {
+    undecided: "the environment has not said which version is the newest",
+    authority: "the environment's host list",
+};
 
 /// All that a decision needs.
 #[derive(Debug, Clone)]
@@ -82,9 +85,16 @@ pub fn rollout(
 
 /// Asks the engine.
 #[must_use]
-pub fn decide(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_>, places: &[Place<'_, Revision>], now: DateTime<Utc>) -> Decision {
+pub fn decide(
+    policy: &Policy,
+    desired: Option<&Desired>,
+    inventory: &Inventory<'_>,
+    places: &[Place<'_, Revision>],
+    now: DateTime<Utc>,
+) -> Decision {
     let before = inventory.memory;
-    let wanted = desired.map(|desired| rollout::Desired { revision: desired.revision.clone(), insists: desired.strict });
+    let wanted =
+        desired.map(|desired| rollout::Desired { revision: desired.revision.clone(), insists: desired.strict });
     let given = rollout::Inventory {
         places,
         template: inventory.template,
@@ -145,7 +155,9 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
             Verdict::Untolerated(taint) => Selection::Closed(Cause::Untolerated(taint.to_string())),
             Verdict::Architecture(architecture) => Selection::Closed(Cause::Arch(architecture)),
             Verdict::Overlap(other) => Selection::Closed(Cause::Overlap(other)),
-            Verdict::NotMatching if inventory.memory.rollout.touched.away.contains_key(&*node.name) => Selection::NotSelected,
+            Verdict::NotMatching if inventory.memory.rollout.touched.away.contains_key(&*node.name) => {
+                Selection::NotSelected
+            }
             Verdict::NotMatching => continue,
         };
         // Where no new Pod may start nobody is replaced.
@@ -164,7 +176,8 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
     places
 }
 
-/// The Pod of each node. A terminating Pod and its replacement can share a node for a moment: the replacement is the agent.
+/// The Pod of each node. A terminating Pod and its replacement can share a node for a moment: the replacement is the
+/// agent.
 fn by_node(pods: &[Arc<Pod>]) -> HashMap<&str, &Arc<Pod>> {
     let mut by_node: HashMap<&str, &Arc<Pod>> = HashMap::with_capacity(pods.len());
     for pod in pods {

@@ -10,5 +10,8 @@ pub type Problem = (Reason, String);
 
 /// The command that lifts the node selectors of a namespace.
 pub fn lift_selectors(namespace: &str) -> String {
-    format!("kubectl annotate namespace {namespace} --overwrite {}", NODE_SELECTORS.map(|key| format!("{key}=")).join(" "))
+    format!(
+        "kubectl annotate namespace {namespace} --overwrite {}",
+        NODE_SELECTORS.map(|key| format!("{key}=")).join(" ")
+    )
 }

@@ -1,7 +1,7 @@
 //! Refusals: what the API server says when it refuses the agents' Pods, in a sentence, with the command that mends it.
 //!
-//! Pure. The part that matters often comes last in a long message: what is known is recognised, the rest is quoted and cut
-//! at a word. Must not ask anybody.
+//! Pure. The part that matters often comes last in a long message: what is known is recognised, the rest is quoted and
+//! cut at a word. Must not ask anybody.
 
 /// How much of an unknown message is quoted.
 const QUOTED: usize = 600;
@@ -26,24 +26,38 @@ pub fn read(message: &str, namespace: &str, account: &str) -> Refusal {
     if message.contains("security context constraint") {
         return known(
             "no SecurityContextConstraints admit the Pod",
-            format!("ServiceAccount {namespace}/{account} may not use SecurityContextConstraints that admit them: run {grant}"),
+            format!(
+                "ServiceAccount {namespace}/{account} may not use SecurityContextConstraints that admit them: run \
+                {grant}"
+            ),
         );
     }
     if message.contains("serviceaccount") && message.contains("not found") {
         let full = format!(
-            "ServiceAccount {account} is missing in namespace {namespace}: move this OneAgent to the operator's namespace, or run: oc -n {namespace} create serviceaccount {account} && {grant}"
+            "ServiceAccount {account} is missing in namespace {namespace}: move this OneAgent to the operator's \
+            namespace, or run: oc -n {namespace} create serviceaccount {account} && {grant}"
         );
         return Refusal { account_missing: true, short: "the ServiceAccount is missing", full };
     }
     if message.contains("violates PodSecurity") {
-        let label = format!("kubectl label namespace {namespace} --overwrite pod-security.kubernetes.io/enforce=privileged");
-        return known("PodSecurity refuses the Pod", format!("{}; they need level privileged: run {label}", quote(message)));
+        let label =
+            format!("kubectl label namespace {namespace} --overwrite pod-security.kubernetes.io/enforce=privileged");
+        return known(
+            "PodSecurity refuses the Pod",
+            format!("{}; they need level privileged: run {label}", quote(message)),
+        );
     }
     if message.contains("exceeded quota") {
-        return known("a quota refuses the Pod", format!("{}; raise the quota, or remove what uses it", quote(message)));
+        return known(
+            "a quota refuses the Pod",
+            format!("{}; raise the quota, or remove what uses it", quote(message)),
+        );
     }
     if message.contains("admission webhook") || message.contains("failed calling webhook") {
-        return known("an admission webhook refuses the Pod", format!("{}; mend that webhook or its policy", quote(message)));
+        return known(
+            "an admission webhook refuses the Pod",
+            format!("{}; mend that webhook or its policy", quote(message)),
+        );
     }
     known("the API server refuses the Pod", quote(message))
 }
@@ -63,14 +77,18 @@ mod tests {
 
     #[test]
     fn what_openshift_says_at_length_becomes_the_command_that_mends_it() {
-        let provider = "provider restricted-v2: .spec.securityContext.hostPID: Invalid value: true: Host PID is not allowed to be used, ";
+        let provider = "provider restricted-v2: .spec.securityContext.hostPID: Invalid value: true: Host PID is not \
+            allowed to be used, ";
         let long = format!(
-            "Error creating: pods \"agent-\" is forbidden: unable to validate against any security context constraint: [{}provider \"privileged\": Forbidden: not usable by user or serviceaccount]",
+            "Error creating: pods \"agent-\" is forbidden: unable to validate against any security context \
+            constraint: [{}provider \"privileged\": Forbidden: not usable by user or serviceaccount]",
             provider.repeat(20)
         );
         let refusal = read(&long, "dynatrace", "dynatrace-oneagent-unprivileged");
         assert!(
-            refusal.full.ends_with("run oc -n dynatrace adm policy add-scc-to-user privileged -z dynatrace-oneagent-unprivileged"),
+            refusal.full.ends_with(
+                "run oc -n dynatrace adm policy add-scc-to-user privileged -z dynatrace-oneagent-unprivileged"
+            ),
             "{}",
             refusal.full
         );
@@ -82,8 +100,16 @@ mod tests {
         let long = "word ".repeat(500);
         let refusal = read(&long, "n", "a");
         assert!(refusal.full.ends_with("word …") && refusal.full.len() < 610, "{}", refusal.full);
-        assert!(read("pods \"a-\" is forbidden: exceeded quota: project", "n", "a").full.contains("exceeded quota: project; raise"));
-        assert!(read("pods \"a-\" is forbidden: violates PodSecurity \"baseline:latest\"", "n", "a").full.contains("enforce=privileged"));
+        assert!(
+            read("pods \"a-\" is forbidden: exceeded quota: project", "n", "a")
+                .full
+                .contains("exceeded quota: project; raise")
+        );
+        assert!(
+            read("pods \"a-\" is forbidden: violates PodSecurity \"baseline:latest\"", "n", "a")
+                .full
+                .contains("enforce=privileged")
+        );
         assert!(read("serviceaccount \"a\" not found", "n", "a").account_missing);
     }
 }

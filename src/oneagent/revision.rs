@@ -1,5 +1,5 @@
-//! What an agent was made from, and whether that is what is wanted: the versions, hosts and rules of this kind, which the
-//! engine does not know.
+//! What an agent was made from, and whether that is what is wanted: the versions, hosts and rules of this kind, which
+//! the engine does not know.
 //!
 //! Pure. Must not know how fast anything is replaced.
 
@@ -148,8 +148,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether a Pod was made from a newer version than is wanted now, and its agent never ran: that version was recalled
-    /// before it could be downloaded. What failed is another matter: there going back needs somebody's word.
+    /// Whether a Pod was made from a newer version than is wanted now, and its agent never ran: that version was
+    /// recalled before it could be downloaded. What failed is another matter: there going back needs somebody's word.
     fn never_ran_and_was_recalled(&self, pod: &Pod, made_from: Option<Version>, reported: Option<Version>) -> bool {
         let was_rejected = || self.rejected.iter().any(|rejected| Some(*rejected) == made_from);
         let is_recalled = made_from > self.desired.revision.version && !was_rejected();

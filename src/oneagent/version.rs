@@ -61,7 +61,8 @@ impl Facts<'_> {
         !self.environment.is_some_and(|environment| environment.lacks(version))
     }
 
-    /// What the template has, unless it can no longer be downloaded: then the newest that can, for Pods that are made anew.
+    /// What the template has, unless it can no longer be downloaded: then the newest that can, for Pods that are made
+    /// anew.
     fn running_or_offered(&self) -> Option<Version> {
         let offered = self.environment.and_then(|environment| environment.offered.as_deref()).into_iter().flatten();
         let newest = offered.copied().find(|version| !self.rejected.contains(version));
@@ -75,7 +76,9 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
     let offered = facts.environment.and_then(|e| e.offered.as_deref());
     let mut choice = match wish {
         Wish::UserUrl => return Choice { source: USER_URL, ..Choice::default() },
-        Wish::Image { version, .. } => return Choice { version, strict: version.is_some(), source: IMAGE, ..Choice::default() },
+        Wish::Image { version, .. } => {
+            return Choice { version, strict: version.is_some(), source: IMAGE, ..Choice::default() };
+        }
         Wish::Pin { version, allow_downgrade } => pin(version, allow_downgrade, facts.running, offered),
         _ if frozen && facts.running.is_some() => {
             let reported = facts.reported.filter(|version| facts.is_offered(*version));
@@ -87,17 +90,30 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
             let problem = missing.then(|| {
                 (
                     Reason::VersionNotOffered,
-                    format!("no version that the environment offers matches spec.agentVersion; it offers {}", listing(offered)),
+                    format!(
+                        "no version that the environment offers matches spec.agentVersion; it offers {}",
+                        listing(offered)
+                    ),
                 )
             });
             // The original ignored this field, so it never moves an agent backwards.
-            Choice { version: candidate.max(facts.running), source: "AgentVersion", problem, needs_offered: true, ..Choice::default() }
+            Choice {
+                version: candidate.max(facts.running),
+                source: "AgentVersion",
+                problem,
+                needs_offered: true,
+                ..Choice::default()
+            }
         }
         Wish::Newest => {
             let latest = facts.environment.and_then(|e| e.latest);
             let good = latest.filter(|version| !facts.rejected.contains(version) && facts.is_offered(*version));
             let good = good.or(facts.last_good.filter(|good| latest.is_some() && facts.is_offered(*good)));
-            Choice { version: good.max(facts.running_or_offered()), source: if frozen { "Frozen" } else { "Api" }, ..Choice::default() }
+            Choice {
+                version: good.max(facts.running_or_offered()),
+                source: if frozen { "Frozen" } else { "Api" },
+                ..Choice::default()
+            }
         }
     };
     choice.keeps_versions = frozen && !choice.strict;
@@ -105,7 +121,8 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
 }
 
 fn pin(version: Version, allow_downgrade: bool, running: Option<Version>, offered: Option<&Vec<Version>>) -> Choice {
-    let choice = Choice { version: Some(version), strict: true, source: "Pin", needs_offered: true, ..Choice::default() };
+    let choice =
+        Choice { version: Some(version), strict: true, source: "Pin", needs_offered: true, ..Choice::default() };
     let stay = |problem| Choice { version: running, strict: false, problem, ..choice.clone() };
     if running == Some(version) {
         return choice;
@@ -114,12 +131,16 @@ fn pin(version: Version, allow_downgrade: bool, running: Option<Version>, offere
         None => stay(None),
         Some(versions) if !versions.contains(&version) => stay(Some((
             Reason::VersionNotOffered,
-            format!("spec.update.version is {version}, which the environment does not offer; it offers {}", listing(offered)),
+            format!(
+                "spec.update.version is {version}, which the environment does not offer; it offers {}",
+                listing(offered)
+            ),
         ))),
         Some(_) if !allow_downgrade && running.is_some_and(|running| running > version) => stay(Some((
             Reason::DowngradeNotAllowed,
             format!(
-                "spec.update.version is {version} and agents run a newer version; the vendor does not support downgrades: set spec.update.allowDowngrade to true to try, or pin a newer version"
+                "spec.update.version is {version} and agents run a newer version; the vendor does not support \
+                downgrades: set spec.update.allowDowngrade to true to try, or pin a newer version"
             ),
         ))),
         Some(_) => choice,
@@ -134,7 +155,8 @@ pub fn older_image(wish: Wish, running: Option<Version>, last_good: Option<Versi
     Some((
         Reason::DowngradeNotAllowed,
         format!(
-            "the agent's image is of version {version} and the DaemonSet is at {running}; the vendor does not support downgrades: set spec.update.allowDowngrade to true to try, or name a newer one"
+            "the agent's image is of version {version} and the DaemonSet is at {running}; the vendor does not support \
+            downgrades: set spec.update.allowDowngrade to true to try, or name a newer one"
         ),
     ))
 }
@@ -161,9 +183,11 @@ pub fn withdrawn(environment: Option<&Snapshot>, running: impl Iterator<Item = V
     if agents.is_empty() {
         return None;
     }
-    let versions: Vec<String> = agents.iter().map(|(version, count)| format!("{version} (Pods of {count} nodes)")).collect();
+    let versions: Vec<String> =
+        agents.iter().map(|(version, count)| format!("{version} (Pods of {count} nodes)")).collect();
     Some(format!(
-        "version {} is no longer offered by the environment: a Pod of it that restarts cannot download it; it offers {}",
+        "version {} is no longer offered by the environment: a Pod of it that restarts cannot download it; it \
+        offers {}",
         versions.join(", "),
         listing(environment.offered.as_deref())
     ))
@@ -179,11 +203,21 @@ mod tests {
     }
 
     fn snapshot(latest: u32, offered: &[u32]) -> Snapshot {
-        Snapshot { latest: Some(v(latest)), offered: Some(Arc::new(offered.iter().map(|m| v(*m)).collect())), ..Snapshot::default() }
+        Snapshot {
+            latest: Some(v(latest)),
+            offered: Some(Arc::new(offered.iter().map(|m| v(*m)).collect())),
+            ..Snapshot::default()
+        }
     }
 
     fn facts(environment: &Snapshot, running: Option<u32>) -> Facts<'_> {
-        Facts { environment: Some(environment), running: running.map(v), last_good: None, rejected: &[], reported: None }
+        Facts {
+            environment: Some(environment),
+            running: running.map(v),
+            last_good: None,
+            rejected: &[],
+            reported: None,
+        }
     }
 
     #[test]
@@ -191,8 +225,14 @@ mod tests {
         let environment = snapshot(5, &[6, 5, 4]);
         assert_eq!(choose(Wish::Newest, false, facts(&environment, Some(4))).version, Some(v(5)));
         assert_eq!(choose(Wish::Newest, false, facts(&environment, Some(6))).version, Some(v(6)));
-        assert_eq!(choose(Wish::AgentVersion("1.4.0".parse().unwrap()), false, facts(&environment, Some(5))).version, Some(v(5)));
-        assert_eq!(choose(Wish::AgentVersion("1.4.0".parse().unwrap()), false, facts(&environment, None)).version, Some(v(4)));
+        assert_eq!(
+            choose(Wish::AgentVersion("1.4.0".parse().unwrap()), false, facts(&environment, Some(5))).version,
+            Some(v(5))
+        );
+        assert_eq!(
+            choose(Wish::AgentVersion("1.4.0".parse().unwrap()), false, facts(&environment, None)).version,
+            Some(v(4))
+        );
     }
 
     #[test]
@@ -203,7 +243,11 @@ mod tests {
             assert_eq!((choice.version, choice.strict, choice.keeps_versions), (Some(v(4)), false, frozen));
         }
         let unknown = Snapshot { offered: None, ..recalled };
-        assert_eq!(choose(Wish::Newest, true, facts(&unknown, Some(5))).version, Some(v(5)), "nobody said that it is gone");
+        assert_eq!(
+            choose(Wish::Newest, true, facts(&unknown, Some(5))).version,
+            Some(v(5)),
+            "nobody said that it is gone"
+        );
         let empty = snapshot(5, &[]);
         assert_eq!(choose(Wish::Newest, true, facts(&empty, Some(5))).version, Some(v(5)), "an empty list is no list");
         // An edit reaches agents that updated themselves at what they are.
@@ -216,7 +260,13 @@ mod tests {
     fn a_version_that_failed_is_not_offered_again_until_a_newer_one_appears() {
         let environment = snapshot(5, &[]);
         let rejected = [v(5)];
-        let facts = Facts { environment: Some(&environment), running: Some(v(4)), last_good: Some(v(4)), rejected: &rejected, reported: None };
+        let facts = Facts {
+            environment: Some(&environment),
+            running: Some(v(4)),
+            last_good: Some(v(4)),
+            rejected: &rejected,
+            reported: None,
+        };
         assert_eq!(choose(Wish::Newest, false, facts).version, Some(v(4)));
         let newer = snapshot(6, &[]);
         assert_eq!(choose(Wish::Newest, false, Facts { environment: Some(&newer), ..facts }).version, Some(v(6)));
@@ -233,7 +283,11 @@ mod tests {
         assert_eq!(choose(pin(3, true), false, facts(&environment, Some(4))).version, Some(v(3)));
         let unknown = choose(pin(9, false), false, facts(&environment, Some(4)));
         assert_eq!((unknown.version, unknown.problem.unwrap().0), (Some(v(4)), Reason::VersionNotOffered));
-        let unreached = choose(pin(5, false), false, Facts { environment: None, running: None, last_good: None, rejected: &[], reported: None });
+        let unreached = choose(
+            pin(5, false),
+            false,
+            Facts { environment: None, running: None, last_good: None, rejected: &[], reported: None },
+        );
         assert!(!unreached.is_known() && unreached.problem.is_none());
     }
 
@@ -242,10 +296,17 @@ mod tests {
         let image = |minor, allow_downgrade| Wish::Image { version: Some(v(minor)), allow_downgrade };
         assert_eq!(older_image(image(3, false), Some(v(4)), Some(v(4))).unwrap().0, Reason::DowngradeNotAllowed);
         let (three, four) = (Some(v(3)), Some(v(4)));
-        for fine in [older_image(image(3, true), four, four), older_image(image(4, false), four, four), older_image(image(3, false), None, None)] {
+        for fine in [
+            older_image(image(3, true), four, four),
+            older_image(image(4, false), four, four),
+            older_image(image(3, false), None, None),
+        ] {
             assert!(fine.is_none());
         }
-        assert!(older_image(image(3, false), four, three).is_none(), "4 was never rolled out: taking it back is no downgrade");
+        assert!(
+            older_image(image(3, false), four, three).is_none(),
+            "4 was never rolled out: taking it back is no downgrade"
+        );
     }
 
     #[test]

@@ -92,9 +92,15 @@ pub(super) fn sort<'a, R: Revision>(
     inventory: &Inventory<'a, R>,
     now: DateTime<Utc>,
 ) -> Sorted<'a, R> {
-    let mut sorted = Sorted { cells: Vec::with_capacity(inventory.places.len()), closed: Vec::new(), surplus: Vec::new(), outside: Vec::new() };
+    let mut sorted = Sorted {
+        cells: Vec::with_capacity(inventory.places.len()),
+        closed: Vec::new(),
+        surplus: Vec::new(),
+        outside: Vec::new(),
+    };
     let is_selected = |place: &&Place<'_, R>| place.selection == Selection::Selected;
-    let is_outdated = |place: &Place<'_, R>| place.occupant.is_some_and(|occupant| occupant.standing == Standing::Outdated);
+    let is_outdated =
+        |place: &Place<'_, R>| place.occupant.is_some_and(|occupant| occupant.standing == Standing::Outdated);
     let advanced = inventory.template.is_some() && inventory.template == desired.map(|d| &d.revision);
     let some_outdated = || inventory.places.iter().filter(is_selected).any(is_outdated);
     let rolling = inventory.memory.began().is_some() || (advanced && some_outdated());
@@ -126,8 +132,8 @@ impl<'a, R> Sorted<'a, R> {
     }
 }
 
-/// Whether a place that is NotReady became so after a moment. Both times are whole seconds, or of two machines: at the same
-/// moment it did.
+/// Whether a place that is NotReady became so after a moment. Both times are whole seconds, or of two machines: at the
+/// same moment it did.
 fn went_since<R>(place: &Place<'_, R>, moment: DateTime<Utc>) -> bool {
     place.ready_since.is_none_or(|since| since.timestamp() >= moment.timestamp())
 }
@@ -189,10 +195,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         }
     }
 
-    /// Whether the source that a Pod downloads from was there for it: what it does during an outage, or in the back-off that
-    /// follows, is no fault of its revision.
+    /// Whether the source that a Pod downloads from was there for it: what it does during an outage, or in the back-off
+    /// that follows, is no fault of its revision.
     fn source_was_there(&self, pod: &Pod<R>) -> bool {
-        let is_recent = |until: DateTime<Utc>| pod.created <= until && self.now < until + self.policy.wait_ready.max(EXCUSED);
+        let is_recent =
+            |until: DateTime<Utc>| pod.created <= until && self.now < until + self.policy.wait_ready.max(EXCUSED);
         let excused = self.inventory.memory.outage.is_some_and(|outage| outage.until.is_none_or(is_recent));
         match self.inventory.source {
             Source::NotNeeded => true,
@@ -212,8 +219,8 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         place.occupant.is_some_and(|Occupant { pod, .. }| pod.revision.as_ref() == template && pod.created > began)
     }
 
-    /// When this rollout touched a place. What this process did it knows; what was done before it is read from the cluster,
-    /// and where that does not say, the place counts as touched: that only slows us.
+    /// When this rollout touched a place. What this process did it knows; what was done before it is read from the
+    /// cluster, and where that does not say, the place counts as touched: that only slows us.
     fn touched_at(&self, place: &Place<'_, R>) -> Option<DateTime<Utc>> {
         if let Some(at) = self.inventory.lost.get(place.name) {
             return Some(*at);
@@ -239,7 +246,12 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
     }
 
     /// Why a place has no available agent; `None`: it has.
-    fn cause(&self, place: &Place<'_, R>, touched_at: Option<DateTime<Utc>>, until: &mut Option<DateTime<Utc>>) -> Option<Cause> {
+    fn cause(
+        &self,
+        place: &Place<'_, R>,
+        touched_at: Option<DateTime<Utc>>,
+        until: &mut Option<DateTime<Utc>>,
+    ) -> Option<Cause> {
         if !place.is_ready {
             return Some(self.away(place, touched_at));
         }

@@ -1,5 +1,5 @@
-//! Causes: why a place has no available agent. One enum that words itself; without its particulars it is the bucket under
-//! which a status counts.
+//! Causes: why a place has no available agent. One enum that words itself; without its particulars it is the bucket
+//! under which a status counts.
 //!
 //! No other place words a cause, and nobody compares sentences. Must not find a cause (that is `bucket`).
 
@@ -89,18 +89,29 @@ impl fmt::Display for Cause {
             Self::NodeNotReady => f.write_str("the node is NotReady"),
             Self::NodeLost => f.write_str("the node became NotReady after its agent was replaced"),
             Self::NodeBusy(why) => f.write_str(why),
-            Self::Capacity(why) | Self::Admission(why) | Self::Image(why) | Self::Config(why) | Self::Crash(why) => f.write_str(why),
+            Self::Capacity(why) | Self::Admission(why) | Self::Image(why) | Self::Config(why) | Self::Crash(why) => {
+                f.write_str(why)
+            }
             Self::Starting(start) => match start {
                 Start::NotMade => f.write_str("the Pod is not made yet"),
                 Start::NotReady(_, said) => write!(f, "not Ready yet{}", after_colon(said.as_deref())),
                 Start::Settling(seconds) => write!(f, "Ready, and must stay so for {seconds} s"),
             },
-            Self::Overdue(Start::NotReady(seconds, said)) => write!(f, "not Ready within {seconds} s{}", after_colon(said.as_deref())),
-            Self::Overdue(_) => f.write_str("nobody has made the Pod: does kube-controller-manager run, and is the DaemonSet not being deleted?"),
+            Self::Overdue(Start::NotReady(seconds, said)) => write!(
+                f,
+                "not Ready within \
+                {seconds} s{}",
+                after_colon(said.as_deref())
+            ),
+            Self::Overdue(_) => f.write_str(
+                "nobody has made the Pod: does kube-controller-manager run, and is the \
+                DaemonSet not being deleted?",
+            ),
             Self::Terminating(false) => f.write_str("the Pod is being deleted"),
-            Self::Terminating(true) => {
-                f.write_str("the Pod should be gone by now and is not: is its node's kubelet at work, and its container not stuck in a system call?")
-            }
+            Self::Terminating(true) => f.write_str(
+                "the Pod should be gone by now and is not: is its node's kubelet at work, and its \
+                    container not stuck in a system call?",
+            ),
             Self::Untolerated(taint) => f.write_str(taint),
             Self::Arch(architecture) => f.write_str(architecture),
             Self::NamespaceSelector => f.write_str("the namespace's own node selector excludes it"),

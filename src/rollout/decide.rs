@@ -23,7 +23,12 @@ const STORM: usize = 3;
 
 /// Says what to do now. `desired` is `None` while nobody knows what is wanted.
 #[must_use]
-pub fn plan<R: Revision>(policy: &Policy, desired: Option<&Desired<R>>, inventory: &Inventory<'_, R>, now: DateTime<Utc>) -> Plan<R> {
+pub fn plan<R: Revision>(
+    policy: &Policy,
+    desired: Option<&Desired<R>>,
+    inventory: &Inventory<'_, R>,
+    now: DateTime<Utc>,
+) -> Plan<R> {
     let mut memory = inventory.memory.clone();
     let sorted = sort(policy, desired, inventory, now);
     let budget = policy.budget.of(sorted.cells.len());
@@ -83,8 +88,10 @@ pub fn plan<R: Revision>(policy: &Policy, desired: Option<&Desired<R>>, inventor
         return Plan { report, memory, ..plan };
     }
 
-    // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, for they cost nothing; then the oldest.
-    let budget = if memory.stuck_phase() == Some(StuckPhase::Trial) { trial(&sorted, budget, in_flight) } else { budget };
+    // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, for they cost nothing; then the
+    // oldest.
+    let budget =
+        if memory.stuck_phase() == Some(StuckPhase::Trial) { trial(&sorted, budget, in_flight) } else { budget };
     let storm = storm(&sorted);
     plan.steps = steps(&sorted, budget, in_flight, storm.is_some());
     for step in &plan.steps {
@@ -210,10 +217,13 @@ fn steps<R>(sorted: &Sorted<'_, R>, budget: usize, in_flight: usize, storm: bool
     let outdated = || sorted.cells.iter().filter(|cell| is_open(cell));
     let step = |cell: &Cell<'_, R>, costs| cell.pod().map(|pod| Step { pod: pod.clone(), costs });
     // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
-    let is_free = |cell: &&Cell<'_, R>| cell.touched && !cell.counts && matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+    let is_free = |cell: &&Cell<'_, R>| {
+        cell.touched && !cell.counts && matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating))
+    };
     let freed = sorted.cells.iter().filter(is_free).count();
     let broken = outdated().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken));
-    let mut steps: Vec<Step<R>> = broken.filter_map(|cell| step(cell, false)).take(budget.saturating_sub(freed)).collect();
+    let mut steps: Vec<Step<R>> =
+        broken.filter_map(|cell| step(cell, false)).take(budget.saturating_sub(freed)).collect();
     if storm {
         return steps;
     }
@@ -240,7 +250,13 @@ fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
 }
 
 /// Rule 0: the template is part of the plan.
-fn template<R: Revision>(desired: &Desired<R>, inventory: &Inventory<'_, R>, memory: &Memory<R>, failed: bool, hold: Option<Hold>) -> Template {
+fn template<R: Revision>(
+    desired: &Desired<R>,
+    inventory: &Inventory<'_, R>,
+    memory: &Memory<R>,
+    failed: bool,
+    hold: Option<Hold>,
+) -> Template {
     let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
     match inventory.template {
         Some(running) if failed || is_back => match &memory.last_good {
@@ -258,7 +274,10 @@ fn template<R: Revision>(desired: &Desired<R>, inventory: &Inventory<'_, R>, mem
 fn places<R>(sorted: &Sorted<'_, R>) -> Vec<WaitingOn> {
     let mut causes: Vec<(&Cause, Vec<&Cell<'_, R>>)> = Vec::new();
     for cell in &sorted.cells {
-        let Some(cause) = cell.cause.as_ref().filter(|_| cell.counts || cell.standing() == Some(Standing::Outdated)) else { continue };
+        let Some(cause) = cell.cause.as_ref().filter(|_| cell.counts || cell.standing() == Some(Standing::Outdated))
+        else {
+            continue;
+        };
         match causes.iter().position(|(known, _)| *known == cause) {
             Some(known) => causes[known].1.push(cell),
             None if causes.len() < WAITING => causes.push((cause, vec![cell])),
@@ -290,7 +309,8 @@ fn finish_or_wait<R: Revision>(
     now: DateTime<Utc>,
 ) {
     let left = sorted.cells.iter().filter(|cell| is_open(cell)).count();
-    let ends_by_itself = |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
+    let ends_by_itself =
+        |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
     let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.bucket().is_some_and(ends_by_itself));
     let moving = sorted.cells.iter().filter(moves).count();
@@ -318,7 +338,13 @@ fn finish_or_wait<R: Revision>(
 }
 
 /// Nothing is left to do.
-fn finish<R: Revision>(sorted: &Sorted<'_, R>, desired: &Desired<R>, report: &mut Report, memory: &mut Memory<R>, now: DateTime<Utc>) {
+fn finish<R: Revision>(
+    sorted: &Sorted<'_, R>,
+    desired: &Desired<R>,
+    report: &mut Report,
+    memory: &mut Memory<R>,
+    now: DateTime<Utc>,
+) {
     report.state = State::Complete;
     if let Some(started) = memory.started() {
         memory.phase = Phase::Complete { since: Some(started), at: now };
@@ -331,7 +357,10 @@ fn finish<R: Revision>(sorted: &Sorted<'_, R>, desired: &Desired<R>, report: &mu
     // What is wanted runs: whatever failed before it is history.
     if report.updated > 0 && report.joining == 0 {
         memory.last_good = Some(desired.revision.clone());
-        memory.failure = memory.failure.take().filter(|failure| !(desired.insists || desired.revision.supersedes(&failure.revision)));
+        memory.failure = memory
+            .failure
+            .take()
+            .filter(|failure| !(desired.insists || desired.revision.supersedes(&failure.revision)));
     }
     if let Some(failure) = &memory.failure {
         report.state = State::Failed;

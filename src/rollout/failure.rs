@@ -1,5 +1,5 @@
-//! Verdicts: when places speak against a revision, when that is withdrawn, and what is done while the world, and no revision,
-//! keeps Pods from starting.
+//! Verdicts: when places speak against a revision, when that is withdrawn, and what is done while the world, and no
+//! revision, keeps Pods from starting.
 //!
 //! An outage is not a verdict. Must not choose a Pod or a template.
 
@@ -24,7 +24,13 @@ pub(super) fn is_about<R: Revision>(failure: &Failure<R>, desired: &Desired<R>) 
 }
 
 /// Rule 9: as many places that speak against a revision as the budget stop the rollout.
-pub(super) fn judge<R: Revision>(sorted: &Sorted<'_, R>, desired: &Desired<R>, inventory: &Inventory<'_, R>, budget: usize, memory: &mut Memory<R>) {
+pub(super) fn judge<R: Revision>(
+    sorted: &Sorted<'_, R>,
+    desired: &Desired<R>,
+    inventory: &Inventory<'_, R>,
+    budget: usize,
+    memory: &mut Memory<R>,
+) {
     let failures: Vec<&Cell<'_, R>> = sorted.cells.iter().filter(|cell| cell.speaks).collect();
     let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     // A budget larger than what can be reached must not let everything fail without a word.
@@ -42,7 +48,8 @@ pub(super) fn judge<R: Revision>(sorted: &Sorted<'_, R>, desired: &Desired<R>, i
     let names: Vec<&str> = failures.iter().take(NAMES).map(|cell| cell.name()).collect();
     let more = failures.len().saturating_sub(names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let why = failures.iter().filter_map(|cell| cell.cause.as_ref()).map(ToString::to_string).find(|why| !why.is_empty());
+    let why =
+        failures.iter().filter_map(|cell| cell.cause.as_ref()).map(ToString::to_string).find(|why| !why.is_empty());
     let rejects = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
     let what = if rejects { desired.revision.to_string() } else { "the new Pod template".to_owned() };
     memory.failure = Some(Failure {
@@ -64,8 +71,8 @@ fn reached<R>(sorted: &Sorted<'_, R>) -> usize {
     sorted.cells.iter().filter(|cell| cell.standing() == Some(Standing::Current) || cell.speaks).count()
 }
 
-/// When the places that spoke against a revision will all have been available with it for as long as they had been given;
-/// `None`: one is not, is gone, or was made from another.
+/// When the places that spoke against a revision will all have been available with it for as long as they had been
+/// given; `None`: one is not, is gone, or was made from another.
 fn recovered_at<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, failure: &Failure<R>) -> Option<DateTime<Utc>> {
     let mut at = None;
     for name in &failure.places {
@@ -77,9 +84,18 @@ fn recovered_at<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, failure: &
 }
 
 /// Rule 9: a verdict is withdrawn when the places that spoke recovered by themselves.
-pub(super) fn withdraw<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, memory: &mut Memory<R>, now: DateTime<Utc>) {
+pub(super) fn withdraw<R: Revision>(
+    sorted: &Sorted<'_, R>,
+    policy: &Policy,
+    memory: &mut Memory<R>,
+    now: DateTime<Utc>,
+) {
     let Some(failure) = &memory.failure else { return };
-    let before = memory.withdrawn.as_ref().filter(|withdrawn| withdrawn.revision == failure.revision).map_or(0, |withdrawn| withdrawn.times);
+    let before = memory
+        .withdrawn
+        .as_ref()
+        .filter(|withdrawn| withdrawn.revision == failure.revision)
+        .map_or(0, |withdrawn| withdrawn.times);
     if before >= WITHDRAWALS || recovered_at(sorted, policy, failure).is_none_or(|at| at > now) {
         return;
     }
@@ -87,18 +103,33 @@ pub(super) fn withdraw<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, mem
     memory.failure = None;
 }
 
-pub(super) fn withdrawal_due<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, memory: &Memory<R>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+pub(super) fn withdrawal_due<R: Revision>(
+    sorted: &Sorted<'_, R>,
+    policy: &Policy,
+    memory: &Memory<R>,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
     recovered_at(sorted, policy, memory.failure.as_ref()?).filter(|at| *at > now)
 }
 
-/// Rule 9: trouble of the world rejects nothing. If it lasts the template goes back meanwhile; where nothing is left that
-/// tries by itself, one place is tried.
-pub(super) fn stick<R: Revision>(sorted: &Sorted<'_, R>, desired: &Desired<R>, policy: &Policy, memory: &mut Memory<R>, now: DateTime<Utc>) {
+/// Rule 9: trouble of the world rejects nothing. If it lasts the template goes back meanwhile; where nothing is left
+/// that tries by itself, one place is tried.
+pub(super) fn stick<R: Revision>(
+    sorted: &Sorted<'_, R>,
+    desired: &Desired<R>,
+    policy: &Policy,
+    memory: &mut Memory<R>,
+    now: DateTime<Utc>,
+) {
     let Phase::Rolling { stuck, .. } = &mut memory.phase else { return };
-    // What kept another revision from starting says nothing about this one: a typo in an image's name, say, that was mended.
+    // What kept another revision from starting says nothing about this one: a typo in an image's name, say, that was
+    // mended.
     let before = stuck.take().filter(|stuck| stuck.revision == desired.revision);
     let is_this = |cell: &Cell<'_, R>| cell.standing() != Some(Standing::Outdated);
-    let in_trouble = sorted.cells.iter().any(|cell| cell.touched && is_this(cell) && cell.bucket().is_some_and(Bucket::is_the_worlds));
+    let in_trouble = sorted
+        .cells
+        .iter()
+        .any(|cell| cell.touched && is_this(cell) && cell.bucket().is_some_and(Bucket::is_the_worlds));
     let to = |phase, tries| Some(Stuck { revision: desired.revision.clone(), phase, since: now, tries });
     let Some(before) = before else {
         *stuck = if in_trouble { to(StuckPhase::Waiting, 0) } else { None };

@@ -1,7 +1,7 @@
 //! The ledger: what went because of us and is not back, as far as this process knows.
 //!
-//! Pure: it is told what was done and what the watches show. What was done before this process it does not know; that is
-//! read from the cluster. Must not choose a Pod.
+//! Pure: it is told what was done and what the watches show. What was done before this process it does not know; that
+//! is read from the cluster. Must not choose a Pod.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -87,8 +87,12 @@ impl Ledger {
         }
         let known = places.iter().filter(|place| self.places.contains_key(place.name));
         let known: HashMap<&str, &Place<'_, R>> = known.map(|place| (&**place.name, place)).collect();
-        let shown: HashSet<&str> =
-            places.iter().filter_map(|place| place.occupant).filter(|occupant| !occupant.pod.deleting).map(|occupant| &*occupant.pod.uid).collect();
+        let shown: HashSet<&str> = places
+            .iter()
+            .filter_map(|place| place.occupant)
+            .filter(|occupant| !occupant.pod.deleting)
+            .map(|occupant| &*occupant.pod.uid)
+            .collect();
         let settle = |(name, lost): (&Arc<str>, &Lost)| {
             let successor = known.get(&**name).map_or(Successor::Settled, |place| self.successor(policy, place, now));
             // Where no agent ran before, none is waited for once there is another Pod.
@@ -96,13 +100,19 @@ impl Ledger {
             stays.then(|| (name.clone(), Lost { is_ready: successor == Successor::Ready, ..*lost }))
         };
         let uids = self.uids.iter().filter(|(uid, at)| shown.contains(&***uid) && now - **at < BELIEVED);
-        Self { places: self.places.iter().filter_map(settle).collect(), uids: uids.map(|(uid, at)| (uid.clone(), *at)).collect() }
+        Self {
+            places: self.places.iter().filter_map(settle).collect(),
+            uids: uids.map(|(uid, at)| (uid.clone(), *at)).collect(),
+        }
     }
 
-    /// A place that we touched counts until it has an agent again, whatever keeps it from that; one that is drained, gone or no
-    /// longer ours is none. While it is NotReady nobody can say.
+    /// A place that we touched counts until it has an agent again, whatever keeps it from that; one that is drained,
+    /// gone or no longer ours is none. While it is NotReady nobody can say.
     fn successor<R>(&self, policy: &Policy, place: &Place<'_, R>, now: DateTime<Utc>) -> Successor {
-        let is_ours = matches!(&place.selection, Selection::Selected | Selection::Closed(Cause::Untolerated(_) | Cause::NamespaceSelector));
+        let is_ours = matches!(
+            &place.selection,
+            Selection::Selected | Selection::Closed(Cause::Untolerated(_) | Cause::NamespaceSelector)
+        );
         if !is_ours || (place.is_ready && place.busy.is_some()) {
             return Successor::Settled;
         }
@@ -110,7 +120,11 @@ impl Ledger {
         let Some(pod) = place.occupant.map(|occupant| occupant.pod).filter(is_there) else { return Successor::Missing };
         let Some(since) = pod.ready_since.filter(|_| place.is_ready) else { return Successor::Unready };
         // As in the plan: without a wait the clocks of two machines need not agree.
-        if policy.min_ready.is_zero() || since + policy.min_ready <= now { Successor::Settled } else { Successor::Ready }
+        if policy.min_ready.is_zero() || since + policy.min_ready <= now {
+            Successor::Settled
+        } else {
+            Successor::Ready
+        }
     }
 
     /// UIDs that were deleted and that the watch may still show.

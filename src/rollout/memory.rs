@@ -1,7 +1,7 @@
 //! What must outlive a call of the engine: one type, with a phase, which its caller keeps in the cluster.
 //!
-//! Bounded: it does not grow with the fleet. Read leniently: what does not make sense is as if it were not there. Must not
-//! decide anything.
+//! Bounded: it does not grow with the fleet. Read leniently: what does not make sense is as if it were not there. Must
+//! not decide anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,15 @@ pub struct Memory<R> {
 
 impl<R> Default for Memory<R> {
     fn default() -> Self {
-        Self { phase: Phase::Idle, from: None, last_good: None, failure: None, withdrawn: None, touched: Touched::default(), outage: None }
+        Self {
+            phase: Phase::Idle,
+            from: None,
+            last_good: None,
+            failure: None,
+            withdrawn: None,
+            touched: Touched::default(),
+            outage: None,
+        }
     }
 }
 
@@ -66,7 +74,12 @@ pub enum Phase<R> {
     #[serde(rename_all = "camelCase")]
     Complete {
         /// Since when it was under way.
-        #[serde(default, deserialize_with = "lenient_time", serialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            deserialize_with = "lenient_time",
+            serialize_with = "maybe_seconds",
+            skip_serializing_if = "Option::is_none"
+        )]
         since: Option<DateTime<Utc>>,
         /// When it was completed.
         #[serde(with = "seconds")]
@@ -79,10 +92,18 @@ pub enum Phase<R> {
 #[serde(rename_all = "camelCase", default)]
 pub struct Touched {
     /// Since when: for longer than one rollout, where that failed.
-    #[serde(deserialize_with = "lenient_time", serialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "lenient_time",
+        serialize_with = "maybe_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub since: Option<DateTime<Utc>>,
     /// Places that are younger than this joined since the last rollout began.
-    #[serde(deserialize_with = "lenient_time", serialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "lenient_time",
+        serialize_with = "maybe_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub joined_after: Option<DateTime<Utc>>,
     /// Places that went away after this rollout touched them, and since when those are gone that were removed.
     #[serde(with = "away", skip_serializing_if = "BTreeMap::is_empty")]
@@ -163,7 +184,12 @@ pub struct Outage {
     #[serde(with = "seconds")]
     pub since: DateTime<Utc>,
     /// Until when.
-    #[serde(default, deserialize_with = "lenient_time", serialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "lenient_time",
+        serialize_with = "maybe_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub until: Option<DateTime<Utc>>,
 }
 

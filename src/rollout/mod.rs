@@ -1,8 +1,9 @@
-//! The rollout engine: handed what is, it says which template the workload should have, which Pods to replace now, and what
-//! everything else is waiting for.
+//! The rollout engine: handed what is, it says which template the workload should have, which Pods to replace now, and
+//! what everything else is waiting for.
 //!
-//! A pure function of its arguments, called on every change; it remembers nothing. What must outlive a call is [`Memory`],
-//! which the caller keeps in the cluster. Must not know a kind, a version, a host, a vendor, HTTP, a client, a clock or a log.
+//! A pure function of its arguments, called on every change; it remembers nothing. What must outlive a call is
+//! [`Memory`], which the caller keeps in the cluster. Must not know a kind, a version, a host, a vendor, HTTP, a
+//! client, a clock or a log.
 //!
 //! ```text
 //! Policy, Desired, Inventory, now ──▶ bucket::sort ──▶ cells ──▶ decide ──▶ Plan { template, steps, report, memory }

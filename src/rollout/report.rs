@@ -82,8 +82,12 @@ impl fmt::Display for WaitingOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hold(hold) => f.write_str(hold.why),
-            Self::Unheard(agents, authority) => write!(f, "{authority}, because {agents} agents may have updated themselves"),
-            Self::Storm(down, all) => write!(f, "{down} of {all} nodes are NotReady; no agent is replaced while it is a third of them"),
+            Self::Unheard(agents, authority) => {
+                write!(f, "{authority}, because {agents} agents may have updated themselves")
+            }
+            Self::Storm(down, all) => {
+                write!(f, "{down} of {all} nodes are NotReady; no agent is replaced while it is a third of them")
+            }
             Self::Failure(message) => f.write_str(message),
             Self::Decision(what) => f.write_str(what),
             Self::Template => f.write_str("the DaemonSet controller has not seen the new template yet"),
@@ -93,7 +97,11 @@ impl fmt::Display for WaitingOn {
                 until.map_or(Ok(()), |until| write!(f, " (until {})", until.format("%H:%M:%SZ")))
             }
             Self::Closed { names, count, cause } => {
-                write!(f, "{}: its agent was being replaced when taint {cause} came, which keeps the new one off", named(names, *count))
+                write!(
+                    f,
+                    "{}: its agent was being replaced when taint {cause} came, which keeps the new one off",
+                    named(names, *count)
+                )
             }
         }
     }
@@ -201,7 +209,9 @@ impl Report {
             match cell.standing() {
                 Some(Standing::Outdated) => {
                     report.outdated += 1;
-                    if let Some(why) = cell.place.busy.filter(|_| cell.is_available() && report.postponed.len() < EXAMPLES) {
+                    if let Some(why) =
+                        cell.place.busy.filter(|_| cell.is_available() && report.postponed.len() < EXAMPLES)
+                    {
                         report.postponed.push((cell.name().to_owned(), why));
                     }
                 }

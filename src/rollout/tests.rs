@@ -40,7 +40,12 @@ fn at(second: i64) -> DateTime<Utc> {
 }
 
 fn policy(budget: u32) -> Policy {
-    Policy { budget: Share::Count(budget), min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None }
+    Policy {
+        budget: Share::Count(budget),
+        min_ready: TimeDelta::zero(),
+        wait_ready: TimeDelta::seconds(300),
+        hold: None,
+    }
 }
 
 fn pod(number: usize, ready: bool) -> Arc<Pod<Number>> {
@@ -50,20 +55,30 @@ fn pod(number: usize, ready: bool) -> Arc<Pod<Number>> {
 
 /// A place for each Pod; the outdated are those that were made from 1.
 fn places(pods: &[Arc<Pod<Number>>]) -> Vec<Place<'_, Number>> {
-    let standing = |pod: &Pod<Number>| if pod.revision == Some(Number(1)) { Standing::Outdated } else { Standing::Current };
+    let standing =
+        |pod: &Pod<Number>| if pod.revision == Some(Number(1)) { Standing::Outdated } else { Standing::Current };
     let place = |pod| Place { occupant: Some(Occupant { pod, standing: standing(pod) }), ..empty(&pod.node) };
     pods.iter().map(place).collect()
 }
 
 fn empty(name: &Arc<str>) -> Place<'_, Number> {
-    Place { name, selection: Selection::Selected, is_ready: true, ready_since: None, busy: None, joined: DateTime::UNIX_EPOCH, occupant: None }
+    Place {
+        name,
+        selection: Selection::Selected,
+        is_ready: true,
+        ready_since: None,
+        busy: None,
+        joined: DateTime::UNIX_EPOCH,
+        occupant: None,
+    }
 }
 
 proptest! {
     /// A planner that lies: it wants everything gone, at once or bit by bit, and calls it free.
     #[test]
     fn whatever_a_planner_wants_no_more_than_the_budget_is_in_flight(
-        size in 1usize..30, budget in 1u32..6, wishes in proptest::collection::vec((any::<usize>(), any::<bool>()), 1..200),
+        size in 1usize..30, budget in 1u32..6,
+            wishes in proptest::collection::vec((any::<usize>(), any::<bool>()), 1..200),
     ) {
         let pods: Vec<Arc<Pod<Number>>> = (0..size).map(|number| pod(number, number % 3 != 0)).collect();
         let (mut ledger, guard) = (Ledger::default(), Guard::count(&policy(budget), &places(&pods)));
@@ -78,7 +93,8 @@ proptest! {
                 let back = Arc::new(Pod { uid: "new".into(), ready_since: Some(at(0)), ..(**gone).clone() });
                 let seen = |other: &'_ Arc<Pod<Number>>| other.node == gone.node;
                 let occupant = |other| seen(other).then_some(Occupant { pod: &back, standing: Standing::Current });
-                let shown: Vec<Place<'_, Number>> = pods.iter().map(|other| Place { occupant: occupant(other), ..empty(&other.node) }).collect();
+                let shown: Vec<Place<'_, Number>> = pods.iter().map(|other| Place { occupant: occupant(other),
+                    ..empty(&other.node) }).collect();
                 ledger = ledger.settled(&policy(budget), &shown, at(0));
             } else if ledger.begin(&guard, &gone.node, &gone.uid, at(0)).is_some() {
                 if gone.ready_since.is_some() { &mut running } else { &mut broken }.insert(gone.node.clone());
@@ -118,7 +134,8 @@ fn a_place_is_in_flight_until_its_agent_is_available() {
         ("it is Ready, and must stay so", Some(&ready), 20, 1, None),
         ("it is available", Some(&ready), 40, 0, None),
     ] {
-        let place = Place { occupant: shown.map(|pod| Occupant { pod, standing: Standing::Current }), ..empty(&pods[0].node) };
+        let place =
+            Place { occupant: shown.map(|pod| Occupant { pod, standing: Standing::Current }), ..empty(&pods[0].node) };
         ledger = ledger.settled(&slow, &[place], at(now));
         assert_eq!((ledger.lost().len(), ledger.latest()), (in_flight, latest), "{what}");
     }
@@ -157,7 +174,8 @@ fn a_broken_pod_is_in_flight_until_there_is_another() {
     ledger = ledger.settled(&policy(1), &[empty(&pods[0].node)], at(1));
     assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(1)).is_none());
     let another = Arc::new(Pod { uid: "new".into(), ..(*pods[0]).clone() });
-    let there = Place { occupant: Some(Occupant { pod: &another, standing: Standing::Current }), ..empty(&pods[0].node) };
+    let there =
+        Place { occupant: Some(Occupant { pod: &another, standing: Standing::Current }), ..empty(&pods[0].node) };
     ledger = ledger.settled(&policy(1), &[there], at(2));
     assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(2)).is_some());
 }
@@ -166,7 +184,8 @@ fn a_broken_pod_is_in_flight_until_there_is_another() {
 fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
     let (none, lost, missing) = (HashSet::new(), HashMap::new(), HashMap::new());
     let words = Words { undecided: "nobody has counted", authority: "whoever counts" };
-    let memory = Memory { last_good: Some(Number(1)), phase: Phase::Rolling { since: at(0), stuck: None }, ..Memory::default() };
+    let memory =
+        Memory { last_good: Some(Number(1)), phase: Phase::Rolling { since: at(0), stuck: None }, ..Memory::default() };
     let mut pods: Vec<Arc<Pod<Number>>> = (0..4).map(|number| pod(number, true)).collect();
     let made = Pod {
         revision: Some(Number(2)),
@@ -203,10 +222,19 @@ fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
 
 fn full() -> Memory<Number> {
     Memory {
-        phase: Phase::Rolling { since: at(1), stuck: Some(Stuck { revision: Number(2), phase: StuckPhase::Trial, since: at(4), tries: 2 }) },
+        phase: Phase::Rolling {
+            since: at(1),
+            stuck: Some(Stuck { revision: Number(2), phase: StuckPhase::Trial, since: at(4), tries: 2 }),
+        },
         from: Some(Number(1)),
         last_good: Some(Number(1)),
-        failure: Some(Failure { revision: Number(2), rejects: true, insisted: true, message: "it failed".into(), places: vec!["a".into()] }),
+        failure: Some(Failure {
+            revision: Number(2),
+            rejects: true,
+            insisted: true,
+            message: "it failed".into(),
+            places: vec!["a".into()],
+        }),
         withdrawn: Some(Withdrawn { revision: Number(2), times: 1 }),
         touched: Touched {
             since: Some(at(0)),
@@ -243,6 +271,7 @@ fn a_memory_reads_back_as_it_was_written_and_what_makes_no_sense_is_left_out() {
         };
         assert_eq!(read(broken), expected, "{key}");
     }
-    let nonsense = json!({ "phase": "Deeply", "touched": { "since": "then", "away": 7, "broken": "x" }, "outage": { "since": "once" } });
+    let nonsense = json!({ "phase": "Deeply", "touched": { "since": "then", "away": 7, "broken": "x" },
+        "outage": { "since": "once" } });
     assert_eq!(read(nonsense), Memory::default());
 }

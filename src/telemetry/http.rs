@@ -1,7 +1,7 @@
 //! Probes and metrics over HTTP: `/livez`, `/readyz`, `/metrics`.
 //!
-//! Whoever reaches the port may ask: so connections are bounded in number and in time. Ready means: caches complete and the CRD served. Never leadership: a standby is ready, or no rollout of the
-//! operator itself would ever end.
+//! Whoever reaches the port may ask: so connections are bounded in number and in time. Ready means: caches complete and
+//! the CRD served. Never leadership: a standby is ready, or no rollout of the operator itself would ever end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,7 +40,9 @@ pub async fn serve<H: Health>(address: SocketAddr, health: Arc<H>) -> Result<(),
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // With all places taken nobody is accepted: the kernel's queue is bounded, too.
-        let Ok(place) = free.clone().acquire_owned().await else { return Err("probes are no longer served".to_owned()) };
+        let Ok(place) = free.clone().acquire_owned().await else {
+            return Err("probes are no longer served".to_owned());
+        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {

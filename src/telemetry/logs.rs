@@ -28,11 +28,12 @@ pub fn start(level: &str, format: LogFormat) -> Result<(), String> {
     started.map_err(|error| format!("logging is already started: {error}"))
 }
 
-/// What is logged. Of the client library nothing but errors, whatever was asked for: it logs bodies that do not decode, and
-/// a body may be a list of Secrets.
+/// What is logged. Of the client library nothing but errors, whatever was asked for: it logs bodies that do not decode,
+/// and a body may be a list of Secrets.
 fn filter(level: &str) -> Result<Targets, String> {
-    let filter: Targets =
-        level.parse().map_err(|error| format!("log level {level:?} is not understood ({error}); use error, warn, info, debug or trace"))?;
+    let filter: Targets = level.parse().map_err(|error| {
+        format!("log level {level:?} is not understood ({error}); use error, warn, info, debug or trace")
+    })?;
     Ok(filter.with_target("kube_client::client", LevelFilter::ERROR))
 }
 
@@ -70,11 +71,13 @@ mod tests {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let address = listener.local_addr().unwrap();
-                let app = axum::Router::new()
-                    .fallback(|| async { r#"{"kind":"SecretList","metadata":{},"items":[{"metadata":5,"data":{"k":"SECRETBODY"}}]}"# });
+                let app = axum::Router::new().fallback(|| async {
+                    r#"{"kind":"SecretList","metadata":{},"items":[{"metadata":5,"data":{"k":"SECRETBODY"}}]}"#
+                });
                 tokio::spawn(axum::serve(listener, app).into_future());
                 let _ = rustls::crypto::ring::default_provider().install_default();
-                let client = crate::kernel::connect(&kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
+                let client =
+                    crate::kernel::connect(&kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
                 let secrets: Api<Secret> = Api::all(client);
                 assert!(secrets.list(&ListParams::default()).await.is_err());
             });

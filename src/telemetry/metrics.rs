@@ -61,7 +61,11 @@ impl Default for Metrics {
         registry.register("pods_replaced", "Pods deleted in order to be replaced", metrics.replaced.clone());
         registry.register("daemonsets_applied", "Writes of a DaemonSet", metrics.applied.clone());
         registry.register("statuses_written", "Writes of a status", metrics.statuses.clone());
-        registry.register("nodes", "Nodes of a OneAgent, by state; the states are those of status.nodes", metrics.nodes.clone());
+        registry.register(
+            "nodes",
+            "Nodes of a OneAgent, by state; the states are those of status.nodes",
+            metrics.nodes.clone(),
+        );
         registry.register("leader", "1 where this process acts, 0 where it stands by", metrics.leader.clone());
         drop(registry);
         metrics
@@ -100,7 +104,9 @@ impl Metrics {
         let Some(counts) = &status.nodes else { return };
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         for (state, count) in states(counts) {
-            self.nodes.get_or_create(&Nodes { namespace: namespace.clone(), name: name.clone(), state }).set(i64::from(count));
+            self.nodes
+                .get_or_create(&Nodes { namespace: namespace.clone(), name: name.clone(), state })
+                .set(i64::from(count));
         }
     }
 

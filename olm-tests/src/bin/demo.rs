@@ -1,9 +1,15 @@
 //! `make demo`: a fleet of 60 nodes for two environments, kept up to date before your eyes, on a real control plane.
 //!
-//! Installs from `config/oneagent-operator/install.yaml`, or with `--olm` through a Subscription of a real Operator Lifecycle Manager
-//! and then upgrades the operator under its agents. Ends with what the API server says: exit code 0 only if the fleet is what it should be. Must not claim anything that the API server does not say.
+//! Installs from `config/oneagent-operator/install.yaml`, or with `--olm` through a Subscription of a real Operator
+//! Lifecycle Manager and then upgrades the operator under its agents. Ends with what the API server says: exit code 0
+//! only if the fleet is what it should be. Must not claim anything that the API server does not say.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a demo that cannot go on says why and ends")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a demo that cannot go on says why and ends"
+)]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,11 +45,15 @@ const NAMESPACE: &str = "dynatrace";
 const AGENTS: [&str; 2] = ["production", "platform"];
 const PATIENCE: Duration = Duration::from_secs(120);
 
+async fn show(args: &Args) -> ExitCode {
+    if args.olm { Box::pin(demo_olm(args)).await } else { Box::pin(demo(args)).await }
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
     olm_tests::run(async {
         tokio::select! {
-            code = async { if args.olm { Box::pin(demo_olm(&args)).await } else { Box::pin(demo(&args)).await } } => code,
+            code = show(&args) => code,
             _ = tokio::signal::ctrl_c() => {
                 // Every process that was started here ends with this one.
                 eprintln!("\ninterrupted; everything that was started has ended");
@@ -55,7 +65,8 @@ fn main() -> ExitCode {
 
 async fn demo(args: &Args) -> ExitCode {
     let began = Instant::now();
-    say("starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler (built from Go modules on the first run)");
+    say("starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler (built from Go modules on the \
+        first run)");
     if let Err(why) = olm_tests::tools::prepare(olm_tests::tools::CONTROL_PLANE) {
         eprintln!("{why}");
         return ExitCode::FAILURE;
@@ -65,10 +76,16 @@ async fn demo(args: &Args) -> ExitCode {
     cluster.kubelet.behave(NAMESPACE, |b| b.ready_after = Duration::from_millis(1500));
     say("installing config/oneagent-operator/install.yaml: CRD, RBAC, ServiceAccounts and the operator's Deployment");
     nodes::create(&cluster.client, fleet()).await;
-    cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/oneagent-operator/install.yaml").display().to_string()]);
+    cluster.kubectl(&[
+        "apply",
+        "--server-side",
+        "-f",
+        &repository("config/oneagent-operator/install.yaml").display().to_string(),
+    ]);
     cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
     cluster.kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/oneagent-operator", "--timeout=60s"]);
-    say("creating two Secrets and two OneAgents for two environments; 60 nodes: 48 workers, 9 infra and 3 control-plane nodes with taints");
+    say("creating two Secrets and two OneAgents for two environments; 60 nodes: 48 workers, 9 infra and 3 \
+        control-plane nodes with taints");
     for name in AGENTS {
         cluster.vendor.add(name, V1);
         create(&cluster, name);
@@ -81,7 +98,9 @@ async fn demo(args: &Args) -> ExitCode {
     for name in AGENTS {
         cluster.vendor.publish(name, V2);
     }
-    screen.line(&format!("the vendor publishes {V2}; every outdated Pod is now recycled, at most 10 % of the nodes at a time"));
+    screen.line(&format!(
+        "the vendor publishes {V2}; every outdated Pod is now recycled, at most 10 % of the nodes at a time"
+    ));
     let rollout = Instant::now();
     if let Err(why) = screen.until(V2).await {
         return failed(&why);
@@ -125,9 +144,22 @@ async fn demo_olm(args: &Args) -> ExitCode {
     if let Err(why) = screen.until(V1).await {
         return failed(&why);
     }
-    let pods = || cluster.kubectl(&["-n", NAMESPACE, "get", "pods", "-l", "dynatrace=oneagent", "-o", "jsonpath={.items[*].metadata.uid}"]);
+    let pods = || {
+        cluster.kubectl(&[
+            "-n",
+            NAMESPACE,
+            "get",
+            "pods",
+            "-l",
+            "dynatrace=oneagent",
+            "-o",
+            "jsonpath={.items[*].metadata.uid}",
+        ])
+    };
     let before = pods();
-    screen.line(&format!("all 60 nodes run an agent; the catalog now offers release {NEXT} too, and OLM upgrades the operator"));
+    screen.line(&format!(
+        "all 60 nodes run an agent; the catalog now offers release {NEXT} too, and OLM upgrades the operator"
+    ));
     olm.publish(&[old, olm.release(NEXT)]).await;
     olm.installed(NAMESPACE, NEXT).await;
     println!("\n{}", cluster.kubectl(&["-n", NAMESPACE, "get", "subscriptions,clusterserviceversions,deployments"]));
@@ -141,8 +173,14 @@ async fn demo_olm(args: &Args) -> ExitCode {
 async fn end(args: &Args, cluster: &Cluster, began: Instant) -> ExitCode {
     println!("{} s in all", began.elapsed().as_secs());
     if args.keep {
-        println!("\nIt keeps running until Ctrl-C. Look at it with:\n  export KUBECONFIG={}", cluster.kubeconfig().display());
-        println!("  {} -n {NAMESPACE} get oneagents,daemonsets,pods -o wide", olm_tests::tools::tool("kubectl").display());
+        println!(
+            "\nIt keeps running until Ctrl-C. Look at it with:\n  export KUBECONFIG={}",
+            cluster.kubeconfig().display()
+        );
+        println!(
+            "  {} -n {NAMESPACE} get oneagents,daemonsets,pods -o wide",
+            olm_tests::tools::tool("kubectl").display()
+        );
         println!("  {} -n {NAMESPACE} describe oneagent production", olm_tests::tools::tool("kubectl").display());
         std::future::pending::<()>().await;
     }
@@ -161,20 +199,30 @@ fn say(text: &str) {
 fn fleet() -> Vec<serde_json::Value> {
     let role = |role: &str| Shape::default().label(&format!("node-role.kubernetes.io/{role}"), "");
     let zone = |i: usize| ["a", "b", "c"][i % 3];
-    let tainted = |name: &str| role(name).taint(&format!("node-role.kubernetes.io/{name}"), "", "NoSchedule").label("tier", "platform");
-    let workers = (0..48).map(|i| nodes::node(&format!("worker-{i:02}"), &role("worker").zone(zone(i)).label("tier", "production")));
+    let tainted = |name: &str| {
+        role(name).taint(&format!("node-role.kubernetes.io/{name}"), "", "NoSchedule").label("tier", "platform")
+    };
+    let workers = (0..48)
+        .map(|i| nodes::node(&format!("worker-{i:02}"), &role("worker").zone(zone(i)).label("tier", "production")));
     let infra = (0..9).map(|i| nodes::node(&format!("infra-{i}"), &tainted("infra").zone(zone(i))));
     let control = (0..3).map(|i| nodes::node(&format!("control-plane-{i}"), &tainted("control-plane").zone(zone(i))));
     workers.chain(infra).chain(control).collect()
 }
 
 fn create(cluster: &Cluster, name: &str) {
-    cluster.apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": NAMESPACE }, "stringData": { "apiToken": api_token(name), "paasToken": paas_token(name) } }).to_string());
-    let tolerations = json!([{ "key": "node-role.kubernetes.io/infra", "operator": "Exists" }, { "key": "node-role.kubernetes.io/control-plane", "operator": "Exists" }]);
-    let spec = json!({ "apiUrl": cluster.vendor.url(name), "nodeSelector": { "tier": name }, "tolerations": tolerations });
     cluster.apply(
-        &json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
-            .to_string(),
+        &json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": NAMESPACE },
+        "stringData": { "apiToken": api_token(name), "paasToken": paas_token(name) } })
+        .to_string(),
+    );
+    let tolerations = json!([{ "key": "node-role.kubernetes.io/infra", "operator": "Exists" },
+        { "key": "node-role.kubernetes.io/control-plane", "operator": "Exists" }]);
+    let spec =
+        json!({ "apiUrl": cluster.vendor.url(name), "nodeSelector": { "tier": name }, "tolerations": tolerations });
+    cluster.apply(
+        &json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+            "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
+        .to_string(),
     );
 }
 
@@ -201,7 +249,8 @@ struct Screen<'a> {
 impl<'a> Screen<'a> {
     async fn new(cluster: &'a Cluster) -> Self {
         let list = Api::<Node>::all(cluster.client.clone()).list(&ListParams::default()).await.unwrap();
-        let mut nodes: Vec<(String, String)> = list.items.iter().filter_map(|n| Some((n.labels().get("tier")?.clone(), n.name_any()))).collect();
+        let mut nodes: Vec<(String, String)> =
+            list.items.iter().filter_map(|n| Some((n.labels().get("tier")?.clone(), n.name_any()))).collect();
         nodes.sort_by_key(|(tier, name)| (tier != AGENTS[0], name.clone()));
         Self { cluster, nodes, terminal: std::io::stdout().is_terminal(), drawn: 0, last: String::new(), most: [0, 0] }
     }
@@ -211,19 +260,26 @@ impl<'a> Screen<'a> {
         let end = Instant::now() + PATIENCE;
         loop {
             let cells = self.cells().await;
-            let agents =
-                Api::<OneAgent>::namespaced(self.cluster.client.clone(), NAMESPACE).list(&ListParams::default()).await.map_err(|e| e.to_string())?;
+            let agents = Api::<OneAgent>::namespaced(self.cluster.client.clone(), NAMESPACE)
+                .list(&ListParams::default())
+                .await
+                .map_err(|e| e.to_string())?;
             self.draw(version, &cells, &agents.items);
             if version != V1 {
                 for (most, tier) in self.most.iter_mut().zip(AGENTS) {
-                    let without = self.nodes.iter().filter(|(t, name)| t == tier && !matches!(cells.get(name), Some(Cell::Runs(_)))).count();
+                    let without = self
+                        .nodes
+                        .iter()
+                        .filter(|(t, name)| t == tier && !matches!(cells.get(name), Some(Cell::Runs(_))))
+                        .count();
                     *most = without.max(*most);
                 }
             }
             let there = self.nodes.iter().all(|(_, name)| cells.get(name) == Some(&Cell::Runs(version.to_owned())));
             let ready = agents.items.iter().filter(|agent| {
                 let status = agent.status.clone().unwrap_or_default();
-                status.desired_version.as_deref() == Some(version) && status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
+                status.desired_version.as_deref() == Some(version)
+                    && status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
             });
             if there && ready.count() == AGENTS.len() {
                 return Ok(());
@@ -240,8 +296,11 @@ impl<'a> Screen<'a> {
     }
 
     async fn cells(&self) -> BTreeMap<String, Cell> {
-        let pods = Api::<Pod>::namespaced(self.cluster.client.clone(), NAMESPACE).list(&ListParams::default().labels("dynatrace=oneagent")).await;
-        let mut cells: BTreeMap<String, Cell> = self.nodes.iter().map(|(_, name)| (name.clone(), Cell::Missing)).collect();
+        let pods = Api::<Pod>::namespaced(self.cluster.client.clone(), NAMESPACE)
+            .list(&ListParams::default().labels("dynatrace=oneagent"))
+            .await;
+        let mut cells: BTreeMap<String, Cell> =
+            self.nodes.iter().map(|(_, name)| (name.clone(), Cell::Missing)).collect();
         for pod in pods.map(|list| list.items).unwrap_or_default() {
             let Some(node) = pod.spec.as_ref().and_then(|s| s.node_name.clone()) else { continue };
             let cell = if pod.metadata.deletion_timestamp.is_some() {
@@ -304,7 +363,8 @@ impl<'a> Screen<'a> {
         }
         let _ = writeln!(
             text,
-            "\x1b[K  \x1b[32m●\x1b[0m {version}  \x1b[34m●\x1b[0m older  \x1b[33m◐\x1b[0m starting  \x1b[31m○\x1b[0m going  \x1b[90m·\x1b[0m none"
+            "\x1b[K  \x1b[32m●\x1b[0m {version}  \x1b[34m●\x1b[0m older  \x1b[33m◐\x1b[0m starting  \x1b[31m○\x1b[0m \
+            going  \x1b[90m·\x1b[0m none"
         );
         let _ = writeln!(text, "\x1b[K  {line}");
         rows += 2;

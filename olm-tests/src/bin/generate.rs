@@ -1,6 +1,7 @@
 //! `generate`: writes what is made from the Rust types and the release list, or with `--check` says whether it differs.
 //!
-//! A program of the repository: it does not ship. Must not make anything up: all content comes from the operator's `olm`.
+//! A program of the repository: it does not ship. Must not make anything up: all content comes from the operator's
+//! `olm`.
 
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,10 @@ fn generate(args: &Args) -> Result<(), String> {
     if let Some(version) = &args.release {
         add(args, &mut list, version)?;
     }
-    let made: Vec<Made> = PACKAGES.iter().map(|package| Ok((*package, bundles(&args.root, package, &list)?))).collect::<Result<_, String>>()?;
+    let made: Vec<Made> = PACKAGES
+        .iter()
+        .map(|package| Ok((*package, bundles(&args.root, package, &list)?)))
+        .collect::<Result<_, String>>()?;
     let (release, before) = list.of(env!("CARGO_PKG_VERSION"));
     let wanted = |what| args.what.is_empty() || args.what.contains(&what);
     let everything = [What::Crds, What::Rbac, What::Manifests, What::Bundle, What::Catalog];
@@ -121,14 +125,16 @@ fn generate(args: &Args) -> Result<(), String> {
 /// The CRDs of each release of a package, and those of the present code.
 fn history(package: &Package, bundles: &[Released]) -> Result<Vec<(String, Vec<serde_json::Value>)>, String> {
     let released = bundles.iter().map(|r| (r.release.version.clone(), r.manifests("CustomResourceDefinition")));
-    let crds = package.kinds.iter().map(schema::crd).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    let crds =
+        package.kinds.iter().map(schema::crd).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
     Ok(released.chain([("the present code".to_owned(), crds)]).collect())
 }
 
 fn list(root: &Path) -> Result<Releases, String> {
     let path = root.join(release::PATH);
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| format!("cannot read the release list {}: {error}; name the repository with --root", path.display()))?;
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        format!("cannot read the release list {}: {error}; name the repository with --root", path.display())
+    })?;
     Releases::parse(&text).map_err(|error| error.to_string())
 }
 
@@ -140,7 +146,8 @@ fn add(args: &Args, list: &mut Releases, version: &str) -> Result<(), String> {
             env!("CARGO_PKG_VERSION")
         ));
     }
-    let mut release = Release::new(version, args.date.as_deref().unwrap_or_default(), args.commit.as_deref().unwrap_or_default());
+    let mut release =
+        Release::new(version, args.date.as_deref().unwrap_or_default(), args.commit.as_deref().unwrap_or_default());
     release.operator_image = args.operator_image.clone().unwrap_or(release.operator_image);
     release.bundle_image = args.bundle_image.clone().unwrap_or(release.bundle_image);
     list.add(release).map_err(|error| error.to_string())?;
@@ -155,7 +162,8 @@ fn add(args: &Args, list: &mut Releases, version: &str) -> Result<(), String> {
     }
     let text = serde_yaml::to_string(list).map_err(|error| error.to_string())?;
     let path = args.root.join(release::PATH);
-    write(&path, &format!("{}{text}", release::HEAD)).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    write(&path, &format!("{}{text}", release::HEAD))
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// The bundles of a package in the listed releases, as they were released.
@@ -163,8 +171,9 @@ fn bundles(root: &Path, package: &Package, list: &Releases) -> Result<Vec<Releas
     let of = |release: &Release| {
         let folder = root.join(Released::folder(package.name, &release.version));
         let mut files = Vec::new();
-        collect(&folder, &folder, &mut files)
-            .map_err(|error| format!("the bundle of release {} is not in {}: {error}", release.version, folder.display()))?;
+        collect(&folder, &folder, &mut files).map_err(|error| {
+            format!("the bundle of release {} is not in {}: {error}", release.version, folder.display())
+        })?;
         let bundle = Released { release: release.clone(), files };
         match bundle.manifests("ClusterServiceVersion").as_slice() {
             [csv] if csv["spec"]["version"] == release.version.as_str() => Ok(bundle),
@@ -176,7 +185,8 @@ fn bundles(root: &Path, package: &Package, list: &Releases) -> Result<Vec<Releas
 
 /// The files below a folder, in a fixed order.
 fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> std::io::Result<()> {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
     entries.sort();
     for path in entries {
         if path.is_dir() {

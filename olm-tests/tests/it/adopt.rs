@@ -26,7 +26,11 @@ fn a_daemonset_of_the_original_becomes_exactly_ours_and_no_agent_restarts_until_
         let spec = daemonset.spec.clone().unwrap();
         assert_eq!(spec.update_strategy.unwrap().type_.as_deref(), Some("OnDelete"));
         assert!(!daemonset.labels().contains_key("by-hand"), "{:?}", daemonset.labels());
-        assert!(!daemonset.annotations().keys().any(|k| k == "note" || k.starts_with("internal.")), "{:?}", daemonset.annotations().keys());
+        assert!(
+            !daemonset.annotations().keys().any(|k| k == "note" || k.starts_with("internal.")),
+            "{:?}",
+            daemonset.annotations().keys()
+        );
         let template = spec.template;
         assert!(!template.metadata.unwrap().labels.unwrap().contains_key("by-hand"));
         let container = template.spec.unwrap().containers.remove(0);
@@ -34,11 +38,17 @@ fn a_daemonset_of_the_original_becomes_exactly_ours_and_no_agent_restarts_until_
         assert_eq!(container.resources.unwrap().limits, None);
         assert_eq!(container.args, None, "the operator's version is not in the template");
         assert_eq!(daemonset.owner_references()[0].block_owner_deletion, None);
-        let managers: Vec<String> = daemonset.managed_fields().iter().filter(|f| f.subresource.is_none()).filter_map(|f| f.manager.clone()).collect();
+        let managers: Vec<String> = daemonset
+            .managed_fields()
+            .iter()
+            .filter(|f| f.subresource.is_none())
+            .filter_map(|f| f.manager.clone())
+            .collect();
         assert_eq!(managers, ["oneagent-operator"]);
 
         let gvk = ApiResource::from_gvk(&GroupVersionKind::gvk("dynatrace.com", "v1alpha1", "OneAgent"));
-        let raw: DynamicObject = Api::namespaced_with(lab.cluster.client.clone(), &lab.name, &gvk).get("agent").await.unwrap();
+        let raw: DynamicObject =
+            Api::namespaced_with(lab.cluster.client.clone(), &lab.name, &gvk).get("agent").await.unwrap();
         let status: &Value = &raw.data["status"];
         assert!(status["instances"].get("gone-node").is_none(), "{status:#}");
         assert!(status.get("imageHash").is_none() && status.get("lastAPITokenProbeTimestamp").is_none(), "{status:#}");
@@ -46,7 +56,8 @@ fn a_daemonset_of_the_original_becomes_exactly_ours_and_no_agent_restarts_until_
 
         // An operator that starts anew finds nothing to do.
         lab.operators.clear();
-        let writes = |lab: &Lab<'_>| lab.requests().into_iter().filter(|r| r.writes() && r.resource != "leases").count();
+        let writes =
+            |lab: &Lab<'_>| lab.requests().into_iter().filter(|r| r.writes() && r.resource != "leases").count();
         let written = writes(&lab);
         lab.start_operator(&[]).await;
         tokio::time::sleep(Duration::from_secs(4)).await;
@@ -66,7 +77,8 @@ fn a_daemonset_of_the_original_becomes_exactly_ours_and_no_agent_restarts_until_
 fn an_image_of_the_original_is_adopted_at_its_tag_and_follows_the_field() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(Cluster::shared().await, "adopt-image", 4).await;
-        let registry = lab.cluster.vendor.url(&lab.name).trim_start_matches("http://").trim_end_matches("/api").to_owned();
+        let registry =
+            lab.cluster.vendor.url(&lab.name).trim_start_matches("http://").trim_end_matches("/api").to_owned();
         lab.cluster.kubectl(
             &[
                 &["-n", &lab.name, "create", "secret", "docker-registry", "agent-pull-secret"][..],
@@ -81,7 +93,10 @@ fn an_image_of_the_original_is_adopted_at_its_tag_and_follows_the_field() {
             pod["imagePullSecrets"] = json!([{ "name": "agent-pull-secret" }]);
             let container = &mut pod["containers"][0];
             container["image"] = image("1.219.0").into();
-            container["env"].as_array_mut().unwrap().retain(|env| !env["name"].as_str().unwrap().starts_with("ONEAGENT_"));
+            container["env"]
+                .as_array_mut()
+                .unwrap()
+                .retain(|env| !env["name"].as_str().unwrap().starts_with("ONEAGENT_"));
             status["version"] = "1.219.0".into();
             status["useImmutableImage"] = true.into();
         })
@@ -105,7 +120,10 @@ fn an_image_of_the_original_is_adopted_at_its_tag_and_follows_the_field() {
         lab.edit("agent", json!({ "agentVersion": "1.221.7" })).await;
         eventually("every agent has the new tag", SOON, || async {
             let pods = lab.pods("agent").await;
-            let there = pods.values().filter(|p| p.spec.as_ref().unwrap().containers[0].image == Some(image("1.221.7"))).count();
+            let there = pods
+                .values()
+                .filter(|p| p.spec.as_ref().unwrap().containers[0].image == Some(image("1.221.7")))
+                .count();
             if there == 4 { Ok(()) } else { Err(there.to_string()) }
         })
         .await;
@@ -119,30 +137,48 @@ fn an_image_of_the_original_is_adopted_at_its_tag_and_follows_the_field() {
 fn a_rich_oneagent_of_the_original_is_adopted_without_a_restart() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(Cluster::shared().await, "adopt-rich", 3).await;
-        lab.cluster.kubectl(&["-n", &lab.name, "create", "configmap", "myca", &format!("--from-literal=certs={}", lab.cluster.vendor_ca)]);
+        lab.cluster.kubectl(&[
+            "-n",
+            &lab.name,
+            "create",
+            "configmap",
+            "myca",
+            &format!("--from-literal=certs={}", lab.cluster.vendor_ca),
+        ]);
         let spec = json!({
-            "args": ["--set-host-group=prod"], "env": [{ "name": "ONEAGENT_ENABLE_VOLUME_STORAGE", "value": "true" }], "networkZone": "eu-1",
-            "resources": { "limits": { "cpu": "300m", "memory": "1.5Gi" } }, "trustedCAs": "myca", "useUnprivilegedMode": true,
-            "tolerations": [{ "effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane", "operator": "Exists" }],
+            "args": ["--set-host-group=prod"], "env": [{ "name": "ONEAGENT_ENABLE_VOLUME_STORAGE", "value": "true" }],
+            "networkZone": "eu-1",
+            "resources": { "limits": { "cpu": "300m", "memory": "1.5Gi" } }, "trustedCAs": "myca",
+            "useUnprivilegedMode": true,
+            "tolerations": [{ "effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane",
+            "operator": "Exists" }],
         });
         original_as(&lab, 3, &spec, |daemonset, _| {
             let pod = &mut daemonset["spec"]["template"]["spec"];
             pod["serviceAccountName"] = "dynatrace-oneagent-unprivileged".into();
             pod["tolerations"] = spec["tolerations"].clone();
-            pod["volumes"]
-                .as_array_mut()
-                .unwrap()
-                .push(json!({ "name": "certs", "configMap": { "name": "myca", "items": [{ "key": "certs", "path": "certs.pem" }] } }));
+            pod["volumes"].as_array_mut().unwrap().push(json!({ "name": "certs", "configMap": { "name": "myca",
+                    "items": [{ "key": "certs", "path": "certs.pem" }] } }));
             let container = &mut pod["containers"][0];
-            container["args"] = json!(["--set-host-group=prod", "--set-network-zone=eu-1", "--set-host-property=OperatorVersion=v0.10.2"]);
+            container["args"] = json!([
+                "--set-host-group=prod",
+                "--set-network-zone=eu-1",
+                "--set-host-property=OperatorVersion=v0.10.2"
+            ]);
             container["env"].as_array_mut().unwrap().push(spec["env"][0].clone());
-            container["resources"] = json!({ "limits": { "cpu": "300m", "memory": "1536Mi" }, "requests": { "cpu": "100m" } });
-            container["securityContext"] = json!({ "capabilities": { "add": ["SYS_ADMIN", "SYS_PTRACE"], "drop": ["ALL"] } });
-            container["volumeMounts"].as_array_mut().unwrap().push(json!({ "name": "certs", "mountPath": "/mnt/dynatrace/certs" }));
+            container["resources"] = json!({ "limits": { "cpu": "300m", "memory": "1536Mi" },
+                "requests": { "cpu": "100m" } });
+            container["securityContext"] = json!({ "capabilities": { "add": ["SYS_ADMIN", "SYS_PTRACE"],
+                "drop": ["ALL"] } });
+            container["volumeMounts"].as_array_mut().unwrap().push(json!({ "name": "certs",
+                "mountPath": "/mnt/dynatrace/certs" }));
         })
         .await;
-        // The fake kubelet learns of a zone by the installer's address; these agents were told of it by their arguments.
-        lab.cluster.vendor.with(&lab.name, |e| e.hosts = std::mem::take(&mut e.hosts).into_iter().map(|(ip, v)| (format!("{ip}@eu-1"), v)).collect());
+        // The fake kubelet learns of a zone by the installer's address; these agents were told of it by their
+        // arguments.
+        lab.cluster.vendor.with(&lab.name, |e| {
+            e.hosts = std::mem::take(&mut e.hosts).into_iter().map(|(ip, v)| (format!("{ip}@eu-1"), v)).collect();
+        });
         let before = lab.uids("agent").await;
         lab.start_operator(&[]).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
@@ -181,7 +217,9 @@ fn a_daemonset_of_somebody_else_is_left_alone() {
         let lab = Lab::new("adopt-foreign", 1).await;
         let foreign = json!({
             "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "agent", "namespace": lab.name },
-            "spec": { "selector": { "matchLabels": { "app": "mine" } }, "template": { "metadata": { "labels": { "app": "mine" } }, "spec": { "nodeSelector": { "none": "such" }, "containers": [{ "name": "c", "image": "i" }] } } },
+            "spec": { "selector": { "matchLabels": { "app": "mine" } },
+            "template": { "metadata": { "labels": { "app": "mine" } },
+            "spec": { "nodeSelector": { "none": "such" }, "containers": [{ "name": "c", "image": "i" }] } } },
         });
         lab.cluster.apply(&foreign.to_string());
         let before = lab.daemonset("agent").await.unwrap();
@@ -194,7 +232,9 @@ fn a_daemonset_of_somebody_else_is_left_alone() {
             (before.spec, before.metadata.labels, before.metadata.annotations),
             (after.spec, after.metadata.labels, after.metadata.annotations)
         );
-        assert!(after.metadata.managed_fields.unwrap().iter().all(|f| f.manager.as_deref() != Some("oneagent-operator")));
+        assert!(
+            after.metadata.managed_fields.unwrap().iter().all(|f| f.manager.as_deref() != Some("oneagent-operator"))
+        );
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "daemonset", "agent"]);
         lab.edit("agent", json!({ "args": ["--go"] })).await;
         lab.all_at("agent", V1, 1, SOON).await;
@@ -208,7 +248,9 @@ fn while_the_original_operator_runs_nothing_is_touched() {
         let mut lab = Lab::without_operator(Cluster::shared().await, "adopt-both", 1).await;
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": ORIGINAL, "namespace": lab.name },
-            "spec": { "selector": { "matchLabels": { "name": ORIGINAL } }, "template": { "metadata": { "labels": { "name": ORIGINAL } }, "spec": { "nodeSelector": { "none": "such" }, "containers": [{ "name": "c", "image": "i" }] } } },
+            "spec": { "selector": { "matchLabels": { "name": ORIGINAL } },
+            "template": { "metadata": { "labels": { "name": ORIGINAL } },
+            "spec": { "nodeSelector": { "none": "such" }, "containers": [{ "name": "c", "image": "i" }] } } },
         });
         lab.cluster.apply(&deployment.to_string());
         lab.start_operator(&[]).await;

@@ -9,11 +9,17 @@ use serde_json::{Value, json};
 
 fn output(command: &mut Command) -> (bool, String, String) {
     let output = command.output().unwrap();
-    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 fn read(path: &str) -> Vec<Value> {
-    documents(&std::fs::read_to_string(repository(path)).unwrap_or_else(|_| panic!("{path} is missing; run `make generate`")))
+    documents(
+        &std::fs::read_to_string(repository(path)).unwrap_or_else(|_| panic!("{path} is missing; run `make generate`")),
+    )
 }
 
 fn csv() -> Value {
@@ -22,12 +28,17 @@ fn csv() -> Value {
 
 #[test]
 fn opm_finds_the_catalog_valid_and_a_broken_one_not() {
-    let (good, _, said) = output(Command::new(tool("opm")).arg("validate").arg(repository("catalog/oneagent-operator")));
+    let (good, _, said) =
+        output(Command::new(tool("opm")).arg("validate").arg(repository("catalog/oneagent-operator")));
     assert!(good, "{said}");
     // A channel without a head: the validator is really asked.
     let folder = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(repository("catalog/oneagent-operator/catalog.yaml")).unwrap();
-    std::fs::write(folder.path().join("catalog.yaml"), text.replace("defaultChannel: stable-v0", "defaultChannel: none")).unwrap();
+    std::fs::write(
+        folder.path().join("catalog.yaml"),
+        text.replace("defaultChannel: stable-v0", "defaultChannel: none"),
+    )
+    .unwrap();
     let (good, _, said) = output(Command::new(tool("opm")).arg("validate").arg(folder.path()));
     assert!(!good && said.contains("none"), "{said}");
 }
@@ -39,21 +50,45 @@ fn opm_renders_every_released_bundle_to_what_the_catalog_has() {
     let releases = olm_tests::olm::releases().releases;
     assert!(!releases.is_empty());
     for release in releases {
-        let level = ["render", "-o", "json", "--migrate-level", "bundle-object-to-csv-metadata", "--alpha-image-ref-template", &release.bundle_image];
-        let (good, rendered, said) =
-            output(Command::new(tool("opm")).args(level).arg(repository(&Released::folder("oneagent-operator", &release.version))));
+        let level = [
+            "render",
+            "-o",
+            "json",
+            "--migrate-level",
+            "bundle-object-to-csv-metadata",
+            "--alpha-image-ref-template",
+            &release.bundle_image,
+        ];
+        let (good, rendered, said) = output(
+            Command::new(tool("opm"))
+                .args(level)
+                .arg(repository(&Released::folder("oneagent-operator", &release.version))),
+        );
         assert!(good, "{said}");
         let theirs: Value = serde_json::from_str(&rendered).unwrap();
-        let ours = catalog.iter().find(|b| b["schema"] == "olm.bundle" && b["name"] == format!("oneagent-operator.v{}", release.version)).unwrap();
+        let ours = catalog
+            .iter()
+            .find(|b| b["schema"] == "olm.bundle" && b["name"] == format!("oneagent-operator.v{}", release.version))
+            .unwrap();
         let sorted = |blob: &Value, key: &str| {
-            let mut all: Vec<String> = blob[key].as_array().unwrap().iter().map(|p| without_empty(p).to_string()).collect();
+            let mut all: Vec<String> =
+                blob[key].as_array().unwrap().iter().map(|p| without_empty(p).to_string()).collect();
             all.sort();
             all
         };
         assert_eq!(sorted(&theirs, "properties"), sorted(ours, "properties"));
-        let images =
-            |blob: &Value| blob["relatedImages"].as_array().unwrap().iter().map(|i| i["image"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-        assert_eq!((images(&theirs), &theirs["image"], &theirs["package"]), (images(ours), &ours["image"], &ours["package"]));
+        let images = |blob: &Value| {
+            blob["relatedImages"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|i| i["image"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (images(&theirs), &theirs["image"], &theirs["package"]),
+            (images(ours), &ours["image"], &ours["package"])
+        );
     }
 }
 
@@ -73,7 +108,15 @@ fn without_empty(value: &Value) -> Value {
 #[test]
 fn operator_sdk_has_nothing_to_say_of_the_bundle() {
     let validate = |folder: &std::path::Path| {
-        let args = ["bundle", "validate", "--select-optional", "suite=operatorframework", "--optional-values=k8s-version=1.36", "-o", "json-alpha1"];
+        let args = [
+            "bundle",
+            "validate",
+            "--select-optional",
+            "suite=operatorframework",
+            "--optional-values=k8s-version=1.36",
+            "-o",
+            "json-alpha1",
+        ];
         let (_, said, failed) = output(Command::new(tool("operator-sdk")).args(args).arg(folder));
         serde_json::from_str::<Value>(&said).unwrap_or_else(|_| panic!("{said}{failed}"))
     };
@@ -81,7 +124,12 @@ fn operator_sdk_has_nothing_to_say_of_the_bundle() {
     assert!(answer["passed"] == true && answer["outputs"].as_array().is_none_or(Vec::is_empty), "{answer:#}");
     // It has something to say of a worse one.
     let folder = tempfile::tempdir().unwrap();
-    let copied = Command::new("cp").arg("-r").arg(repository("bundle/oneagent-operator")).arg(folder.path().join("bundle")).status().unwrap();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(repository("bundle/oneagent-operator"))
+        .arg(folder.path().join("bundle"))
+        .status()
+        .unwrap();
     assert!(copied.success());
     let path = folder.path().join("bundle/manifests/oneagent-operator.clusterserviceversion.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -94,7 +142,15 @@ fn operator_sdk_has_nothing_to_say_of_the_bundle() {
 fn the_six_tests_of_the_scorecard_pass() {
     let root = tempfile::tempdir().unwrap();
     std::fs::copy(tool("scorecard-test"), root.path().join("scorecard-test")).unwrap();
-    assert!(Command::new("cp").arg("-r").arg(repository("bundle/oneagent-operator")).arg(root.path().join("bundle")).status().unwrap().success());
+    assert!(
+        Command::new("cp")
+            .arg("-r")
+            .arg(repository("bundle/oneagent-operator"))
+            .arg(root.path().join("bundle"))
+            .status()
+            .unwrap()
+            .success()
+    );
     let names = [
         "basic-check-spec",
         "olm-bundle-validation",
@@ -104,7 +160,8 @@ fn the_six_tests_of_the_scorecard_pass() {
         "olm-status-descriptors",
     ];
     for name in names {
-        let (_, said, failed) = output(Command::new("unshare").args(["-r", "chroot"]).arg(root.path()).args(["/scorecard-test", name]));
+        let (_, said, failed) =
+            output(Command::new("unshare").args(["-r", "chroot"]).arg(root.path()).args(["/scorecard-test", name]));
         let answer: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{name}: {said}{failed}"));
         assert_eq!(answer["results"][0]["state"], "pass", "{name}: {answer:#}");
     }
@@ -119,17 +176,26 @@ fn the_csv_grants_what_config_grants_and_its_examples_apply() {
     assert_eq!(install["permissions"][0]["rules"], of("Role"));
     assert_eq!(install["clusterPermissions"][0]["rules"], of("ClusterRole"));
     let labels = std::fs::read_to_string(repository("bundle/oneagent-operator/Containerfile")).unwrap();
-    for (key, value) in read("bundle/oneagent-operator/metadata/annotations.yaml")[0]["annotations"].as_object().unwrap() {
+    for (key, value) in
+        read("bundle/oneagent-operator/metadata/annotations.yaml")[0]["annotations"].as_object().unwrap()
+    {
         assert!(labels.contains(&format!("LABEL {key}={}\n", value.as_str().unwrap())), "{key}");
     }
     olm_tests::run(async {
         let cluster = Cluster::shared().await;
-        let template = csv["metadata"]["annotations"]["operatorframework.io/suggested-namespace-template"].as_str().unwrap();
+        let template =
+            csv["metadata"]["annotations"]["operatorframework.io/suggested-namespace-template"].as_str().unwrap();
         cluster.apply(template);
-        let examples: Vec<Value> = serde_json::from_str(csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap()).unwrap();
+        let examples: Vec<Value> =
+            serde_json::from_str(csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap()).unwrap();
         assert_eq!(examples.len(), 4);
         for example in examples {
-            cluster.try_kubectl(&["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"], Some(&example.to_string())).unwrap();
+            cluster
+                .try_kubectl(
+                    &["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"],
+                    Some(&example.to_string()),
+                )
+                .unwrap();
         }
     });
 }

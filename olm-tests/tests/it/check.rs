@@ -24,7 +24,12 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
         let (paas, api) = (paas_token(&lab.name), api_token(&lab.name));
         let tokens = [("PAAS_TOKEN", paas.as_str()), ("API_TOKEN", api.as_str())];
         let (good, said) = check(&["--api-url", &url], &tokens);
-        assert!(good && said.contains(V1) && said.contains("accepted, has scope InstallerDownload") && said.contains("scope DataExport"), "{said}");
+        assert!(
+            good && said.contains(V1)
+                && said.contains("accepted, has scope InstallerDownload")
+                && said.contains("scope DataExport"),
+            "{said}"
+        );
 
         let expect = |args: &[&str], env: &[(&str, &str)], words: &str| {
             let (good, said) = check(args, env);
@@ -39,7 +44,11 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
         expect(&["--api-url", &tls], &[], "certificate");
         expect(&["agent"], &[], "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod");
         expect(&["--api-url", &url], &[("PAAS_TOKEN", &api), ("API_TOKEN", &paas)], "apiToken lacks scope DataExport");
-        expect(&["--api-url", &url], &[("PAAS_TOKEN", "dt0c01.WRONG.SECRETPAASwrong"), ("API_TOKEN", &api)], "refuses the token (401");
+        expect(
+            &["--api-url", &url],
+            &[("PAAS_TOKEN", "dt0c01.WRONG.SECRETPAASwrong"), ("API_TOKEN", &api)],
+            "refuses the token (401",
+        );
         expect(&["--api-url", &tls], &tokens, "spec.trustedCAs");
         expect(&["--api-url", "https://environment.invalid/api"], &tokens, "cannot connect");
         expect(&["--api-url", "environment"], &tokens, "spec.apiUrl is \"environment\"");
@@ -54,7 +63,8 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
         // A file with a pin that nobody offers, behind a proxy that is not there.
         let file = folder.path().join("agent.yaml");
         let agent = |spec: serde_json::Value| {
-            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": "a", "namespace": "dynatrace" }, "spec": spec });
+            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+                "metadata": { "name": "a", "namespace": "dynatrace" }, "spec": spec });
             std::fs::write(&file, object.to_string()).unwrap();
         };
         let path = file.display().to_string();

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use olm_tests::eventually;
-use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready};
+use olm_tests::lab::{Lab, SOON, V1, V2, V3};
 use olm_tests::vendor::{Mood, api_token, paas_token};
 use serde_json::json;
 
@@ -33,7 +32,10 @@ fn a_vendor_that_is_down_lying_or_slow_changes_nothing_but_one_condition() {
             lab.cluster.vendor.with(&lab.name, |e| e.mood = mood);
             eventually(&format!("{mood:?} is said"), SOON, || async {
                 let now = lab.status("agent").await;
-                let said = now.conditions.iter().any(|c| c.type_ == type_ && c.status == status && c.reason == reason && c.message.contains(words));
+                let said = now
+                    .conditions
+                    .iter()
+                    .any(|c| c.type_ == type_ && c.status == status && c.reason == reason && c.message.contains(words));
                 if said { Ok(()) } else { Err(format!("{:#?}", now.conditions)) }
             })
             .await;
@@ -67,7 +69,10 @@ fn one_environment_that_hangs_costs_the_others_nothing() {
         let hanging = "fail-hang-other";
         lab.cluster.vendor.add(hanging, V1);
         lab.cluster.vendor.with(hanging, |e| e.mood = Mood::Hanging);
-        lab.oneagent_named("stuck", &json!({ "apiUrl": lab.cluster.vendor.url(hanging), "nodeSelector": { "kubernetes.io/hostname": one } }));
+        lab.oneagent_named(
+            "stuck",
+            &json!({ "apiUrl": lab.cluster.vendor.url(hanging), "nodeSelector": { "kubernetes.io/hostname": one } }),
+        );
         lab.condition("stuck", "Ready", "False", "WaitingForVersion").await;
         lab.oneagent_named("well", &json!({ "nodeSelector": { "kubernetes.io/hostname": two } }));
         lab.all_at("well", V1, 1, SOON).await;
@@ -114,8 +119,9 @@ fn what_is_wrong_with_tokens_is_said_and_mending_them_works_at_once() {
         assert!(lab.daemonset("agent").await.is_none());
         let secret = |data: serde_json::Value| {
             lab.cluster.apply(
-                &json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "tokens", "namespace": lab.name }, "stringData": data })
-                    .to_string(),
+                &json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "tokens", "namespace": lab.name },
+                    "stringData": data })
+                .to_string(),
             );
         };
         secret(json!({ "apiToken": api }));
@@ -169,7 +175,8 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
             ("spec.networkZone", json!({ "networkZone": "a&b" })),
             (
                 "nodeSelectorTerms[0]",
-                json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [{}] } } } }),
+                json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{}] } } } }),
             ),
         ] {
             let mut spec = wrong.clone();
@@ -177,7 +184,10 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
             lab.oneagent_named("wrong", &spec);
             eventually(&format!("{field} is named"), SOON, || async {
                 let now = lab.status("wrong").await;
-                let said = now.conditions.iter().any(|c| c.type_ == "Degraded" && c.status == "True" && c.message.contains(field));
+                let said = now
+                    .conditions
+                    .iter()
+                    .any(|c| c.type_ == "Degraded" && c.status == "True" && c.message.contains(field));
                 if said { Ok(()) } else { Err(format!("{:#?}\n{}", now.conditions, lab.last_words())) }
             })
             .await;
@@ -194,9 +204,12 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
             for (key, value) in wrong.as_object().unwrap() {
                 spec[key] = value.clone();
             }
-            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": "wrong", "namespace": lab.name }, "spec": spec });
-            let refused =
-                lab.cluster.try_kubectl(&["apply", "--server-side", "--validate=strict", "-f", "-"], Some(&object.to_string())).unwrap_err();
+            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+                "metadata": { "name": "wrong", "namespace": lab.name }, "spec": spec });
+            let refused = lab
+                .cluster
+                .try_kubectl(&["apply", "--server-side", "--validate=strict", "-f", "-"], Some(&object.to_string()))
+                .unwrap_err();
             assert!(refused.contains(words), "{refused}");
         }
         // What does nothing is said, and does no harm: in installer mode the original ignored this field, too.
@@ -223,15 +236,25 @@ fn missing_certificates_and_proxies_are_named_and_certificates_are_used() {
     olm_tests::run(async {
         let lab = Lab::new("fail-ca", 1).await;
         let put = |kind: &str, name: &str, key: &str, value: &str| {
-            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": lab.name }, if kind == "Secret" { "stringData" } else { "data" }: { key: value } }).to_string());
+            lab.cluster.apply(
+                &json!({ "apiVersion": "v1", "kind": kind,
+                "metadata": { "name": name, "namespace": lab.name },
+                if kind == "Secret" { "stringData" } else { "data" }: { key: value } })
+                .to_string(),
+            );
         };
-        lab.oneagent(&json!({ "apiUrl": lab.cluster.vendor.tls_url(&lab.name), "trustedCAs": "ca", "proxy": { "valueFrom": "proxy" } }));
+        lab.oneagent(&json!({ "apiUrl": lab.cluster.vendor.tls_url(&lab.name), "trustedCAs": "ca",
+            "proxy": { "valueFrom": "proxy" } }));
         let message = lab.condition("agent", "Degraded", "True", "TrustedCAsMissing").await;
         assert!(message.contains("ConfigMap fail-ca/ca does not exist; create it with key certs"), "{message}");
         put("ConfigMap", "ca", "wrong", "x");
         eventually("the missing key is named", SOON, || async {
             let now = lab.status("agent").await;
-            if now.conditions.iter().any(|c| c.message.contains("has no key certs")) { Ok(()) } else { Err(format!("{:#?}", now.conditions)) }
+            if now.conditions.iter().any(|c| c.message.contains("has no key certs")) {
+                Ok(())
+            } else {
+                Err(format!("{:#?}", now.conditions))
+            }
         })
         .await;
         put("ConfigMap", "ca", "certs", "no certificate");
@@ -256,87 +279,6 @@ fn missing_certificates_and_proxies_are_named_and_certificates_are_used() {
 }
 
 #[test]
-fn pods_that_the_api_server_refuses_are_said_with_its_words() {
-    olm_tests::run(async {
-        let lab = Lab::new("fail-refused", 1).await;
-        lab.cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce=baseline"]);
-        lab.oneagent(&json!({}));
-        let message = lab.condition("agent", "Degraded", "True", "PodsRefused").await;
-        assert!(message.contains("PodSecurity"), "{message}");
-        assert_eq!(lab.status("agent").await.nodes.unwrap().admission, 1);
-        lab.cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce-"]);
-        lab.condition_within(Duration::from_secs(60), "agent", "Degraded", "False", "AsExpected").await;
-        // A ServiceAccount that is not there: both remedies are printed.
-        lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "agent"]);
-        lab.pods_are("agent", &[]).await;
-        lab.oneagent(&json!({ "serviceAccountName": "not-there" }));
-        let message = lab.condition("agent", "Degraded", "True", "ServiceAccountMissing").await;
-        assert!(message.contains("oc -n fail-refused create serviceaccount not-there"), "{message}");
-        lab.cluster.kubectl(&["-n", &lab.name, "create", "serviceaccount", "not-there"]);
-        lab.condition_within(Duration::from_secs(60), "agent", "Degraded", "False", "AsExpected").await;
-        lab.all_at("agent", V1, 1, SOON).await;
-        // The same as an edit of what runs: that is the world's trouble, and no reason to reject anything.
-        lab.edit("agent", json!({ "serviceAccountName": "not-there-either" })).await;
-        let message = lab.condition("agent", "Degraded", "True", "ServiceAccountMissing").await;
-        assert!(message.contains("not-there-either"), "{message}");
-        lab.cluster.kubectl(&["-n", &lab.name, "create", "serviceaccount", "not-there-either"]);
-        eventually("the new agent runs", Duration::from_secs(90), || async {
-            let pods = lab.pods("agent").await;
-            let new = |p: &Pod| is_ready(p) && p.spec.as_ref().unwrap().service_account_name.as_deref() == Some("not-there-either");
-            if pods.values().filter(|p| new(p)).count() == 1 { Ok(()) } else { Err(format!("{:#?}", lab.status("agent").await.conditions)) }
-        })
-        .await;
-        assert!(lab.status("agent").await.rollout.unwrap().failure.is_none());
-        lab.condition("agent", "Degraded", "False", "AsExpected").await;
-        lab.end().await;
-    });
-}
-
-/// As OpenShift and the admission plugin `PodNodeSelector` do it, the latter for real.
-#[test]
-fn nodes_that_the_namespace_itself_excludes_are_named_and_hold_nothing_up() {
-    olm_tests::run(async {
-        let mut lab = Lab::without_operator(olm_tests::cluster::Cluster::shared().await, "fail-namespace", 3).await;
-        let label = |key: &'static str, node: &str| (node.to_owned(), json!({ "metadata": { "labels": { key: "yes" } } }));
-        for (node, patch) in [label("inside", &lab.nodes[0]), label("inside", &lab.nodes[1])] {
-            olm_tests::nodes::patch(&lab.cluster.client, &node, &patch).await;
-        }
-        let (cluster, namespace) = (lab.cluster, lab.name.clone());
-        let annotate = |value: &str| {
-            cluster.kubectl(&["annotate", "namespace", &namespace, "--overwrite", &format!("scheduler.alpha.kubernetes.io/node-selector={value}")])
-        };
-        annotate("inside=yes");
-        lab.start_operator(&[]).await;
-        lab.oneagent(&json!({}));
-        let said = lab.condition("agent", "Ready", "True", "AllUpdated").await;
-        assert!(
-            said.contains("all 2 nodes") && said.contains("fail-namespace-0002") && said.contains("kubectl annotate namespace fail-namespace"),
-            "{said}"
-        );
-        let nodes = lab.status("agent").await.nodes.unwrap();
-        assert_eq!((nodes.selected, nodes.running, nodes.namespace_selector, nodes.capacity), (2, 2, 1, 0));
-        assert_eq!(nodes.examples["namespaceSelector"], ["fail-namespace-0002"]);
-        lab.cluster.vendor.publish(&lab.name, V2);
-        lab.condition("agent", "Ready", "True", "AllUpdated").await;
-        eventually("the two are updated", SOON, || async {
-            let nodes = lab.status("agent").await.nodes.unwrap();
-            let version = lab.status("agent").await.version;
-            if nodes.updated == 2 && version.as_deref() == Some(V2) { Ok(()) } else { Err(format!("{nodes:?}")) }
-        })
-        .await;
-        // The remedy, word by word: Pods that were made under the old rule must be made anew.
-        let said = lab.condition("agent", "Ready", "True", "AllUpdated").await;
-        let remedy = said.split_once("to let them in: ").unwrap().1;
-        for command in remedy.split(" && ") {
-            let words: Vec<&str> = command.split(' ').skip(1).collect();
-            lab.cluster.kubectl(&words);
-        }
-        lab.all_at("agent", V2, 3, SOON).await;
-        lab.end().await;
-    });
-}
-
-#[test]
 fn a_hundred_thousand_reported_hosts_do_no_harm() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(olm_tests::cluster::Cluster::shared().await, "fail-hosts", 1).await;
@@ -349,14 +291,30 @@ fn a_hundred_thousand_reported_hosts_do_no_harm() {
         lab.condition("other", "Ready", "False", "NoNodesSelected").await;
         let before = lab.operators[0].memory("VmRSS");
         lab.cluster.vendor.publish(&lab.name, V2);
-        let pages = || lab.cluster.vendor.with(&lab.name, |e| e.calls.get("/v1/entity/infrastructure/hosts").copied().unwrap_or_default());
-        eventually("hosts are read", SOON, || async { if pages() > 2 { Ok(()) } else { Err(pages().to_string()) } }).await;
+        let pages = || {
+            lab.cluster
+                .vendor
+                .with(&lab.name, |e| e.calls.get("/v1/entity/infrastructure/hosts").copied().unwrap_or_default())
+        };
+        eventually("hosts are read", SOON, || async { if pages() > 2 { Ok(()) } else { Err(pages().to_string()) } })
+            .await;
         // One of the same environment does not wait for them, however long they take.
         lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Slow(Duration::from_millis(200)));
         lab.edit("other", json!({ "labels": { "edited": "yes" } })).await;
         eventually("the other is applied", SOON, || async {
             let api: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-            let applied = api.get("other").await.unwrap().spec.unwrap().template.metadata.unwrap().labels.unwrap().contains_key("edited");
+            let applied = api
+                .get("other")
+                .await
+                .unwrap()
+                .spec
+                .unwrap()
+                .template
+                .metadata
+                .unwrap()
+                .labels
+                .unwrap()
+                .contains_key("edited");
             if applied { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;

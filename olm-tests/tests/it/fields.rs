@@ -53,7 +53,12 @@ fn an_installer_address_of_the_users_is_theirs_to_version() {
         lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
         lab.is_observed("agent").await;
         assert_eq!(lab.uids("agent").await, before, "a new version is none of our business here");
-        assert!(lab.pods("agent").await.values().all(|pod| variable(pod, "ONEAGENT_INSTALLER_SCRIPT_URL").as_ref() == Some(&url)));
+        assert!(
+            lab.pods("agent")
+                .await
+                .values()
+                .all(|pod| variable(pod, "ONEAGENT_INSTALLER_SCRIPT_URL").as_ref() == Some(&url))
+        );
         lab.end().await;
     });
 }
@@ -69,7 +74,12 @@ fn an_architecture_that_the_node_selector_names_gets_its_own_installer() {
         lab.oneagent_named("arm", &json!({ "nodeSelector": { "lab": lab.name, "kubernetes.io/arch": "arm64" } }));
         lab.all_at("arm", V1, 2, SOON).await;
         lab.pods_are("arm", &arm).await;
-        assert!(lab.pods("arm").await.values().all(|pod| variable(pod, "ONEAGENT_INSTALLER_SCRIPT_URL").unwrap().contains("&arch=arm&")));
+        assert!(
+            lab.pods("arm")
+                .await
+                .values()
+                .all(|pod| variable(pod, "ONEAGENT_INSTALLER_SCRIPT_URL").unwrap().contains("&arch=arm&"))
+        );
         lab.end().await;
     });
 }
@@ -82,9 +92,16 @@ fn node_affinity_selects_as_the_daemonset_controller_does() {
         let small = lab.add_nodes(1, &cpus("4")).await;
         let large = lab.add_nodes(2, &cpus("16")).await;
         let other = lab.add_nodes(1, &Shape { arch: "arm64".into(), ..cpus("16") }).await;
-        let preferred = json!([{ "weight": 1, "preference": { "matchExpressions": [{ "key": "cpus", "operator": "Exists" }] } }]);
-        let affinity = |terms: serde_json::Value| json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms }, "preferredDuringSchedulingIgnoredDuringExecution": preferred } } });
-        lab.oneagent(&affinity(json!([{ "matchExpressions": [{ "key": "cpus", "operator": "Gt", "values": ["8"] }] }])));
+        let preferred =
+            json!([{ "weight": 1, "preference": { "matchExpressions": [{ "key": "cpus", "operator": "Exists" }] } }]);
+        let affinity = |terms: serde_json::Value| {
+            json!({ "affinity": {
+            "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": terms }, "preferredDuringSchedulingIgnoredDuringExecution": preferred } } })
+        };
+        lab.oneagent(&affinity(
+            json!([{ "matchExpressions": [{ "key": "cpus", "operator": "Gt", "values": ["8"] }] }]),
+        ));
         lab.pods_are("agent", &large).await;
         lab.all_at("agent", V1, 2, SOON).await;
         let nodes = lab.status("agent").await.nodes.unwrap();
@@ -92,12 +109,28 @@ fn node_affinity_selects_as_the_daemonset_controller_does() {
         let before = lab.uids("agent").await;
         // A second term is an alternative; placement restarts nobody.
         let by_name = json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [small[0]] }] });
-        lab.edit("agent", affinity(json!([{ "matchExpressions": [{ "key": "cpus", "operator": "In", "values": ["16"] }] }, by_name]))).await;
+        lab.edit(
+            "agent",
+            affinity(json!([{ "matchExpressions": [{ "key": "cpus", "operator": "In", "values": ["16"] }] }, by_name])),
+        )
+        .await;
         lab.pods_are("agent", &[&small[..], &large].concat()).await;
         lab.all_at("agent", V1, 3, SOON).await;
         let now = lab.uids("agent").await;
         assert!(large.iter().all(|node| before[node] == now[node]));
-        let stored = lab.daemonset("agent").await.unwrap().spec.unwrap().template.spec.unwrap().affinity.unwrap().node_affinity.unwrap();
+        let stored = lab
+            .daemonset("agent")
+            .await
+            .unwrap()
+            .spec
+            .unwrap()
+            .template
+            .spec
+            .unwrap()
+            .affinity
+            .unwrap()
+            .node_affinity
+            .unwrap();
         assert_eq!(stored.preferred_during_scheduling_ignored_during_execution.unwrap().len(), 1);
         lab.end().await;
     });
@@ -107,23 +140,36 @@ fn node_affinity_selects_as_the_daemonset_controller_does() {
 fn a_proxy_that_the_spec_holds_is_the_agents_and_a_wait_counts_from_ready() {
     olm_tests::run(async {
         let lab = Lab::new("fields-proxy", 2).await;
-        lab.oneagent(
-            &json!({ "proxy": { "value": "http://127.0.0.1:1", "noProxy": "127.0.0.1" }, "rollout": { "minReadySeconds": 4, "maxUnavailable": 1 } }),
-        );
+        lab.oneagent(&json!({ "proxy": { "value": "http://127.0.0.1:1", "noProxy": "127.0.0.1" },
+                "rollout": { "minReadySeconds": 4, "maxUnavailable": 1 } }));
         lab.all_at("agent", V1, 2, SOON).await;
-        assert!(lab.pods("agent").await.values().all(|pod| variable(pod, "https_proxy").as_deref() == Some("http://127.0.0.1:1")));
+        assert!(
+            lab.pods("agent")
+                .await
+                .values()
+                .all(|pod| variable(pod, "https_proxy").as_deref() == Some("http://127.0.0.1:1"))
+        );
         lab.cluster.vendor.publish(&lab.name, V2);
         let at = async |version: &str| {
             lab.pods("agent")
                 .await
                 .values()
-                .filter(|pod| olm_tests::lab::version_of(pod).as_deref() == Some(version) && olm_tests::lab::is_ready(pod))
+                .filter(|pod| {
+                    olm_tests::lab::version_of(pod).as_deref() == Some(version) && olm_tests::lab::is_ready(pod)
+                })
                 .count()
         };
-        eventually("the first agent is Ready", SOON, || async { if at(V2).await == 1 { Ok(()) } else { Err("not yet".to_owned()) } }).await;
+        eventually("the first agent is Ready", SOON, || async {
+            if at(V2).await == 1 { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
         let began = std::time::Instant::now();
         lab.all_at("agent", V2, 2, SOON).await;
-        assert!(began.elapsed() > Duration::from_secs(4), "the second was replaced before the first had stayed Ready: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() > Duration::from_secs(4),
+            "the second was replaced before the first had stayed Ready: {:?}",
+            began.elapsed()
+        );
         lab.end().await;
     });
 }

@@ -15,7 +15,12 @@ use serde_json::{Value, json};
 async fn noted(lab: &Lab<'_>) -> Vec<String> {
     let api: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
     let note = api.get_opt("agent-known-nodes").await.unwrap().and_then(|map| map.data).unwrap_or_default();
-    let mut names: Vec<_> = note.values().flat_map(|text| text.lines()).filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    let mut names: Vec<_> = note
+        .values()
+        .flat_map(|text| text.lines())
+        .filter_map(|line| line.split(' ').next())
+        .map(str::to_owned)
+        .collect();
     names.sort();
     names
 }
@@ -51,7 +56,11 @@ fn the_environment_is_told_once_of_a_node_that_is_gone_and_of_no_other() {
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 5, SOON).await;
         notes(&lab, &lab.nodes.clone()).await;
-        let ids = [entity_of(&lab, &lab.nodes[0]).await, entity_of(&lab, &lab.nodes[1]).await, entity_of(&lab, &lab.nodes[2]).await];
+        let ids = [
+            entity_of(&lab, &lab.nodes[0]).await,
+            entity_of(&lab, &lab.nodes[1]).await,
+            entity_of(&lab, &lab.nodes[2]).await,
+        ];
 
         // No longer selected, and yet there: nothing to tell.
         nodes::patch(&lab.cluster.client, &lab.nodes[4], &json!({ "metadata": { "labels": { "lab": "none" } } })).await;
@@ -81,7 +90,10 @@ fn the_environment_is_told_once_of_a_node_that_is_gone_and_of_no_other() {
             e.mood = Mood::Well;
         });
         let (path, event) = told(&lab, 2).await;
-        assert_eq!((path.as_str(), &event["entitySelector"]), ("/v2/events/ingest", &json!(format!("entityId(\"{}\")", ids[1]))));
+        assert_eq!(
+            (path.as_str(), &event["entitySelector"]),
+            ("/v2/events/ingest", &json!(format!("entityId(\"{}\")", ids[1])))
+        );
 
         // A node whose host nobody can tell from another: nothing is kept back that may be an alert.
         let ip = lab.ip(&lab.nodes[2]).await;
@@ -119,14 +131,18 @@ fn a_scale_in_of_fifty_is_one_event_and_a_note_that_nobody_may_write_stops_nothi
         assert!(writes() - before <= 3, "{} writes for 50 nodes", writes() - before);
         // Frozen by its admin: the agents do not care.
         let api: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-        api.patch("agent-known-nodes", &PatchParams::default(), &Patch::Merge(json!({ "immutable": true }))).await.unwrap();
+        api.patch("agent-known-nodes", &PatchParams::default(), &Patch::Merge(json!({ "immutable": true })))
+            .await
+            .unwrap();
         lab.edit("agent", json!({ "labels": { "a": "b" } })).await;
         nodes::delete(&lab.cluster.client, &lab.nodes[50..51]).await;
         told(&lab, 2).await;
         let last = lab.nodes[51].clone();
         eventually("the edit reaches the agent that is left", SOON, || async {
             let pods = lab.pods("agent").await;
-            let has = pods.get(&last).is_some_and(|pod| is_ready(pod) && pod.labels().get("a").map(String::as_str) == Some("b"));
+            let has = pods
+                .get(&last)
+                .is_some_and(|pod| is_ready(pod) && pod.labels().get("a").map(String::as_str) == Some("b"));
             if has { Ok(()) } else { Err(lab.last_words()) }
         })
         .await;

@@ -1,26 +1,24 @@
-//! What the world does to a fleet: taints, outages, restarts, rotations, blips, dying nodes. No agent that should run is lost
-//! by it, and no version is condemned for it.
+//! What the world does to a fleet: taints, outages, restarts, rotations, blips, dying nodes. No agent that should run
+//! is lost by it, and no version is condemned for it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::Api;
-use kube::runtime::{WatchStreamExt, watcher};
+use k8s_openapi::api::core::v1::Pod;
 use olm_tests::eventually;
-use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{Lab, SOON, V1, V2, is_ready, version_of};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready, version_of};
 use olm_tests::nodes;
 use olm_tests::vendor::{Mood, api_token, paas_token};
 use serde_json::json;
 
-const LONG: Duration = Duration::from_secs(90);
-
 /// Waits until something holds of the status.
-async fn status_says(lab: &Lab<'_>, what: &str, within: Duration, holds: impl Fn(&oneagent_operator::api::oneagent::OneAgentStatus) -> bool) {
+pub(crate) async fn status_says(
+    lab: &Lab<'_>,
+    what: &str,
+    within: Duration,
+    holds: impl Fn(&oneagent_operator::api::oneagent::OneAgentStatus) -> bool,
+) {
     eventually(what, within, || async {
         let now = lab.status("agent").await;
         if holds(&now) { Ok(()) } else { Err(format!("{:?} {:?} {:#?}", now.nodes, now.rollout, now.conditions)) }
@@ -30,26 +28,22 @@ async fn status_says(lab: &Lab<'_>, what: &str, within: Duration, holds: impl Fn
 
 /// Waits until the operator has asked for the host list once more.
 async fn hosts_are_asked(lab: &Lab<'_>) {
-    let asked = || lab.cluster.vendor.with(&lab.name, |e| e.calls.get("/v1/entity/infrastructure/hosts").copied().unwrap_or_default());
+    let asked = || {
+        lab.cluster
+            .vendor
+            .with(&lab.name, |e| e.calls.get("/v1/entity/infrastructure/hosts").copied().unwrap_or_default())
+    };
     let before = asked();
-    eventually("the host list is asked for", SOON, || async { if asked() > before { Ok(()) } else { Err(before.to_string()) } }).await;
+    eventually("the host list is asked for", SOON, || async {
+        if asked() > before { Ok(()) } else { Err(before.to_string()) }
+    })
+    .await;
 }
 
 /// Waits until the operator has looked at its OneAgent: an edit that means nothing is observed.
-async fn is_looked_at(lab: &Lab<'_>) {
+pub(crate) async fn is_looked_at(lab: &Lab<'_>) {
     lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
     lab.is_observed("agent").await;
-}
-
-async fn ready_nodes(lab: &Lab<'_>) -> usize {
-    let api: Api<Node> = Api::all(lab.cluster.client.clone());
-    let mut ready = 0;
-    for name in &lab.nodes {
-        let node = api.get(name).await.unwrap();
-        let conditions = node.status.and_then(|s| s.conditions).unwrap_or_default();
-        ready += usize::from(conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"));
-    }
-    ready
 }
 
 #[test]
@@ -69,73 +63,27 @@ fn taints_that_forbid_new_pods_take_no_agent_and_a_rollout_leaves_these_nodes_ou
         })
         .await;
         let said = lab.says("agent", "Ready", "5 agents run on nodes with a taint").await;
-        assert!(said.contains("maintenance=x:NoSchedule") && said.contains("kubectl -n hostile-taint delete pod"), "{said}");
+        assert!(
+            said.contains("maintenance=x:NoSchedule") && said.contains("kubectl -n hostile-taint delete pod"),
+            "{said}"
+        );
         assert_eq!(lab.uids("agent").await, before, "an agent was deleted for a taint");
         // A rollout leaves them out, and completes.
         lab.cluster.vendor.publish(&lab.name, V2);
-        status_says(&lab, "the other fifteen are updated", SOON, |status| status.nodes.as_ref().is_some_and(|n| n.progress == "15/15")).await;
+        status_says(&lab, "the other fifteen are updated", SOON, |status| {
+            status.nodes.as_ref().is_some_and(|n| n.progress == "15/15")
+        })
+        .await;
         let now = lab.uids("agent").await;
-        assert!(tainted.iter().all(|node| now[node] == before[node]), "an agent whose successor could not start was taken");
+        assert!(
+            tainted.iter().all(|node| now[node] == before[node]),
+            "an agent whose successor could not start was taken"
+        );
         // Untainted, they are updated as well.
         for node in &tainted {
             nodes::patch(&lab.cluster.client, node, &json!({ "spec": { "taints": [] } })).await;
         }
         lab.all_at("agent", V2, 20, SOON).await;
-        lab.end().await;
-    });
-}
-
-#[test]
-fn a_registry_that_is_away_condemns_no_version_and_the_rollout_completes_by_itself() {
-    olm_tests::run(async {
-        let mut lab = Lab::new("hostile-registry", 20).await;
-        lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 3 } }));
-        lab.all_at("agent", V1, 20, SOON).await;
-        let eyes = Eyes::on(&lab, "agent", 20).await;
-        lab.behave(|b| _ = b.versions.insert(V2.into(), Fault::ImagePull));
-        lab.cluster.vendor.publish(&lab.name, V2);
-        lab.says("agent", "Degraded", "ImagePullBackOff").await;
-        // Beyond the deadline nodes that join get what works.
-        status_says(&lab, "the template goes back meanwhile", SOON, |status| status.version.as_deref() == Some(V1)).await;
-        let joined = lab.add_nodes(1, &nodes::Shape::default()).await.remove(0);
-        eventually("the node that joined has an agent", SOON, || async {
-            match lab.pods("agent").await.get(&joined) {
-                Some(pod) if is_ready(pod) && version_of(pod).as_deref() == Some(V1) => Ok(()),
-                other => Err(format!("{:?}", other.and_then(version_of))),
-            }
-        })
-        .await;
-        // Three times the deadline.
-        tokio::time::sleep(Duration::from_secs(8)).await;
-        let status = lab.status("agent").await;
-        assert_eq!((status.rejected_versions.len(), status.rollout.unwrap().failure), (0, None), "the registry was held against the version");
-        assert!(eyes.seen().most_unready <= 3, "{} nodes at once were without an agent", eyes.seen().most_unready);
-        lab.behave(|b| b.versions.clear());
-        lab.all_at("agent", V2, 21, LONG).await;
-        assert!(eyes.seen().most_unready <= 3, "{} nodes at once were without an agent", eyes.seen().most_unready);
-        lab.condition("agent", "Degraded", "False", "AsExpected").await;
-        lab.end().await;
-    });
-}
-
-#[test]
-fn a_quota_that_refuses_new_pods_holds_a_rollout_and_no_more() {
-    olm_tests::run(async {
-        let lab = Lab::new("hostile-quota", 6).await;
-        lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 2 } }));
-        lab.all_at("agent", V1, 6, SOON).await;
-        let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "none", "namespace": lab.name }, "spec": { "hard": { "pods": "0" } } });
-        lab.cluster.apply(&quota.to_string());
-        lab.cluster.vendor.publish(&lab.name, V2);
-        let said = lab.says("agent", "Degraded", "exceeded quota").await;
-        assert!(said.contains("raise the quota"), "{said}");
-        status_says(&lab, "the template goes back meanwhile", SOON, |status| status.version.as_deref() == Some(V1)).await;
-        tokio::time::sleep(Duration::from_secs(8)).await;
-        assert_eq!(lab.pods("agent").await.values().filter(|p| is_ready(p)).count(), 4, "no more than the budget");
-        assert!(lab.status("agent").await.rejected_versions.is_empty());
-        lab.cluster.kubectl(&["-n", &lab.name, "delete", "resourcequota", "none"]);
-        // The DaemonSet controller is asked to look again, so nobody waits for its back-off.
-        lab.all_at("agent", V2, 6, LONG).await;
         lab.end().await;
     });
 }
@@ -155,7 +103,9 @@ fn agents_that_updated_themselves_survive_restarts_rotations_outages_and_are_jud
         let at_rest = async |lab: &Lab<'_>| {
             status_says(lab, "all are at V2", SOON, |status| {
                 let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
-                ready && status.desired_version.as_deref() == Some(V2) && status.nodes.as_ref().is_some_and(|n| n.progress == "4/4")
+                ready
+                    && status.desired_version.as_deref() == Some(V2)
+                    && status.nodes.as_ref().is_some_and(|n| n.progress == "4/4")
             })
             .await;
         };
@@ -211,14 +161,26 @@ fn a_blip_in_which_half_of_the_pods_are_said_to_be_unready_costs_none_of_them() 
         // Nothing is replaced while the blip is being made: what goes after it went for it.
         lab.edit("agent", json!({ "rollout": { "paused": true } })).await;
         lab.is_observed("agent").await;
-        let old: BTreeMap<String, _> = lab.pods("agent").await.into_iter().filter(|(_, p)| version_of(p).as_deref() == Some(V1)).take(30).collect();
+        let old: BTreeMap<String, _> = lab
+            .pods("agent")
+            .await
+            .into_iter()
+            .filter(|(_, p)| version_of(p).as_deref() == Some(V1))
+            .take(30)
+            .collect();
         assert_eq!(old.len(), 30, "the rollout was over before it was paused");
         futures::future::join_all(old.values().map(|pod| lab.cluster.kubelet.say_ready(pod, false))).await;
-        status_says(&lab, "the blip is seen", SOON, |status| status.nodes.as_ref().is_some_and(|nodes| nodes.running <= 30)).await;
+        status_says(&lab, "the blip is seen", SOON, |status| {
+            status.nodes.as_ref().is_some_and(|nodes| nodes.running <= 30)
+        })
+        .await;
         lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
         tokio::time::sleep(Duration::from_secs(20)).await;
         let now = lab.pods("agent").await;
-        let deleted = old.iter().filter(|(node, pod)| now.get(*node).is_none_or(|now| now.metadata.uid != pod.metadata.uid)).count();
+        let deleted = old
+            .iter()
+            .filter(|(node, pod)| now.get(*node).is_none_or(|now| now.metadata.uid != pod.metadata.uid))
+            .count();
         assert_eq!(deleted, 0, "Pods were deleted for being unready for a moment");
         futures::future::join_all(old.values().map(|pod| lab.cluster.kubelet.say_ready(pod, true))).await;
         lab.all_at("agent", V2, 60, LONG).await;
@@ -250,14 +212,16 @@ fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() 
         let put = |kind: &str, name: &str, note: &str, data: &serde_json::Value| {
             let metadata = json!({ "name": name, "namespace": lab.name, "annotations": { "note": note } });
             lab.cluster.apply(
-                &json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata, if kind == "Secret" { "stringData" } else { "data" }: data })
-                    .to_string(),
+                &json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata,
+                    if kind == "Secret" { "stringData" } else { "data" }: data })
+                .to_string(),
             );
         };
         let (ca, proxy) = (json!({ "certs": lab.cluster.vendor_ca }), json!({ "proxy": "http://127.0.0.1:1" }));
         put("ConfigMap", "ca", "1", &ca);
         put("Secret", "proxy", "1", &proxy);
-        let spec = json!({ "apiUrl": lab.cluster.vendor.tls_url(&lab.name), "trustedCAs": "ca", "proxy": { "valueFrom": "proxy", "noProxy": "127.0.0.1,localhost" } });
+        let spec = json!({ "apiUrl": lab.cluster.vendor.tls_url(&lab.name), "trustedCAs": "ca",
+            "proxy": { "valueFrom": "proxy", "noProxy": "127.0.0.1,localhost" } });
         lab.oneagent(&spec);
         lab.all_at("agent", V1, 4, SOON).await;
         let before = lab.uids("agent").await;
@@ -282,11 +246,16 @@ fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() 
         hosts_or_looked(&lab).await;
         assert_eq!(lab.uids("agent").await, before, "a touched object restarted agents");
         // Another content is another thing.
-        let kind = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "proxy", "namespace": lab.name }, "stringData": { "proxy": "http://127.0.0.1:2" } });
+        let kind = json!({ "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "proxy", "namespace": lab.name }, "stringData": { "proxy": "http://127.0.0.1:2" } });
         lab.cluster.apply(&kind.to_string());
         eventually("every agent is replaced", SOON, || async {
             let now = lab.uids("agent").await;
-            if now.len() == 4 && now.iter().all(|(node, uid)| before.get(node) != Some(uid)) { Ok(()) } else { Err("not yet".to_owned()) }
+            if now.len() == 4 && now.iter().all(|(node, uid)| before.get(node) != Some(uid)) {
+                Ok(())
+            } else {
+                Err("not yet".to_owned())
+            }
         })
         .await;
         lab.all_at("agent", V2, 4, SOON).await;
@@ -297,121 +266,6 @@ fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() 
 async fn hosts_or_looked(lab: &Lab<'_>) {
     is_looked_at(lab).await;
     lab.condition("agent", "Ready", "True", "AllUpdated").await;
-}
-
-#[test]
-fn an_agent_whose_stop_kills_its_node_takes_no_more_nodes_than_the_budget() {
-    olm_tests::run(async {
-        let mut lab = Lab::new("hostile-stop", 20).await;
-        lab.behave(|b| _ = b.deadly_stops.insert(V1.into()));
-        lab.oneagent(&json!({ "waitReadySeconds": 6, "rollout": { "maxUnavailable": 2 } }));
-        lab.all_at("agent", V1, 20, SOON).await;
-        lab.cluster.vendor.publish(&lab.name, V2);
-        lab.says("agent", "Degraded", "became NotReady after its agent was replaced").await;
-        // A new process goes on where that one was.
-        lab.operators[0].process.kill();
-        lab.start_operator(&[]).await;
-        is_looked_at(&lab).await;
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(ready_nodes(&lab).await, 18, "the rollout walks through the fleet");
-        // Machines that are repaired by removal count on: the next two would go the same way.
-        let gone = lab.nodes.clone();
-        let dead = {
-            let api: Api<Node> = Api::all(lab.cluster.client.clone());
-            let mut dead = Vec::new();
-            for name in gone {
-                let node = api.get(&name).await.unwrap();
-                let conditions = node.status.and_then(|s| s.conditions).unwrap_or_default();
-                if conditions.iter().any(|c| c.type_ == "Ready" && c.status == "False") {
-                    dead.push(name);
-                }
-            }
-            dead
-        };
-        nodes::delete(&lab.cluster.client, &dead).await;
-        lab.nodes.retain(|name| !dead.contains(name));
-        tokio::time::sleep(Duration::from_secs(6)).await;
-        assert_eq!(
-            ready_nodes(&lab).await,
-            18,
-            "a dead node that was removed freed its budget: {:#?}\n{}",
-            lab.status("agent").await,
-            lab.last_words()
-        );
-        lab.end().await;
-    });
-}
-
-/// Rolls out a version that harms the nodes which it reaches, and counts them.
-async fn reached_by(name: &str, fault: Fault) -> usize {
-    let lab = Lab::new(name, 60).await;
-    // The second batch must not be available before the first one fails.
-    lab.behave(|b| b.ready_after = Duration::from_millis(2500));
-    lab.oneagent(&json!({ "waitReadySeconds": 20, "rollout": { "maxUnavailable": 6, "minReadySeconds": 5 } }));
-    lab.all_at("agent", V1, 60, LONG).await;
-    lab.behave(|b| _ = b.versions.insert(V2.into(), fault));
-    lab.cluster.vendor.publish(&lab.name, V2);
-    eventually("it is said", LONG, || async {
-        let now = lab.status("agent").await;
-        let said = now.conditions.iter().any(|c| c.type_ == "Degraded" && c.status == "True");
-        if said { Ok(()) } else { Err(format!("{:?}", now.nodes)) }
-    })
-    .await;
-    tokio::time::sleep(Duration::from_secs(12)).await;
-    let reached = lab.pods("agent").await.values().filter(|p| version_of(p).as_deref() == Some(V2)).count();
-    lab.end().await;
-    reached
-}
-
-#[test]
-fn an_agent_whose_start_kills_its_node_is_stopped_at_the_budget() {
-    olm_tests::run(async { assert!(reached_by("hostile-start", Fault::KillsNodeAfter(Duration::ZERO)).await <= 6) });
-}
-
-#[test]
-fn an_agent_that_kills_its_node_after_it_was_ready_is_stopped_once_the_budget_was_lost() {
-    olm_tests::run(async { assert!(reached_by("hostile-late", Fault::KillsNodeAfter(Duration::from_secs(10))).await <= 12) });
-}
-
-#[test]
-fn an_agent_that_crashes_after_it_was_ready_is_stopped_once_the_budget_was_lost() {
-    olm_tests::run(async { assert!(reached_by("hostile-crash", Fault::CrashesAfter(Duration::from_secs(10))).await <= 12) });
-}
-
-#[test]
-fn a_vendor_that_is_away_or_refuses_in_the_middle_of_a_rollout_holds_it_and_no_more() {
-    olm_tests::run(async {
-        let lab = Lab::new("hostile-vendor", 12).await;
-        lab.behave(|b| b.ready_after = Duration::from_millis(1200));
-        lab.oneagent(&json!({ "waitReadySeconds": 6, "rollout": { "maxUnavailable": 2 } }));
-        lab.all_at("agent", V1, 12, SOON).await;
-        lab.cluster.vendor.publish(&lab.name, V2);
-        lab.reached("agent", V2, 2).await;
-        for mood in [Mood::Broken, Mood::Unauthorized] {
-            lab.cluster.vendor.with(&lab.name, |e| e.mood = mood);
-            lab.condition("agent", "Progressing", "True", "Held").await;
-            let before = lab.uids("agent").await;
-            tokio::time::sleep(Duration::from_secs(9)).await;
-            let now = lab.uids("agent").await;
-            let replaced = before.iter().filter(|(node, uid)| now.get(*node) != Some(uid)).count();
-            assert_eq!(replaced, 0, "{mood:?}: agents were replaced that could not be downloaded");
-            lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Well);
-            eventually("it goes on by itself", SOON, || async {
-                let now = lab.status("agent").await;
-                let held = now.conditions.iter().any(|c| c.type_ == "Progressing" && c.reason == "Held");
-                if held { Err(format!("{:#?}", now.conditions)) } else { Ok(()) }
-            })
-            .await;
-        }
-        // A typo in the address, and back.
-        let good = lab.cluster.vendor.url(&lab.name);
-        lab.edit("agent", json!({ "apiUrl": good.replace("hostile-vendor", "nobody") })).await;
-        lab.condition("agent", "Progressing", "True", "Held").await;
-        lab.edit("agent", json!({ "apiUrl": good })).await;
-        lab.all_at("agent", V2, 12, LONG).await;
-        assert!(lab.status("agent").await.rejected_versions.is_empty());
-        lab.end().await;
-    });
 }
 
 #[test]
@@ -433,191 +287,6 @@ fn a_verdict_is_withdrawn_when_the_agents_that_spoke_recover() {
 }
 
 #[test]
-fn requests_that_no_node_can_hold_are_stopped_at_the_budget_and_said() {
-    olm_tests::run(async {
-        let lab = Lab::new("hostile-room", 10).await;
-        lab.oneagent(&json!({ "waitReadySeconds": 5, "rollout": { "maxUnavailable": 2 } }));
-        lab.all_at("agent", V1, 10, SOON).await;
-        lab.edit("agent", json!({ "resources": { "requests": { "cpu": "100000" } } })).await;
-        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
-        assert!(lab.pods("agent").await.values().filter(|p| is_ready(p)).count() >= 8);
-        lab.edit("agent", json!({ "resources": null })).await;
-        lab.all_at("agent", V1, 10, LONG).await;
-        lab.condition("agent", "Degraded", "False", "AsExpected").await;
-        lab.end().await;
-    });
-}
-
-/// Nodes with their Ready agents, by OneAgent.
-async fn who_runs_where(lab: &Lab<'_>, names: &[&str]) -> BTreeMap<String, Vec<String>> {
-    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for name in names {
-        for node in lab.pods(name).await.into_iter().filter(|(_, pod)| is_ready(pod)).map(|(node, _)| node) {
-            all.entry(node).or_default().push((*name).to_owned());
-        }
-    }
-    all
-}
-
-async fn runs(lab: &Lab<'_>, what: &str, wanted: &[(&str, &[String])]) {
-    let names: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
-    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, nodes) in wanted {
-        for node in *nodes {
-            all.entry(node.clone()).or_default().push((*name).to_owned());
-        }
-    }
-    eventually(what, LONG, || async {
-        let now = who_runs_where(lab, &names).await;
-        if now == all { Ok(()) } else { Err(format!("{now:?}\n{}", lab.last_words())) }
-    })
-    .await;
-}
-
-/// Watches for nodes on which two Ready agents are, neither of them being deleted; returns those that were seen so far.
-fn watch_for_two(lab: &Lab<'_>) -> Arc<Mutex<BTreeSet<String>>> {
-    let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
-    let (shared, api) = (seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
-    tokio::spawn(async move {
-        let mut events = watcher(api, watcher::Config::default().labels("dynatrace=oneagent")).default_backoff().boxed();
-        let mut ready: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        while let Some(event) = events.next().await {
-            let (pod, gone) = match event {
-                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => (pod, false),
-                Ok(watcher::Event::Delete(pod)) => (pod, true),
-                _ => continue,
-            };
-            let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { continue };
-            let there = ready.entry(node.clone()).or_default();
-            let uid = pod.metadata.uid.clone().unwrap_or_default();
-            if !gone && pod.metadata.deletion_timestamp.is_none() && is_ready(&pod) {
-                there.insert(uid);
-            } else {
-                there.remove(&uid);
-            }
-            if there.len() > 1 {
-                shared.lock().unwrap().insert(node);
-            }
-        }
-    });
-    seen
-}
-
-#[test]
-fn of_two_oneagents_that_select_a_node_the_older_one_keeps_it() {
-    olm_tests::run(async {
-        let mut lab = Lab::new("hostile-overlap", 0).await;
-        // Long enough for the DaemonSet controller to do for the one what it did for the other.
-        lab.behave(|b| b.ready_after = Duration::from_secs(2));
-        let two = watch_for_two(&lab);
-        let ssd = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd")).await;
-        let both = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd").label("team", "x")).await;
-        let team = lab.add_nodes(2, &nodes::Shape::default().label("team", "x")).await;
-        let all = |some: &[&[String]]| some.concat();
-        lab.oneagent_named("older", &json!({ "nodeSelector": { "lab": lab.name, "disk": "ssd" } }));
-        runs(&lab, "the older one is there", &[("older", &all(&[&ssd, &both]))]).await;
-        // Creation times are whole seconds; the name decides within one.
-        tokio::time::sleep(Duration::from_millis(1100)).await;
-        lab.oneagent_named("younger", &json!({ "nodeSelector": { "lab": lab.name, "team": "x" } }));
-        runs(&lab, "the younger one leaves it its nodes", &[("older", &all(&[&ssd, &both])), ("younger", &team)]).await;
-        let said = lab.condition("younger", "NodesConflict", "True", "NodesConflict").await;
-        assert!(
-            said.contains("OneAgent hostile-overlap/older selects 2 of these nodes too") && said.contains("that one is older and keeps them"),
-            "{said}"
-        );
-        let said = lab.condition("older", "NodesConflict", "True", "NodesConflict").await;
-        assert!(said.contains("hostile-overlap/younger") && said.contains("this one is older and keeps them"), "{said}");
-        eventually("the younger one counts them apart", SOON, || async {
-            let counts = lab.status("younger").await.nodes.unwrap_or_default();
-            let right = (counts.selected, counts.overlap, counts.progress.as_str()) == (2, 2, "2/2");
-            if right { Ok(()) } else { Err(format!("{counts:?}")) }
-        })
-        .await;
-        // A node is relabelled from one to the other, and back.
-        let patch = |value: serde_json::Value| json!({ "metadata": { "labels": { "disk": value } } });
-        nodes::patch(&lab.cluster.client, &both[0], &patch(json!(null))).await;
-        runs(&lab, "the younger one has it", &[("older", &all(&[&ssd, &both[1..]])), ("younger", &all(&[&team, &both[..1]]))]).await;
-        nodes::patch(&lab.cluster.client, &both[0], &patch(json!("ssd"))).await;
-        runs(&lab, "the older one has it", &[("older", &all(&[&ssd, &both])), ("younger", &team)]).await;
-        // The older one goes: the younger one serves all of its own.
-        lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "older"]);
-        runs(&lab, "the younger one serves what is left", &[("younger", &all(&[&team, &both]))]).await;
-        lab.condition("younger", "NodesConflict", "False", "AsExpected").await;
-        assert_eq!(*two.lock().unwrap(), BTreeSet::new(), "never two agents on a node");
-        lab.end().await;
-    });
-}
-
-#[test]
-fn one_for_everything_without_tolerations_beside_one_for_infra_nodes_loses_nobody_an_agent() {
-    olm_tests::run(async {
-        let mut lab = Lab::new("hostile-infra", 2).await;
-        let workers = lab.nodes.clone();
-        let infra = lab.add_nodes(2, &nodes::Shape::default().label("infra", "yes").taint("infra", "", "NoSchedule")).await;
-        lab.oneagent_named("all", &json!({}));
-        runs(&lab, "workers have an agent", &[("all", &workers)]).await;
-        tokio::time::sleep(Duration::from_millis(1100)).await;
-        lab.oneagent_named("infra", &json!({ "nodeSelector": { "lab": lab.name, "infra": "yes" }, "tolerations": [{ "operator": "Exists" }] }));
-        runs(&lab, "infra nodes too", &[("all", &workers), ("infra", &infra)]).await;
-        lab.condition("infra", "NodesConflict", "False", "AsExpected").await;
-        lab.end().await;
-    });
-}
-
-#[test]
-fn a_policy_that_refuses_the_daemonset_is_said_and_over_once_it_is_mended() {
-    olm_tests::run(async {
-        let lab = Lab::new("hostile-policy", 1).await;
-        lab.oneagent(&json!({}));
-        lab.all_at("agent", V1, 1, SOON).await;
-        let policy = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": { "name": "hostile-policy" },
-            "spec": {
-                "matchConstraints": { "resourceRules": [{ "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["daemonsets"] }] },
-                "validations": [{ "expression": "!has(object.spec.template.spec.containers[0].args)", "message": "arguments are forbidden by the platform" }],
-            },
-        });
-        let binding = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": { "name": "hostile-policy" },
-            "spec": { "policyName": "hostile-policy", "validationActions": ["Deny"], "matchResources": { "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": lab.name } } } },
-        });
-        lab.cluster.apply(&format!("{policy}\n---\n{binding}"));
-        // A policy takes a moment to be enforced.
-        eventually("the policy is enforced", SOON, || async {
-            let refused = lab.cluster.try_kubectl(
-                &[
-                    "-n",
-                    &lab.name,
-                    "patch",
-                    "daemonset",
-                    "agent",
-                    "--dry-run=server",
-                    "--type=json",
-                    "-p",
-                    r#"[{"op":"add","path":"/spec/template/spec/containers/0/args","value":["x"]}]"#,
-                ],
-                None,
-            );
-            if refused.is_err() { Ok(()) } else { Err("not yet".to_owned()) }
-        })
-        .await;
-        let before = lab.uids("agent").await;
-        lab.edit("agent", json!({ "args": ["--set-host-group=x"] })).await;
-        let said = lab.says("agent", "Degraded", "arguments are forbidden by the platform").await;
-        assert!(said.contains("hostile-policy/agent"), "{said}");
-        assert_eq!(lab.uids("agent").await, before);
-        lab.cluster.kubectl(&["delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "hostile-policy"]);
-        eventually("the edit arrives", LONG, || async {
-            let now = lab.uids("agent").await;
-            if now.len() == 1 && now != before { Ok(()) } else { Err(format!("{:#?}", lab.status("agent").await.conditions)) }
-        })
-        .await;
-        lab.all_at("agent", V1, 1, SOON).await;
-        lab.end().await;
-    });
-}
-
-#[test]
 fn pods_that_were_born_from_an_edited_daemonset_while_the_operator_was_away_are_replaced_and_no_others() {
     olm_tests::run(async {
         let mut lab = Lab::new("hostile-edit", 3).await;
@@ -625,10 +294,17 @@ fn pods_that_were_born_from_an_edited_daemonset_while_the_operator_was_away_are_
         lab.all_at("agent", V1, 3, SOON).await;
         let before = lab.uids("agent").await;
         lab.operators[0].process.kill();
-        let edit = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent", "env": [{ "name": "EDITED", "value": "1" }] }] } } } });
+        let edit = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent",
+            "env": [{ "name": "EDITED", "value": "1" }] }] } } } });
         lab.cluster.kubectl(&["-n", &lab.name, "patch", "daemonset", "agent", "-p", &edit.to_string()]);
         let node = lab.nodes[1].clone();
-        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", &lab.pods("agent").await[&node].metadata.name.clone().unwrap()]);
+        lab.cluster.kubectl(&[
+            "-n",
+            &lab.name,
+            "delete",
+            "pod",
+            &lab.pods("agent").await[&node].metadata.name.clone().unwrap(),
+        ]);
         let is_edited = |pod: &Pod| {
             let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
             containers.flat_map(|container| container.env.iter().flatten()).any(|variable| variable.name == "EDITED")
@@ -648,7 +324,8 @@ fn pods_that_were_born_from_an_edited_daemonset_while_the_operator_was_away_are_
         .await;
         lab.all_at("agent", V1, 3, SOON).await;
         eventually("nothing of it is left", SOON, || async {
-            let annotations = lab.daemonset("agent").await.and_then(|daemonset| daemonset.metadata.annotations).unwrap_or_default();
+            let annotations =
+                lab.daemonset("agent").await.and_then(|daemonset| daemonset.metadata.annotations).unwrap_or_default();
             let record = &annotations["oneagent.dynatrace.com/record"];
             if record.contains("edited") { Err(record.clone()) } else { Ok(()) }
         })
@@ -656,7 +333,11 @@ fn pods_that_were_born_from_an_edited_daemonset_while_the_operator_was_away_are_
         let after = lab.uids("agent").await;
         let kept = before.iter().filter(|(name, uid)| **name != node && after.get(*name) == Some(uid)).count();
         assert_eq!(kept, 2, "the others were not made from it");
-        assert!(lab.events("agent").await.iter().any(|event| event.contains("DaemonSetEdited")), "{:?}", lab.events("agent").await);
+        assert!(
+            lab.events("agent").await.iter().any(|event| event.contains("DaemonSetEdited")),
+            "{:?}",
+            lab.events("agent").await
+        );
         lab.operators.remove(0);
         lab.end().await;
     });
@@ -679,7 +360,10 @@ fn a_status_that_somebody_mends_by_hand_is_written_again() {
             "-p",
             r#"{"status":{"phase":"Mended","conditions":[]}}"#,
         ]);
-        status_says(&lab, "it is as it should be", SOON, |status| status.phase.as_deref() == Some("Running") && !status.conditions.is_empty()).await;
+        status_says(&lab, "it is as it should be", SOON, |status| {
+            status.phase.as_deref() == Some("Running") && !status.conditions.is_empty()
+        })
+        .await;
         lab.end().await;
     });
 }

@@ -65,7 +65,11 @@ fn an_image_of_the_environments_registry_is_rolled_out_with_a_pull_secret_that_f
         let has = async |token: &str| {
             eventually("the pull secret has the token", SOON, || async {
                 let found = credentials(&lab).await;
-                if found.as_ref().is_some_and(|(_, password)| password == token) { Ok(()) } else { Err("another, or none".to_owned()) }
+                if found.as_ref().is_some_and(|(_, password)| password == token) {
+                    Ok(())
+                } else {
+                    Err("another, or none".to_owned())
+                }
             })
             .await;
         };
@@ -78,8 +82,11 @@ fn an_image_of_the_environments_registry_is_rolled_out_with_a_pull_secret_that_f
         lab.edit("agent", json!({ "useImmutableImage": false })).await;
         eventually("every agent comes by the installer", SOON, || async {
             let pods = lab.pods("agent").await;
-            let installs =
-                |p: &&Pod| p.spec.as_ref().is_some_and(|s| s.containers[0].env.iter().flatten().any(|e| e.name == "ONEAGENT_INSTALLER_SCRIPT_URL"));
+            let installs = |p: &&Pod| {
+                p.spec.as_ref().is_some_and(|s| {
+                    s.containers[0].env.iter().flatten().any(|e| e.name == "ONEAGENT_INSTALLER_SCRIPT_URL")
+                })
+            };
             let count = pods.values().filter(installs).count();
             if count == 3 { Ok(()) } else { Err(count.to_string()) }
         })
@@ -125,7 +132,9 @@ fn a_pull_secret_of_the_users_is_checked_before_anything_is_touched() {
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
         eventually("every agent is pulled with it", SOON, || async {
             let pods = lab.pods("agent").await;
-            let with = |p: &&Pod| p.spec.as_ref().and_then(|s| s.image_pull_secrets.as_ref()).is_some_and(|s| s[0].name == "mine");
+            let with = |p: &&Pod| {
+                p.spec.as_ref().and_then(|s| s.image_pull_secrets.as_ref()).is_some_and(|s| s[0].name == "mine")
+            };
             let count = pods.values().filter(with).count();
             if count == 2 { Ok(()) } else { Err(count.to_string()) }
         })
@@ -169,7 +178,8 @@ fn an_image_of_the_users_has_the_version_of_its_tag_and_no_other() {
         lab.edit("agent", json!({ "update": { "allowDowngrade": true } })).await;
         lab.all_at("agent", V1, 2, SOON).await;
         // A tag that is no version: the image is what it is.
-        lab.edit("agent", json!({ "image": "registry.example/agent@sha256:0000000000000000000000000000000000000000000000000000000000000000" })).await;
+        let digest = "0".repeat(64);
+        lab.edit("agent", json!({ "image": format!("registry.example/agent@sha256:{digest}") })).await;
         eventually("every agent runs the image", SOON, || async {
             let images = images(&lab.pods("agent").await);
             if images.len() == 1 && images[0].contains("@sha256:") { Ok(()) } else { Err(format!("{images:?}")) }

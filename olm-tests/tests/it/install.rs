@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use kube::ResourceExt;
 use olm_tests::cluster::{Cluster, repository};
-use olm_tests::lab::{Lab, SOON, V1, V2, is_ready};
+use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::nodes::{self, Shape};
 use olm_tests::vendor::{api_token, paas_token};
 use olm_tests::{audit, eventually};
-use oneagent_operator::k8s::facts::HASH_ANNOTATION;
 use serde_json::json;
 
 #[test]
@@ -75,98 +73,6 @@ fn labels_decide_and_several_oneagents_stay_out_of_each_others_way() {
 }
 
 #[test]
-fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
-    olm_tests::run(async {
-        let lab = Lab::new("install-edit", 3).await;
-        let text = |kind: &str, name: &str, key: &str, value: &str| {
-            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": lab.name }, if kind == "Secret" { "stringData" } else { "data" }: { key: value } }).to_string());
-        };
-        text("Secret", "proxy", "proxy", "http://127.0.0.1:1");
-        text("ConfigMap", "ca", "certs", &lab.cluster.vendor_ca);
-        lab.oneagent(&json!({}));
-        lab.all_at("agent", V1, 3, SOON).await;
-        lab.edit(
-            "agent",
-            json!({
-                "apiUrl": lab.cluster.vendor.tls_url(&lab.name), "trustedCAs": "ca",
-                "args": ["--set-host-group=prod"], "env": [{ "name": "X", "value": "y" }, { "name": "DT_K8S_CLUSTER_ID", "value": "mine" }],
-                "labels": { "team": "ops", "dynatrace": "not-yours" }, "annotations": { "note": "kept", "oneagent.dynatrace.com/template-hash": "not-yours" }, "priorityClassName": "system-node-critical", "dnsPolicy": "Default",
-                "resources": { "limits": { "memory": "1.5Gi" } }, "useUnprivilegedMode": true, "webhookInjection": true, "image": "registry.example/agent:7",
-            }),
-        )
-        .await;
-        eventually("every Pod has the new template", SOON, || async {
-            let pods = lab.pods("agent").await;
-            let new = pods.values().filter(|p| p.labels().get("team").is_some_and(|t| t == "ops") && is_ready(p)).count();
-            if new == 3 { Ok(()) } else { Err(format!("{new}: {:#?}", lab.status("agent").await.conditions)) }
-        })
-        .await;
-        let pod = lab.pods("agent").await.into_values().next().unwrap();
-        let spec = pod.spec.clone().unwrap();
-        let container = &spec.containers[0];
-        let env = |name: &str| container.env.iter().flatten().find(|e| e.name == name).unwrap_or_else(|| panic!("no {name}")).clone();
-        assert_eq!(pod.labels()["dynatrace"], "oneagent", "the selector's labels win");
-        assert_eq!((pod.annotations()["note"].as_str(), pod.annotations()[HASH_ANNOTATION] == "not-yours"), ("kept", false));
-        assert_eq!(env("DT_K8S_CLUSTER_ID").value.as_deref(), Some("mine"));
-        assert_eq!(env("X").value.as_deref(), Some("y"));
-        assert_eq!(env("ONEAGENT_DISABLE_CONTAINER_INJECTION").value.as_deref(), Some("true"));
-        assert!(
-            env("ONEAGENT_INSTALLER_SCRIPT_URL")
-                .value
-                .unwrap()
-                .ends_with(&format!("/version/{V1}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default"))
-        );
-        assert_eq!(container.args.as_ref().unwrap(), &["--set-host-group=prod", "--set-host-id-source=k8s-node-name"]);
-        assert_eq!(container.image.as_deref(), Some("registry.example/agent:7"));
-        assert_eq!((spec.dns_policy.as_deref(), spec.priority_class_name.as_deref()), (Some("Default"), Some("system-node-critical")));
-        assert_eq!(spec.service_account_name.as_deref(), Some("dynatrace-oneagent-unprivileged"));
-        assert_eq!(container.security_context.as_ref().unwrap().privileged, None);
-        assert_eq!(container.security_context.as_ref().unwrap().capabilities.as_ref().unwrap().add.as_ref().unwrap().len(), 15);
-        assert_eq!(container.resources.as_ref().unwrap().limits.as_ref().unwrap()["memory"].0, "1536Mi");
-        assert!(spec.volumes.unwrap().iter().any(|v| v.config_map.as_ref().is_some_and(|c| c.name == "ca")));
-        assert!(spec.host_network.unwrap() && spec.host_pid.unwrap() && spec.host_ipc.unwrap());
-
-        // What stands in a ConfigMap or a proxy Secret reaches the Pods, too.
-        let before = lab.uids("agent").await;
-        text("ConfigMap", "ca", "certs", &format!("{}\n# newer", lab.cluster.vendor_ca));
-        eventually("every Pod is replaced", SOON, || async {
-            let now = lab.uids("agent").await;
-            if now.len() == 3 && now.iter().all(|(node, uid)| before.get(node) != Some(uid)) { Ok(()) } else { Err("not all".to_owned()) }
-        })
-        .await;
-        // The proxy is dead, for the operator too: nothing is replaced that could not download its agent. Around it the
-        // environment is reached again, and agents are told.
-        let before = lab.uids("agent").await;
-        lab.edit("agent", json!({ "proxy": { "valueFrom": "proxy" } })).await;
-        lab.condition("agent", "Degraded", "True", "EnvironmentUnreachable").await;
-        lab.condition("agent", "Progressing", "True", "Held").await;
-        assert_eq!(lab.uids("agent").await, before);
-        lab.edit("agent", json!({ "proxy": { "noProxy": "localhost,.example" } })).await;
-        lab.condition("agent", "Degraded", "False", "AsExpected").await;
-        eventually("every Pod has the proxy", SOON, || async {
-            let pods = lab.pods("agent").await;
-            let new = pods
-                .values()
-                .filter(|p| p.spec.as_ref().unwrap().containers[0].args.iter().flatten().any(|a| a == "--set-proxy=$(https_proxy)") && is_ready(p))
-                .count();
-            if new == 3 { Ok(()) } else { Err(format!("{new}")) }
-        })
-        .await;
-        eventually("every Pod goes around the proxy", SOON, || async {
-            let pods = lab.pods("agent").await;
-            let told = |p: &&k8s_openapi::api::core::v1::Pod| {
-                let env = p.spec.as_ref().unwrap().containers[0].env.iter().flatten();
-                env.filter(|e| e.name == "no_proxy").any(|e| e.value.as_deref() == Some("localhost,.example"))
-            };
-            let count = pods.values().filter(told).count();
-            if count == 3 { Ok(()) } else { Err(count.to_string()) }
-        })
-        .await;
-        lab.end().await;
-    });
-}
-
-#[test]
 fn deleting_a_oneagent_removes_its_agents_and_stopping_the_operator_does_not() {
     olm_tests::run(async {
         let mut lab = Lab::new("install-delete", 2).await;
@@ -175,7 +81,10 @@ fn deleting_a_oneagent_removes_its_agents_and_stopping_the_operator_does_not() {
         let before = lab.uids("agent").await;
         lab.operators[0].process.signal("TERM");
         let operator = std::cell::RefCell::new(lab.operators.remove(0));
-        eventually("the operator ends", SOON, || async { operator.borrow_mut().process.ended().map(drop).ok_or_else(|| "it runs".to_owned()) }).await;
+        eventually("the operator ends", SOON, || async {
+            operator.borrow_mut().process.ended().map(drop).ok_or_else(|| "it runs".to_owned())
+        })
+        .await;
         drop(operator);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(lab.uids("agent").await, before, "agents live on without an operator");
@@ -194,9 +103,12 @@ fn objects_as_the_original_and_its_oldest_releases_wrote_them_apply_and_run() {
         let url = lab.cluster.vendor.url(&lab.name);
         // As the original's sample has it: many fields present and empty.
         lab.oneagent(&json!({
-            "tokens": "tokens", "skipCertCheck": false, "enableIstio": false, "waitReadySeconds": 300, "useUnprivilegedMode": true, "image": "", "args": [], "env": [], "agentVersion": "",
-            "customPullSecret": "", "dnsPolicy": "", "serviceAccountName": "", "priorityClassName": "", "labels": {}, "networkZone": "", "trustedCAs": "", "proxy": { "value": "", "valueFrom": "" },
-            "resources": { "requests": { "cpu": "100m", "memory": "512Mi" }, "limits": { "cpu": "300m", "memory": "1.5Gi" } },
+            "tokens": "tokens", "skipCertCheck": false, "enableIstio": false, "waitReadySeconds": 300,
+            "useUnprivilegedMode": true, "image": "", "args": [], "env": [], "agentVersion": "",
+            "customPullSecret": "", "dnsPolicy": "", "serviceAccountName": "", "priorityClassName": "", "labels": {},
+            "networkZone": "", "trustedCAs": "", "proxy": { "value": "", "valueFrom": "" },
+            "resources": { "requests": { "cpu": "100m", "memory": "512Mi" },
+            "limits": { "cpu": "300m", "memory": "1.5Gi" } },
             "tolerations": [{ "effect": "NoSchedule", "key": "node-role.kubernetes.io/master", "operator": "Exists" }],
         }));
         lab.all_at("agent", V1, 1, SOON).await;
@@ -206,10 +118,14 @@ fn objects_as_the_original_and_its_oldest_releases_wrote_them_apply_and_run() {
         lab.oneagent_named(
             "old",
             &json!({
-                "image": "docker.io/dynatrace/oneagent:latest", "tokens": "tokens", "waitReadySeconds": 300, "nodeSelector": { "lab": lab.name, "beta.kubernetes.io/os": "linux" },
+                "image": "docker.io/dynatrace/oneagent:latest", "tokens": "tokens", "waitReadySeconds": 300,
+                "nodeSelector": { "lab": lab.name, "beta.kubernetes.io/os": "linux" },
                 "env": [
-                    { "name": "ONEAGENT_INSTALLER_TOKEN", "valueFrom": { "secretKeyRef": { "name": "tokens", "key": "paasToken" } } },
-                    { "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": format!("{url}/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default") },
+                    { "name": "ONEAGENT_INSTALLER_TOKEN",
+                        "valueFrom": { "secretKeyRef": { "name": "tokens", "key": "paasToken" } } },
+                    { "name": "ONEAGENT_INSTALLER_SCRIPT_URL",
+                        "value": format!("{url}/v1/deployment/installer/agent/unix/default/latest\
+                    ?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default") },
                     { "name": "ONEAGENT_INSTALLER_SKIP_CERT_CHECK", "value": "false" },
                 ],
             }),
@@ -218,7 +134,12 @@ fn objects_as_the_original_and_its_oldest_releases_wrote_them_apply_and_run() {
         assert_eq!(lab.status("old").await.version_source.as_deref(), Some("Api"));
         let shown = lab.cluster.kubectl(&["-n", &lab.name, "get", "oa"]);
         assert!(
-            shown.lines().next().unwrap().split_whitespace().eq(["NAME", "APIURL", "TOKENS", "VERSION", "PHASE", "AGE", "READY", "UPDATED"]),
+            shown
+                .lines()
+                .next()
+                .unwrap()
+                .split_whitespace()
+                .eq(["NAME", "APIURL", "TOKENS", "VERSION", "PHASE", "AGE", "READY", "UPDATED"]),
             "{shown}"
         );
         assert!(shown.contains("Running") && shown.contains("1/1"), "{shown}");
@@ -233,41 +154,76 @@ fn one_operator_can_watch_several_namespaces_or_all() {
         let mut lab = Lab::without_operator(&cluster, "several", 2).await;
         let other = "several-other";
         cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": other } }).to_string());
-        cluster.apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "tokens", "namespace": other }, "stringData": { "apiToken": api_token("several"), "paasToken": paas_token("several") } }).to_string());
+        cluster.apply(
+            &json!({ "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "tokens", "namespace": other },
+            "stringData": { "apiToken": api_token("several"), "paasToken": paas_token("several") } })
+            .to_string(),
+        );
         cluster.kubectl(&["-n", other, "create", "serviceaccount", "dynatrace-oneagent"]);
         // The same rights in the other namespace: as OLM gives them, one Role per watched namespace.
-        let role: serde_json::Value =
-            serde_json::from_str(&cluster.kubectl(&["-n", &lab.name, "get", "role", "oneagent-operator", "-o", "json"])).unwrap();
+        let role: serde_json::Value = serde_json::from_str(&cluster.kubectl(&[
+            "-n",
+            &lab.name,
+            "get",
+            "role",
+            "oneagent-operator",
+            "-o",
+            "json",
+        ]))
+        .unwrap();
         let account = json!([{ "kind": "ServiceAccount", "name": "oneagent-operator", "namespace": lab.name }]);
-        let rbac = |kind: &str, namespace: Option<&str>| json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": "several", "namespace": namespace } });
+        let rbac = |kind: &str, namespace: Option<&str>| {
+            json!({ "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind, "metadata": { "name": "several", "namespace": namespace } })
+        };
         let mut there = rbac("Role", Some(other));
         there["rules"] = role["rules"].clone();
         let mut binding = rbac("RoleBinding", Some(other));
         binding["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "several" });
         binding["subjects"] = account.clone();
         cluster.apply(&format!("{there}\n---\n{binding}"));
-        let agent = |node: &str| json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": "there", "namespace": other }, "spec": { "apiUrl": cluster.vendor.url("several"), "tokens": "tokens", "nodeSelector": { "kubernetes.io/hostname": node } } });
+        let agent = |node: &str| {
+            json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+            "metadata": { "name": "there", "namespace": other },
+            "spec": { "apiUrl": cluster.vendor.url("several"), "tokens": "tokens",
+            "nodeSelector": { "kubernetes.io/hostname": node } } })
+        };
         cluster.apply(&agent(&lab.nodes[1]).to_string());
         lab.oneagent(&json!({ "nodeSelector": { "kubernetes.io/hostname": lab.nodes[0] } }));
         // A call that is due again, or that a busy machine lets time out, would be counted.
         let patient = [("VENDOR_TIMEOUT", "20s"), ("SLOW_POLL_INTERVAL", "1h")];
-        lab.start_operator(&[&[("WATCH_NAMESPACE", format!("{}, {other}", lab.name).as_str())][..], &patient].concat()).await;
+        lab.start_operator(&[&[("WATCH_NAMESPACE", format!("{}, {other}", lab.name).as_str())][..], &patient].concat())
+            .await;
         let both_at = async |lab: &Lab<'_>, version: &str| {
             lab.all_at("agent", version, 1, SOON).await;
             eventually("the other namespace's agent runs it", SOON, || async {
-                let shown = cluster.kubectl(&["-n", other, "get", "oa", "there", "-o", "jsonpath={.status.version} {.status.nodes.progress}"]);
+                let shown = cluster.kubectl(&[
+                    "-n",
+                    other,
+                    "get",
+                    "oa",
+                    "there",
+                    "-o",
+                    "jsonpath={.status.version} {.status.nodes.progress}",
+                ]);
                 if shown == format!("{version} 1/1") { Ok(()) } else { Err(shown) }
             })
             .await;
         };
         both_at(&lab, V1).await;
-        assert_eq!(cluster.vendor.with("several", |e| e.calls["/v1/deployment/installer/agent/connectioninfo"]), 1, "one poller for both");
+        assert_eq!(
+            cluster.vendor.with("several", |e| e.calls["/v1/deployment/installer/agent/connectioninfo"]),
+            1,
+            "one poller for both"
+        );
         // All namespaces: the same rights in the whole cluster.
         lab.operators.clear();
         let mut everywhere = rbac("ClusterRole", None);
         everywhere["rules"] = role["rules"].clone();
         let mut binding = rbac("ClusterRoleBinding", None);
-        binding["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "several" });
+        binding["roleRef"] =
+            json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "several" });
         binding["subjects"] = account;
         cluster.apply(&format!("{everywhere}\n---\n{binding}"));
         lab.start_operator(&[("WATCH_NAMESPACE", "")]).await;
@@ -281,7 +237,12 @@ fn one_operator_can_watch_several_namespaces_or_all() {
 #[test]
 fn the_installation_in_one_file_works_with_the_samples() {
     olm_tests::run(async {
-        let settings = [("POLL_INTERVAL", "500ms"), ("LEASE_DURATION", "5s"), ("LEASE_RENEW_DEADLINE", "3s"), ("LEASE_RETRY_PERIOD", "1s")];
+        let settings = [
+            ("POLL_INTERVAL", "500ms"),
+            ("LEASE_DURATION", "5s"),
+            ("LEASE_RENEW_DEADLINE", "3s"),
+            ("LEASE_RETRY_PERIOD", "1s"),
+        ];
         let cluster = Cluster::bare(settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()).await;
         nodes::create(
             &cluster.client,
@@ -297,16 +258,22 @@ fn the_installation_in_one_file_works_with_the_samples() {
                 ),
                 nodes::node(
                     "infra",
-                    &Shape::default().label("node-role.kubernetes.io/infra", "").taint("node-role.kubernetes.io/infra", "", "NoSchedule"),
+                    &Shape::default().label("node-role.kubernetes.io/infra", "").taint(
+                        "node-role.kubernetes.io/infra",
+                        "",
+                        "NoSchedule",
+                    ),
                 ),
             ],
         )
         .await;
         // What a CRD that was created as v1beta1 looks like today: unknown fields preserved.
-        let crd = std::fs::read_to_string(repository("config/oneagent-operator/crd/dynatrace.com_oneagents.yaml")).unwrap();
+        let crd =
+            std::fs::read_to_string(repository("config/oneagent-operator/crd/dynatrace.com_oneagents.yaml")).unwrap();
         let mut born: serde_json::Value = olm_tests::cluster::documents(&crd).remove(0);
         born["spec"].as_object_mut().unwrap().remove("preserveUnknownFields");
-        born["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        born["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+            json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
         cluster.try_kubectl(&["create", "-f", "-"], Some(&born.to_string())).unwrap();
         cluster.kubectl(&[
             "apply",
@@ -319,8 +286,14 @@ fn the_installation_in_one_file_works_with_the_samples() {
         cluster.kubectl(&["-n", "dynatrace", "rollout", "status", "deployment/oneagent-operator", "--timeout=60s"]);
         for (secret, sample) in [("oneagent", "oneagent-dynatrace.yaml"), ("desk", "oneagent-desk.yaml")] {
             cluster.vendor.add(secret, V1);
-            cluster.apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": secret, "namespace": "dynatrace" }, "stringData": { "apiToken": api_token(secret), "paasToken": paas_token(secret) } }).to_string());
-            let text = std::fs::read_to_string(repository(&format!("config/oneagent-operator/samples/{sample}"))).unwrap();
+            cluster.apply(
+                &json!({ "apiVersion": "v1", "kind": "Secret",
+                "metadata": { "name": secret, "namespace": "dynatrace" },
+                "stringData": { "apiToken": api_token(secret), "paasToken": paas_token(secret) } })
+                .to_string(),
+            );
+            let text =
+                std::fs::read_to_string(repository(&format!("config/oneagent-operator/samples/{sample}"))).unwrap();
             let address = text.lines().find_map(|line| line.trim().strip_prefix("apiUrl: ")).unwrap();
             cluster.apply(&text.replace(address, &cluster.vendor.url(secret)));
         }
@@ -330,12 +303,26 @@ fn the_installation_in_one_file_works_with_the_samples() {
             if ready == 2 { Ok(()) } else { Err(shown) }
         })
         .await;
-        let pods = cluster.kubectl(&["-n", "dynatrace", "get", "pods", "-l", "dynatrace=oneagent", "-o", "wide", "--no-headers"]);
+        let pods = cluster.kubectl(&[
+            "-n",
+            "dynatrace",
+            "get",
+            "pods",
+            "-l",
+            "dynatrace=oneagent",
+            "-o",
+            "wide",
+            "--no-headers",
+        ]);
         assert_eq!(pods.lines().filter(|l| l.contains("oneagent-")).count(), 2, "worker and control plane: {pods}");
         assert_eq!(pods.lines().filter(|l| l.contains("desk-") && l.contains("infra")).count(), 1, "{pods}");
         // A typo is refused now, also by a server that stored it in silence before.
-        let typo = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": "typo", "namespace": "dynatrace" }, "spec": { "apiUrl": "https://e.example/api", "tolerations": [], "nodeSelektor": {} } });
-        let refused = cluster.try_kubectl(&["apply", "--server-side", "--validate=strict", "-f", "-"], Some(&typo.to_string())).unwrap_err();
+        let typo = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+            "metadata": { "name": "typo", "namespace": "dynatrace" },
+            "spec": { "apiUrl": "https://e.example/api", "tolerations": [], "nodeSelektor": {} } });
+        let refused = cluster
+            .try_kubectl(&["apply", "--server-side", "--validate=strict", "-f", "-"], Some(&typo.to_string()))
+            .unwrap_err();
         assert!(refused.contains("nodeSelektor"), "{refused}");
         // The operator goes, the agents stay.
         cluster.kubectl(&["-n", "dynatrace", "delete", "deployment", "oneagent-operator", "--wait=true"]);

@@ -26,7 +26,10 @@ pub fn istio(cluster: &Cluster, change: impl Fn(&mut Value)) {
 
 /// Kind and host or address of what is there.
 fn there(lab: &Lab<'_>) -> BTreeSet<String> {
-    let text = lab.cluster.try_kubectl(&["-n", &lab.name, "get", "serviceentries,virtualservices", "-o", "json"], None).unwrap_or_default();
+    let text = lab
+        .cluster
+        .try_kubectl(&["-n", &lab.name, "get", "serviceentries,virtualservices", "-o", "json"], None)
+        .unwrap_or_default();
     let list: Value = serde_json::from_str(&text).unwrap_or_default();
     let of = |object: &Value| {
         let spec = &object["spec"];
@@ -54,7 +57,9 @@ fn what_istio_shall_let_pass_follows_the_environment_the_spec_and_the_mesh() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
         let lab = Lab::on(&cluster, "istio", 2).await;
-        let endpoints = |all: &[&str]| cluster.vendor.with(&lab.name, |e| e.endpoints = all.iter().map(|a| (*a).to_owned()).collect());
+        let endpoints = |all: &[&str]| {
+            cluster.vendor.with(&lab.name, |e| e.endpoints = all.iter().map(|a| (*a).to_owned()).collect());
+        };
         endpoints(&["https://127.0.0.1:9999/communication", "https://agents.example/communication", "mailto:nobody"]);
         lab.oneagent(&json!({ "enableIstio": true }));
         lab.all_at("agent", V1, 2, SOON).await;
@@ -62,25 +67,34 @@ fn what_istio_shall_let_pass_follows_the_environment_the_spec_and_the_mesh() {
 
         istio(&cluster, |_| {});
         let (api, comm) = ("ServiceEntry 127.0.0.1/32 api-url", "ServiceEntry 127.0.0.1/32 communication-endpoint");
-        let named = ["ServiceEntry agents.example communication-endpoint", "VirtualService agents.example communication-endpoint"];
+        let named = [
+            "ServiceEntry agents.example communication-endpoint",
+            "VirtualService agents.example communication-endpoint",
+        ];
         eventually_there(&lab, &[api, comm, named[0], named[1]]).await;
         let said = lab.condition("agent", "Degraded", "True", "IstioUnusable").await;
         assert!(said.contains("mailto:nobody") && said.contains("1 of the addresses"), "{said}");
-        let service = cluster.kubectl(&["-n", &lab.name, "get", "virtualservices", "-o", "jsonpath={.items[0].spec.tls[0]}"]);
+        let service =
+            cluster.kubectl(&["-n", &lab.name, "get", "virtualservices", "-o", "jsonpath={.items[0].spec.tls[0]}"]);
         let service: Value = serde_json::from_str(&service).unwrap();
         assert_eq!(service["match"], json!([{ "port": 443, "sniHosts": ["agents.example"] }]));
 
-        // What somebody deletes comes back; what the environment no longer names goes, and so does what the original left.
+        // What somebody deletes comes back; what the environment no longer names goes, and so does what the original
+        // left.
         cluster.kubectl(&["-n", &lab.name, "delete", "virtualservices", "--all"]);
         eventually_there(&lab, &[api, comm, named[0], named[1]]).await;
         let left = json!({
             "apiVersion": "networking.istio.io/v1alpha3", "kind": "ServiceEntry",
-            "metadata": { "name": "0a1b2c", "namespace": lab.name, "labels": { "dynatrace": "oneagent", "oneagent": "agent", "dynatrace-istio-role": "api-url" } },
-            "spec": { "hosts": ["old.example"], "ports": [{ "name": "https-443", "number": 443, "protocol": "HTTPS" }], "resolution": "DNS" },
+            "metadata": { "name": "0a1b2c", "namespace": lab.name,
+            "labels": { "dynatrace": "oneagent", "oneagent": "agent", "dynatrace-istio-role": "api-url" } },
+            "spec": { "hosts": ["old.example"], "ports": [{ "name": "https-443", "number": 443, "protocol": "HTTPS" }],
+            "resolution": "DNS" },
         });
         let others = json!({
-            "apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": { "name": "others", "namespace": lab.name },
-            "spec": { "hosts": ["others.example"], "ports": [{ "name": "https-443", "number": 443, "protocol": "HTTPS" }], "resolution": "DNS" },
+            "apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry",
+            "metadata": { "name": "others", "namespace": lab.name },
+            "spec": { "hosts": ["others.example"],
+            "ports": [{ "name": "https-443", "number": 443, "protocol": "HTTPS" }], "resolution": "DNS" },
         });
         cluster.apply(&format!("{left}\n---\n{others}"));
         endpoints(&["https://127.0.0.1:9999/communication"]);
@@ -89,9 +103,12 @@ fn what_istio_shall_let_pass_follows_the_environment_the_spec_and_the_mesh() {
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
 
         // Agents of a network zone talk to other addresses.
-        cluster.vendor.with(&lab.name, |e| drop(e.zone_endpoints.insert("zone-1".into(), vec!["https://zone.example/communication".into()])));
+        cluster.vendor.with(&lab.name, |e| {
+            drop(e.zone_endpoints.insert("zone-1".into(), vec!["https://zone.example/communication".into()]));
+        });
         lab.edit("agent", json!({ "networkZone": "Zone-1" })).await;
-        let zone = ["ServiceEntry zone.example communication-endpoint", "VirtualService zone.example communication-endpoint"];
+        let zone =
+            ["ServiceEntry zone.example communication-endpoint", "VirtualService zone.example communication-endpoint"];
         eventually_there(&lab, &[api, zone[0], zone[1], others]).await;
         lab.edit("agent", json!({ "networkZone": null })).await;
         eventually_there(&lab, &[api, comm, others]).await;

@@ -1,4 +1,5 @@
-//! Much at once, and little in time: many OneAgents and a watch that is cut, lists that nobody answers, a host list without an end.
+//! Much at once, and little in time: many OneAgents and a watch that is cut, lists that nobody answers, a host list
+//! without an end.
 
 use std::time::Duration;
 
@@ -6,14 +7,16 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
-use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
 use serde_json::json;
-
-const LONG: Duration = Duration::from_secs(90);
 
 async fn daemonset_has(lab: &Lab<'_>, name: &str, text: &str) {
     eventually(&format!("DaemonSet {name} has {text:?}"), LONG, || async {
-        let found = lab.daemonset(name).await.and_then(|daemonset| serde_json::to_string(&daemonset.spec).ok()).unwrap_or_default();
+        let found = lab
+            .daemonset(name)
+            .await
+            .and_then(|daemonset| serde_json::to_string(&daemonset.spec).ok())
+            .unwrap_or_default();
         if found.contains(text) { Ok(()) } else { Err(format!("{found}\n{}", lab.last_words())) }
     })
     .await;
@@ -28,7 +31,12 @@ fn of_thirty_oneagents_that_change_while_their_watch_is_cut_all_are_seen_and_who
         let tokens = cluster.vendor.with(&lab.name, |e| e.tokens.clone());
         cluster.vendor.with("many-gone", |e| e.tokens = tokens);
         // The defaults: who cannot renew for a while keeps the lease.
-        lab.start_operator(&[("LEASE_DURATION", "137s"), ("LEASE_RENEW_DEADLINE", "107s"), ("LEASE_RETRY_PERIOD", "26s")]).await;
+        lab.start_operator(&[
+            ("LEASE_DURATION", "137s"),
+            ("LEASE_RENEW_DEADLINE", "107s"),
+            ("LEASE_RETRY_PERIOD", "26s"),
+        ])
+        .await;
         for number in 0..29 {
             lab.oneagent_named(&format!("agent-{number}"), &json!({}));
         }
@@ -37,9 +45,13 @@ fn of_thirty_oneagents_that_change_while_their_watch_is_cut_all_are_seen_and_who
             daemonset_has(&lab, name, "dynatrace-oneagent").await;
         }
         let metrics = async || lab.operators[0].get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
-        eventually("it is counted", SOON, || async { if metrics().await.contains("agent-gone") { Ok(()) } else { Err(metrics().await) } }).await;
+        eventually("it is counted", SOON, || async {
+            if metrics().await.contains("agent-gone") { Ok(()) } else { Err(metrics().await) }
+        })
+        .await;
 
-        // Nothing is heard of what happens now; and an API server that starts anew remembers no events: the watch begins with 410.
+        // Nothing is heard of what happens now; and an API server that starts anew remembers no events: the watch
+        // begins with 410.
         lab.operators[0].process.signal("STOP");
         lab.edit("agent-7", json!({ "args": ["--set-host-group=edited"] })).await;
         lab.oneagent_named("agent-new", &json!({}));
@@ -53,12 +65,17 @@ fn of_thirty_oneagents_that_change_while_their_watch_is_cut_all_are_seen_and_who
         daemonset_has(&lab, "agent-7", "--set-host-group=edited").await;
         daemonset_has(&lab, "agent-new", "dynatrace-oneagent").await;
         let metrics = async || lab.operators[0].get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
-        eventually("it is forgotten", SOON, || async { if metrics().await.contains("agent-gone") { Err(metrics().await) } else { Ok(()) } }).await;
+        eventually("it is forgotten", SOON, || async {
+            if metrics().await.contains("agent-gone") { Err(metrics().await) } else { Ok(()) }
+        })
+        .await;
         let asked = |environment: &str| cluster.vendor.with(environment, |e| e.calls.values().sum::<u32>());
         let before = asked("many-gone");
         let others = asked(&lab.name);
-        eventually("the other environment is asked", SOON, || async { if asked(&lab.name) > others + 5 { Ok(()) } else { Err(lab.last_words()) } })
-            .await;
+        eventually("the other environment is asked", SOON, || async {
+            if asked(&lab.name) > others + 5 { Ok(()) } else { Err(lab.last_words()) }
+        })
+        .await;
         assert_eq!(asked("many-gone"), before, "nobody needs that environment any more");
         assert_eq!(lab.operators[0].process.died(), None, "it is the same process");
         lab.end().await;
@@ -72,15 +89,20 @@ fn a_start_whose_lists_nobody_answers_keeps_its_lease_and_hears_sigterm() {
         let mut lab = Lab::without_operator(&cluster, "many-slow", 2).await;
         // Lists of nodes wait in a queue that nobody serves.
         let level = json!({
-            "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration", "metadata": { "name": "nobody" },
-            "spec": { "type": "Limited", "limited": { "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
-                "limitResponse": { "type": "Queue", "queuing": { "queues": 1, "handSize": 1, "queueLengthLimit": 50 } } } },
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+            "metadata": { "name": "nobody" },
+            "spec": { "type": "Limited", "limited": { "nominalConcurrencyShares": 0, "lendablePercent": 0,
+            "borrowingLimitPercent": 0,
+                "limitResponse": { "type": "Queue",
+                "queuing": { "queues": 1, "handSize": 1, "queueLengthLimit": 50 } } } },
         });
         let schema = json!({
             "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": { "name": "nobody" },
             "spec": { "priorityLevelConfiguration": { "name": "nobody" }, "matchingPrecedence": 2, "rules": [{
-                "subjects": [{ "kind": "ServiceAccount", "serviceAccount": { "namespace": lab.name, "name": "oneagent-operator" } }],
-                "resourceRules": [{ "verbs": ["list", "watch"], "apiGroups": [""], "resources": ["nodes"], "clusterScope": true, "namespaces": ["*"] }],
+                "subjects": [{ "kind": "ServiceAccount",
+                "serviceAccount": { "namespace": lab.name, "name": "oneagent-operator" } }],
+                "resourceRules": [{ "verbs": ["list", "watch"], "apiGroups": [""], "resources": ["nodes"],
+                "clusterScope": true, "namespaces": ["*"] }],
             }] },
         });
         cluster.apply(&format!("{level}\n---\n{schema}"));
@@ -89,7 +111,8 @@ fn a_start_whose_lists_nobody_answers_keeps_its_lease_and_hears_sigterm() {
         lab.oneagent(&json!({}));
         lab.start_operator(&[]).await;
         let lease: Api<Lease> = Api::namespaced(cluster.client.clone(), &lab.name);
-        let renewed = async || lease.get_opt("oneagent-operator").await.unwrap().and_then(|lease| lease.spec?.renew_time);
+        let renewed =
+            async || lease.get_opt("oneagent-operator").await.unwrap().and_then(|lease| lease.spec?.renew_time);
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..3 {
             let new = eventually("the lease is renewed", SOON, || async {
@@ -104,7 +127,10 @@ fn a_start_whose_lists_nobody_answers_keeps_its_lease_and_hears_sigterm() {
         assert!(lab.daemonset("agent").await.is_none(), "nothing is done before the nodes are known");
         lab.operators[0].process.signal("TERM");
         let first = std::cell::RefCell::new(lab.operators.remove(0));
-        eventually("it ends", SOON, || async { first.borrow_mut().process.ended().map(drop).ok_or_else(|| "it runs".to_owned()) }).await;
+        eventually("it ends", SOON, || async {
+            first.borrow_mut().process.ended().map(drop).ok_or_else(|| "it runs".to_owned())
+        })
+        .await;
         assert!(first.borrow_mut().process.ended().is_some_and(|how| how.contains("exit status: 0")));
 
         lab.start_operator(&[]).await;
@@ -126,7 +152,8 @@ fn a_host_list_without_an_end_costs_bounded_memory_and_one_condition_and_no_agen
         // 300,000 hosts are read before that is too many.
         let said = eventually("it is said", 4 * LONG, || async {
             let conditions = lab.status("agent").await.conditions;
-            let said = conditions.iter().find(|c| c.type_ == "Degraded" && c.message.contains("the host list cannot be read"));
+            let said =
+                conditions.iter().find(|c| c.type_ == "Degraded" && c.message.contains("the host list cannot be read"));
             said.map(|c| c.message.clone()).ok_or_else(|| format!("{conditions:#?}\n{}", lab.last_words()))
         })
         .await;

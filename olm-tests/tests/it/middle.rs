@@ -1,14 +1,12 @@
-//! What changes in the middle of a rollout: the budget, the status, the version itself, the nodes. It goes on, and no agent is
-//! replaced twice or against the budget.
+//! What changes in the middle of a rollout: the budget, the status, the version itself, the nodes. It goes on, and no
+//! agent is replaced twice or against the budget.
 
 use std::time::Duration;
 
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{Lab, SOON, V1, V2, V3, version_of};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, version_of};
 use olm_tests::nodes;
 use serde_json::json;
-
-const LONG: Duration = Duration::from_secs(90);
 
 #[test]
 fn an_edited_budget_and_a_wiped_status_in_the_middle_replace_nobody_twice() {

@@ -64,7 +64,11 @@ fn a_leader_that_is_told_to_end_gives_the_lease_back_at_once() {
         lab.all_at("agent", V1, 1, SOON).await;
         lab.start_operator(&long).await;
         eventually("the second is ready", SOON, || async {
-            if lab.operators[1].get("/readyz").await.is_some_and(|(code, _)| code == 200) { Ok(()) } else { Err("not ready".into()) }
+            if lab.operators[1].get("/readyz").await.is_some_and(|(code, _)| code == 200) {
+                Ok(())
+            } else {
+                Err("not ready".into())
+            }
         })
         .await;
         lab.operators[0].process.signal("TERM");
@@ -86,9 +90,19 @@ fn a_leader_that_is_told_to_end_gives_the_lease_back_at_once() {
 fn a_leader_that_loses_its_lease_ends_itself() {
     olm_tests::run(async {
         let mut lab = Lab::new("recover-lost", 1).await;
-        eventually("somebody leads", SOON, || async { holder(&lab).await.map(drop).ok_or_else(|| "nobody".into()) }).await;
+        eventually("somebody leads", SOON, || async { holder(&lab).await.map(drop).ok_or_else(|| "nobody".into()) })
+            .await;
         let thief = json!({ "spec": { "holderIdentity": "thief", "leaseDurationSeconds": 3600 } });
-        lab.cluster.kubectl(&["-n", &lab.name, "patch", "lease", "oneagent-operator", "--type=merge", "-p", &thief.to_string()]);
+        lab.cluster.kubectl(&[
+            "-n",
+            &lab.name,
+            "patch",
+            "lease",
+            "oneagent-operator",
+            "--type=merge",
+            "-p",
+            &thief.to_string(),
+        ]);
         let operator = std::cell::RefCell::new(lab.operators.remove(0));
         eventually("it ends", SOON, || async {
             match operator.borrow_mut().process.ended() {
@@ -143,7 +157,12 @@ fn an_operator_that_starts_before_its_crd_waits_and_says_so() {
             }
         })
         .await;
-        cluster.kubectl(&["apply", "--server-side", "-f", &olm_tests::cluster::repository("config/oneagent-operator/crd").display().to_string()]);
+        cluster.kubectl(&[
+            "apply",
+            "--server-side",
+            "-f",
+            &olm_tests::cluster::repository("config/oneagent-operator/crd").display().to_string(),
+        ]);
         cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 1, SOON).await;

@@ -22,8 +22,9 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         let mut lab = Lab::on(&cluster, "secure", 2).await;
         let put = |name: &str, key: &str, value: &str| {
             cluster.apply(
-                &json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": lab.name }, "data": { key: value } })
-                    .to_string(),
+                &json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": lab.name },
+                    "data": { key: value } })
+                .to_string(),
             );
         };
         put("ca", "certs", &cluster.vendor_ca);
@@ -58,14 +59,21 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         tokio::time::sleep(Duration::from_secs(3)).await;
 
         let requests = lab.requests();
-        let used = |group: &str, resource: &str, verb: &str| requests.iter().any(|r| r.group == group && r.resource == resource && r.verb == verb);
+        let used = |group: &str, resource: &str, verb: &str| {
+            requests.iter().any(|r| r.group == group && r.resource == resource && r.verb == verb)
+        };
         let text = std::fs::read_to_string(repository("config/oneagent-operator/rbac.yaml")).unwrap();
         let mut granted = BTreeSet::new();
         let mut unused = Vec::new();
         // Consulted without a request of that verb, and shown by a SubjectAccessReview below.
         let of = |rule: &Rule, verb: &str| (rule.group.to_owned(), rule.resource.to_owned(), verb.to_owned());
-        let consulted: BTreeSet<_> = PACKAGE.rules.iter().flat_map(|rule| rule.consulted.iter().map(move |verb| of(rule, verb))).collect();
-        assert_eq!(consulted.len(), 6, "delete of DaemonSets, create of all that is applied, and nothing else is taken on trust");
+        let consulted: BTreeSet<_> =
+            PACKAGE.rules.iter().flat_map(|rule| rule.consulted.iter().map(move |verb| of(rule, verb))).collect();
+        assert_eq!(
+            consulted.len(),
+            6,
+            "delete of DaemonSets, create of all that is applied, and nothing else is taken on trust"
+        );
         for document in documents(&text) {
             for rule in document["rules"].as_array().into_iter().flatten() {
                 let one = |key: &str| rule[key][0].as_str().unwrap().to_owned();
@@ -79,13 +87,25 @@ fn every_right_is_used_and_no_other_is_asked_for() {
             }
         }
         assert!(unused.is_empty(), "rights that nothing uses: {unused:?}");
-        let asked: BTreeSet<_> =
-            requests.iter().filter(|r| !r.resource.is_empty()).map(|r| (r.group.clone(), r.resource.clone(), r.verb.clone())).collect();
+        let asked: BTreeSet<_> = requests
+            .iter()
+            .filter(|r| !r.resource.is_empty())
+            .map(|r| (r.group.clone(), r.resource.clone(), r.verb.clone()))
+            .collect();
         let beyond: Vec<_> = asked.difference(&granted).collect();
         assert!(beyond.is_empty(), "asked for without a right: {beyond:?}");
         for (group, resource, verb) in consulted {
             let account = format!("system:serviceaccount:{}:oneagent-operator", lab.name);
-            let answer = cluster.kubectl(&["auth", "can-i", &verb, &format!("{resource}.{group}"), "-n", &lab.name, "--as", &account]);
+            let answer = cluster.kubectl(&[
+                "auth",
+                "can-i",
+                &verb,
+                &format!("{resource}.{group}"),
+                "-n",
+                &lab.name,
+                "--as",
+                &account,
+            ]);
             assert_eq!(answer.trim(), "yes");
         }
         // Secrets are only ever asked for by name.
@@ -128,16 +148,34 @@ fn who_may_view_a_namespace_sees_its_oneagents_and_who_may_edit_it_cannot_write_
     olm_tests::run(async {
         let cluster = Cluster::shared().await;
         let lab = Lab::without_operator(cluster, "secure-users", 0).await;
-        cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/oneagent-operator/user-roles.yaml").display().to_string()]);
+        cluster.kubectl(&[
+            "apply",
+            "--server-side",
+            "-f",
+            &repository("config/oneagent-operator/user-roles.yaml").display().to_string(),
+        ]);
         let may = |verb: &str, user: &str| {
-            cluster.try_kubectl(&["auth", "can-i", verb, "oneagents.dynatrace.com", "-n", &lab.name, "--as", user], None).is_ok()
+            cluster
+                .try_kubectl(&["auth", "can-i", verb, "oneagents.dynatrace.com", "-n", &lab.name, "--as", user], None)
+                .is_ok()
         };
         let roles = ["view", "edit", "oneagent-operator-view", "oneagent-operator-edit", "oneagent-operator-admin"];
         for role in roles {
-            cluster.kubectl(&["-n", &lab.name, "create", "rolebinding", role, &format!("--clusterrole={role}"), &format!("--user={role}-er")]);
+            cluster.kubectl(&[
+                "-n",
+                &lab.name,
+                "create",
+                "rolebinding",
+                role,
+                &format!("--clusterrole={role}"),
+                &format!("--user={role}-er"),
+            ]);
         }
         // A controller copies aggregated rules.
-        eventually("view lists OneAgents", SOON, || async { if may("list", "view-er") { Ok(()) } else { Err("not yet".to_owned()) } }).await;
+        eventually("view lists OneAgents", SOON, || async {
+            if may("list", "view-er") { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
         let can = |verb: &str| roles.map(|role| may(verb, &format!("{role}-er")));
         assert_eq!(can("list"), [true, true, true, true, true]);
         assert_eq!(can("patch"), [false, false, false, true, true]);
@@ -153,7 +191,12 @@ fn a_token_is_nowhere_to_be_seen() {
         lab.start_operator(&[("LOG_LEVEL", "trace")]).await;
         let (api, paas) = (api_token(&lab.name), paas_token(&lab.name));
         let password = "SECRETPASSWORD";
-        lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "proxy", "namespace": lab.name }, "stringData": { "proxy": format!("http://user:{password}@127.0.0.1:1") } }).to_string());
+        lab.cluster.apply(
+            &json!({ "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "proxy", "namespace": lab.name },
+            "stringData": { "proxy": format!("http://user:{password}@127.0.0.1:1") } })
+            .to_string(),
+        );
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 2, SOON).await;
         // Every way to fail that might quote what it failed on.
@@ -174,8 +217,15 @@ fn a_token_is_nowhere_to_be_seen() {
         lab.condition("agent", "PaaSToken", "True", "TokenReady").await;
         let (_, metrics) = get(&lab.operators[0].address, "/metrics").await.unwrap();
         assert!(metrics.contains("oneagent_nodes{"), "{metrics}");
-        let objects =
-            lab.cluster.kubectl(&["-n", &lab.name, "get", "oneagents,daemonsets,pods,events,leases", "-o", "yaml", "--show-managed-fields"]);
+        let objects = lab.cluster.kubectl(&[
+            "-n",
+            &lab.name,
+            "get",
+            "oneagents,daemonsets,pods,events,leases",
+            "-o",
+            "yaml",
+            "--show-managed-fields",
+        ]);
         let log = lab.operators[0].printed();
         assert!(log.contains("TRACE"), "the log is at trace level");
         for (place, text) in [("metrics", &metrics), ("objects", &objects), ("log", &log)] {
@@ -213,7 +263,11 @@ fn what_is_typed_wrongly_gets_one_clear_sentence() {
         (&["run"], &[("LOG_LEVEL", "loud=[")], "use error, warn, info, debug or trace"),
         (&["generate", "crds", "--root", "/dev/null/none"], &[], "cannot read the release list /dev/null/none"),
         (&["generate", "crds", "--check", "--root", "/dev/null/none"], &[], "name the repository with --root"),
-        (&["generate", "--release", "0.0.1", "--commit", "abcdef0", "--date", "2026-11-21", "--root", &root], &[], "set version in Cargo.toml"),
+        (
+            &["generate", "--release", "0.0.1", "--commit", "abcdef0", "--date", "2026-11-21", "--root", &root],
+            &[],
+            "set version in Cargo.toml",
+        ),
         (&["explode"], &[], "unrecognized subcommand"),
     ] {
         let (good, said) = run(args, env);

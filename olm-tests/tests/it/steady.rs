@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 fn a_minute_without_changes_writes_nothing_and_a_manual_edit_is_then_reverted_at_once() {
     olm_tests::run(async {
         let lab = Lab::new("steady", 5).await;
-        let limits = json!({ "resources": { "limits": { "memory": "1.5Gi", "cpu": "0.3" }, "requests": { "memory": "1.5Gi" } }, "env": [{ "name": "KEEP", "value": "1" }, { "name": "EMPTY", "value": "" }], "waitReadySeconds": 100 });
+        let limits = json!({ "resources": { "limits": { "memory": "1.5Gi", "cpu": "0.3" },
+            "requests": { "memory": "1.5Gi" } },
+            "env": [{ "name": "KEEP", "value": "1" }, { "name": "EMPTY", "value": "" }], "waitReadySeconds": 100 });
         lab.oneagent(&limits);
         lab.all_at("agent", V1, 5, SOON).await;
         lab.is_noted("agent").await;
@@ -44,18 +46,24 @@ fn a_minute_without_changes_writes_nothing_and_a_manual_edit_is_then_reverted_at
         let daemonsets: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         let good = daemonsets.get("agent").await.unwrap().spec.unwrap();
         let uids = lab.uids("agent").await;
-        let env =
-            |change: Value| json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent", "env": [change] }] } } } });
+        let env = |change: Value| {
+            json!({ "spec": { "template": {
+            "spec": { "containers": [{ "name": "dynatrace-oneagent", "env": [change] }] } } } })
+        };
         let edits = [
             ("an added variable", env(json!({ "name": "ADDED", "value": "1" }))),
             ("a removed one", env(json!({ "name": "KEEP", "$patch": "delete" }))),
             ("a changed one", env(json!({ "name": "KEEP", "value": "2" }))),
             (
                 "a limit",
-                json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent", "resources": { "limits": { "memory": "2Gi" } } }] } } } }),
+                json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent",
+                    "resources": { "limits": { "memory": "2Gi" } } }] } } } }),
             ),
             ("the update strategy", json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } })),
-            ("an annotation of ours", json!({ "metadata": { "annotations": { "oneagent.dynatrace.com/record": null } } })),
+            (
+                "an annotation of ours",
+                json!({ "metadata": { "annotations": { "oneagent.dynatrace.com/record": null } } }),
+            ),
         ];
         for (what, edit) in edits {
             let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
@@ -74,10 +82,12 @@ fn a_minute_without_changes_writes_nothing_and_a_manual_edit_is_then_reverted_at
         // The same quantities written another way: not even noticed.
         let count = lab.requests().len();
         let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
-        let same = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent", "resources": { "limits": { "memory": "1536Mi", "cpu": "300m" } } }] } } } });
+        let same = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent",
+            "resources": { "limits": { "memory": "1536Mi", "cpu": "300m" } } }] } } } });
         daemonsets.patch("agent", &params, &Patch::Strategic(same)).await.unwrap();
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let writes: Vec<_> = lab.requests().split_off(count).into_iter().filter(|r| r.writes() && r.resource != "leases").collect();
+        let writes: Vec<_> =
+            lab.requests().split_off(count).into_iter().filter(|r| r.writes() && r.resource != "leases").collect();
         assert!(writes.is_empty(), "{writes:?}");
         assert_eq!(lab.uids("agent").await, uids, "no agent was restarted by all that");
         lab.end().await;

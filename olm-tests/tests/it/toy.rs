@@ -33,7 +33,13 @@ struct Greeted {
 static GREETINGS: Package = Package {
     name: "greeting-operator",
     namespace: "toys",
-    kinds: &[api::Kind { name: "Greeting", plural: "greetings", group: "toys.example", crd: Greeting::crd, resources: &[] }],
+    kinds: &[api::Kind {
+        name: "Greeting",
+        plural: "greetings",
+        group: "toys.example",
+        crd: Greeting::crd,
+        resources: &[],
+    }],
     run: &["run", "--kind", "greeting"],
     rules: &[rule(Where::Watched, "toys.example", "greetings", &["list", "watch"], "know whom to greet")],
     accounts: &[],
@@ -60,7 +66,8 @@ struct Greeter {
 
 impl Greeter {
     async fn say(&self, metadata: &ObjectMeta, said: &str) -> Result<Duration, Error> {
-        let api: Api<Greeting> = Api::namespaced(self.client.clone(), metadata.namespace.as_deref().unwrap_or_default());
+        let api: Api<Greeting> =
+            Api::namespaced(self.client.clone(), metadata.namespace.as_deref().unwrap_or_default());
         let (name, uid) = (metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default());
         replace_status(Self::PACKAGE.name, &api, name, uid, &json!({ "said": said })).await?;
         Ok(Duration::from_secs(3600))
@@ -96,11 +103,14 @@ impl Kind for Greeter {
 fn crd() -> String {
     let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": "greetings.toys.example" },
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "greetings.toys.example" },
         "spec": {
-            "group": "toys.example", "scope": "Namespaced", "names": { "kind": "Greeting", "plural": "greetings", "singular": "greeting" },
+            "group": "toys.example", "scope": "Namespaced",
+            "names": { "kind": "Greeting", "plural": "greetings", "singular": "greeting" },
             "versions": [{ "name": "v1", "served": true, "storage": true, "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": { "type": "object", "properties": { "spec": open, "status": open } } } }],
+                "schema": { "openAPIV3Schema": { "type": "object",
+                "properties": { "spec": open, "status": open } } } }],
         },
     })
     .to_string()
@@ -112,7 +122,9 @@ fn a_kind_that_greets_brings_only_its_greeting() {
         let cluster = Cluster::shared().await;
         cluster.apply(&crd());
         cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "toys" } }).to_string());
-        cluster.try_kubectl(&["wait", "--for=condition=Established", "crd/greetings.toys.example", "--timeout=60s"], None).unwrap();
+        cluster
+            .try_kubectl(&["wait", "--for=condition=Established", "crd/greetings.toys.example", "--timeout=60s"], None)
+            .unwrap();
         let client = cluster.client.clone();
         let (triggers, receivers) = Triggers::new(&Scope(vec!["toys".to_owned()]));
         let kind = Arc::new(Greeter { client: client.clone(), gone: Mutex::default() });
@@ -131,13 +143,15 @@ fn a_kind_that_greets_brings_only_its_greeting() {
             .await;
         };
         // One that does not decode is in nobody's way.
-        let nonsense = json!({ "apiVersion": "toys.example/v1", "kind": "Greeting", "metadata": { "name": "nobody", "namespace": "toys" }, "spec": { "whom": 7 } });
+        let nonsense = json!({ "apiVersion": "toys.example/v1", "kind": "Greeting",
+            "metadata": { "name": "nobody", "namespace": "toys" }, "spec": { "whom": 7 } });
         cluster.apply(&nonsense.to_string());
         let mut greeting = Greeting::new("world", GreetingSpec { whom: "world".to_owned() });
         api.create(&PostParams::default(), &greeting).await.unwrap();
         says("world", "hello, world (1)").await;
         let unread = async || {
-            let said = cluster.try_kubectl(&["-n", "toys", "get", "greeting", "nobody", "-o", "jsonpath={.status.said}"], None)?;
+            let said = cluster
+                .try_kubectl(&["-n", "toys", "get", "greeting", "nobody", "-o", "jsonpath={.status.said}"], None)?;
             if said == "whom?" { Ok(()) } else { Err(said) }
         };
         eventually("nobody is asked for", SOON, unread).await;
@@ -153,7 +167,10 @@ fn a_kind_that_greets_brings_only_its_greeting() {
         let again = Greeting::new(&greeting.name_any(), GreetingSpec { whom: "again".to_owned() });
         api.create(&PostParams::default(), &again).await.unwrap();
         says("world", "hello, again (1)").await;
-        assert!(kind.gone.lock().unwrap().iter().any(|gone| gone.starts_with("world")), "what was held for the first one went");
+        assert!(
+            kind.gone.lock().unwrap().iter().any(|gone| gone.starts_with("world")),
+            "what was held for the first one went"
+        );
 
         drop(stop);
         work.await.unwrap();

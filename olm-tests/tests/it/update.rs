@@ -42,7 +42,10 @@ fn a_rollout_one_by_one_is_said_when_it_begins_and_when_it_ends_and_not_for_each
         lab.all_at("agent", V1, 6, SOON).await;
         let about_ready = async || {
             let events = lab.events("agent").await;
-            events.into_iter().filter(|event| event.contains(" RollingOut:") || event.contains(" AllUpdated:")).collect::<Vec<_>>()
+            events
+                .into_iter()
+                .filter(|event| event.contains(" RollingOut:") || event.contains(" AllUpdated:"))
+                .collect::<Vec<_>>()
         };
         // Those of the installation.
         let before = about_ready().await.len();
@@ -66,7 +69,10 @@ fn a_version_that_crashes_stops_within_the_budget_and_new_nodes_get_the_one_befo
         });
         lab.cluster.vendor.publish(&lab.name, V2);
         let message = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
-        assert!(message.contains(V2) && message.contains("CrashLoopBackOff") && message.contains("spec.update.version"), "{message}");
+        assert!(
+            message.contains(V2) && message.contains("CrashLoopBackOff") && message.contains("spec.update.version"),
+            "{message}"
+        );
         let status = lab.status("agent").await;
         assert_eq!(status.rejected_versions, [V2]);
         // The verdict stands: nothing else is touched while we look.
@@ -84,7 +90,11 @@ fn a_version_that_crashes_stops_within_the_budget_and_new_nodes_get_the_one_befo
             }
         })
         .await;
-        assert!(lab.events("agent").await.iter().any(|e| e.starts_with("Warning RolloutFailed")), "{:?}", lab.events("agent").await);
+        assert!(
+            lab.events("agent").await.iter().any(|e| e.starts_with("Warning RolloutFailed")),
+            "{:?}",
+            lab.events("agent").await
+        );
         // A good version goes everywhere, to the broken ones first.
         lab.cluster.vendor.publish(&lab.name, V3);
         lab.all_at("agent", V3, 21, Duration::from_secs(60)).await;
@@ -111,7 +121,11 @@ fn agents_that_never_become_ready_stop_a_rollout_and_an_image_that_cannot_be_pul
         lab.says("agent", "Degraded", "ImagePullBackOff").await;
         eventually("the template goes back meanwhile", SOON, || async {
             let memory = lab.status("agent").await.rollout.and_then(|r| r.memory).unwrap_or_default();
-            if memory["rollout"]["phase"]["rolling"]["stuck"]["phase"] == "back" { Ok(()) } else { Err(memory.to_string()) }
+            if memory["rollout"]["phase"]["rolling"]["stuck"]["phase"] == "back" {
+                Ok(())
+            } else {
+                Err(memory.to_string())
+            }
         })
         .await;
         assert_eq!(lab.status("agent").await.rejected_versions, [V2], "the registry is no fault of the version");
@@ -162,7 +176,12 @@ fn the_stop_for_the_whole_cluster_holds_every_oneagent() {
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 2, SOON).await;
         let stop = |value: &str| {
-            lab.cluster.apply(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "oneagent-operator", "namespace": lab.name }, "data": { "stop": value } }).to_string());
+            lab.cluster.apply(
+                &json!({ "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": "oneagent-operator", "namespace": lab.name },
+                "data": { "stop": value } })
+                .to_string(),
+            );
         };
         stop("true");
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -210,13 +229,22 @@ fn one_node_that_is_not_ready_does_not_stall_the_others() {
         olm_tests::nodes::set_ready(&lab.cluster.client, &down, false).await;
         lab.cluster.vendor.publish(&lab.name, V2);
         eventually("the other four are updated", SOON, || async {
-            let done = lab.pods("agent").await.values().filter(|p| version_of(p).as_deref() == Some(V2) && is_ready(p)).count();
+            let done = lab
+                .pods("agent")
+                .await
+                .values()
+                .filter(|p| version_of(p).as_deref() == Some(V2) && is_ready(p))
+                .count();
             if done == 4 { Ok(()) } else { Err(format!("{done}; {:#?}", lab.status("agent").await.nodes)) }
         })
         .await;
         eventually("the node is named", SOON, || async {
             let nodes = lab.status("agent").await.nodes.unwrap_or_default();
-            if nodes.examples.get("nodeNotReady").is_some_and(|names| names.contains(&down)) { Ok(()) } else { Err(format!("{nodes:#?}")) }
+            if nodes.examples.get("nodeNotReady").is_some_and(|names| names.contains(&down)) {
+                Ok(())
+            } else {
+                Err(format!("{nodes:#?}"))
+            }
         })
         .await;
         olm_tests::nodes::set_ready(&lab.cluster.client, &down, true).await;
@@ -274,7 +302,11 @@ fn only_hosts_of_the_network_zone_say_that_an_agent_updated_itself() {
         let before = lab.uids("agent").await;
         let (itself, other) = (lab.ip(&lab.nodes[0]).await, lab.ip(&lab.nodes[1]).await);
         lab.cluster.vendor.with(&lab.name, |e| {
-            assert_eq!(e.hosts.remove(&format!("{itself}@Zone-1")).as_deref(), Some(V1), "the installer was asked for in the zone");
+            assert_eq!(
+                e.hosts.remove(&format!("{itself}@Zone-1")).as_deref(),
+                Some(V1),
+                "the installer was asked for in the zone"
+            );
             // The vendor writes zones in lower case.
             e.hosts.insert(format!("{itself}@zone-1"), V2.into());
             e.hosts.insert(other, V2.into());
@@ -293,9 +325,11 @@ fn only_hosts_of_the_network_zone_say_that_an_agent_updated_itself() {
         lab.edit("agent", json!({ "networkZone": "two" })).await;
         eventually("every agent is in the new zone", SOON, || async {
             let pods = lab.pods("agent").await;
-            let there = pods
-                .values()
-                .filter(|p| p.spec.as_ref().is_some_and(|s| s.containers[0].args.as_deref() == Some(&["--set-network-zone=two".to_owned()])));
+            let there = pods.values().filter(|p| {
+                p.spec
+                    .as_ref()
+                    .is_some_and(|s| s.containers[0].args.as_deref() == Some(&["--set-network-zone=two".to_owned()]))
+            });
             if there.count() == 2 { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;

@@ -68,14 +68,19 @@ fn what_a_webhook_makes_of_the_daemonset_is_left_and_replaces_nobody() {
         let webhook = Webhook::of_daemonsets(&lab.cluster.client, &lab.name, |request| {
             let image = "/spec/template/spec/containers/0/image";
             let now = request["object"].pointer(image).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let patch =
-                (!now.starts_with("mirror.example/")).then(|| json!({ "op": "replace", "path": image, "value": format!("mirror.example/{now}") }));
+            let patch = (!now.starts_with("mirror.example/"))
+                .then(|| json!({ "op": "replace", "path": image, "value": format!("mirror.example/{now}") }));
             async move { patch.into_iter().collect() }
         })
         .await;
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 3, SOON).await;
-        let image = async || lab.daemonset("agent").await.unwrap().spec.unwrap().template.spec.unwrap().containers[0].image.clone().unwrap();
+        let image = async || {
+            lab.daemonset("agent").await.unwrap().spec.unwrap().template.spec.unwrap().containers[0]
+                .image
+                .clone()
+                .unwrap()
+        };
         assert!(image().await.starts_with("mirror.example/"));
         is_quiet(&lab).await;
 
@@ -83,7 +88,8 @@ fn what_a_webhook_makes_of_the_daemonset_is_left_and_replaces_nobody() {
         let agents = lab.uids("agent").await;
         let daemonsets: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         let same = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "agent" },
-            "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent", "image": image().await }] } } } });
+            "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent",
+            "image": image().await }] } } } });
         daemonsets.patch("agent", &PatchParams::apply("tool"), &Patch::Apply(same)).await.unwrap();
         is_quiet(&lab).await;
         lab.operators.clear();

@@ -20,9 +20,14 @@ fn there(program: &str) -> bool {
 
 /// Builds and pushes the images; returns them by digest: operator, bundle, catalog.
 fn build(registry: &Registry, folder: &Path) -> Vec<String> {
-    let storage = format!("[storage]\ndriver = \"vfs\"\ngraphroot = \"{0}/root\"\nrunroot = \"{0}/run\"\n", folder.display());
+    let storage =
+        format!("[storage]\ndriver = \"vfs\"\ngraphroot = \"{0}/root\"\nrunroot = \"{0}/run\"\n", folder.display());
     std::fs::write(folder.join("storage.conf"), storage).unwrap();
-    std::fs::write(folder.join("registries.conf"), format!("[[registry]]\nlocation = \"{}\"\ninsecure = true\n", registry.address())).unwrap();
+    std::fs::write(
+        folder.join("registries.conf"),
+        format!("[[registry]]\nlocation = \"{}\"\ninsecure = true\n", registry.address()),
+    )
+    .unwrap();
     let mut command = Command::new(repository(".ci/images"));
     command.env("CONTAINERS_STORAGE_CONF", folder.join("storage.conf")).env("BUILDAH_ISOLATION", "chroot");
     command
@@ -33,9 +38,14 @@ fn build(registry: &Registry, folder: &Path) -> Vec<String> {
         .env("PROFILE", "dev")
         .env("BUILD_TOOL", "buildah");
     // Kept outside of the clone; without symbols, which would be most of what is packed.
-    command.env("BINARIES", cache().join("images")).env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_PROFILE_DEV_STRIP", "true");
+    command
+        .env("BINARIES", cache().join("images"))
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_PROFILE_DEV_STRIP", "true");
     // Cargo tells a test which package it is of; a build script that hears that would build anew.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST")) {
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST"))
+    {
         command.env_remove(name);
     }
     said(&mut command).lines().map(str::to_owned).collect()
@@ -56,30 +66,53 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
         let folder = tempfile::tempdir().unwrap();
         let images = build(&olm.registry, folder.path());
         assert_eq!(images.len(), 3, "{images:?}");
-        said(Command::new("touch").arg(repository("LICENSE")).arg(repository("bundle/oneagent-operator/manifests")).arg(repository("catalog")));
+        said(
+            Command::new("touch")
+                .arg(repository("LICENSE"))
+                .arg(repository("bundle/oneagent-operator/manifests"))
+                .arg(repository("catalog")),
+        );
         assert_eq!(build(&olm.registry, folder.path()), images, "times of files are in an image");
 
         let crane = |args: &[&str]| said(Command::new(tool("crane")).args(args));
         let index = json(&crane(&["manifest", &images[0]]));
-        let platforms: Vec<&str> = index["manifests"].as_array().unwrap().iter().map(|m| m["platform"]["architecture"].as_str().unwrap()).collect();
+        let platforms: Vec<&str> = index["manifests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|m| m["platform"]["architecture"].as_str().unwrap())
+            .collect();
         for platform in &platforms {
             let config = json(&crane(&["config", "--platform", &format!("linux/{platform}"), &images[0]]));
-            assert_eq!((&config["config"]["User"], &config["architecture"]), (&"65532:65532".into(), &(*platform).into()), "{config}");
+            assert_eq!(
+                (&config["config"]["User"], &config["architecture"]),
+                (&"65532:65532".into(), &(*platform).into()),
+                "{config}"
+            );
             assert_eq!(config["config"]["Labels"]["version"], NEXT);
         }
-        let listed =
-            said(Command::new("sh").arg("-c").arg(format!("{} export --platform linux/amd64 {} - | tar -tv", tool("crane").display(), images[0])));
-        let files: Vec<&str> = listed.lines().filter(|line| line.starts_with('-')).filter_map(|line| line.rsplit(' ').next()).collect();
+        let listed = said(Command::new("sh").arg("-c").arg(format!(
+            "{} export --platform linux/amd64 {} - | tar -tv",
+            tool("crane").display(),
+            images[0]
+        )));
+        let files: Vec<&str> =
+            listed.lines().filter(|line| line.starts_with('-')).filter_map(|line| line.rsplit(' ').next()).collect();
         assert_eq!(files, ["etc/ssl/certs/ca-certificates.crt", "licenses/LICENSE", "oneagent-operator"]);
         // Labels of the bundle's image are what its annotations say; the catalog is what opm finds valid.
-        let label = |image: &str, key: &str| json(&crane(&["config", "--platform", "linux/amd64", image]))["config"]["Labels"][key].clone();
+        let label = |image: &str, key: &str| {
+            json(&crane(&["config", "--platform", "linux/amd64", image]))["config"]["Labels"][key].clone()
+        };
         assert_eq!(label(&images[1], "operators.operatorframework.io.bundle.package.v1"), PACKAGE);
         assert_eq!(label(&images[2], "operators.operatorframework.io.index.configs.v1"), "/configs");
 
         if platforms.len() == 2 && there("podman") {
             multiarch(folder.path(), &images[0]);
         } else {
-            println!("NOT RUN: operator-sdk's multiarch validator, which needs podman and images of both architectures; built were {platforms:?}");
+            println!(
+                "NOT RUN: operator-sdk's multiarch validator, which needs podman and images of both architectures; \
+                built were {platforms:?}"
+            );
         }
 
         olm.operator_is(NEXT, &images[0]);
@@ -104,14 +137,29 @@ fn multiarch(folder: &Path, image: &str) {
     let validate = |text: &str| {
         std::fs::write(&csv, text).unwrap();
         let mut command = Command::new(tool("operator-sdk"));
-        command.args(["bundle", "validate", "--select-optional", "name=multiarch", "--optional-values=container-tools=podman", "-o", "json-alpha1"]);
-        command.env("CONTAINERS_STORAGE_CONF", folder.join("storage.conf")).env("CONTAINERS_REGISTRIES_CONF", folder.join("registries.conf"));
+        command.args([
+            "bundle",
+            "validate",
+            "--select-optional",
+            "name=multiarch",
+            "--optional-values=container-tools=podman",
+            "-o",
+            "json-alpha1",
+        ]);
+        command
+            .env("CONTAINERS_STORAGE_CONF", folder.join("storage.conf"))
+            .env("CONTAINERS_REGISTRIES_CONF", folder.join("registries.conf"));
         let output = command.arg(&bundle).output().unwrap();
         json(&String::from_utf8_lossy(&output.stdout))["outputs"].as_array().cloned().unwrap_or_default()
     };
     // The agent's image is the vendor's, and not to be had here.
     let ours = |found: Vec<Value>| -> Vec<String> {
-        found.iter().filter_map(|o| o["message"].as_str()).filter(|m| !m.contains("dynatrace/oneagent")).map(str::to_owned).collect()
+        found
+            .iter()
+            .filter_map(|o| o["message"].as_str())
+            .filter(|m| !m.contains("dynatrace/oneagent"))
+            .map(str::to_owned)
+            .collect()
     };
     let text = text.replace(&named, image);
     assert_eq!(ours(validate(&text)), Vec::<String>::new());

@@ -24,7 +24,9 @@ async fn agents_of(mut lab: Lab<'_>) {
     // What OLM writes into the operator's Pod template stays there.
     let daemonset = lab.daemonset("agent").await.unwrap();
     let template = daemonset.spec.unwrap().template.metadata.unwrap();
-    assert!(!template.annotations.unwrap_or_default().keys().any(|key| key.starts_with("olm.") || key.starts_with("alm-")));
+    assert!(
+        !template.annotations.unwrap_or_default().keys().any(|key| key.starts_with("olm.") || key.starts_with("alm-"))
+    );
 }
 
 /// The same in a namespace beside the operator's: the agents' ServiceAccounts are not there by themselves, and the
@@ -43,7 +45,9 @@ async fn agents_elsewhere(olm: &Olm, namespace: &str) {
 /// What the operator's Pods are told to watch.
 async fn watched(olm: &Olm, namespace: &str) -> Vec<String> {
     let pods = olm.list("Pod", namespace).await;
-    let ours = pods.iter().filter(|p| p["metadata"]["labels"]["app.kubernetes.io/name"] == PACKAGE && p["metadata"]["deletionTimestamp"].is_null());
+    let ours = pods.iter().filter(|p| {
+        p["metadata"]["labels"]["app.kubernetes.io/name"] == PACKAGE && p["metadata"]["deletionTimestamp"].is_null()
+    });
     ours.map(|p| p["metadata"]["annotations"]["olm.targetNamespaces"].as_str().unwrap_or("-").to_owned()).collect()
 }
 
@@ -55,33 +59,57 @@ fn own_namespace_a_user_with_few_rights_subscribes_and_has_agents() {
         olm.publish(&[olm.release(NEXT)]).await;
         olm.namespace("dynatrace");
         let metadata = json!({ "name": "subscriber", "namespace": "dynatrace" });
-        let rule =
-            json!({ "apiGroups": ["operators.coreos.com"], "resources": ["subscriptions", "operatorgroups"], "verbs": ["get", "create", "patch"] });
-        let few = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": [rule] });
+        let rule = json!({ "apiGroups": ["operators.coreos.com"], "resources": ["subscriptions", "operatorgroups"],
+            "verbs": ["get", "create", "patch"] });
+        let few = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata,
+            "rules": [rule] });
         let subjects = json!([{ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "tenant" }]);
         let reference = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "subscriber" });
-        let binding = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata, "roleRef": reference, "subjects": subjects });
+        let binding = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": metadata, "roleRef": reference, "subjects": subjects });
         olm.cluster.apply(&few.to_string());
         olm.cluster.apply(&binding.to_string());
-        assert!(olm.cluster.try_kubectl(&["-n", "dynatrace", "auth", "can-i", "create", "deployments", "--as=tenant"], None).is_err());
+        assert!(
+            olm.cluster
+                .try_kubectl(&["-n", "dynatrace", "auth", "can-i", "create", "deployments", "--as=tenant"], None)
+                .is_err()
+        );
         for object in Olm::recipe(&Wish::own("dynatrace", &["dynatrace"])) {
-            olm.cluster.try_kubectl(&["apply", "--server-side", "--as=tenant", "-f", "-"], Some(&object.to_string())).unwrap();
+            olm.cluster
+                .try_kubectl(&["apply", "--server-side", "--as=tenant", "-f", "-"], Some(&object.to_string()))
+                .unwrap();
         }
         olm.installed("dynatrace", NEXT).await;
         assert_eq!(watched(&olm, "dynatrace").await, ["dynatrace"]);
         // The agents may use the one SCC that they need; the operator may use none.
         let may = |account: &str| {
-            let asked = json!({ "group": "security.openshift.io", "resource": "securitycontextconstraints", "name": "privileged", "verb": "use", "namespace": "dynatrace" });
-            let spec = json!({ "user": format!("system:serviceaccount:dynatrace:{account}"), "resourceAttributes": asked });
-            let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec }).to_string();
-            olm.cluster.try_kubectl(&["create", "-f", "-", "-o", "jsonpath={.status.allowed}"], Some(&review)).unwrap() == "true"
+            let asked = json!({ "group": "security.openshift.io", "resource": "securitycontextconstraints",
+                "name": "privileged", "verb": "use", "namespace": "dynatrace" });
+            let spec =
+                json!({ "user": format!("system:serviceaccount:dynatrace:{account}"), "resourceAttributes": asked });
+            let review =
+                json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec })
+                    .to_string();
+            olm.cluster.try_kubectl(&["create", "-f", "-", "-o", "jsonpath={.status.allowed}"], Some(&review)).unwrap()
+                == "true"
         };
         assert_eq!([PACKAGE, "dynatrace-oneagent", "dynatrace-oneagent-unprivileged"].map(may), [false, true, true]);
         agents(&olm, "dynatrace").await;
         // As the README warns: OLM lets everybody who may edit the namespace write OneAgents.
-        olm.cluster.kubectl(&["-n", "dynatrace", "create", "rolebinding", "editor", "--clusterrole=edit", "--user=editor"]);
+        olm.cluster.kubectl(&[
+            "-n",
+            "dynatrace",
+            "create",
+            "rolebinding",
+            "editor",
+            "--clusterrole=edit",
+            "--user=editor",
+        ]);
         eventually("OLM's own role is aggregated", SOON, || async {
-            let asked = olm.cluster.try_kubectl(&["-n", "dynatrace", "auth", "can-i", "patch", "oneagents.dynatrace.com", "--as=editor"], None);
+            let asked = olm.cluster.try_kubectl(
+                &["-n", "dynatrace", "auth", "can-i", "patch", "oneagents.dynatrace.com", "--as=editor"],
+                None,
+            );
             asked.map(drop)
         })
         .await;
@@ -103,7 +131,13 @@ fn single_namespace_then_several_as_the_operator_group_is_changed() {
         agents_elsewhere(&olm, "team").await;
         olm.judge("operators-one");
         // MultiNamespace, by changing the group under the running operator: OLM rolls its Pod.
-        olm.merge("OperatorGroup", "operators-one", "agents", &json!({ "spec": { "targetNamespaces": ["other", "team"] } })).await;
+        olm.merge(
+            "OperatorGroup",
+            "operators-one",
+            "agents",
+            &json!({ "spec": { "targetNamespaces": ["other", "team"] } }),
+        )
+        .await;
         eventually("the operator watches both", MINUTE, || async {
             let now = watched(&olm, "operators-one").await;
             if now == ["other,team"] { Ok(()) } else { Err(format!("{now:?}")) }
@@ -148,7 +182,11 @@ fn all_namespaces_and_a_second_subscription_elsewhere_does_no_harm() {
         olm.subscribe(&Wish::own("second", &["second"]));
         eventually("OLM calls the second Subscription done", MINUTE, || async {
             let subscription = olm.get("Subscription", "second", PACKAGE).await.unwrap_or_default();
-            if subscription["status"]["state"] == "AtLatestKnown" { Ok(()) } else { Err(subscription["status"].to_string()) }
+            if subscription["status"]["state"] == "AtLatestKnown" {
+                Ok(())
+            } else {
+                Err(subscription["status"].to_string())
+            }
         })
         .await;
         tokio::time::sleep(Duration::from_secs(3)).await;

@@ -17,37 +17,54 @@ fn stored(url: &str) -> Vec<(&'static str, Value, Value)> {
     let token = json!({ "secretKeyRef": { "name": "tokens", "key": "paasToken" } });
     let first = json!({
         "apiUrl": url, "tokens": "tokens", "skipCertCheck": true, "enableIstio": false, "waitReadySeconds": 300,
-        "image": "docker.io/dynatrace/oneagent:latest", "nodeSelector": select("v01"), "args": ["APP_LOG_CONTENT_ACCESS=1"],
+        "image": "docker.io/dynatrace/oneagent:latest", "nodeSelector": select("v01"),
+        "args": ["APP_LOG_CONTENT_ACCESS=1"],
         "env": [
             { "name": "ONEAGENT_INSTALLER_TOKEN", "valueFrom": token },
-            { "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": format!("{url}/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default") },
+            { "name": "ONEAGENT_INSTALLER_SCRIPT_URL",
+                "value": format!("{url}/v1/deployment/installer/agent/unix/default/latest\
+                    ?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default") },
             { "name": "ONEAGENT_INSTALLER_SKIP_CERT_CHECK", "value": "true" },
         ],
     });
     let items = json!({ "node-0": { "podName": "oneagent-abcde", "version": "1.156.0.20181127-131234" } });
     let second = json!({
-        "apiUrl": url, "tokens": "tokens", "skipCertCheck": true, "image": "", "nodeSelector": select("v06"), "env": [], "args": [],
+        "apiUrl": url, "tokens": "tokens", "skipCertCheck": true, "image": "", "nodeSelector": select("v06"),
+        "env": [], "args": [],
         "waitReadySeconds": 300, "dnsPolicy": "ClusterFirst", "labels": {},
     });
-    let condition = |type_: &str| json!({ "type": type_, "status": "True", "reason": "TokenReady", "message": "Ready" });
-    let instances = json!({ "node-0": { "podName": "oneagent-abcde", "version": "1.190.0.20200401-100000", "ipAddress": "10.0.0.1" } });
-    let third = json!({ "apiUrl": url, "tokens": "", "skipCertCheck": true, "nodeSelector": select("v10"), "useImmutableImage": false, "useUnprivilegedMode": true });
+    let condition =
+        |type_: &str| json!({ "type": type_, "status": "True", "reason": "TokenReady", "message": "Ready" });
+    let instances = json!({ "node-0": { "podName": "oneagent-abcde", "version": "1.190.0.20200401-100000",
+        "ipAddress": "10.0.0.1" } });
+    let third = json!({ "apiUrl": url, "tokens": "", "skipCertCheck": true, "nodeSelector": select("v10"),
+        "useImmutableImage": false, "useUnprivilegedMode": true });
     let dated = |type_: &str| {
         let mut condition = condition(type_);
         condition["lastTransitionTime"] = "2021-09-01T10:00:00Z".into();
         condition
     };
     vec![
-        ("v01", first, json!({ "version": "1.156.0.20181127-131234", "items": items, "updatedTimestamp": "2018-11-27T13:12:34Z" })),
+        (
+            "v01",
+            first,
+            json!({ "version": "1.156.0.20181127-131234", "items": items, "updatedTimestamp": "2018-11-27T13:12:34Z" }),
+        ),
         (
             "v06",
             second,
-            json!({ "version": "1.190.0.20200401-100000", "phase": "Running", "instances": instances, "conditions": [condition("APIToken"), condition("PaaSToken")], "updatedTimestamp": "2020-04-01T10:00:00Z", "lastAPITokenProbeTimestamp": "2020-04-01T10:00:00Z" }),
+            json!({ "version": "1.190.0.20200401-100000", "phase": "Running", "instances": instances,
+                "conditions": [condition("APIToken"), condition("PaaSToken")],
+                "updatedTimestamp": "2020-04-01T10:00:00Z", "lastAPITokenProbeTimestamp": "2020-04-01T10:00:00Z" }),
         ),
         (
             "v10",
             third,
-            json!({ "version": "1.230.10.20210901-100000", "phase": "Error", "tokens": "v10", "environmentID": "abc", "useImmutableImage": false, "imageHash": "00ff", "imageVersion": "1.2", "instances": instances, "conditions": [dated("APIToken"), dated("PaaSToken")], "lastUpdateProbeTimestamp": "2021-09-01T10:00:00Z", "lastImageVersionProbeTimestamp": "2021-09-01T10:00:00Z" }),
+            json!({ "version": "1.230.10.20210901-100000", "phase": "Error", "tokens": "v10", "environmentID": "abc",
+                "useImmutableImage": false, "imageHash": "00ff", "imageVersion": "1.2", "instances": instances,
+                "conditions": [dated("APIToken"), dated("PaaSToken")],
+                "lastUpdateProbeTimestamp": "2021-09-01T10:00:00Z",
+                "lastImageVersionProbeTimestamp": "2021-09-01T10:00:00Z" }),
         ),
     ]
 }
@@ -75,10 +92,21 @@ fn olm_installs_over_the_crd_of_the_original_and_its_objects_have_agents() {
         ]);
         for (name, spec, status) in stored(&url) {
             lab.add_nodes(2, &Shape::default().label("age", name)).await;
-            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": name, "namespace": "dynatrace" }, "spec": spec });
+            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+                "metadata": { "name": name, "namespace": "dynatrace" }, "spec": spec });
             olm.cluster.try_kubectl(&["create", "-f", "-"], Some(&object.to_string())).unwrap();
             let patch = json!({ "status": status }).to_string();
-            olm.cluster.kubectl(&["-n", "dynatrace", "patch", "oneagent", name, "--subresource=status", "--type=merge", "-p", &patch]);
+            olm.cluster.kubectl(&[
+                "-n",
+                "dynatrace",
+                "patch",
+                "oneagent",
+                name,
+                "--subresource=status",
+                "--type=merge",
+                "-p",
+                &patch,
+            ]);
         }
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
         olm.installed("dynatrace", NEXT).await;
@@ -86,13 +114,21 @@ fn olm_installs_over_the_crd_of_the_original_and_its_objects_have_agents() {
             eventually(&format!("{name} has agents"), MINUTE, || async {
                 let ready = lab.pods(name).await.values().filter(|p| is_ready(p)).count();
                 let object = olm.get("OneAgent", "dynatrace", name).await.unwrap_or_default();
-                let settled = object["status"]["conditions"].as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
+                let settled = object["status"]["conditions"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .any(|c| c["type"] == "Ready" && c["status"] == "True");
                 if ready == 2 && settled { Ok(()) } else { Err(format!("{ready}; {}", object["status"])) }
             })
             .await;
             let object = olm.get("OneAgent", "dynatrace", name).await.unwrap();
             assert_eq!(object["spec"], spec, "{name}: the spec was changed");
-            assert!(object["status"].get("items").is_none() && object["status"].get("imageHash").is_none(), "{name}: {}", object["status"]);
+            assert!(
+                object["status"].get("items").is_none() && object["status"].get("imageHash").is_none(),
+                "{name}: {}",
+                object["status"]
+            );
         }
         olm.judge("dynatrace");
     });
@@ -104,7 +140,8 @@ fn the_originals_subscription_and_csv_go_and_its_agents_are_taken_over_without_a
     olm_tests::run(async {
         let olm = Olm::start().await;
         let package = "oneagent";
-        let manifests = [("csv.yaml", csv()), ("crd.yaml", crd())].map(|(name, object)| (format!("manifests/{name}"), object));
+        let manifests =
+            [("csv.yaml", csv()), ("crd.yaml", crd())].map(|(name, object)| (format!("manifests/{name}"), object));
         olm.publish_with(&[olm.release(NEXT)], &[olm.foreign(package, "alpha", CSV, &manifests)]).await;
         olm.namespace("dynatrace");
         for mut object in Olm::recipe(&Wish::own("dynatrace", &["dynatrace"])) {
@@ -114,7 +151,9 @@ fn the_originals_subscription_and_csv_go_and_its_agents_are_taken_over_without_a
             }
             olm.cluster.apply(&object.to_string());
         }
-        let phase = async || olm.get("ClusterServiceVersion", "dynatrace", CSV).await.unwrap_or_default()["status"]["phase"].clone();
+        let phase = async || {
+            olm.get("ClusterServiceVersion", "dynatrace", CSV).await.unwrap_or_default()["status"]["phase"].clone()
+        };
         eventually("the original is installed", MINUTE, || async {
             let now = phase().await;
             if now == "Succeeded" { Ok(()) } else { Err(now.to_string()) }

@@ -13,8 +13,8 @@ fn csv() -> String {
     format!("{PACKAGE}.v{NEXT}")
 }
 
-/// Waits until an object is gone. Of an owner whose CRD is new the garbage collector hears nothing yet: it asks again and
-/// again instead, twice as long after each time, so that a dependant may outlive its owner by minutes.
+/// Waits until an object is gone. Of an owner whose CRD is new the garbage collector hears nothing yet: it asks again
+/// and again instead, twice as long after each time, so that a dependant may outlive its owner by minutes.
 async fn gone(olm: &Olm, kind: &str, namespace: &str, name: &str) {
     eventually(&format!("{kind} {namespace}/{name} is gone"), 4 * MINUTE, || async {
         match olm.get(kind, namespace, name).await {
@@ -36,11 +36,16 @@ async fn installed<'a>(olm: &'a Olm, namespace: &'a str) -> Lab<'a> {
     lab
 }
 
-/// Nothing is left: no namespace, and no right of it but what OLM itself made and lost sight of, which was seen in about one
-/// removal of fifteen; that goes by the command that the README names.
+/// Nothing is left: no namespace, and no right of it but what OLM itself made and lost sight of, which was seen in
+/// about one removal of fifteen; that goes by the command that the README names.
 async fn clean(olm: &Olm, namespace: &str) {
     gone(olm, "Namespace", "", namespace).await;
-    for left in olm.list("ClusterRoleBinding", "").await.iter().filter(|binding| binding["subjects"][0]["namespace"] == namespace) {
+    for left in olm
+        .list("ClusterRoleBinding", "")
+        .await
+        .iter()
+        .filter(|binding| binding["subjects"][0]["namespace"] == namespace)
+    {
         let name = left["metadata"]["name"].as_str().unwrap();
         assert_eq!(left["metadata"]["labels"]["olm.owner.kind"], "ClusterServiceVersion", "{left}");
         assert!(name.contains("oneagent-operator"), "the README's command finds {name}");
@@ -69,7 +74,9 @@ fn subscription_and_csv_first_agents_stay_and_a_new_installation_takes_them_back
         olm.delete("Pod", "dynatrace", lost.metadata.name.as_deref().unwrap()).await;
         eventually("the DaemonSet controller has tried", MINUTE, || async {
             let events = olm.list("Event", "dynatrace").await;
-            let tried = events.iter().any(|event| event["reason"] == "FailedCreate" && event["involvedObject"]["name"] == "agent");
+            let tried = events
+                .iter()
+                .any(|event| event["reason"] == "FailedCreate" && event["involvedObject"]["name"] == "agent");
             if tried { Ok(()) } else { Err(format!("{} events", events.len())) }
         })
         .await;

@@ -27,30 +27,44 @@ async fn operator_images(olm: &Olm, namespace: &str) -> Vec<String> {
     ours.map(|p| p["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Approves the InstallPlan that waits (as the console: not before OLM says that it waits), once it is there; returns what it would install.
+/// Approves the InstallPlan that waits (as the console: not before OLM says that it waits), once it is there; returns
+/// what it would install.
 async fn approve(olm: &Olm, namespace: &str, version: &str) {
     let wanted = json!([format!("{PACKAGE}.v{version}")]);
     let find = async || {
         let plans = olm.list("InstallPlan", namespace).await;
-        plans.into_iter().find(|p| p["status"]["phase"] == "RequiresApproval" && p["spec"]["clusterServiceVersionNames"] == wanted)
+        plans
+            .into_iter()
+            .find(|p| p["status"]["phase"] == "RequiresApproval" && p["spec"]["clusterServiceVersionNames"] == wanted)
     };
     eventually(&format!("an InstallPlan for {version} waits for approval"), MINUTE, || async {
         if find().await.is_some() {
             Ok(())
         } else {
-            Err(format!("{:?}", olm.list("InstallPlan", namespace).await.iter().map(|p| p["spec"].clone()).collect::<Vec<_>>()))
+            Err(format!(
+                "{:?}",
+                olm.list("InstallPlan", namespace).await.iter().map(|p| p["spec"].clone()).collect::<Vec<_>>()
+            ))
         }
     })
     .await;
     let plan = find().await.unwrap();
-    olm.merge("InstallPlan", namespace, plan["metadata"]["name"].as_str().unwrap(), &json!({ "spec": { "approved": true } })).await;
+    olm.merge(
+        "InstallPlan",
+        namespace,
+        plan["metadata"]["name"].as_str().unwrap(),
+        &json!({ "spec": { "approved": true } }),
+    )
+    .await;
 }
 
 /// Channel, entry and what it replaces, of a catalog.
 fn edges(catalog: &str) -> BTreeSet<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let channels = documents(catalog).into_iter().filter(|blob| blob["schema"] == "olm.channel");
-    let entries = channels.flat_map(|c| c["entries"].as_array().cloned().unwrap_or_default().into_iter().map(move |e| (c["name"].clone(), e)));
+    let entries = channels.flat_map(|c| {
+        c["entries"].as_array().cloned().unwrap_or_default().into_iter().map(move |e| (c["name"].clone(), e))
+    });
     entries.map(|(channel, entry)| (text(&channel), text(&entry["name"]), text(&entry["replaces"]))).collect()
 }
 
@@ -58,11 +72,15 @@ fn edges(catalog: &str) -> BTreeSet<(String, String, String)> {
 fn of_template(all: &[Released]) -> BTreeSet<(String, String, String)> {
     let home = home();
     let bundles: Vec<Value> = all.iter().map(|r| json!({ "image": r.release.bundle_image })).collect();
-    let template = json!({ "schema": "olm.semver", "generateMajorChannels": true, "generateMinorChannels": false, "candidate": { "bundles": bundles }, "stable": { "bundles": bundles } });
+    let template = json!({ "schema": "olm.semver", "generateMajorChannels": true, "generateMinorChannels": false,
+        "candidate": { "bundles": bundles }, "stable": { "bundles": bundles } });
     let file = home.path().join("template.yaml");
     std::fs::write(&file, template.to_string()).unwrap();
     edges(&said(
-        Command::new(tool("opm")).args(["alpha", "render-template", "semver", "--use-http", "-o", "yaml"]).arg(&file).env("HOME", home.path()),
+        Command::new(tool("opm"))
+            .args(["alpha", "render-template", "semver", "--use-http", "-o", "yaml"])
+            .arg(&file)
+            .env("HOME", home.path()),
     ))
 }
 
@@ -71,7 +89,8 @@ fn of_template(all: &[Released]) -> BTreeSet<(String, String, String)> {
 fn one_release_replaces_the_other_under_running_agents_and_never_the_other_way() {
     olm_tests::run(async {
         let olm = Olm::start().await;
-        let mut versions: Vec<String> = releases().releases.into_iter().map(|release| release.version).filter(|version| version != NEXT).collect();
+        let mut versions: Vec<String> =
+            releases().releases.into_iter().map(|release| release.version).filter(|version| version != NEXT).collect();
         versions.push(NEXT.to_owned());
         let all: Vec<Released> = versions.iter().map(|version| olm.release(version)).collect();
         let images: BTreeSet<&str> = all.iter().map(|r| r.release.operator_image.as_str()).collect();
@@ -98,7 +117,12 @@ fn one_release_replaces_the_other_under_running_agents_and_never_the_other_way()
             olm.installed("dynatrace", &versions[at]).await;
             runs_alone(&all[at].release.operator_image).await;
             tokio::time::sleep(Duration::from_secs(3)).await;
-            assert_eq!(lab.uids("agent").await, before, "an agent restarted because the operator was upgraded to {}", versions[at]);
+            assert_eq!(
+                lab.uids("agent").await,
+                before,
+                "an agent restarted because the operator was upgraded to {}",
+                versions[at]
+            );
         }
         // And the newest goes on where the others were.
         olm.cluster.vendor.publish("dynatrace", V2);
@@ -128,7 +152,8 @@ fn an_administrator_approves_and_a_release_may_be_jumped_over() {
         olm.subscribe(&Wish { manual: true, ..Wish::own("dynatrace", &["dynatrace"]).starting("0.1.0") });
         approve(&olm, "dynatrace", "0.1.0").await;
         eventually("the first release is installed", MINUTE, || async {
-            let csv = olm.get("ClusterServiceVersion", "dynatrace", &format!("{PACKAGE}.v0.1.0")).await.unwrap_or_default();
+            let csv =
+                olm.get("ClusterServiceVersion", "dynatrace", &format!("{PACKAGE}.v0.1.0")).await.unwrap_or_default();
             if csv["status"]["phase"] == "Succeeded" {
                 return Ok(());
             }
@@ -142,8 +167,12 @@ fn an_administrator_approves_and_a_release_may_be_jumped_over() {
         assert_eq!(csvs.len(), 1, "nothing is upgraded without approval");
         approve(&olm, "dynatrace", AFTER).await;
         olm.installed("dynatrace", AFTER).await;
-        let planned: Vec<Value> =
-            olm.list("InstallPlan", "dynatrace").await.into_iter().map(|p| p["spec"]["clusterServiceVersionNames"][0].clone()).collect();
+        let planned: Vec<Value> = olm
+            .list("InstallPlan", "dynatrace")
+            .await
+            .into_iter()
+            .map(|p| p["spec"]["clusterServiceVersionNames"][0].clone())
+            .collect();
         assert!(!planned.contains(&format!("{PACKAGE}.v{NEXT}").into()), "{planned:?}");
         olm.judge("dynatrace");
     });
@@ -222,7 +251,9 @@ fn an_upgrade_does_not_wait_for_an_agent_that_only_has_to_stay_ready_nor_beyond_
         upgradeable(&olm, "True").await;
         let updated = async || {
             let pods = lab.pods("agent").await;
-            let at = |version: &str| pods.values().filter(|p| version_of(p).as_deref() == Some(version)).cloned().collect::<Vec<_>>();
+            let at = |version: &str| {
+                pods.values().filter(|p| version_of(p).as_deref() == Some(version)).cloned().collect::<Vec<_>>()
+            };
             at(V2)
         };
         olm.cluster.vendor.publish("dynatrace", V2);
@@ -231,7 +262,10 @@ fn an_upgrade_does_not_wait_for_an_agent_that_only_has_to_stay_ready_nor_beyond_
         // The first agent is Ready but not for long enough: the rollout stands, and OLM may go on.
         for _ in 0..16 {
             let now = updated().await;
-            assert!(now.len() == 1 && is_ready(&now[0]), "the next agent was replaced before the first had stayed Ready");
+            assert!(
+                now.len() == 1 && is_ready(&now[0]),
+                "the next agent was replaced before the first had stayed Ready"
+            );
             assert_eq!(says_upgradeable(&olm).await, "True");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }

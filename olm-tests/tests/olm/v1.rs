@@ -25,37 +25,53 @@ async fn catalogd(olm: &Olm) -> (Process, String) {
         match object["kind"].as_str().unwrap_or_default() {
             "Namespace" => true,
             "CustomResourceDefinition" => name.starts_with("clustercatalogs."),
-            "ServiceAccount" | "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => name.contains("catalogd"),
+            "ServiceAccount" | "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => {
+                name.contains("catalogd")
+            }
             // Its webhook labels catalogs, which nobody here asks for.
             _ => false,
         }
     };
-    let (first, rest): (Vec<Value>, Vec<Value>) =
-        all.into_iter().filter(wanted).partition(|o| ["Namespace", "CustomResourceDefinition"].contains(&o["kind"].as_str().unwrap()));
+    let (first, rest): (Vec<Value>, Vec<Value>) = all
+        .into_iter()
+        .filter(wanted)
+        .partition(|o| ["Namespace", "CustomResourceDefinition"].contains(&o["kind"].as_str().unwrap()));
     for objects in [first, rest] {
         cluster.apply(&objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n"));
     }
-    cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/clustercatalogs.olm.operatorframework.io"]);
+    cluster.kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "--timeout=30s",
+        "crd/clustercatalogs.olm.operatorframework.io",
+    ]);
     // It reads who it is where a Pod would: in files of a mount that only it sees.
     let pod = cluster.path("catalogd");
     let (account, certificates) = (pod.join("secrets/kubernetes.io/serviceaccount"), pod.join("cas"));
     for folder in [&account, &certificates] {
         std::fs::create_dir_all(folder).unwrap();
     }
-    std::fs::write(account.join("token"), token(&cluster.client, "olmv1-system", "catalogd-controller-manager", None).await).unwrap();
+    std::fs::write(
+        account.join("token"),
+        token(&cluster.client, "olmv1-system", "catalogd-controller-manager", None).await,
+    )
+    .unwrap();
     std::fs::write(account.join("namespace"), "olmv1-system").unwrap();
     for target in [account.join("ca.crt"), certificates.join("ca.crt")] {
         std::fs::copy(cluster.path("ca.crt"), target).unwrap();
     }
     let registries = pod.join("registries.conf");
-    std::fs::write(&registries, format!("[[registry]]\nlocation = \"{}\"\ninsecure = true\n", olm.registry.address())).unwrap();
+    std::fs::write(&registries, format!("[[registry]]\nlocation = \"{}\"\ninsecure = true\n", olm.registry.address()))
+        .unwrap();
     let serves = free_address();
     let port = |address: String| address.rsplit_once(':').unwrap().1.to_owned();
     let api = cluster.kubectl(&["config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"]);
     let file = |path: PathBuf| path.display().to_string();
     let script = format!(
-        "mount -t tmpfs tmpfs /run && mkdir -p /run/secrets/kubernetes.io && cp -r {0}/secrets/kubernetes.io/serviceaccount /run/secrets/kubernetes.io/ && exec {1} \
-         --cache-dir {0}/cache --catalogs-server-addr {serves} --external-address {serves} --health-probe-bind-address {2} --metrics-bind-address {3} \
+        "mount -t tmpfs tmpfs /run && mkdir -p /run/secrets/kubernetes.io && cp -r \
+        {0}/secrets/kubernetes.io/serviceaccount /run/secrets/kubernetes.io/ && exec {1} \
+         --cache-dir {0}/cache --catalogs-server-addr {serves} --external-address {serves} \
+         --health-probe-bind-address {2} --metrics-bind-address {3} \
          --webhook-server-port {4} --tls-cert {5} --tls-key {6} --pull-cas-dir {0}/cas --system-namespace olmv1-system",
         pod.display(),
         tool("catalogd").display(),
@@ -84,23 +100,52 @@ fn catalogd_serves_the_catalog_as_opm_renders_it() {
         let (_process, serves) = catalogd(&olm).await;
         let image = olm.registry.reference("catalog:latest");
         let source = json!({ "type": "Image", "image": { "ref": image } });
-        olm.cluster.apply(&json!({ "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog", "metadata": { "name": "oneagent" }, "spec": { "source": source } }).to_string());
+        olm.cluster.apply(
+            &json!({ "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog",
+            "metadata": { "name": "oneagent" }, "spec": { "source": source } })
+            .to_string(),
+        );
         let catalog = || olm.cluster.kubectl(&["get", "clustercatalog", "oneagent", "-o", "json"]);
         eventually("the ClusterCatalog is served", Duration::from_secs(60), || async {
             let status = serde_json::from_str::<Value>(&catalog()).unwrap()["status"].clone();
-            let serving = status["conditions"].as_array().into_iter().flatten().any(|c| c["type"] == "Serving" && c["status"] == "True");
-            if serving { Ok(()) } else { Err(format!("{status}\n{}", std::fs::read_to_string(olm.cluster.path("catalogd.log")).unwrap_or_default())) }
+            let serving = status["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|c| c["type"] == "Serving" && c["status"] == "True");
+            if serving {
+                Ok(())
+            } else {
+                Err(format!(
+                    "{status}\n{}",
+                    std::fs::read_to_string(olm.cluster.path("catalogd.log")).unwrap_or_default()
+                ))
+            }
         })
         .await;
-        // kubectl is at hand and speaks HTTPS; who serves is known by the address. Without a token it would ask for a name.
+        // kubectl is at hand and speaks HTTPS; who serves is known by the address. Without a token it would ask for a
+        // name.
         let address = format!("--server=https://{serves}");
-        let raw = ["--kubeconfig=/dev/null", &address, "--insecure-skip-tls-verify", "--token=none", "get", "--raw", "/catalogs/oneagent/api/v1/all"];
+        let raw = [
+            "--kubeconfig=/dev/null",
+            &address,
+            "--insecure-skip-tls-verify",
+            "--token=none",
+            "get",
+            "--raw",
+            "/catalogs/oneagent/api/v1/all",
+        ];
         let lines = said(Command::new(tool("kubectl")).args(raw));
-        let theirs: BTreeSet<String> = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap().to_string()).collect();
+        let theirs: BTreeSet<String> =
+            lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap().to_string()).collect();
         let home = home();
-        let rendered = said(Command::new(tool("opm")).args(["render", "--use-http", "-o", "json", &image]).env("HOME", home.path()));
-        let ours: BTreeSet<String> =
-            serde_json::Deserializer::from_str(&rendered).into_iter::<Value>().map(|blob| blob.unwrap().to_string()).collect();
+        let rendered = said(
+            Command::new(tool("opm")).args(["render", "--use-http", "-o", "json", &image]).env("HOME", home.path()),
+        );
+        let ours: BTreeSet<String> = serde_json::Deserializer::from_str(&rendered)
+            .into_iter::<Value>()
+            .map(|blob| blob.unwrap().to_string())
+            .collect();
         assert_eq!(theirs.len(), 5, "a package, two channels, two bundles");
         assert_eq!(theirs, ours);
     });
@@ -112,16 +157,18 @@ fn objects(released: &Released) -> Vec<Value> {
     let install = &csv["spec"]["install"]["spec"];
     let mut objects = released.manifests("CustomResourceDefinition");
     let mut accounts = BTreeSet::new();
-    let permissions = ["permissions", "clusterPermissions"].into_iter().flat_map(|key| install[key].as_array().unwrap());
+    let permissions =
+        ["permissions", "clusterPermissions"].into_iter().flat_map(|key| install[key].as_array().unwrap());
     for (at, permission) in permissions.enumerate() {
         let account = permission["serviceAccountName"].as_str().unwrap();
         if accounts.insert(account.to_owned()) {
-            objects.push(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": account, "namespace": "dynatrace" } }));
+            objects.push(json!({ "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": { "name": account, "namespace": "dynatrace" } }));
         }
         let name = format!("{PACKAGE}-v1-{at}");
         let rbac = "rbac.authorization.k8s.io";
-        objects
-            .push(json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": { "name": name }, "rules": permission["rules"] }));
+        objects.push(json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": { "name": name },
+                "rules": permission["rules"] }));
         objects.push(json!({
             "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": name },
             "roleRef": { "apiGroup": rbac, "kind": "ClusterRole", "name": name },
@@ -133,13 +180,15 @@ fn objects(released: &Released) -> Vec<Value> {
         let mut annotations = csv["metadata"]["annotations"].clone();
         annotations["olm.targetNamespaces"] = "".into();
         spec["template"]["metadata"]["annotations"] = annotations;
-        objects.push(json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": deployment["name"], "namespace": "dynatrace", "labels": deployment["label"] }, "spec": spec }));
+        objects.push(json!({ "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": { "name": deployment["name"], "namespace": "dynatrace", "labels": deployment["label"] },
+            "spec": spec }));
     }
     objects
 }
 
-/// With the rights of `config/oneagent-operator/olmv1-installer.yaml` and no other, everything of the bundle is made; the operator then
-/// runs agents in a namespace of its choice, without any object of OLM v0.
+/// With the rights of `config/oneagent-operator/olmv1-installer.yaml` and no other, everything of the bundle is made;
+/// the operator then runs agents in a namespace of its choice, without any object of OLM v0.
 #[test]
 fn the_installer_of_olm_v1_has_the_rights_it_needs_and_the_operator_needs_nothing_of_v0() {
     olm_tests::run(async {
@@ -154,9 +203,16 @@ fn the_installer_of_olm_v1_has_the_rights_it_needs_and_the_operator_needs_nothin
         assert!(!released.files.iter().any(|file| file.path.contains("dependencies")));
 
         olm.namespace("dynatrace");
-        olm.cluster.kubectl(&["apply", "--server-side", "-f", &repository("config/oneagent-operator/olmv1-installer.yaml").display().to_string()]);
+        olm.cluster.kubectl(&[
+            "apply",
+            "--server-side",
+            "-f",
+            &repository("config/oneagent-operator/olmv1-installer.yaml").display().to_string(),
+        ]);
         let installer = format!("--as=system:serviceaccount:dynatrace:{PACKAGE}-installer");
-        let apply = |object: &Value| olm.cluster.try_kubectl(&["apply", "--server-side", &installer, "-f", "-"], Some(&object.to_string()));
+        let apply = |object: &Value| {
+            olm.cluster.try_kubectl(&["apply", "--server-side", &installer, "-f", "-"], Some(&object.to_string()))
+        };
         let objects = objects(&released);
         // One right less, and the operator's own role would be an escalation.
         let role = format!("{PACKAGE}-installer");
@@ -164,7 +220,11 @@ fn the_installer_of_olm_v1_has_the_rights_it_needs_and_the_operator_needs_nothin
         let mut less: Value = serde_json::from_str(&full).unwrap();
         less["rules"].as_array_mut().unwrap().retain(|rule| rule["resources"] != json!(["nodes"]));
         olm.cluster.try_kubectl(&["replace", "-f", "-"], Some(&less.to_string())).unwrap();
-        let refused: Vec<String> = objects.iter().filter(|object| object["kind"] == "ClusterRole").filter_map(|object| apply(object).err()).collect();
+        let refused: Vec<String> = objects
+            .iter()
+            .filter(|object| object["kind"] == "ClusterRole")
+            .filter_map(|object| apply(object).err())
+            .collect();
         assert!(refused.len() == 1 && refused[0].contains("attempting to grant RBAC permissions"), "{refused:?}");
         olm.cluster.kubectl(&[
             "apply",

@@ -1,5 +1,5 @@
-//! The conditions of a OneAgent, and every reason that they can have. Each reason's doc line tells the user what to do: the
-//! README's table is made of these lines.
+//! The conditions of a OneAgent, and every reason that they can have. Each reason's doc line tells the user what to do:
+//! the README's table is made of these lines.
 //!
 //! Must not decide which one holds.
 
@@ -63,9 +63,11 @@ pub enum Reason {
     Paused,
     /// Updates are held for the whole cluster: delete key `stop` of ConfigMap `oneagent-operator`.
     Stopped,
-    /// New agents failed and the update was stopped. Mend the cause and pin the version (`update.version`) to try it again; a newer one is taken by itself.
+    /// New agents failed and the update was stopped. Mend the cause and pin the version (`update.version`) to try it
+    /// again; a newer one is taken by itself.
     RolloutFailed,
-    /// Agents run but some do not have the desired version or template; on cordoned or leaving nodes they wait for the node, and the message names such nodes.
+    /// Agents run but some do not have the desired version or template; on cordoned or leaving nodes they wait for the
+    /// node, and the message names such nodes.
     Outdated,
     /// The spec cannot be carried out; the message names the field and the remedy.
     InvalidSpec,
@@ -75,9 +77,11 @@ pub enum Reason {
     OtherOperatorRunning,
     /// The agents' ServiceAccount is missing: apply the installation manifests, or move the OneAgent.
     ServiceAccountMissing,
-    /// The API server refuses the agents' Pods; the message quotes it. On OpenShift grant the SCC, elsewhere label the namespace `pod-security.kubernetes.io/enforce=privileged`.
+    /// The API server refuses the agents' Pods; the message quotes it. On OpenShift grant the SCC, elsewhere label the
+    /// namespace `pod-security.kubernetes.io/enforce=privileged`.
     PodsRefused,
-    /// The namespace's own node selector excludes nodes with a running agent, and any change would remove these: lift it by the command that the message names.
+    /// The namespace's own node selector excludes nodes with a running agent, and any change would remove these: lift
+    /// it by the command that the message names.
     NamespaceSelector,
     /// The rollout waits for something outside, which the message names; it goes on by itself once that is mended.
     Held,
@@ -95,11 +99,13 @@ pub enum Reason {
     TrustedCAsMissing,
     /// The proxy Secret that the spec names is missing, lacks its key, or holds no URL.
     ProxyInvalid,
-    /// The pull secret that the spec names is missing or of another type, or the operator's own cannot be made or written.
+    /// The pull secret that the spec names is missing or of another type, or the operator's own cannot be made or
+    /// written.
     PullSecretInvalid,
     /// Traffic to the environment cannot be let through Istio as `enableIstio` asks; the message says why.
     IstioUnusable,
-    /// Another OneAgent selects the same nodes; the message names it, and who keeps them. Make their `nodeSelector`s disjoint.
+    /// Another OneAgent selects the same nodes; the message names it, and who keeps them. Make their `nodeSelector`s
+    /// disjoint.
     NodesConflict,
     /// The token works and has its scope. Nothing to do.
     TokenReady,
@@ -125,7 +131,7 @@ mod tests {
     #[test]
     fn every_reason_tells_what_to_do() {
         for reason in Reason::iter() {
-            let doc = reason.get_documentation().unwrap_or_default();
+            let doc = reason.get_documentation().unwrap_or_default().trim_end();
             assert!(doc.ends_with('.') && doc.len() > 20, "{reason}: {doc}");
         }
     }

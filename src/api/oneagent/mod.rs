@@ -53,7 +53,8 @@ pub struct OneAgentSpec {
     /// Address of the environment's REST API, ending in /api, such as https://ENVIRONMENTID.live.dynatrace.com/api
     /// or, for Managed, https://DOMAIN/e/ENVIRONMENTID/api.
     pub api_url: String,
-    /// Name of the Secret with keys apiToken and paasToken, in the namespace of this object. Default: the name of this object.
+    /// Name of the Secret with keys apiToken and paasToken, in the namespace of this object. Default: the name of this
+    /// object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<String>,
     /// Do not verify the API's certificate, in the operator and in the agent's download. Default: false.
@@ -63,18 +64,19 @@ pub struct OneAgentSpec {
     /// endpoint, and a VirtualService for those that are names. Does nothing without Istio. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_istio: Option<bool>,
-    /// Proxy for the operator's calls and for the agents. Default: agents use none, the operator follows HTTPS_PROXY and
-    /// NO_PROXY of its own Pod (with OLM on OpenShift those of the cluster's proxy).
+    /// Proxy for the operator's calls and for the agents. Default: agents use none, the operator follows HTTPS_PROXY
+    /// and NO_PROXY of its own Pod (with OLM on OpenShift those of the cluster's proxy).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
     /// Name of the ConfigMap whose key certs holds PEM certificates to trust beside the system's. Default: none.
     #[serde(default, rename = "trustedCAs", skip_serializing_if = "Option::is_none")]
     pub trusted_cas: Option<String>,
-    /// Network zone of the agents: letters, digits, dots, dashes and underscores. Default: none, which the environment calls default.
+    /// Network zone of the agents: letters, digits, dots, dashes and underscores. Default: none, which the environment
+    /// calls default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_zone: Option<String>,
-    /// Run the agent from an image of its own, image or else the one of the environment's registry, instead of the installer
-    /// image that downloads it. Default: false.
+    /// Run the agent from an image of its own, image or else the one of the environment's registry, instead of the
+    /// installer image that downloads it. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_immutable_image: Option<bool>,
     /// Labels that a node must have. Default: every node.
@@ -95,8 +97,8 @@ pub struct OneAgentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Version of the agent: major.minor.revision (the newest that begins so) or all four parts. Never moves an agent
-    /// backwards; for that, see update. With useImmutableImage the tag of the environment's image, as it stands. Default:
-    /// the newest version.
+    /// backwards; for that, see update. With useImmutableImage the tag of the environment's image, as it stands.
+    /// Default: the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<String>,
     /// Name of the Secret (type kubernetes.io/dockerconfigjson) that the agent's image is pulled with, with
@@ -112,7 +114,8 @@ pub struct OneAgentSpec {
     /// Arguments of the agent's installer, before those that the operator adds. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// Environment of the agent's container. An entry with the name of one that the operator sets takes its place. Default: none.
+    /// Environment of the agent's container. An entry with the name of one that the operator sets takes its place.
+    /// Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<EnvVar>>,
     /// Priority class of the Pods. Default: none.
@@ -124,7 +127,8 @@ pub struct OneAgentSpec {
     /// DNS policy of the Pods. Default: ClusterFirst.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns_policy: Option<String>,
-    /// ServiceAccount of the Pods. Default: dynatrace-oneagent, or dynatrace-oneagent-unprivileged in unprivileged mode.
+    /// ServiceAccount of the Pods. Default: dynatrace-oneagent, or dynatrace-oneagent-unprivileged in unprivileged
+    /// mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
     /// Labels of the DaemonSet and its Pods. Default: none.
@@ -180,7 +184,8 @@ pub struct Update {
         .message("version must be major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010"))]
     #[schemars(length(max = 60))]
     pub version: Option<String>,
-    /// Let version, or that of the tag of image, be older than what runs. The vendor does not support downgrades: agents may refuse. Default: false.
+    /// Let version, or that of the tag of image, be older than what runs. The vendor does not support downgrades:
+    /// agents may refuse. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
 }

@@ -30,7 +30,9 @@ pub const PACKAGE: Package = Package {
         title: "OneAgent Operator",
         sentence: "Keeps a monitoring agent on the right nodes, at the right version, and can always say why.",
         description: include_str!("description.md"),
-        uninstall: "Delete the OneAgents first if their agents shall go: their DaemonSets go with them. Agents of OneAgents that are left keep running, but new ones cannot start once the ServiceAccounts of this operator are gone. What agents installed on hosts stays there: run the vendor's uninstall script on each host.",
+        uninstall: "Delete the OneAgents first if their agents shall go: their DaemonSets go with them. Agents of \
+            OneAgents that are left keep running, but new ones cannot start once the ServiceAccounts of this operator \
+            are gone. What agents installed on hosts stays there: run the vendor's uninstall script on each host.",
         keywords: &["monitoring", "observability", "agent", "oneagent", "daemonset"],
         categories: "Monitoring,Observability",
         capabilities: "Deep Insights",
@@ -42,10 +44,16 @@ pub const PACKAGE: Package = Package {
 
 const ISTIO: &str = "let traffic to the environment pass in a mesh, where enableIstio asks for it; inert without Istio";
 
-/// Every right, with the reason it is there for. None that nothing uses: `every_right_is_used_and_no_other_is_asked_for`
-/// (olm-tests, `secure`) holds it by a real API server's audit log.
+/// Every right, with the reason it is there for. None that nothing uses:
+/// `every_right_is_used_and_no_other_is_asked_for` (olm-tests, `secure`) holds it by a real API server's audit log.
 const RULES: &[Rule] = &[
-    rule(Where::Watched, "dynatrace.com", "oneagents", &["list", "watch"], "follow the OneAgents; their spec is never written"),
+    rule(
+        Where::Watched,
+        "dynatrace.com",
+        "oneagents",
+        &["list", "watch"],
+        "follow the OneAgents; their spec is never written",
+    ),
     rule(Where::Watched, "dynatrace.com", "oneagents/status", &["patch"], "say what was found"),
     Rule {
         consulted: &["create", "delete"],
@@ -54,7 +62,8 @@ const RULES: &[Rule] = &[
             "apps",
             "daemonsets",
             &["get", "list", "watch", "create", "patch", "delete"],
-            "one DaemonSet per OneAgent; delete is never used, but OwnerReferencesPermissionEnforcement asks for it when a DaemonSet is adopted",
+            "one DaemonSet per OneAgent; delete is never used, but OwnerReferencesPermissionEnforcement asks for it \
+            when a DaemonSet is adopted",
         )
     },
     Rule {
@@ -69,11 +78,18 @@ const RULES: &[Rule] = &[
             "",
             "secrets",
             &["list", "watch", "create", "patch"],
-            "read the tokens, proxies and pull secrets that OneAgents name, by name only; write the pull secret of an environment's registry",
+            "read the tokens, proxies and pull secrets that OneAgents name, by name only; write the pull secret of an \
+            environment's registry",
         )
     },
-    Rule { consulted: &["create"], ..rule(Where::Watched, "networking.istio.io", "serviceentries", &["list", "create", "patch", "delete"], ISTIO) },
-    Rule { consulted: &["create"], ..rule(Where::Watched, "networking.istio.io", "virtualservices", &["list", "create", "patch", "delete"], ISTIO) },
+    Rule {
+        consulted: &["create"],
+        ..rule(Where::Watched, "networking.istio.io", "serviceentries", &["list", "create", "patch", "delete"], ISTIO)
+    },
+    Rule {
+        consulted: &["create"],
+        ..rule(Where::Watched, "networking.istio.io", "virtualservices", &["list", "create", "patch", "delete"], ISTIO)
+    },
     Rule {
         consulted: &["create"],
         ..rule(
@@ -81,17 +97,39 @@ const RULES: &[Rule] = &[
             "",
             "configmaps",
             &["list", "watch", "create", "patch"],
-            "read the certificates that OneAgents name, by name only; note the nodes that have an agent, to notice when one is gone",
+            "read the certificates that OneAgents name, by name only; note the nodes that have an agent, to notice \
+            when one is gone",
         )
     },
     rule(Where::Watched, "", "namespaces", &["get"], "say which nodes the namespace itself keeps agents off"),
-    rule(Where::Watched, "", "events", &["create", "list"], "tell about every transition, and learn why the API server refuses Pods"),
-    Rule { name: Some(NAME), ..rule(Where::Own, "", "configmaps", &["list", "watch"], "see the stop for the whole cluster") },
-    rule(Where::Own, "coordination.k8s.io", "leases", &["create", "get", "list", "update", "watch"], "let one operator of several act"),
+    rule(
+        Where::Watched,
+        "",
+        "events",
+        &["create", "list"],
+        "tell about every transition, and learn why the API server refuses Pods",
+    ),
+    Rule {
+        name: Some(NAME),
+        ..rule(Where::Own, "", "configmaps", &["list", "watch"], "see the stop for the whole cluster")
+    },
+    rule(
+        Where::Own,
+        "coordination.k8s.io",
+        "leases",
+        &["create", "get", "list", "update", "watch"],
+        "let one operator of several act",
+    ),
     rule(Where::Cluster, "", "nodes", &["list", "watch"], "know where agents belong"),
     Rule {
         name: Some("kube-system"),
-        ..rule(Where::Cluster, "", "namespaces", &["get"], "the agents carry the cluster's identity, which is this namespace's UID")
+        ..rule(
+            Where::Cluster,
+            "",
+            "namespaces",
+            &["get"],
+            "the agents carry the cluster's identity, which is this namespace's UID",
+        )
     },
 ];
 

@@ -1,4 +1,5 @@
-//! Samples: OneAgents that work once the Secret exists and the placeholders are filled in. Each names the suggested namespace.
+//! Samples: OneAgents that work once the Secret exists and the placeholders are filled in. Each names the suggested
+//! namespace.
 //!
 //! Must not combine unprivileged mode with installer mode: newer installers refuse to start so.
 
@@ -29,7 +30,7 @@ spec:
     },
     Sample {
         file: "oneagent-desk.yaml",
-        yaml: r#"# A DESK-branded environment: the same kind, with another address and image. Infra nodes only, with limits.
+        yaml: r#"# A DESK-branded environment: same kind, another address and image. Infra nodes only, with limits.
 # First: kubectl -n dynatrace create secret generic desk --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
 kind: OneAgent
@@ -58,7 +59,7 @@ spec:
     },
     Sample {
         file: "oneagent-openshift.yaml",
-        yaml: r"# OpenShift: workers, infra and control-plane nodes. The ServiceAccount needs the SCC privileged; OLM's bundle grants it.
+        yaml: r"# OpenShift: workers, infra and control-plane nodes. The SCC privileged is needed; OLM grants it.
 # First: oc -n dynatrace create secret generic openshift --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
 kind: OneAgent

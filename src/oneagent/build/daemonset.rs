@@ -3,7 +3,9 @@
 //! Update strategy OnDelete: the rollout engine decides which Pod goes when. Must not decide which template.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy};
-use k8s_openapi::api::core::v1::{Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodTemplateSpec,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::ObjectMeta;
 use serde_json::Value;
@@ -18,7 +20,13 @@ use crate::oneagent::resolve::Resolved;
 use crate::oneagent::resolve::hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, VIRTUAL_NODES};
 
 /// The DaemonSet as it is applied. `record` is what is written of its record, `image` is the release's.
-pub fn daemonset(resolved: &Resolved, base: &Base, version: Option<Version>, record: String, image: &str) -> Result<Value, serde_json::Error> {
+pub fn daemonset(
+    resolved: &Resolved,
+    base: &Base,
+    version: Option<Version>,
+    record: String,
+    image: &str,
+) -> Result<Value, serde_json::Error> {
     let object = DaemonSet {
         metadata: ObjectMeta {
             name: Some(resolved.name.clone()),
@@ -57,7 +65,8 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &st
     let pod = &resolved.pod;
     spec.node_selector = (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone());
     spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
-    spec.affinity = Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &resolved.placement.yields_to));
+    spec.affinity =
+        Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &resolved.placement.yields_to));
     template
 }
 
@@ -68,7 +77,8 @@ pub fn architectures(resolved: &Resolved, template: &PodTemplateSpec) -> Vec<Str
     if resolved.placement.architectures.is_empty() {
         return Vec::new();
     }
-    let env = template.spec.iter().flat_map(|spec| &spec.containers).flat_map(|container| container.env.iter().flatten());
+    let env =
+        template.spec.iter().flat_map(|spec| &spec.containers).flat_map(|container| container.env.iter().flatten());
     let installs = env.into_iter().any(|variable| variable.name == TOKEN);
     let names = if installs { INSTALLER_ARCHITECTURES } else { IMAGE_ARCHITECTURES };
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -105,7 +115,11 @@ fn with_alternatives(terms: &[NodeSelectorTerm], alternatives: &[Vec<Requirement
 }
 
 /// What we require of every node, in each of the user's terms, and that older OneAgents do not have it.
-fn affinity(architectures: &[String], theirs: &NodeAffinity, yields_to: &[(String, Vec<Vec<Requirement>>)]) -> Affinity {
+fn affinity(
+    architectures: &[String],
+    theirs: &NodeAffinity,
+    yields_to: &[(String, Vec<Vec<Requirement>>)],
+) -> Affinity {
     let requirement = |key: &str, operator: &str, values: &[&str]| NodeSelectorRequirement {
         key: key.into(),
         operator: operator.into(),
@@ -127,13 +141,19 @@ fn affinity(architectures: &[String], theirs: &NodeAffinity, yields_to: &[(Strin
     }
     if terms.is_empty() {
         // Older OneAgents have every node: one that does not exist is all that is left.
-        let nobody = NodeSelectorRequirement { key: "metadata.name".into(), operator: "In".into(), values: Some(vec!["none.invalid".into()]) };
+        let nobody = NodeSelectorRequirement {
+            key: "metadata.name".into(),
+            operator: "In".into(),
+            values: Some(vec!["none.invalid".into()]),
+        };
         terms.push(NodeSelectorTerm { match_fields: Some(vec![nobody]), match_expressions: None });
     }
     Affinity {
         node_affinity: Some(NodeAffinity {
             required_during_scheduling_ignored_during_execution: Some(NodeSelector { node_selector_terms: terms }),
-            preferred_during_scheduling_ignored_during_execution: theirs.preferred_during_scheduling_ignored_during_execution.clone(),
+            preferred_during_scheduling_ignored_during_execution: theirs
+                .preferred_during_scheduling_ignored_during_execution
+                .clone(),
         }),
         ..Affinity::default()
     }
@@ -160,7 +180,14 @@ mod tests {
         let template = base(&resolved, &around);
         let base = Base { hash: hash(&template).unwrap(), template };
         let record = Record { templates: vec![base.clone()], ..Record::default() }.text().unwrap().0;
-        daemonset(&resolved, &base, "1.301.72.20250601-101010".parse().ok(), record, "docker.io/dynatrace/oneagent:latest").unwrap()
+        daemonset(
+            &resolved,
+            &base,
+            "1.301.72.20250601-101010".parse().ok(),
+            record,
+            "docker.io/dynatrace/oneagent:latest",
+        )
+        .unwrap()
     }
 
     /// What changes here restarts every agent of every user at the next upgrade of the operator: change it knowingly.
@@ -173,19 +200,25 @@ mod tests {
     #[test]
     fn a_rich_oneagent_gives_this_daemonset() {
         insta::assert_yaml_snapshot!(rendered(serde_json::json!({
-            "apiUrl": "https://e.example/api/", "tokens": "secret", "skipCertCheck": true, "proxy": { "valueFrom": "proxy" }, "trustedCAs": "ca",
-            "nodeSelector": { "kubernetes.io/arch": "arm64" }, "tolerations": [{ "operator": "Exists" }], "image": "registry.example/agent:7",
+            "apiUrl": "https://e.example/api/", "tokens": "secret", "skipCertCheck": true,
+            "proxy": { "valueFrom": "proxy" }, "trustedCAs": "ca",
+            "nodeSelector": { "kubernetes.io/arch": "arm64" }, "tolerations": [{ "operator": "Exists" }],
+            "image": "registry.example/agent:7",
             "resources": { "limits": { "memory": "1.5Gi" } }, "webhookInjection": true, "args": ["--set-host-group=x"],
             "env": [{ "name": "ONEAGENT_INSTALLER_SKIP_CERT_CHECK", "value": "false" }, { "name": "X", "value": "y" }],
-            "priorityClassName": "high", "dnsPolicy": "Default", "serviceAccountName": "mine", "labels": { "team": "ops" }, "useUnprivilegedMode": true,
+            "priorityClassName": "high", "dnsPolicy": "Default", "serviceAccountName": "mine",
+            "labels": { "team": "ops" }, "useUnprivilegedMode": true,
         })));
     }
 
     #[test]
     fn placement_is_not_in_the_hash_and_everything_else_is() {
-        let hash_of = |spec: serde_json::Value| rendered(spec)["spec"]["template"]["metadata"]["annotations"][HASH_ANNOTATION].clone();
+        let hash_of = |spec: serde_json::Value| {
+            rendered(spec)["spec"]["template"]["metadata"]["annotations"][HASH_ANNOTATION].clone()
+        };
         let plain = hash_of(serde_json::json!({ "apiUrl": "https://e.example/api" }));
-        let placed = serde_json::json!({ "apiUrl": "https://e.example/api", "nodeSelector": { "a": "b" }, "tolerations": [{ "operator": "Exists" }], "rollout": { "maxUnavailable": 3 }, "waitReadySeconds": 100 });
+        let placed = serde_json::json!({ "apiUrl": "https://e.example/api", "nodeSelector": { "a": "b" },
+            "tolerations": [{ "operator": "Exists" }], "rollout": { "maxUnavailable": 3 }, "waitReadySeconds": 100 });
         assert_eq!(hash_of(placed), plain);
         for change in [
             serde_json::json!({ "args": ["x"] }),
@@ -215,7 +248,10 @@ mod tests {
         annotations.clear();
         annotations.insert("oneagent.dynatrace.com/proxy-version".into(), "4711".into());
         assert!(template::asks_for_the_same(&before, &now, "registry.example/ours:1"), "0.2.0 noted it so");
-        assert!(!template::asks_for_the_same(&before, &now, "registry.example/ours:2"), "an image that is nobody's default is the user's");
+        assert!(
+            !template::asks_for_the_same(&before, &now, "registry.example/ours:2"),
+            "an image that is nobody's default is the user's"
+        );
         assert!(!template::asks_for_the_same(&now, &base_of(with_proxy(), &marked("other")), "i"), "another proxy");
         assert!(!template::asks_for_the_same(&now, &base_of(serde_json::json!({}), &Surroundings::default()), "i"));
         assert_eq!(
@@ -230,14 +266,18 @@ mod tests {
         let env = |spec: serde_json::Value| {
             let rendered = rendered(spec);
             let env = rendered["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap().clone();
-            move |name: &str| env.iter().find(|variable| variable["name"] == name).unwrap()["value"].as_str().unwrap().to_owned()
+            move |name: &str| {
+                env.iter().find(|variable| variable["name"] == name).unwrap()["value"].as_str().unwrap().to_owned()
+            }
         };
-        let theirs = serde_json::json!({ "apiUrl": "https://e.example/api", "env": [{ "name": "X", "value": "{agent-version}" }] });
+        let theirs = serde_json::json!({ "apiUrl": "https://e.example/api",
+            "env": [{ "name": "X", "value": "{agent-version}" }] });
         let value = env(theirs);
         assert_eq!(value("X"), "{agent-version}");
         assert!(value("ONEAGENT_INSTALLER_SCRIPT_URL").contains("/version/1.301.72.20250601-101010?"));
         let own = "https://mirror.example/{agent-version}";
-        let address = serde_json::json!({ "apiUrl": "https://e.example/api", "env": [{ "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": own }] });
+        let address = serde_json::json!({ "apiUrl": "https://e.example/api",
+            "env": [{ "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": own }] });
         assert_eq!(env(address)("ONEAGENT_INSTALLER_SCRIPT_URL"), own);
     }
 }

@@ -27,7 +27,8 @@ pub fn objects(resolved: &Resolved, endpoints: &[String]) -> (Vec<Value>, Vec<St
     let mut wrong = Vec::new();
     let mut objects: Vec<Value> = Vec::new();
     let mut seen: Vec<Endpoint> = Vec::new();
-    let all = std::iter::once((&resolved.api_url, "api-url")).chain(endpoints.iter().map(|e| (e, "communication-endpoint")));
+    let all =
+        std::iter::once((&resolved.api_url, "api-url")).chain(endpoints.iter().map(|e| (e, "communication-endpoint")));
     for (text, role) in all {
         match parse(text) {
             None => wrong.push(text.chars().take(80).collect()),
@@ -67,7 +68,9 @@ fn parse(text: &str) -> Option<Endpoint> {
         }
         Some(port) => port.parse().ok().filter(|port| *port > 0)?,
     };
-    let label = |label: &str| !label.is_empty() && label.len() < 64 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let label = |label: &str| {
+        !label.is_empty() && label.len() < 64 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
     let named = host.len() < 254 && host.split('.').all(|l| label(l) && !l.starts_with('-') && !l.ends_with('-'));
     (named || host.parse::<IpAddr>().is_ok()).then(|| Endpoint { secure, host: host.to_ascii_lowercase(), port })
 }
@@ -86,14 +89,19 @@ fn of(resolved: &Resolved, endpoint: &Endpoint, role: &str) -> Vec<Value> {
             "spec": spec,
         })
     };
-    let entry_port = |protocol: &str| json!([{ "name": format!("{}-{port}", protocol.to_lowercase()), "number": port, "protocol": protocol }]);
+    let entry_port = |protocol: &str| {
+        json!([{ "name": format!("{}-{port}", protocol.to_lowercase()), "number": port,
+        "protocol": protocol }])
+    };
     if let Ok(ip) = host.parse::<IpAddr>() {
         let network = format!("{ip}/{}", if ip.is_ipv4() { 32 } else { 128 });
         // A host must be named, and is not looked at: the address decides.
-        let spec = json!({ "hosts": ["ignored.subdomain"], "addresses": [network], "ports": entry_port("TCP"), "location": "MESH_EXTERNAL", "resolution": "NONE" });
+        let spec = json!({ "hosts": ["ignored.subdomain"], "addresses": [network], "ports": entry_port("TCP"),
+            "location": "MESH_EXTERNAL", "resolution": "NONE" });
         return vec![object("ServiceEntry", spec)];
     }
-    let entry = json!({ "hosts": [host], "ports": entry_port(&protocol.to_uppercase()), "location": "MESH_EXTERNAL", "resolution": "DNS" });
+    let entry = json!({ "hosts": [host], "ports": entry_port(&protocol.to_uppercase()), "location": "MESH_EXTERNAL",
+        "resolution": "DNS" });
     let route = json!([{ "destination": { "host": host, "port": { "number": port } } }]);
     let service = if *secure {
         json!({ "hosts": [host], "tls": [{ "match": [{ "port": port, "sniHosts": [host] }], "route": route }] })

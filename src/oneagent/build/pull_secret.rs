@@ -46,7 +46,8 @@ pub fn is_for(content: &SecretString, registry: &str) -> bool {
 }
 
 impl PullSecret {
-    /// What changes in a Secret that is there: whose it is stays, for OpenShift lets only those change that who may delete it.
+    /// What changes in a Secret that is there: whose it is stays, for OpenShift lets only those change that who may
+    /// delete it.
     #[must_use]
     pub fn change(&self) -> Value {
         json!({ "data": { KEY: encode(self.content.expose_secret()) } })
@@ -57,7 +58,8 @@ impl PullSecret {
     pub fn object(&self, namespace: &str) -> Value {
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": { "name": self.name, "namespace": namespace, "ownerReferences": [self.owner], "labels": { "dynatrace": "oneagent" } },
+            "metadata": { "name": self.name, "namespace": namespace, "ownerReferences": [self.owner],
+            "labels": { "dynatrace": "oneagent" } },
             "data": { KEY: encode(self.content.expose_secret()) },
         })
     }
@@ -73,7 +75,10 @@ mod tests {
         let config: Value = serde_json::from_str(content.expose_secret()).unwrap();
         assert_eq!(config["auths"]["host.example:8443"]["auth"], "YWJjOnNlY3JldA==");
         assert!(is_for(&content, "host.example:8443/e/other") && !is_for(&content, "other.example/e/abc"));
-        assert!(!is_for(&"{}".to_owned().into(), "host.example:8443") && !is_for(&"x".to_owned().into(), "host.example:8443"));
+        assert!(
+            !is_for(&"{}".to_owned().into(), "host.example:8443")
+                && !is_for(&"x".to_owned().into(), "host.example:8443")
+        );
         let secret = PullSecret { name: "p".into(), owner: OwnerReference::default(), content, is_there: false };
         assert!(!format!("{secret:?}").contains("secret\""), "{secret:?}");
     }

@@ -1,9 +1,9 @@
-//! The record of a DaemonSet: what must outlive us and belongs to it, as one typed value in one annotation, so that the two
-//! never disagree, whoever dies between two writes.
+//! The record of a DaemonSet: what must outlive us and belongs to it, as one typed value in one annotation, so that the
+//! two never disagree, whoever dies between two writes.
 //!
 //! Base templates by their hash, for a rollout that is held or goes back renders one that the spec no longer has; the
-//! generations of edits; whose nodes are left alone. Bounded: the API server takes 256 KiB of annotations. What changes with
-//! every node is noted apart. Pure. Must not decide which template is used.
+//! generations of edits; whose nodes are left alone. Bounded: the API server takes 256 KiB of annotations. What changes
+//! with every node is noted apart. Pure. Must not decide which template is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +62,8 @@ struct Template {
     template: PodTemplateSpec,
 }
 
-/// The older OneAgents to whom a live DaemonSet leaves their nodes, alone: templates are long, and are proved by their sums.
+/// The older OneAgents to whom a live DaemonSet leaves their nodes, alone: templates are long, and are proved by their
+/// sums.
 #[must_use]
 pub fn yields_to(live: &DaemonSet) -> BTreeSet<String> {
     #[derive(Default, Deserialize)]
@@ -91,7 +92,8 @@ impl Record {
     fn read(text: &str) -> Self {
         let Ok(written) = serde_json::from_str::<Written>(text) else { return Self::default() };
         let is_whole = |(hash, kept): &(String, Template)| sum(hash, &kept.template).is_ok_and(|sum| sum == kept.sum);
-        let templates = written.templates.into_iter().filter(is_whole).map(|(hash, kept)| Base { template: kept.template, hash });
+        let templates =
+            written.templates.into_iter().filter(is_whole).map(|(hash, kept)| Base { template: kept.template, hash });
         Self { templates: templates.collect(), edited: written.edited, yields_to: written.yields_to }
     }
 
@@ -108,7 +110,12 @@ impl Record {
     pub fn text(&self) -> Result<(String, bool), serde_json::Error> {
         let mut templates = &self.templates[..self.templates.len().min(TEMPLATES)];
         loop {
-            let kept = |base: &Base| Ok((base.hash.clone(), Template { sum: sum(&base.hash, &base.template)?, template: base.template.clone() }));
+            let kept = |base: &Base| {
+                Ok((
+                    base.hash.clone(),
+                    Template { sum: sum(&base.hash, &base.template)?, template: base.template.clone() },
+                ))
+            };
             let text = serde_json::to_string(&Written {
                 templates: templates.iter().map(kept).collect::<Result<_, serde_json::Error>>()?,
                 edited: self.edited.clone(),
@@ -140,7 +147,8 @@ mod tests {
     use serde_json::json;
 
     fn base(hash: &str, args: usize) -> Base {
-        let template = json!({ "spec": { "hostPID": true, "containers": [{ "name": "c", "args": ["x".repeat(args)] }] } });
+        let template =
+            json!({ "spec": { "hostPID": true, "containers": [{ "name": "c", "args": ["x".repeat(args)] }] } });
         Base { template: serde_json::from_value(template).unwrap(), hash: hash.to_owned() }
     }
 

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1::{
-    AppArmorProfile, Capabilities, ConfigMapVolumeSource, Container, EnvVar, EnvVarSource, ExecAction, HostPathVolumeSource, KeyToPath,
-    LocalObjectReference, ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, SecretKeySelector, SecurityContext, Volume, VolumeMount,
+    AppArmorProfile, Capabilities, ConfigMapVolumeSource, Container, EnvVar, EnvVarSource, ExecAction,
+    HostPathVolumeSource, KeyToPath, LocalObjectReference, ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe,
+    SecretKeySelector, SecurityContext, Volume, VolumeMount,
 };
 use kube::api::ObjectMeta;
 use sha2::{Digest, Sha256};
@@ -21,7 +22,8 @@ const VERSION: &str = "{agent-version}";
 /// Stands for its first three parts.
 const SHORT: &str = "{agent-version-short}";
 /// Where the version stands in the address that is ours. What a user writes himself is left as he wrote it.
-const AT_VERSION: &str = "/deployment/installer/agent/unix/default/version/{agent-version}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)";
+const AT_VERSION: &str =
+    "/deployment/installer/agent/unix/default/version/{agent-version}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)";
 /// Stands for the release's installer image.
 pub const IMAGE: &str = "{default-image}";
 const CONTAINER: &str = "dynatrace-oneagent";
@@ -39,8 +41,8 @@ pub struct Surroundings {
     pub trusted: Option<String>,
 }
 
-/// Annotations of Pods that change with what the Pods read from elsewhere, and what releases up to 0.2.0 had in their place:
-/// resourceVersions, which change with every touch.
+/// Annotations of Pods that change with what the Pods read from elsewhere, and what releases up to 0.2.0 had in their
+/// place: resourceVersions, which change with every touch.
 const MARKS: [(&str, &str); 2] = [
     ("oneagent.dynatrace.com/proxy-hash", "oneagent.dynatrace.com/proxy-version"),
     ("oneagent.dynatrace.com/trusted-cas-hash", "oneagent.dynatrace.com/trusted-cas-version"),
@@ -54,21 +56,39 @@ pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
     let ours = ours.filter_map(|((key, _), mark)| Some(((*key).to_owned(), mark.clone()?)));
     let annotations: BTreeMap<String, String> = pod.annotations.clone().into_iter().chain(ours).collect();
     let own_image = match &resolved.from_image {
-        Some(FromImage { registry: Some(registry), tag, .. }) => format!("{registry}/linux/oneagent:{}", tag.as_deref().unwrap_or(SHORT)),
+        Some(FromImage { registry: Some(registry), tag, .. }) => {
+            format!("{registry}/linux/oneagent:{}", tag.as_deref().unwrap_or(SHORT))
+        }
         _ => IMAGE.to_owned(),
     };
-    let pull_secrets = resolved.from_image.as_ref().and_then(|image| image.secret(&resolved.name)).map(|name| vec![LocalObjectReference { name }]);
-    let mut volumes =
-        vec![Volume { name: "host-root".into(), host_path: Some(HostPathVolumeSource { path: "/".into(), type_: None }), ..Volume::default() }];
-    let mut mounts = vec![VolumeMount { name: "host-root".into(), mount_path: "/mnt/root".into(), ..VolumeMount::default() }];
+    let pull_secrets = resolved
+        .from_image
+        .as_ref()
+        .and_then(|image| image.secret(&resolved.name))
+        .map(|name| vec![LocalObjectReference { name }]);
+    let mut volumes = vec![Volume {
+        name: "host-root".into(),
+        host_path: Some(HostPathVolumeSource { path: "/".into(), type_: None }),
+        ..Volume::default()
+    }];
+    let mut mounts =
+        vec![VolumeMount { name: "host-root".into(), mount_path: "/mnt/root".into(), ..VolumeMount::default() }];
     if let Some(config_map) = &resolved.trusted_cas {
         let items = vec![KeyToPath { key: "certs".into(), path: "certs.pem".into(), mode: None }];
         volumes.push(Volume {
             name: "certs".into(),
-            config_map: Some(ConfigMapVolumeSource { name: config_map.clone(), items: Some(items), ..ConfigMapVolumeSource::default() }),
+            config_map: Some(ConfigMapVolumeSource {
+                name: config_map.clone(),
+                items: Some(items),
+                ..ConfigMapVolumeSource::default()
+            }),
             ..Volume::default()
         });
-        mounts.push(VolumeMount { name: "certs".into(), mount_path: "/mnt/dynatrace/certs".into(), ..VolumeMount::default() });
+        mounts.push(VolumeMount {
+            name: "certs".into(),
+            mount_path: "/mnt/dynatrace/certs".into(),
+            ..VolumeMount::default()
+        });
     }
     let container = Container {
         name: CONTAINER.into(),
@@ -120,7 +140,12 @@ pub fn at_version(container: &mut Container, version: &str, short: &str) {
     if let Some(name) = container.image.as_deref().and_then(|image| image.strip_suffix(SHORT)) {
         container.image = Some(format!("{name}{short}"));
     }
-    let addresses = container.env.iter_mut().flatten().filter(|variable| variable.name == SCRIPT_URL).filter_map(|variable| variable.value.as_mut());
+    let addresses = container
+        .env
+        .iter_mut()
+        .flatten()
+        .filter(|variable| variable.name == SCRIPT_URL)
+        .filter_map(|variable| variable.value.as_mut());
     for address in addresses.filter(|address| address.contains(AT_VERSION)) {
         *address = address.replace(VERSION, version);
     }
@@ -128,7 +153,8 @@ pub fn at_version(container: &mut Container, version: &str, short: &str) {
 
 fn replace_image(template: &PodTemplateSpec, these: &[&str], by: &str) -> PodTemplateSpec {
     let mut template = template.clone();
-    let images = template.spec.iter_mut().flat_map(|spec| &mut spec.containers).filter_map(|container| container.image.as_mut());
+    let images =
+        template.spec.iter_mut().flat_map(|spec| &mut spec.containers).filter_map(|container| container.image.as_mut());
     for image in images.filter(|image| these.contains(&image.as_str())) {
         by.clone_into(image);
     }
@@ -139,7 +165,8 @@ fn replace_image(template: &PodTemplateSpec, these: &[&str], by: &str) -> PodTem
 /// down in another way, is no difference. `image` is the release's.
 #[must_use]
 pub fn asks_for_the_same(noted: &PodTemplateSpec, base: &PodTemplateSpec, image: &str) -> bool {
-    let annotations = |template: &PodTemplateSpec| template.metadata.as_ref().and_then(|m| m.annotations.clone()).unwrap_or_default();
+    let annotations =
+        |template: &PodTemplateSpec| template.metadata.as_ref().and_then(|m| m.annotations.clone()).unwrap_or_default();
     let before = annotations(noted);
     let normal = |template: &PodTemplateSpec| {
         let mut plain = replace_image(template, &[image, DEFAULT_IMAGE], IMAGE);
@@ -201,8 +228,10 @@ fn env(resolved: &Resolved, around: &Surroundings) -> Vec<EnvVar> {
             ..EnvVarSource::default()
         }),
     };
-    let node_name =
-        EnvVarSource { field_ref: Some(ObjectFieldSelector { field_path: "spec.nodeName".into(), api_version: None }), ..EnvVarSource::default() };
+    let node_name = EnvVarSource {
+        field_ref: Some(ObjectFieldSelector { field_path: "spec.nodeName".into(), api_version: None }),
+        ..EnvVarSource::default()
+    };
     let mut ours = vec![
         EnvVar { name: "DT_K8S_NODE_NAME".into(), value: None, value_from: Some(node_name) },
         plain("DT_K8S_CLUSTER_ID", around.cluster_id.clone()),
@@ -215,7 +244,10 @@ fn env(resolved: &Resolved, around: &Surroundings) -> Vec<EnvVar> {
         if resolved.wish != Wish::UserUrl {
             // The kubelet puts the token in; the Pod's spec holds only the reference.
             let zone = resolved.network_zone.as_ref().map(|zone| format!("&networkZone={zone}")).unwrap_or_default();
-            let url = format!("{}/v1{AT_VERSION}&arch={}&flavor=default{zone}", resolved.api_url, resolved.pod.installer_arch);
+            let url = format!(
+                "{}/v1{AT_VERSION}&arch={}&flavor=default{zone}",
+                resolved.api_url, resolved.pod.installer_arch
+            );
             ours.push(plain(SCRIPT_URL, url));
         }
         ours.push(plain("ONEAGENT_INSTALLER_SKIP_CERT_CHECK", resolved.skip_cert_check.to_string()));

@@ -8,4 +8,5 @@ pub const INSTALLER_ARCHITECTURES: &[&str] = &["amd64"];
 pub const IMAGE_ARCHITECTURES: &[&str] = &["amd64", "arm64"];
 
 /// Labels of virtual nodes, on which no host agent can run.
-pub const VIRTUAL_NODES: &[(&str, &str)] = &[("type", "virtual-kubelet"), ("eks.amazonaws.com/compute-type", "fargate")];
+pub const VIRTUAL_NODES: &[(&str, &str)] =
+    &[("type", "virtual-kubelet"), ("eks.amazonaws.com/compute-type", "fargate")];

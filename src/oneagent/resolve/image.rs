@@ -44,33 +44,42 @@ pub(super) fn from_image(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Ref
     let tag = text(spec.agent_version.as_ref()).filter(|_| !pinned);
     if let Some(tag) = tag.as_ref().filter(|tag| !is_tag(tag)) {
         wrong.push(Refusal(format!(
-            "spec.agentVersion is {tag:?}, which with spec.useImmutableImage is the tag of the agent's image: at most 128 letters, digits, dots, dashes and underscores, such as 1.301.72"
+            "spec.agentVersion is {tag:?}, which with spec.useImmutableImage is the tag of the agent's image: at most \
+            128 letters, digits, dots, dashes and underscores, such as 1.301.72"
         )));
     }
     let registry = api_url.split_once("://").map_or(api_url, |(_, rest)| rest);
     let registry = registry.strip_suffix("/api").unwrap_or(registry).to_owned();
     if !names_a_registry(&registry) {
         wrong.push(Refusal(format!(
-            "spec.useImmutableImage takes the agent's image from the registry {registry:?}, made from spec.apiUrl, and that is not the beginning of an image's name (a host with a dot or a port; then lower-case letters, digits, single dots, dashes and underscores); name the image in spec.image"
+            "spec.useImmutableImage takes the agent's image from the registry {registry:?}, made from spec.apiUrl, \
+            and that is not the beginning of an image's name (a host with a dot or a port; then lower-case letters, \
+            digits, single dots, dashes and underscores); name the image in spec.image"
         )));
     }
     Some(FromImage { registry: Some(registry), custom_secret, tag })
 }
 
-/// Whether `host[:port][/path]` can begin an image's name: the container runtimes' grammar, which has no room for `[::1]`.
+/// Whether `host[:port][/path]` can begin an image's name: the container runtimes' grammar, which has no room for
+/// `[::1]`.
 fn names_a_registry(text: &str) -> bool {
     let mut parts = text.split('/');
     let host = parts.next().unwrap_or_default();
     let (host, port) = host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port)));
     let label = |label: &str| {
         let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        edge(label.as_bytes().first()) && edge(label.as_bytes().last()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        edge(label.as_bytes().first())
+            && edge(label.as_bytes().last())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
     let segment = |segment: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let bytes = segment.as_bytes();
         let edges = bytes.first().is_some_and(|b| plain(*b)) && bytes.last().is_some_and(|b| plain(*b));
-        edges && bytes.iter().all(|b| plain(*b) || b"._-".contains(b)) && !segment.contains("..") && !segment.contains("___")
+        edges
+            && bytes.iter().all(|b| plain(*b) || b"._-".contains(b))
+            && !segment.contains("..")
+            && !segment.contains("___")
     };
     // A first part without dot or port is taken for a name on Docker Hub.
     (host.contains('.') || port.is_some() || host == "localhost")
@@ -82,7 +91,9 @@ fn names_a_registry(text: &str) -> bool {
 /// Whether a text can be a tag.
 fn is_tag(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    text.len() <= 128 && text.bytes().next().is_some_and(plain) && text.bytes().all(|byte| plain(byte) || b".-".contains(&byte))
+    text.len() <= 128
+        && text.bytes().next().is_some_and(plain)
+        && text.bytes().all(|byte| plain(byte) || b".-".contains(&byte))
 }
 
 /// The tag of an image. A digest is none.

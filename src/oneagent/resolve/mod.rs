@@ -2,9 +2,13 @@
 //!
 //! Pure. Every refusal names the field and the remedy. Must not look at the cluster or the vendor.
 
+#[cfg(test)]
+mod tests;
+
 pub mod hosts;
 mod image;
 mod placement;
+mod warnings;
 
 use std::collections::BTreeMap;
 
@@ -28,13 +32,15 @@ use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
 pub use image::FromImage;
 use image::from_image;
 use placement::{check_toleration, placement, terms};
+use warnings::warnings;
 
 /// Readiness deadline where the spec names none.
 const WAIT_READY: i64 = 300;
 /// Name of the environment variable that the agent's installer is fetched from.
 pub const SCRIPT_URL: &str = "ONEAGENT_INSTALLER_SCRIPT_URL";
 /// What v0.1 to v0.6 of the original wrote into specs, after the API address: no wish of the user's.
-pub const OLD_DEFAULT: &str = "/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default";
+pub const OLD_DEFAULT: &str =
+    "/v1/deployment/installer/agent/unix/default/latest?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)&arch=x86&flavor=default";
 
 /// A spec that makes sense.
 #[derive(Debug, Clone)]
@@ -45,8 +51,8 @@ pub struct Resolved {
     pub name: String,
     /// UID.
     pub uid: String,
-    /// It as the owner of what is made for it. Never with blockOwnerDeletion: OpenShift forbids that without a right that we do
-    /// not want.
+    /// It as the owner of what is made for it. Never with blockOwnerDeletion: OpenShift forbids that without a right
+    /// that we do not want.
     pub owner: OwnerReference,
     /// API address without a trailing slash.
     pub api_url: String,
@@ -180,14 +186,18 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     if let Some(policy) = text(spec.dns_policy.as_ref())
         && !["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"].contains(&policy.as_str())
     {
-        wrong.push(Refusal(format!("spec.dnsPolicy is {policy:?}; use ClusterFirst, ClusterFirstWithHostNet, Default or None")));
+        wrong.push(Refusal(format!(
+            "spec.dnsPolicy is {policy:?}; use ClusterFirst, ClusterFirstWithHostNet, Default or None"
+        )));
     }
     let from_image = from_image(spec, &api_url, &mut wrong);
     let network_zone = network_zone(spec, &mut wrong);
     let wish = wish(spec, from_image.as_ref(), &env, &mut wrong);
     let budget = budget(spec, &mut wrong);
     let node_selector = spec.node_selector.clone().unwrap_or_default();
-    let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"].iter().find_map(|key| node_selector.get(*key).map(String::as_str));
+    let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"]
+        .iter()
+        .find_map(|key| node_selector.get(*key).map(String::as_str));
     let installer_arch = match pinned {
         None | Some("amd64") => "x86",
         Some("arm64") => "arm",
@@ -195,7 +205,8 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         Some("ppc64le") => "ppcle",
         Some(other) => {
             wrong.push(Refusal(format!(
-                "spec.nodeSelector asks for architecture {other:?}, for which there is no agent; use amd64, arm64, s390x or ppc64le"
+                "spec.nodeSelector asks for architecture {other:?}, for which there is no agent; use amd64, arm64, \
+                s390x or ppc64le"
             )));
             "x86"
         }
@@ -268,11 +279,15 @@ fn text(value: Option<&String>) -> Option<String> {
 
 fn api_url(raw: &str, wrong: &mut Vec<Refusal>) -> String {
     let url = raw.trim().trim_end_matches('/').to_owned();
-    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).map(|rest| rest.split('/').next().unwrap_or_default());
+    let host = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"))
+        .map(|rest| rest.split('/').next().unwrap_or_default());
     let good_host = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '?', '#', ' ', '$']));
     if !good_host || !url.ends_with("/api") || url.contains(['?', '#', ' ', '$']) {
         wrong.push(Refusal(format!(
-            "spec.apiUrl is {raw:?}; it must be the environment's API address, such as https://ENVIRONMENTID.live.dynatrace.com/api"
+            "spec.apiUrl is {raw:?}; it must be the environment's API address, such as \
+            https://ENVIRONMENTID.live.dynatrace.com/api"
         )));
     }
     url
@@ -283,7 +298,9 @@ fn resources(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> ResourceRequireme
     for (which, quantities) in [("limits", &resources.limits), ("requests", &resources.requests)] {
         for (resource, Quantity(text)) in quantities.iter().flatten() {
             if quantity(text).is_none_or(|number| number < 0.0) {
-                wrong.push(Refusal(format!("spec.resources.{which}.{resource} is {text:?}; use a quantity such as 100m, 512Mi or 1.5Gi")));
+                wrong.push(Refusal(format!(
+                    "spec.resources.{which}.{resource} is {text:?}; use a quantity such as 100m, 512Mi or 1.5Gi"
+                )));
             }
         }
     }
@@ -314,42 +331,11 @@ fn env(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Refusal>) -> Vec<EnvV
 fn network_zone(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Option<String> {
     let zone = text(spec.network_zone.as_ref())?;
     if !zone.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
-        wrong.push(Refusal(format!("spec.networkZone is {zone:?}; a zone's name has letters, digits, dots, dashes and underscores only")));
+        wrong.push(Refusal(format!(
+            "spec.networkZone is {zone:?}; a zone's name has letters, digits, dots, dashes and underscores only"
+        )));
     }
     Some(zone)
-}
-
-/// What is allowed but unwise.
-fn warnings(spec: &OneAgentSpec, wait: i64, wish: Wish) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let mut names: Vec<&str> = spec.env.iter().flatten().map(|entry| entry.name.as_str()).collect();
-    names.sort_unstable();
-    if let Some((twice, _)) = names.iter().zip(names.iter().skip(1)).find(|(one, next)| one == next) {
-        warnings.push(format!("spec.env names {twice} twice: the last one counts; remove the other"));
-    }
-    if spec.use_immutable_image != Some(true)
-        && let Some(text) = text(spec.agent_version.as_ref()).filter(|text| text.parse::<VersionWish>().is_err())
-    {
-        warnings.push(format!(
-            "spec.agentVersion is {text:?}, which is no version, and is ignored, as the original did; use major.minor.revision or all four parts"
-        ));
-    }
-    if spec.webhook_injection == Some(true) {
-        warnings.push(
-            "spec.webhookInjection switches the agent's own injection into containers off, and this operator has no webhook that would do it instead: processes in containers are not monitored unless another injects; set it to false"
-                .to_owned(),
-        );
-    }
-    if (1..90).contains(&wait) {
-        warnings.push(format!(
-            "spec.waitReadySeconds is {wait}: the agent's readiness is first looked at after 30 s, so below 90 good agents may count as failed"
-        ));
-    }
-    if spec.update.as_ref().is_some_and(|update| update.allow_downgrade == Some(true)) && !matches!(wish, Wish::Pin { .. } | Wish::Image { .. }) {
-        warnings
-            .push("spec.update.allowDowngrade does nothing without spec.update.version or an image of your own: name what to go back to".to_owned());
-    }
-    warnings
 }
 
 fn wish(spec: &OneAgentSpec, from_image: Option<&FromImage>, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
@@ -367,7 +353,9 @@ fn wish(spec: &OneAgentSpec, from_image: Option<&FromImage>, env: &[EnvVar], wro
     match (pin, agent_version) {
         _ if from_image.is_none() && env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
         (Some(version), Some(wish)) if !wish.admits(&version) => {
-            wrong.push(Refusal(format!("spec.update.version is {version} and spec.agentVersion contradicts it; remove spec.agentVersion")));
+            wrong.push(Refusal(format!(
+                "spec.update.version is {version} and spec.agentVersion contradicts it; remove spec.agentVersion"
+            )));
             Wish::Newest
         }
         (Some(version), _) => Wish::Pin { version, allow_downgrade },
@@ -393,116 +381,4 @@ fn proxy(spec: &OneAgentSpec) -> Option<ProxySource> {
     text(proxy.value_from.as_ref())
         .map(ProxySource::Secret)
         .or_else(|| text(proxy.value.as_ref()).map(|url| ProxySource::Value(url.clone().into(), url)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn spec(value: serde_json::Value) -> Result<Resolved, Vec<Refusal>> {
-        let mut value = value;
-        value["apiUrl"] = value.get("apiUrl").cloned().unwrap_or_else(|| json!("https://e.example/api"));
-        resolve(&OneAgent::new("agents", serde_json::from_value(value).unwrap()))
-    }
-
-    #[test]
-    fn empty_means_unset() {
-        let r = spec(json!({"tokens": "", "image": "", "nodeSelector": {}, "env": [], "tolerations": [], "waitReadySeconds": 0, "agentVersion": "", "customPullSecret": "", "proxy": {"value": "", "valueFrom": ""}, "trustedCAs": ""})).unwrap();
-        assert_eq!((r.tokens.as_str(), r.pod.image, r.wish), ("agents", None, Wish::Newest));
-        assert_eq!(r.policy.wait_ready, TimeDelta::seconds(300));
-        assert!(r.proxy.is_none() && r.trusted_cas.is_none() && r.from_image.is_none());
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_by_field_and_all_at_once() {
-        let wrong = spec(json!({"apiUrl": "ftp://x", "resources": {"limits": {"memory": "1.5Gx"}}, "tolerations": [{"operator": "Exist"}], "dnsPolicy": "x", "rollout": {"maxUnavailable": "0%"}, "env": [{"name": ""}]})).unwrap_err();
-        let all: String = wrong.iter().map(|r| r.0.clone() + "\n").collect();
-        for field in [
-            "spec.apiUrl",
-            "spec.resources.limits.memory",
-            "spec.tolerations[0].operator",
-            "spec.dnsPolicy",
-            "spec.rollout.maxUnavailable",
-            "spec.env[0].name",
-        ] {
-            assert!(all.contains(field), "{field} is not in\n{all}");
-        }
-    }
-
-    #[test]
-    fn tolerations_that_the_api_server_would_refuse_are_refused_here() {
-        for wrong in [
-            json!({"key": "a", "operator": "Exists", "value": "b"}),
-            json!({"value": "b"}),
-            json!({"key": "a", "effect": "Never"}),
-            json!({"key": "a", "tolerationSeconds": 5, "effect": "NoSchedule"}),
-        ] {
-            assert!(spec(json!({"tolerations": [wrong]})).is_err(), "{wrong}");
-        }
-        assert!(spec(json!({"tolerations": [{"operator": "Exists"}, {"key": "a", "effect": ""}]})).is_ok());
-    }
-
-    #[test]
-    fn the_installer_address_that_old_releases_wrote_counts_as_unset_and_any_other_is_the_users() {
-        let old = spec(json!({"env": [{"name": SCRIPT_URL, "value": format!("https://e.example/api{OLD_DEFAULT}")}]})).unwrap();
-        assert_eq!(old.wish, Wish::Newest);
-        assert!(old.pod.env.is_empty());
-        for own in [
-            "https://mirror.example/agent.sh".to_owned(),
-            // The form that the vendor's own pages hand out: another architecture, or by another host.
-            format!("https://e.example/api{}", OLD_DEFAULT.replace("arch=x86", "arch=arm")),
-            format!("https://activegate.example/e/id/api{OLD_DEFAULT}"),
-        ] {
-            let own = spec(json!({"env": [{"name": SCRIPT_URL, "value": own}]})).unwrap();
-            assert_eq!(own.wish, Wish::UserUrl);
-            assert!(own.placement.architectures.is_empty());
-        }
-    }
-
-    #[test]
-    fn values_that_the_original_took_are_taken_and_what_they_do_is_said() {
-        let taken = spec(json!({"agentVersion": "new", "env": [{"name": "A", "value": "1"}, {"name": "B"}, {"name": "A", "value": "2"}], "webhookInjection": true})).unwrap();
-        assert_eq!(taken.wish, Wish::Newest);
-        let env: Vec<(&str, Option<&str>)> = taken.pod.env.iter().map(|e| (e.name.as_str(), e.value.as_deref())).collect();
-        assert_eq!(env, [("B", None), ("A", Some("2"))], "as in a container");
-        for words in ["spec.agentVersion is \"new\"", "names A twice", "spec.webhookInjection switches"] {
-            assert!(taken.warnings.iter().any(|warning| warning.contains(words)), "{words}: {:?}", taken.warnings);
-        }
-    }
-
-    #[test]
-    fn a_pin_and_an_agent_version_must_agree() {
-        assert!(spec(json!({"agentVersion": "1.2.3", "update": {"version": "1.2.4.20250101-000000"}})).is_err());
-        assert!(matches!(spec(json!({"agentVersion": "1.2.3", "update": {"version": "1.2.3.20250101-000000"}})).unwrap().wish, Wish::Pin { .. }));
-    }
-
-    #[test]
-    fn an_affinity_that_the_api_server_would_refuse_is_refused_by_its_place() {
-        let required = |terms: serde_json::Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
-        for (terms, words) in [
-            (json!([]), "is empty"),
-            (json!([{}]), "[0] has no requirement"),
-            (json!([{"matchExpressions": [{"key": "a", "operator": "Is"}]}]), "matchExpressions[0]: operator is"),
-            (json!([{"matchExpressions": [{"key": "a", "operator": "In"}]}]), "needs values"),
-            (json!([{"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}]), "takes no values"),
-            (json!([{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["b"]}]}]), "whole number"),
-            (json!([{"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["b"]}]}]), "only metadata.name"),
-        ] {
-            let wrong = spec(required(terms)).unwrap_err();
-            assert!(wrong.len() == 1 && wrong[0].0.contains(words), "{words}: {wrong:?}");
-        }
-        let good = spec(required(
-            json!([{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}], "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["c"]}]}]),
-        ));
-        assert_eq!(good.unwrap().placement.terms[0].len(), 2);
-    }
-
-    #[test]
-    fn a_pinned_architecture_selects_its_installer_and_needs_no_affinity() {
-        let arm = spec(json!({"nodeSelector": {"kubernetes.io/arch": "arm64"}})).unwrap();
-        assert_eq!(arm.pod.installer_arch, "arm");
-        assert!(arm.placement.architectures.is_empty());
-        assert!(spec(json!({"nodeSelector": {"kubernetes.io/arch": "mips"}})).is_err());
-    }
 }

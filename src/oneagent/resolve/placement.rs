@@ -15,16 +15,22 @@ pub(super) fn check_toleration(at: usize, toleration: &Toleration) -> Option<Ref
     let filled = |text: &Option<String>| text.as_deref().is_some_and(|t| !t.is_empty());
     match toleration.operator.as_deref().unwrap_or_default() {
         "" | "Equal" if !filled(&toleration.key) => {
-            return Some(Refusal(format!("{field} has no key; give one, or use operator Exists to tolerate every taint")));
+            return Some(Refusal(format!(
+                "{field} has no key; give one, or use operator Exists to tolerate every taint"
+            )));
         }
-        "Exists" if filled(&toleration.value) => return Some(Refusal(format!("{field} has operator Exists and a value; remove one of them"))),
+        "Exists" if filled(&toleration.value) => {
+            return Some(Refusal(format!("{field} has operator Exists and a value; remove one of them")));
+        }
         "" | "Equal" | "Exists" => {}
         other => return Some(Refusal(format!("{field}.operator is {other:?}; use Exists or Equal"))),
     }
     match toleration.effect.as_deref().unwrap_or_default() {
         "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
         other => {
-            return Some(Refusal(format!("{field}.effect is {other:?}; use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all")));
+            return Some(Refusal(format!(
+                "{field}.effect is {other:?}; use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all"
+            )));
         }
     }
     (toleration.toleration_seconds.is_some() && toleration.effect.as_deref() != Some("NoExecute"))
@@ -53,27 +59,42 @@ pub(super) fn terms(affinity: &NodeAffinity, wrong: &mut Vec<Refusal>) -> Vec<Ve
     let Some(required) = &affinity.required_during_scheduling_ignored_during_execution else { return Vec::new() };
     let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
     if required.node_selector_terms.is_empty() {
-        wrong
-            .push(Refusal(format!("{field} is empty, which no node matches; give a term, or remove requiredDuringSchedulingIgnoredDuringExecution")));
+        wrong.push(Refusal(format!(
+            "{field} is empty, which no node matches; give a term, or remove \
+                requiredDuringSchedulingIgnoredDuringExecution"
+        )));
     }
     let mut terms = Vec::new();
     for (at, term) in required.node_selector_terms.iter().enumerate() {
-        let (labels, fields) = (term.match_expressions.as_deref().unwrap_or_default(), term.match_fields.as_deref().unwrap_or_default());
+        let (labels, fields) =
+            (term.match_expressions.as_deref().unwrap_or_default(), term.match_fields.as_deref().unwrap_or_default());
         if labels.is_empty() && fields.is_empty() {
-            wrong.push(Refusal(format!("{field}[{at}] has no requirement, so that no node matches it; give one, or remove the term")));
+            wrong.push(Refusal(format!(
+                "{field}[{at}] has no requirement, so that no node matches it; give one, or remove the term"
+            )));
         }
-        let mut read = |key: &str, number: usize, of: Of, requirement: &NodeSelectorRequirement| match must(requirement) {
+        let mut read = |key: &str, number: usize, of: Of, requirement: &NodeSelectorRequirement| match must(requirement)
+        {
             Ok(must) => Some(Requirement { of, must }),
             Err(why) => {
                 wrong.push(Refusal(format!("{field}[{at}].{key}[{number}]: {why}")));
                 None
             }
         };
-        let mut requirements: Vec<Requirement> =
-            labels.iter().enumerate().filter_map(|(n, r)| read("matchExpressions", n, Of::Label(r.key.clone()), r)).collect();
+        let mut requirements: Vec<Requirement> = labels
+            .iter()
+            .enumerate()
+            .filter_map(|(n, r)| read("matchExpressions", n, Of::Label(r.key.clone()), r))
+            .collect();
         requirements.extend(fields.iter().enumerate().filter_map(|(n, r)| read("matchFields", n, Of::Name, r)));
-        for (number, _) in fields.iter().enumerate().filter(|(_, r)| r.key != "metadata.name" || !["In", "NotIn"].contains(&r.operator.as_str())) {
-            wrong.push(Refusal(format!("{field}[{at}].matchFields[{number}]: only metadata.name can be asked for, with operator In or NotIn")));
+        for (number, _) in fields
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| r.key != "metadata.name" || !["In", "NotIn"].contains(&r.operator.as_str()))
+        {
+            wrong.push(Refusal(format!(
+                "{field}[{at}].matchFields[{number}]: only metadata.name can be asked for, with operator In or NotIn"
+            )));
         }
         terms.push(requirements);
     }
@@ -83,12 +104,16 @@ pub(super) fn terms(affinity: &NodeAffinity, wrong: &mut Vec<Refusal>) -> Vec<Ve
 fn must(requirement: &NodeSelectorRequirement) -> Result<Must, String> {
     let values = requirement.values.clone().unwrap_or_default();
     let number = || match values.as_slice() {
-        [one] => one.parse::<i64>().map_err(|_| format!("operator {} needs a whole number, not {one:?}", requirement.operator)),
+        [one] => one
+            .parse::<i64>()
+            .map_err(|_| format!("operator {} needs a whole number, not {one:?}", requirement.operator)),
         _ => Err(format!("operator {} needs one value, a whole number", requirement.operator)),
     };
     match requirement.operator.as_str() {
         "In" | "NotIn" if values.is_empty() => Err(format!("operator {} needs values", requirement.operator)),
-        "Exists" | "DoesNotExist" if !values.is_empty() => Err(format!("operator {} takes no values; remove them", requirement.operator)),
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            Err(format!("operator {} takes no values; remove them", requirement.operator))
+        }
         "In" => Ok(Must::In(values)),
         "NotIn" => Ok(Must::NotIn(values)),
         "Exists" => Ok(Must::Exist),

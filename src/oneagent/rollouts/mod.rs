@@ -20,7 +20,8 @@ use crate::api::name::Version;
 use crate::k8s::node::Node;
 use crate::k8s::placement::Placement;
 use crate::rollout::{
-    self, Bucket, Failure, Phase, Policy, Report, Share, Source, State, Step, Stuck, StuckPhase, Template, Trouble, WaitingOn, Withdrawn,
+    self, Bucket, Failure, Phase, Policy, Report, Share, Source, State, Step, Stuck, StuckPhase, Template, Trouble,
+    WaitingOn, Withdrawn,
 };
 
 /// A decision, laid open.
@@ -39,7 +40,16 @@ struct Plan {
 fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_>, now: DateTime<Utc>) -> Plan {
     let decision = decide(policy, desired, inventory, &places(desired, inventory), now);
     let rollout::Plan { template, steps, budget, needs_proof, report, next, .. } = decision.plan;
-    Plan { template, steps, budget, needs_hosts: decision.needs_hosts, needs_proof, report, memory: decision.memory, next }
+    Plan {
+        template,
+        steps,
+        budget,
+        needs_hosts: decision.needs_hosts,
+        needs_proof,
+        report,
+        memory: decision.memory,
+        next,
+    }
 }
 
 fn at(second: i64) -> DateTime<Utc> {
@@ -95,7 +105,10 @@ impl Fleet {
     fn new(size: usize, template: u32) -> Self {
         let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i:03}")))).collect();
         let pods = nodes.iter().enumerate().map(|(i, node)| pod(i, &node.name, 1, i as i64 - 100_000, true)).collect();
-        let memory = Memory { rollout: rollout::Memory { last_good: Some(revision(1)), ..rollout::Memory::default() }, ..Memory::default() };
+        let memory = Memory {
+            rollout: rollout::Memory { last_good: Some(revision(1)), ..rollout::Memory::default() },
+            ..Memory::default()
+        };
         Self {
             nodes,
             pods,

@@ -18,7 +18,8 @@ fn the_template_advances_before_the_first_deletion_and_only_then_do_pods_go() {
     let second = fleet.plan(&policy(Share::Percent(10)), &desired(2), 1);
     let names: Vec<&str> = second.steps.iter().map(|s| &*s.pod.name).collect();
     assert_eq!(names, ["pod-0", "pod-1"], "the oldest first, as many as the budget");
-    let unsettled = plan(&policy(Share::Percent(10)), Some(&desired(2)), &Inventory { settled: false, ..fleet.inventory() }, at(1));
+    let unsettled =
+        plan(&policy(Share::Percent(10)), Some(&desired(2)), &Inventory { settled: false, ..fleet.inventory() }, at(1));
     assert!(unsettled.steps.is_empty(), "the DaemonSet controller has not seen the template");
 }
 
@@ -37,8 +38,12 @@ fn a_hold_keeps_template_and_pods_and_says_so() {
         assert_eq!((held.template, held.steps.len(), held.report.state), (Template::Keep, 0, state));
         assert_eq!(held.report.waiting_on, [WaitingOn::Hold(hold)]);
     }
-    let first_install =
-        plan(&Policy { hold: Some(PAUSED), ..policy(Share::Count(1)) }, Some(&desired(2)), &Inventory { template: None, ..fleet.inventory() }, at(0));
+    let first_install = plan(
+        &Policy { hold: Some(PAUSED), ..policy(Share::Count(1)) },
+        Some(&desired(2)),
+        &Inventory { template: None, ..fleet.inventory() },
+        at(0),
+    );
     assert_eq!(first_install.template, Template::Advance, "a first install replaces nothing, so nothing holds it");
 }
 
@@ -80,7 +85,10 @@ fn as_many_failures_as_the_budget_stop_the_rollout_and_the_template_goes_back() 
             assert_eq!((plan.template, plan.steps.len(), plan.report.state), (Template::GoBack, 0, State::Failed));
             assert_eq!(plan.memory.rejected, [v(2)]);
             let message = plan.memory.rollout.failure.unwrap().message;
-            assert_eq!(message, "version 1.2.0.20250101-000000 failed on 2 of 2 nodes it reached (node-000, node-001): CrashLoopBackOff");
+            assert_eq!(
+                message,
+                "version 1.2.0.20250101-000000 failed on 2 of 2 nodes it reached (node-000, node-001): CrashLoopBackOff"
+            );
         }
     }
 }
@@ -159,9 +167,12 @@ fn every_selected_node_is_available_or_in_exactly_one_bucket() {
     let mut fleet = Fleet::new(9, 2);
     Arc::make_mut(&mut fleet.nodes[0]).ready = false;
     Arc::make_mut(&mut fleet.nodes[1]).busy = Some("the node is cordoned");
-    for (number, trouble) in
-        [(1, None), (2, Some(Trouble::Capacity("no room".into()))), (3, Some(Trouble::Image("i".into()))), (4, Some(Trouble::Crash("c".into())))]
-    {
+    for (number, trouble) in [
+        (1, None),
+        (2, Some(Trouble::Capacity("no room".into()))),
+        (3, Some(Trouble::Image("i".into()))),
+        (4, Some(Trouble::Crash("c".into()))),
+    ] {
         fleet.change(number, |pod| {
             pod.ready_since = None;
             pod.trouble = trouble;
@@ -208,15 +219,20 @@ fn pods_of_the_original_are_judged_by_what_the_vendor_reports() {
         Arc::make_mut(&mut fleet.nodes[number]).ip = Some(IpAddr::from([10, 0, 0, number as u8]));
     }
     let adopted = fleet.plan(&policy(Share::Count(2)), &desired(1), 0);
-    assert_eq!((adopted.report.unknown.count, adopted.steps.len(), adopted.memory.adopted.as_ref().map(|a| a.hash.as_str())), (2, 0, Some("h")));
+    assert_eq!(
+        (adopted.report.unknown.count, adopted.steps.len(), adopted.memory.adopted.as_ref().map(|a| a.hash.as_str())),
+        (2, 0, Some("h"))
+    );
     fleet.memory = adopted.memory;
     fleet.reported = Some([(IpAddr::from([10, 0, 0, 0]), v(1)), (IpAddr::from([10, 0, 0, 1]), v(2))].into());
     fleet.template = revision(2);
-    let names: Vec<String> = fleet.plan(&policy(Share::Count(2)), &desired(2), 0).steps.iter().map(|s| s.pod.name.to_string()).collect();
+    let names: Vec<String> =
+        fleet.plan(&policy(Share::Count(2)), &desired(2), 0).steps.iter().map(|s| s.pod.name.to_string()).collect();
     assert_eq!(names, ["pod-0"], "the other is at the new version already");
     // A template edit reaches them whatever is reported.
     fleet.reported = None;
-    let edited = Desired { revision: Revision { hash: "h2".into(), ..revision(2) }, strict: false, keeps_versions: false };
+    let edited =
+        Desired { revision: Revision { hash: "h2".into(), ..revision(2) }, strict: false, keeps_versions: false };
     fleet.template = edited.revision.clone();
     assert_eq!(fleet.plan(&policy(Share::Count(2)), &edited, 0).steps.len(), 2);
 }
@@ -230,7 +246,11 @@ fn an_old_agent_on_a_cordoned_node_keeps_no_rollout_alive() {
     Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
     fleet.memory.rollout.phase = Phase::Complete { since: None, at: at(0) };
     let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
-    assert_eq!((&plan.memory.rollout.phase, plan.steps.len()), (&Phase::Complete { since: None, at: at(0) }, 0), "nothing to write");
+    assert_eq!(
+        (&plan.memory.rollout.phase, plan.steps.len()),
+        (&Phase::Complete { since: None, at: at(0) }, 0),
+        "nothing to write"
+    );
     // Outside of a rollout an agent that breaks says nothing about the version.
     fleet.change(1, |pod| {
         pod.ready_since = None;
@@ -295,10 +315,16 @@ fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice(
         (true, &[][..], Some(1))
     );
     fleet.memory.rollout.withdrawn = Some(Withdrawn { revision: revision(2), times: 2 });
-    assert!(fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory.rollout.failure.is_some(), "not a third time");
+    assert!(
+        fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory.rollout.failure.is_some(),
+        "not a third time"
+    );
     fleet.memory.rollout.withdrawn = None;
     fleet.nodes.remove(0);
-    assert!(fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory.rollout.failure.is_some(), "a node that is gone did not recover");
+    assert!(
+        fleet.plan(&policy(Share::Count(2)), &desired(1), 300).memory.rollout.failure.is_some(),
+        "a node that is gone did not recover"
+    );
 }
 
 #[test]
@@ -340,31 +366,26 @@ fn what_kept_one_template_from_starting_does_not_hold_the_one_that_mends_it() {
     let plan = fleet.plan(&policy(Share::Count(2)), &mended, 20);
     assert_eq!((plan.template, plan.memory.rollout.stuck()), (Template::Advance, None));
     (fleet.template, fleet.memory) = (mended.revision.clone(), plan.memory);
-    let steps: Vec<(String, bool)> =
-        fleet.plan(&policy(Share::Count(2)), &mended, 21).steps.iter().map(|s| (s.pod.node.to_string(), s.costs)).collect();
-    assert_eq!(steps, [("node-000".to_owned(), false), ("node-001".to_owned(), true)], "the broken one first, for nothing");
-}
-
-#[test]
-fn a_node_that_went_away_because_of_us_counts_for_an_hour_after_its_removal() {
-    let mut fleet = Fleet::new(3, 2);
-    fleet.rolling_since(0);
-    fleet.memory.rollout.touched.since = Some(at(0));
-    fleet.memory.rollout.touched.away = [("gone".to_owned(), None)].into();
-    let one = policy(Share::Count(1));
-    let plan = fleet.plan(&one, &desired(2), 10);
-    assert_eq!((plan.steps.len(), &plan.memory.rollout.touched.away["gone"]), (0, &Some(at(10))));
-    fleet.memory = plan.memory;
-    assert_eq!(fleet.plan(&one, &desired(2), 3600).steps.len(), 0);
-    let later = fleet.plan(&one, &desired(2), 3611);
-    assert_eq!((later.steps.len(), later.memory.rollout.touched.away.len()), (1, 0));
+    let steps: Vec<(String, bool)> = fleet
+        .plan(&policy(Share::Count(2)), &mended, 21)
+        .steps
+        .iter()
+        .map(|s| (s.pod.node.to_string(), s.costs))
+        .collect();
+    assert_eq!(
+        steps,
+        [("node-000".to_owned(), false), ("node-001".to_owned(), true)],
+        "the broken one first, for nothing"
+    );
 }
 
 #[test]
 fn however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time() {
     let mut fleet = Fleet::new(20, 2);
     for number in 0..20 {
-        fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("registry away".into()))));
+        fleet.change(number, |pod| {
+            (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("registry away".into())));
+        });
     }
     assert_eq!(fleet.plan(&policy(Share::Percent(10)), &desired(2), 0).steps.len(), 2);
 }

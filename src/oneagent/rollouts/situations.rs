@@ -1,6 +1,7 @@
 //! Whole plans as text: what the engine decides in situations that users meet, one golden file for all of them.
 //!
-//! A change here is a change of what the operator does to a fleet: read it as that. Must not test single rules.
+//! A change here is a change of what the operator does to a fleet: read it as that. Beside them what a place counts for
+//! that is gone.
 
 use std::fmt::Write as _;
 
@@ -12,9 +13,11 @@ fn text(plan: &Plan) -> String {
     let mut text = String::new();
     let report = &plan.report;
     let _ = writeln!(text, "  {}, template {:?}, budget {}", report.state, plan.template, plan.budget);
-    let steps: Vec<String> = plan.steps.iter().map(|s| format!("{}{}", s.pod.node, if s.costs { "" } else { " (free)" })).collect();
+    let steps: Vec<String> =
+        plan.steps.iter().map(|s| format!("{}{}", s.pod.node, if s.costs { "" } else { " (free)" })).collect();
     let _ = writeln!(text, "  replace: {}", if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") });
-    let buckets: Vec<String> = report.buckets.iter().map(|(bucket, count)| format!("{bucket} {}", count.count)).collect();
+    let buckets: Vec<String> =
+        report.buckets.iter().map(|(bucket, count)| format!("{bucket} {}", count.count)).collect();
     let _ = writeln!(
         text,
         "  {} selected, {} running, {} updated, {} outdated, {} unknown, {} held back, {} surplus{}{}",
@@ -46,7 +49,12 @@ fn text(plan: &Plan) -> String {
         }
     }
     if plan.needs_hosts || plan.needs_proof {
-        let _ = writeln!(text, "  asks: {}{}", if plan.needs_hosts { "hosts " } else { "" }, if plan.needs_proof { "proof" } else { "" });
+        let _ = writeln!(
+            text,
+            "  asks: {}{}",
+            if plan.needs_hosts { "hosts " } else { "" },
+            if plan.needs_proof { "proof" } else { "" }
+        );
     }
     text
 }
@@ -73,13 +81,15 @@ fn broken(change: impl FnOnce(&mut Pod)) -> Fleet {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one after the other, each a line or two")]
 fn what_is_decided_in_situations_that_users_meet() {
     let two = policy(Share::Count(2));
     let mut all = String::new();
     let mut say = |what: &str, fleet: &Fleet, policy: &Policy, wanted: &Desired, now: i64| {
         let _ = writeln!(all, "{what}\n{}", text(&fleet.plan(policy, wanted, now)));
     };
-    let node = |fleet: &mut Fleet, number: usize, change: &dyn Fn(&mut Node)| change(Arc::make_mut(&mut fleet.nodes[number]));
+    let node =
+        |fleet: &mut Fleet, number: usize, change: &dyn Fn(&mut Node)| change(Arc::make_mut(&mut fleet.nodes[number]));
 
     say("nothing to do", &Fleet::new(10, 1), &two, &desired(1), 0);
     say("a new version", &Fleet::new(10, 1), &two, &desired(2), 0);
@@ -97,10 +107,24 @@ fn what_is_decided_in_situations_that_users_meet() {
 
     say("a new agent starts", &broken(|_| {}), &two, &desired(2), 10);
     say("it is overdue", &broken(|_| {}), &two, &desired(2), 400);
-    say("it was Ready and is overdue now", &broken(|pod| pod.was_ready = Some(TimeDelta::seconds(30))), &two, &desired(2), 400);
-    say("it crashes", &broken(|pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into()))), &two, &desired(2), 10);
+    say(
+        "it was Ready and is overdue now",
+        &broken(|pod| pod.was_ready = Some(TimeDelta::seconds(30))),
+        &two,
+        &desired(2),
+        400,
+    );
+    say(
+        "it crashes",
+        &broken(|pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into()))),
+        &two,
+        &desired(2),
+        10,
+    );
     let crash = |number: usize, fleet: &mut Fleet| {
-        fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("CrashLoopBackOff".into()))));
+        fleet.change(number, |pod| {
+            (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("CrashLoopBackOff".into())));
+        });
     };
     let mut failed = halfway();
     crash(0, &mut failed);
@@ -111,11 +135,23 @@ fn what_is_decided_in_situations_that_users_meet() {
     failed.source = Source::Answers(at(5));
     say("they crash, and the environment answered just now", &failed, &two, &desired(2), 10);
     say("they crash, and it was asked long ago", &failed, &two, &desired(2), 300);
-    say("its image cannot be pulled", &broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into()))), &two, &desired(2), 10);
+    say(
+        "its image cannot be pulled",
+        &broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into()))),
+        &two,
+        &desired(2),
+        10,
+    );
     let mut stuck = broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into())));
     stuck.stuck(Stuck { revision: revision(2), phase: StuckPhase::Waiting, since: at(10), tries: 0 });
     say("its image could not be pulled for too long", &stuck, &two, &desired(2), 310);
-    say("there is no room for it", &broken(|pod| pod.trouble = Some(Trouble::Capacity("0/10 nodes".into()))), &two, &desired(2), 400);
+    say(
+        "there is no room for it",
+        &broken(|pod| pod.trouble = Some(Trouble::Capacity("0/10 nodes".into()))),
+        &two,
+        &desired(2),
+        400,
+    );
 
     let mut lost = halfway();
     node(&mut lost, 0, &|node| (node.ready, node.ready_since) = (false, Some(at(60))));
@@ -132,11 +168,15 @@ fn what_is_decided_in_situations_that_users_meet() {
     node(&mut cordoned, 2, &|node| node.busy = Some("the node is cordoned"));
     say("a node is cordoned", &cordoned, &two, &desired(2), 10);
     let mut tainted = halfway();
-    node(&mut tainted, 2, &|node| node.taints = vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }]);
+    node(&mut tainted, 2, &|node| {
+        node.taints = vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }];
+    });
     say("a node has a taint", &tainted, &two, &desired(2), 10);
     let mut blip = halfway();
     for number in 2..8 {
-        blip.change(number, |pod| (pod.ready_since, pod.unready_since, pod.was_ready) = (None, Some(at(8)), Some(TimeDelta::days(1))));
+        blip.change(number, |pod| {
+            (pod.ready_since, pod.unready_since, pod.was_ready) = (None, Some(at(8)), Some(TimeDelta::days(1)));
+        });
     }
     say("most old agents are unready for a moment", &blip, &two, &desired(2), 10);
     say("and for too long", &blip, &two, &desired(2), 400);
@@ -157,4 +197,19 @@ fn what_is_decided_in_situations_that_users_meet() {
     say("nobody makes a Pod", &unmade, &two, &desired(2), 400);
     assert_eq!(v(1), revision(1).version.unwrap());
     insta::assert_snapshot!(all);
+}
+
+#[test]
+fn a_node_that_went_away_because_of_us_counts_for_an_hour_after_its_removal() {
+    let mut fleet = Fleet::new(3, 2);
+    fleet.rolling_since(0);
+    fleet.memory.rollout.touched.since = Some(at(0));
+    fleet.memory.rollout.touched.away = [("gone".to_owned(), None)].into();
+    let one = policy(Share::Count(1));
+    let plan = fleet.plan(&one, &desired(2), 10);
+    assert_eq!((plan.steps.len(), &plan.memory.rollout.touched.away["gone"]), (0, &Some(at(10))));
+    fleet.memory = plan.memory;
+    assert_eq!(fleet.plan(&one, &desired(2), 3600).steps.len(), 0);
+    let later = fleet.plan(&one, &desired(2), 3611);
+    assert_eq!((later.steps.len(), later.memory.rollout.touched.away.len()), (1, 0));
 }

@@ -1,5 +1,5 @@
-//! The engine against a world that does what worlds do: Pods late, broken or gone, nodes away, cordoned or tainted, Pods
-//! said to be unready for a moment, a quota that refuses new ones, watches stale, operators killed.
+//! The engine against a world that does what worlds do: Pods late, broken or gone, nodes away, cordoned or tainted,
+//! Pods said to be unready for a moment, a quota that refuses new ones, watches stale, operators killed.
 //!
 //! Random histories; what must hold in each is asserted at every step. Must not know how the engine decides.
 
@@ -45,16 +45,23 @@ impl World {
         let memory = &self.truth.memory;
         let rejected = memory.rejected.contains(&v(self.version));
         let good = memory.rollout.last_good.as_ref().and_then(|g| g.version).filter(|_| rejected);
-        Desired { revision: Revision { version: Some(good.unwrap_or(v(self.version))), hash: "h".into() }, strict: false, keeps_versions: false }
+        Desired {
+            revision: Revision { version: Some(good.unwrap_or(v(self.version))), hash: "h".into() },
+            strict: false,
+            keeps_versions: false,
+        }
     }
 
     /// Where a node with this name stands, for an agent that is to start there.
     fn is_open(&self, name: &str) -> bool {
-        self.truth.nodes.iter().any(|node| &*node.name == name && node.ready && node.busy.is_none() && node.taints.is_empty())
+        self.truth
+            .nodes
+            .iter()
+            .any(|node| &*node.name == name && node.ready && node.busy.is_none() && node.taints.is_empty())
     }
 
-    /// Nodes that are without an agent because of us, as far as the budget speaks of them: one that somebody cordoned or
-    /// tainted since is theirs.
+    /// Nodes that are without an agent because of us, as far as the budget speaks of them: one that somebody cordoned
+    /// or tainted since is theirs.
     fn missing_because_of_us(&self) -> usize {
         let theirs = |node: &Node| node.busy.is_some() || !node.taints.is_empty();
         self.truth.nodes.iter().filter(|node| self.ours.contains(&node.name) && !theirs(node)).count()
@@ -71,8 +78,11 @@ impl World {
 
     fn act(&mut self) -> Plan {
         let gone = &self.truth.deleted;
-        let available =
-            |node: &Arc<str>| self.shown.iter().any(|p| p.node == *node && p.ready_since.is_some() && !p.deleting && !gone.contains(&p.uid));
+        let available = |node: &Arc<str>| {
+            self.shown
+                .iter()
+                .any(|p| p.node == *node && p.ready_since.is_some() && !p.deleting && !gone.contains(&p.uid))
+        };
         self.truth.lost.retain(|node, _| !available(node));
         self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.uid == *uid && !pod.deleting));
         self.notice();
@@ -87,14 +97,21 @@ impl World {
         let mut took = false;
         for step in &plan.steps {
             assert!(self.is_open(&step.pod.node), "the successor of {} could not start", step.pod.name);
-            let for_a_moment =
-                |pod: &Pod| pod.trouble.is_none() && pod.unready_since.is_some_and(|since| at(self.clock) - since < self.policy.wait_ready);
+            let for_a_moment = |pod: &Pod| {
+                pod.trouble.is_none()
+                    && pod.unready_since.is_some_and(|since| at(self.clock) - since < self.policy.wait_ready)
+            };
             assert!(!for_a_moment(&step.pod), "{} is not Ready for a moment, and goes for it", step.pod.name);
             // The API server refuses to delete a Pod that changed since it was judged.
-            let same = |pod: &&mut Arc<Pod>| pod.uid == step.pod.uid && !pod.deleting && pod.ready_since == step.pod.ready_since;
+            let same = |pod: &&mut Arc<Pod>| {
+                pod.uid == step.pod.uid && !pod.deleting && pod.ready_since == step.pod.ready_since
+            };
             let Some(pod) = self.truth.pods.iter_mut().find(same) else { continue };
             let available = pod.ready_since.is_some();
-            assert!(!(available && pod.revision.as_ref() == Some(&wanted.revision)), "an up-to-date, available Pod is replaced");
+            assert!(
+                !(available && pod.revision.as_ref() == Some(&wanted.revision)),
+                "an up-to-date, available Pod is replaced"
+            );
             if available {
                 self.ours.insert(pod.node.clone());
                 self.truth.lost.insert(pod.node.clone(), at(self.clock));
@@ -153,7 +170,9 @@ impl World {
                 self.truth.deciding_since = self.clock;
                 // Nobody remembers whether the agent of a node that joined meanwhile is missing because of us.
                 let began = self.truth.memory.rollout.touched.joined_after;
-                let joined = |name: &Arc<str>| self.truth.nodes.iter().any(|n| n.name == *name && began.is_some_and(|began| n.created > began));
+                let joined = |name: &Arc<str>| {
+                    self.truth.nodes.iter().any(|n| n.name == *name && began.is_some_and(|began| n.created > began))
+                };
                 // Nor whether that of a node which a taint has closed since is.
                 let closed = |name: &Arc<str>| self.truth.nodes.iter().any(|n| n.name == *name && !n.taints.is_empty());
                 self.ours.retain(|name| !joined(name) && !closed(name));
@@ -262,10 +281,12 @@ fn shares() -> impl Strategy<Value = Share> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 3000, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_the_budget_holds_and_no_good_agent_is_touched(size in 1usize..12, budget in shares(), min_ready in 0i64..40, events in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn whatever_happens_the_budget_holds_and_no_good_agent_is_touched(size in 1usize..12, budget in shares(),
+        min_ready in 0i64..40, events in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut world = World::new(size, budget, min_ready);
         for event in events {
             world.happen(event);
@@ -273,7 +294,8 @@ proptest! {
     }
 
     #[test]
-    fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, budget in shares(), min_ready in 0i64..40, events in proptest::collection::vec(any::<u8>(), 0..100)) {
+    fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, budget in shares(),
+        min_ready in 0i64..40, events in proptest::collection::vec(any::<u8>(), 0..100)) {
         let mut world = World::new(size, budget, min_ready);
         for event in events {
             world.happen(event);
@@ -299,7 +321,8 @@ proptest! {
         for _ in 0..(5 * size + 20) {
             world.round(1);
         }
-        let reached = world.truth.pods.iter().filter(|pod| pod.revision.as_ref().is_some_and(|r| r.version == Some(v(2)))).count();
+        let is_new = |revision: &Revision| revision.version == Some(v(2));
+        let reached = world.truth.pods.iter().filter(|pod| pod.revision.as_ref().is_some_and(is_new)).count();
         prop_assert!(reached <= budget.min(size), "{reached} of {size} nodes, budget {budget}");
         prop_assert_eq!(world.truth.template.version, Some(v(1)));
         prop_assert_eq!(&world.truth.memory.rejected, &[v(2)]);

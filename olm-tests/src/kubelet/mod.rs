@@ -4,20 +4,26 @@
 //! does; the operator's own Pod is started for real. What a Pod's status says is what a real kubelet would write.
 //! Must not know what the operator intends.
 
+mod agent;
+mod status;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use oneagent_operator::api::name::Version;
 use serde_json::{Value, json};
 
-use crate::operator::Launcher;
-use crate::vendor::{Mood, Vendor};
+use agent::installer_url;
+use status::{now, running, succeeded, waiting};
+
+use crate::launcher::Launcher;
+use crate::vendor::Vendor;
 
 /// What failed is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -92,8 +98,14 @@ impl Kubelet {
     /// Starts it.
     #[must_use]
     pub fn start(client: Client, vendor: Vendor, launcher: Launcher) -> Self {
-        let kubelet =
-            Self { client, vendor, launcher: Arc::new(launcher), behaviours: Arc::default(), installed: Arc::default(), times: Arc::default() };
+        let kubelet = Self {
+            client,
+            vendor,
+            launcher: Arc::new(launcher),
+            behaviours: Arc::default(),
+            installed: Arc::default(),
+            times: Arc::default(),
+        };
         let running = kubelet.clone();
         tokio::spawn(async move { running.follow().await });
         kubelet
@@ -121,8 +133,8 @@ impl Kubelet {
         self.write(pod, why).await;
     }
 
-    /// Says of a running Pod that it is Ready, or not for a moment: what the node lifecycle controller and a kubelet that was
-    /// away do.
+    /// Says of a running Pod that it is Ready, or not for a moment: what the node lifecycle controller and a kubelet
+    /// that was away do.
     pub async fn say_ready(&self, pod: &Pod, ready: bool) {
         self.write(pod, running(pod, ready)).await;
     }
@@ -138,7 +150,10 @@ impl Kubelet {
     }
 
     async fn follow(self) {
-        let mut events = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).default_backoff().applied_objects().boxed();
+        let mut events = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default())
+            .default_backoff()
+            .applied_objects()
+            .boxed();
         let (mut started, mut ending): (HashSet<String>, HashSet<String>) = (HashSet::new(), HashSet::new());
         while let Some(event) = events.next().await {
             let Ok(pod) = event else { continue };
@@ -214,7 +229,9 @@ impl Kubelet {
         // What the world keeps from starting is tried again until it starts, or is gone.
         loop {
             let held = match fault() {
-                Some(Fault::ImagePull) => waiting(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0),
+                Some(Fault::ImagePull) => {
+                    waiting(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0)
+                }
                 _ => match self.missing_secret(pod).await {
                     Some(why) => waiting(pod, "CreateContainerConfigError", &why, 0),
                     None => break,
@@ -246,27 +263,10 @@ impl Kubelet {
                 tokio::time::sleep(behaviour.ready_after).await;
             }
         }
-        if let Some((environment, version)) = &installer {
-            let is_there = || self.vendor.with(environment, |e| e.mood == Mood::Well && e.offered.contains(version));
-            if !is_there() && !self.crash(pod, "the installer cannot be downloaded", || !is_there()).await {
-                return;
-            }
-            if let Ok(parsed) = version.parse::<Version>() {
-                let refuses = || {
-                    let refuses = self.behaviour(&pod.namespace().unwrap_or_default()).refuse_downgrade;
-                    refuses && self.installed(&node).is_some_and(|before| before > parsed)
-                };
-                if refuses() && !self.crash(pod, "a newer agent is installed: refusing due to downgrade", refuses).await {
-                    return;
-                }
-                self.install(&node, parsed);
-            }
-            if let Some(ip) = host_ip(&self.client, &node).await {
-                let url = installer_url(pod).unwrap_or_default();
-                let zone = url.split('&').find_map(|part| part.strip_prefix("networkZone="));
-                let host = zone.map_or_else(|| ip.clone(), |zone| format!("{ip}@{zone}"));
-                self.vendor.with(environment, |e| drop(e.hosts.insert(host, version.clone())));
-            }
+        if let Some((environment, version)) = &installer
+            && !self.install_agent(pod, &node, environment, version).await
+        {
+            return;
         }
         self.write(pod, running(pod, true)).await;
         match fault() {
@@ -288,7 +288,8 @@ impl Kubelet {
     async fn missing_secret(&self, pod: &Pod) -> Option<String> {
         let env = pod.spec.as_ref()?.containers.first()?.env.clone().unwrap_or_default();
         for reference in env.into_iter().filter_map(|variable| variable.value_from?.secret_key_ref) {
-            let api: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+            let api: Api<k8s_openapi::api::core::v1::Secret> =
+                Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
             match api.get_opt(&reference.name).await {
                 Ok(None) => return Some(format!("secret \"{}\" not found", reference.name)),
                 Ok(Some(secret)) if !secret.data.as_ref().is_some_and(|data| data.contains_key(&reference.key)) => {
@@ -306,8 +307,8 @@ impl Kubelet {
         crate::nodes::set_ready(&self.client, &node, false).await;
     }
 
-    /// It fails and is started again, with the restarts that a real one shows, until `goes_on` says no. Returns whether it
-    /// is still there.
+    /// It fails and is started again, with the restarts that a real one shows, until `goes_on` says no. Returns whether
+    /// it is still there.
     async fn crash(&self, pod: &Pod, why: &str, goes_on: impl Fn() -> bool) -> bool {
         self.write(pod, running(pod, false)).await;
         for restarts in 1.. {
@@ -321,7 +322,8 @@ impl Kubelet {
                 if !goes_on() {
                     return true;
                 }
-                if self.api(pod).get_opt(&pod.name_any()).await.ok().flatten().is_none_or(|now| now.uid() != pod.uid()) {
+                if self.api(pod).get_opt(&pod.name_any()).await.ok().flatten().is_none_or(|now| now.uid() != pod.uid())
+                {
                     return false;
                 }
             }
@@ -334,7 +336,8 @@ impl Kubelet {
         let status = self.with_times(pod, status);
         for _ in 0..20 {
             let change = json!({ "metadata": { "uid": pod.uid() }, "status": status });
-            match self.api(pod).patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(change)).await {
+            match self.api(pod).patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(change)).await
+            {
                 Ok(now) => return now.metadata.deletion_timestamp.is_none(),
                 Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return false,
                 // An API server that restarts, or closes an idle connection.
@@ -347,7 +350,9 @@ impl Kubelet {
     /// As a real one: a Pod is taken on once, and a condition's time changes only with its status.
     fn with_times(&self, pod: &Pod, mut status: Value) -> Value {
         let mut all = self.times.lock().expect("times");
-        let times = all.entry(pod.uid().unwrap_or_default()).or_insert_with(|| Times { start: now(), conditions: HashMap::new() });
+        let times = all
+            .entry(pod.uid().unwrap_or_default())
+            .or_insert_with(|| Times { start: now(), conditions: HashMap::new() });
         if status.get("startTime").is_some() {
             status["startTime"] = times.start.clone().into();
         }
@@ -366,63 +371,4 @@ impl Kubelet {
     fn api(&self, pod: &Pod) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default())
     }
-}
-
-async fn host_ip(client: &Client, node: &str) -> Option<String> {
-    let node = Api::<k8s_openapi::api::core::v1::Node>::all(client.clone()).get(node).await.ok()?;
-    node.status?.addresses?.into_iter().find(|a| a.type_ == "InternalIP").map(|a| a.address)
-}
-
-fn installer_url(pod: &Pod) -> Option<String> {
-    let env = pod.spec.as_ref()?.containers.first()?.env.as_ref()?;
-    env.iter().find(|e| e.name == "ONEAGENT_INSTALLER_SCRIPT_URL")?.value.clone()
-}
-
-fn now() -> String {
-    chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
-}
-
-fn status(pod: &Pod, ready: bool, state: &Value, last: &Value, restarts: i32) -> Value {
-    let container = &pod.spec.as_ref().expect("a spec").containers[0];
-    let condition = |type_: &str, holds: bool| json!({ "type": type_, "status": if holds { "True" } else { "False" }, "lastTransitionTime": now() });
-    json!({
-        "phase": "Running",
-        "startTime": now(),
-        "conditions": [condition("PodReadyToStartContainers", true), condition("Initialized", true), condition("ContainersReady", ready), condition("Ready", ready), condition("PodScheduled", true)],
-        "containerStatuses": [{
-            "name": container.name, "image": container.image, "imageID": container.image, "ready": ready, "started": ready,
-            "restartCount": restarts, "state": state, "lastState": last,
-        }],
-    })
-}
-
-fn running(pod: &Pod, ready: bool) -> Value {
-    status(pod, ready, &json!({ "running": { "startedAt": now() } }), &json!({}), 0)
-}
-
-/// What a Pod looks like whose containers all did their work.
-fn succeeded(pod: &Pod) -> Value {
-    let spec = pod.spec.as_ref().expect("a spec");
-    let done = |containers: &[Container]| {
-        let all: Vec<Value> = containers
-            .iter()
-            .map(|c| json!({ "name": c.name, "image": c.image, "imageID": c.image, "ready": false, "started": false, "restartCount": 0, "state": { "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now(), "finishedAt": now() } } }))
-            .collect();
-        all
-    };
-    json!({
-        "phase": "Succeeded", "startTime": now(),
-        "initContainerStatuses": done(spec.init_containers.as_deref().unwrap_or_default()),
-        "containerStatuses": done(&spec.containers),
-    })
-}
-
-fn waiting(pod: &Pod, reason: &str, message: &str, restarts: i32) -> Value {
-    let last =
-        if restarts > 0 { json!({ "terminated": { "exitCode": 1, "reason": "Error", "startedAt": now(), "finishedAt": now() } }) } else { json!({}) };
-    let mut status = status(pod, false, &json!({ "waiting": { "reason": reason, "message": message } }), &last, restarts);
-    if restarts == 0 {
-        status["phase"] = "Pending".into();
-    }
-    status
 }

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench that cannot go on stops")]
 
+mod scale;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,10 +14,8 @@ use chrono::{TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use olm_tests::cluster::Cluster;
 use olm_tests::eyes::{Eyes, Seen};
 use olm_tests::lab::{Lab, V1, V2};
-use olm_tests::nodes::Shape;
 use olm_tests::operator::binary;
 use oneagent_operator::k8s::node::Node;
 use oneagent_operator::k8s::placement::Placement;
@@ -54,9 +54,15 @@ fn main() {
         std::process::exit(2);
     }
     let wanted = |name: &str| only.is_empty() || only.iter().any(|o| o == name);
-    row("binary", &format!("{:.1} MiB", std::fs::metadata(binary()).expect("a binary").len() as f64 / f64::from(1 << 20)));
+    row(
+        "binary",
+        &format!("{:.1} MiB", std::fs::metadata(binary()).expect("a binary").len() as f64 / f64::from(1 << 20)),
+    );
     for size in [10_000, 100_000].into_iter().filter(|_| wanted("plan")) {
-        row(&format!("rollout::plan for {size} nodes (this program's own build)"), &format!("{:.2} ms", plan_time(size).as_secs_f64() * 1000.0));
+        row(
+            &format!("rollout::plan for {size} nodes (this program's own build)"),
+            &format!("{:.2} ms", plan_time(size).as_secs_f64() * 1000.0),
+        );
     }
     olm_tests::run(async {
         if wanted("latency") {
@@ -66,28 +72,34 @@ fn main() {
             rollout_of(size).await;
         }
         for size in [1000, 3000, 5000].into_iter().filter(|_| wanted("large")) {
-            large(size).await;
+            scale::large(size).await;
         }
         if wanted("flap") {
-            flap(1000).await;
+            scale::flap(1000).await;
         }
         if wanted("fifty") {
-            fifty(100).await;
+            scale::fifty(100).await;
         }
         for size in [100, 1000, 3000].into_iter().filter(|_| wanted("memory")) {
-            memory(size).await;
+            scale::memory(size).await;
         }
     });
 }
 
 /// The best of five: what the code costs, not what else the machine does.
 fn plan_time(size: usize) -> Duration {
-    let revision = |minor: u32| Revision { version: format!("1.{minor}.0.20250101-000000").parse().ok(), hash: "h".into() };
+    let revision =
+        |minor: u32| Revision { version: format!("1.{minor}.0.20250101-000000").parse().ok(), hash: "h".into() };
     let nodes: Vec<Arc<Node>> = (0..size).map(|i| Arc::new(Node::named(&format!("node-{i}")))).collect();
     let pods: Vec<Arc<Pod>> = nodes
         .iter()
         .map(|node| {
-            Arc::new(Pod { revision: Some(revision(1)), created: Utc::now(), ready_since: Some(Utc::now()), ..Pod::named(&node.name, &node.name) })
+            Arc::new(Pod {
+                revision: Some(revision(1)),
+                created: Utc::now(),
+                ready_since: Some(Utc::now()),
+                ..Pod::named(&node.name, &node.name)
+            })
         })
         .collect();
     let (template, memory) = (revision(2), Memory::default());
@@ -108,7 +120,12 @@ fn plan_time(size: usize) -> Duration {
         namespace_selector: &std::collections::BTreeMap::new(),
         memory: &memory,
     };
-    let policy = Policy { budget: Share::Percent(10), min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None };
+    let policy = Policy {
+        budget: Share::Percent(10),
+        min_ready: TimeDelta::zero(),
+        wait_ready: TimeDelta::seconds(300),
+        hold: None,
+    };
     let desired = Desired { revision: revision(2), strict: false, keeps_versions: false };
     let now = Utc::now();
     let run = |_| {
@@ -132,13 +149,17 @@ async fn latency() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // A CRD that was just established refuses its first objects for a moment; that is not what is measured.
-    let trial = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": "trial", "namespace": lab.name }, "spec": { "apiUrl": "https://e.example/api" } });
+    let trial = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+        "metadata": { "name": "trial", "namespace": lab.name }, "spec": { "apiUrl": "https://e.example/api" } });
     let dry = kube::api::PostParams { dry_run: true, ..kube::api::PostParams::default() };
     lab.agents().create(&dry, &serde_json::from_value(trial).unwrap()).await.unwrap();
     let mut times = Vec::new();
     for round in 0..20 {
         let name = format!("agent-{round}");
-        let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent", "metadata": { "name": name, "namespace": lab.name }, "spec": { "apiUrl": lab.cluster.vendor.url(&lab.name), "tokens": "tokens", "nodeSelector": { "none": "such" } } });
+        let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+            "metadata": { "name": name, "namespace": lab.name },
+            "spec": { "apiUrl": lab.cluster.vendor.url(&lab.name), "tokens": "tokens",
+            "nodeSelector": { "none": "such" } } });
         tokio::time::sleep(REST).await;
         let began = Instant::now();
         lab.agents().create(&kube::api::PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
@@ -153,15 +174,18 @@ async fn latency() {
     // The same calls by a bare client: create the OneAgent, read the DaemonSet and the Deployment, apply, look.
     let template = daemonsets.get("agent-1").await.unwrap();
     let mut value = serde_json::to_value(&template).unwrap();
-    value["metadata"] = json!({ "namespace": lab.name, "labels": value["metadata"]["labels"], "annotations": value["metadata"]["annotations"] });
+    value["metadata"] = json!({ "namespace": lab.name, "labels": value["metadata"]["labels"],
+        "annotations": value["metadata"]["annotations"] });
     value.as_object_mut().unwrap().remove("status");
     let mut times = Vec::new();
     for round in 0..20 {
         let name = format!("bare-{round}");
         value["metadata"]["name"] = name.clone().into();
-        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": lab.name }, "data": {} });
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": lab.name }, "data": {} });
         let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-        let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
+            Api::namespaced(lab.cluster.client.clone(), &lab.name);
         tokio::time::sleep(REST).await;
         let began = Instant::now();
         maps.create(&kube::api::PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
@@ -197,14 +221,25 @@ async fn rollout_of(size: usize) {
     };
     tokio::time::sleep(Duration::from_secs(2)).await;
     let requests = lab.requests().split_off(before);
-    let of = |writes: bool| requests.iter().filter(|r| r.resource != "leases" && r.verb != "watch" && r.writes() == writes).count();
+    let of = |writes: bool| {
+        requests.iter().filter(|r| r.resource != "leases" && r.verb != "watch" && r.writes() == writes).count()
+    };
     // Ten waves at 10 %; a replacement is gone, made, bound and Ready in about this long when nothing else happens.
     let replacement = READY_AFTER.as_secs_f64() + 0.05;
-    row(&format!("rollout of {size} nodes at 10 %, from the vendor's publication to Ready in the status"), &format!("{took:.1} s"));
+    row(
+        &format!("rollout of {size} nodes at 10 %, from the vendor's publication to Ready in the status"),
+        &format!("{took:.1} s"),
+    );
     row("… from the first deletion to the last Ready", &format!("{span:.1} s"));
-    row("… ideal without an API server: ten times a replacement (50 ms to go, 1 s to Ready)", &format!("{:.1} s", replacement * 10.0));
+    row(
+        "… ideal without an API server: ten times a replacement (50 ms to go, 1 s to Ready)",
+        &format!("{:.1} s", replacement * 10.0),
+    );
     let (bare, bare_gaps) = bare_rollout(&lab, size / 10).await;
-    row("… ideal on this machine: a bare client that deletes the next Pod for each that is Ready", &format!("{bare:.1} s"));
+    row(
+        "… ideal on this machine: a bare client that deletes the next Pod for each that is Ready",
+        &format!("{bare:.1} s"),
+    );
     for (who, gaps) in [("", &gaps), (", the bare client", &bare_gaps)] {
         row(
             &format!("… replacement Ready → next deletion, p50 / p99, as a watch of the bench's sees both{who}"),
@@ -214,109 +249,6 @@ async fn rollout_of(size: usize) {
     row("… CPU time of the operator", &format!("{cpu:.2} s"));
     row("… API writes per recycled Pod, lease apart", &format!("{:.3}", of(true) as f64 / size as f64));
     row("… API reads per recycled Pod", &format!("{:.3}", of(false) as f64 / size as f64));
-    lab.end().await;
-}
-
-/// What installing and a rollout cost the operator in CPU time as the fleet grows.
-async fn large(size: usize) {
-    let lab = Lab::new(&format!("bench-large-{size}"), size).await;
-    lab.behave(|b| b.ready_after = READY_AFTER);
-    let within = Duration::from_secs(1200);
-    let cpu = || lab.operators[0].cpu();
-    let before = cpu();
-    lab.oneagent(&json!({}));
-    lab.all_at("agent", V1, size, within).await;
-    let installed = cpu();
-    lab.cluster.vendor.publish(&lab.name, V2);
-    let began = Instant::now();
-    lab.all_at("agent", V2, size, within).await;
-    let per_node = |time: Duration| time.as_secs_f64() * 1000.0 / size as f64;
-    let (install, rollout) = (installed.saturating_sub(before), cpu().saturating_sub(installed));
-    row(
-        &format!("CPU time of the operator for installing {size} agents"),
-        &format!("{:.2} s, {:.2} ms a node", install.as_secs_f64(), per_node(install)),
-    );
-    let took = began.elapsed().as_secs_f64();
-    row(
-        &format!("… for a rollout of {size} nodes, which took {took:.0} s"),
-        &format!("{:.2} s, {:.2} ms a node", rollout.as_secs_f64(), per_node(rollout)),
-    );
-    lab.end().await;
-}
-
-/// All nodes of one OneAgent go NotReady and come back, over and over: how long does another OneAgent wait for an edit?
-async fn flap(size: usize) {
-    let lab = Lab::new("bench-flap", size).await;
-    lab.oneagent(&json!({}));
-    lab.all_at("agent", V1, size, Duration::from_secs(300)).await;
-    lab.oneagent_named("other", &json!({ "nodeSelector": { "lab": "nobody" } }));
-    let edited = async |turn: usize| {
-        let began = Instant::now();
-        lab.edit("other", json!({ "labels": { "turn": turn.to_string() } })).await;
-        while lab.daemonset("other").await.and_then(|d| d.metadata.labels?.get("turn").cloned()) != Some(turn.to_string()) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        began.elapsed().as_secs_f64() * 1000.0
-    };
-    let mut quiet = Vec::new();
-    for turn in 0..10 {
-        quiet.push(edited(turn).await);
-        tokio::time::sleep(REST).await;
-    }
-    let (client, names) = (lab.cluster.client.clone(), lab.nodes.clone());
-    let mut storm = tokio::task::JoinSet::new();
-    for some in names.chunks(names.len().div_ceil(16)) {
-        let (client, some) = (client.clone(), some.to_vec());
-        storm.spawn(async move {
-            for ready in [false, true].into_iter().cycle() {
-                for name in &some {
-                    olm_tests::nodes::set_ready(&client, name, ready).await;
-                }
-            }
-        });
-    }
-    let cpu = lab.operators[0].cpu();
-    let (began, mut loud) = (Instant::now(), Vec::new());
-    for turn in 10..20 {
-        loud.push(edited(turn).await);
-        tokio::time::sleep(REST).await;
-    }
-    let share = lab.operators[0].cpu().saturating_sub(cpu).as_secs_f64() / began.elapsed().as_secs_f64();
-    storm.abort_all();
-    row(
-        &format!("edit → DaemonSet of another OneAgent, median, at rest / while {size} nodes flap"),
-        &format!("{:.0} / {:.0} ms", median(quiet), median(loud)),
-    );
-    row("… share of a core that the operator takes meanwhile", &format!("{:.0} %", share * 100.0));
-    lab.end().await;
-}
-
-/// Fifty OneAgents that share a fleet: what they cost together, and whether one's rollout costs the others.
-async fn fifty(each: usize) {
-    let mut lab = Lab::new("bench-fifty", 0).await;
-    lab.behave(|b| b.ready_after = READY_AFTER);
-    let within = Duration::from_secs(1200);
-    let names: Vec<String> = (0..50).map(|number| format!("agent-{number:02}")).collect();
-    for name in &names {
-        lab.add_nodes(each, &Shape::default().label("team", name)).await;
-    }
-    let before = lab.operators[0].cpu();
-    for name in &names {
-        lab.oneagent_named(name, &json!({ "nodeSelector": { "lab": lab.name, "team": name } }));
-    }
-    for name in &names {
-        lab.all_at(name, V1, each, within).await;
-    }
-    let installed = lab.operators[0].cpu();
-    let nodes = each * names.len();
-    let of = |time: Duration| format!("{:.2} s, {:.2} ms a node", time.as_secs_f64(), time.as_secs_f64() * 1000.0 / nodes as f64);
-    row(&format!("CPU time of the operator for installing 50 OneAgents on {nodes} nodes"), &of(installed.saturating_sub(before)));
-    lab.cluster.vendor.publish(&lab.name, V2);
-    for name in &names {
-        lab.all_at(name, V2, each, within).await;
-    }
-    row("… for a rollout of all of them", &of(lab.operators[0].cpu().saturating_sub(installed)));
-    row("… RSS / RssAnon", &format!("{:.1} / {:.1} MiB", lab.operators[0].memory("VmRSS"), lab.operators[0].memory("RssAnon")));
     lab.end().await;
 }
 
@@ -349,7 +281,8 @@ fn span(seen: &Seen) -> f64 {
 /// A slot of the budget is free with each Ready, and taken by the next deletion: milliseconds in between, sorted.
 fn gaps(seen: &Seen, budget: usize) -> Vec<f64> {
     let pairs = seen.deletions.iter().skip(budget).zip(&seen.readies);
-    let mut gaps: Vec<f64> = pairs.map(|(next, free)| next.saturating_duration_since(*free).as_secs_f64() * 1000.0).collect();
+    let mut gaps: Vec<f64> =
+        pairs.map(|(next, free)| next.saturating_duration_since(*free).as_secs_f64() * 1000.0).collect();
     gaps.sort_by(f64::total_cmp);
     gaps
 }
@@ -363,39 +296,4 @@ async fn has_reconciled(lab: &Lab<'_>) -> bool {
     let operator = lab.operators.last().expect("an operator");
     let metrics = operator.get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
     metrics.lines().any(|line| line.starts_with("oneagent_reconciles_total{") && !line.ends_with(" 0"))
-}
-
-async fn memory(size: usize) {
-    let cluster = Cluster::start(Vec::new()).await;
-    let mut lab = Lab::without_operator(&cluster, "bench-memory", 0).await;
-    lab.add_nodes(size, &Shape { images: 50, ..Shape::default() }).await;
-    lab.start_operator(DEFAULTS).await;
-    lab.oneagent(&json!({}));
-    lab.all_at("agent", V1, size, Duration::from_secs(600)).await;
-    // Started anew with everything there: the time to the first reconcile, as its metrics tell.
-    let lease = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(cluster.client.clone(), &lab.name);
-    let mut times = Vec::new();
-    for _ in 0..5 {
-        lab.operators.clear();
-        let _ = lease.delete("oneagent-operator", &DeleteParams::default()).await;
-        tokio::time::sleep(REST).await;
-        let began = Instant::now();
-        lab.start_operator(DEFAULTS).await;
-        while !has_reconciled(&lab).await {
-            assert!(began.elapsed() < Duration::from_secs(60), "no reconcile");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        times.push(began.elapsed().as_secs_f64());
-    }
-    row(&format!("start → first reconcile at {size} real-size nodes, median of 5"), &format!("{:.2} s", median(times)));
-    // The note of the nodes is written, token states have come to rest.
-    tokio::time::sleep(Duration::from_secs(15)).await;
-    let operator = &lab.operators[0];
-    row(&format!("RSS / RssAnon at {size} real-size nodes"), &format!("{:.1} / {:.1} MiB", operator.memory("VmRSS"), operator.memory("RssAnon")));
-    let (before, calls) = (operator.cpu(), lab.requests().len());
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    row(&format!("idle CPU per minute at {size} nodes"), &format!("{} ms", operator.cpu().saturating_sub(before).as_millis()));
-    let idle = lab.requests().len() - calls;
-    row(&format!("idle API calls per minute at {size} nodes, leases and re-opened watches included"), &idle.to_string());
-    lab.end().await;
 }

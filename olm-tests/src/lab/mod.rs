@@ -1,0 +1,222 @@
+//! A test's own corner of a cluster: a namespace, nodes, an environment, an operator that watches just that.
+//!
+//! Ends with a look at the audit log: no request of the operator's may have been forbidden.
+
+mod oneagent;
+
+pub use oneagent::{V1, V2, V3, version_of};
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use crate::audit;
+use crate::cluster::{Cluster, documents, repository};
+use crate::kubelet::Behaviour;
+use crate::nodes::{self, Shape};
+use crate::operator::{Operator, token};
+use crate::vendor::{api_token, paas_token};
+
+/// How long a test waits for what should take a moment.
+pub const SOON: Duration = Duration::from_secs(30);
+/// How long it waits for a rollout.
+pub const LONG: Duration = Duration::from_secs(90);
+
+/// A test's corner.
+pub struct Lab<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// Namespace, environment and node prefix.
+    pub name: String,
+    /// Names of its nodes.
+    pub nodes: Vec<String>,
+    /// Its operators.
+    pub operators: Vec<Operator>,
+    /// When the API server itself was not ready, and forbade everything.
+    pub unjudged: Option<(DateTime<Utc>, DateTime<Utc>)>,
+}
+
+impl Lab<'static> {
+    /// A corner of the shared cluster with nodes and an operator.
+    pub async fn new(name: &str, count: usize) -> Self {
+        Lab::on(Cluster::shared().await, name, count).await
+    }
+}
+
+impl<'a> Lab<'a> {
+    /// A corner of a cluster, with an operator.
+    pub async fn on(cluster: &'a Cluster, name: &str, count: usize) -> Self {
+        let mut lab = Self::without_operator(cluster, name, count).await;
+        lab.start_operator(&[]).await;
+        lab
+    }
+
+    /// A corner of a cluster, without an operator.
+    pub async fn without_operator(cluster: &'a Cluster, name: &str, count: usize) -> Self {
+        cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string());
+        cluster.apply(&rbac(name));
+        Self::in_namespace(cluster, name, count).await
+    }
+
+    /// A corner in a namespace that is there, with whatever rights and operator others put into it.
+    pub async fn in_namespace(cluster: &'a Cluster, name: &str, count: usize) -> Self {
+        let mut lab = Self { cluster, name: name.to_owned(), nodes: Vec::new(), operators: Vec::new(), unjudged: None };
+        cluster.vendor.add(name, V1);
+        lab.secret(&api_token(name), &paas_token(name));
+        lab.add_nodes(count, &Shape::default()).await;
+        lab
+    }
+
+    /// Starts one operator more, with settings fit for a test and `extra` on top.
+    pub async fn start_operator(&mut self, extra: &[(&str, &str)]) {
+        let number = self.operators.len();
+        let file = self.cluster.path(&format!("{}.token", self.name));
+        std::fs::write(&file, token(&self.cluster.client, &self.name, "oneagent-operator", None).await)
+            .expect("a token file");
+        let kubeconfig = self.cluster.plane.lock().await.token_kubeconfig(&file);
+        let process = format!("{}-operator-{number}", self.name);
+        let mut env: Vec<(String, String)> = [
+            ("WATCH_NAMESPACE", self.name.as_str()),
+            ("POD_NAMESPACE", &self.name),
+            ("POD_NAME", &process),
+            ("POLL_INTERVAL", "500ms"),
+            ("SLOW_POLL_INTERVAL", "1s"),
+            ("HOSTS_POLL_INTERVAL", "1s"),
+            ("VENDOR_TIMEOUT", "2s"),
+            ("DISCOVERY_INTERVAL", "1s"),
+            ("LEASE_DURATION", "5s"),
+            ("LEASE_RENEW_DEADLINE", "3s"),
+            ("LEASE_RETRY_PERIOD", "1s"),
+        ]
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
+        env.extend(extra.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        self.operators.push(Operator::start(&self.cluster.path(""), &process, &kubeconfig, &env));
+    }
+
+    /// Writes the Secret with the tokens.
+    pub fn secret(&self, api: &str, paas: &str) {
+        self.cluster.apply(
+            &json!({ "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "tokens", "namespace": self.name },
+            "stringData": { "apiToken": api, "paasToken": paas } })
+            .to_string(),
+        );
+    }
+
+    /// Adds nodes with the label that this lab's OneAgents select.
+    pub async fn add_nodes(&mut self, count: usize, shape: &Shape) -> Vec<String> {
+        let shape = shape.clone().label("lab", &self.name);
+        let first = self.nodes.len();
+        let names: Vec<String> = (first..first + count).map(|i| format!("{}-{i:04}", self.name)).collect();
+        nodes::create(&self.cluster.client, names.iter().map(|name| nodes::node(name, &shape)).collect()).await;
+        self.nodes.extend(names.clone());
+        names
+    }
+
+    /// Changes how its Pods behave.
+    pub fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
+        self.cluster.kubelet.behave(&self.name, change);
+    }
+
+    /// The address of a node.
+    pub async fn ip(&self, node: &str) -> String {
+        let node = Api::<Node>::all(self.cluster.client.clone()).get(node).await.expect("a Node");
+        let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
+        addresses.into_iter().find(|a| a.type_ == "InternalIP").expect("an address").address
+    }
+
+    /// Events about a OneAgent: reasons.
+    pub async fn events(&self, name: &str) -> Vec<String> {
+        let api: Api<Event> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let list = api
+            .list(&ListParams::default().fields(&format!("involvedObject.kind=OneAgent,involvedObject.name={name}")))
+            .await
+            .expect("Events");
+        list.items
+            .into_iter()
+            .map(|e| {
+                format!(
+                    "{} {}: {}",
+                    e.type_.unwrap_or_default(),
+                    e.reason.unwrap_or_default(),
+                    e.message.unwrap_or_default()
+                )
+            })
+            .collect()
+    }
+
+    /// The last lines that the operators printed.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        self.operators.iter().map(|o| crate::control_plane::tail(&o.log)).collect::<Vec<_>>().join("\n---\n")
+    }
+
+    /// Requests of its operator, in order.
+    #[must_use]
+    pub fn requests(&self) -> Vec<audit::Request> {
+        audit::requests(&self.cluster.path("audit.log"), &self.name)
+    }
+
+    /// Ends the operators, checks that nothing was forbidden and no token was shown, and cleans up.
+    pub async fn end(mut self) {
+        let logs: Vec<String> = self.operators.iter().map(Operator::printed).collect();
+        // What a dead operator did not do proves nothing. Without an API server, or without rights, it may end.
+        for operator in self.operators.iter_mut().filter(|_| self.unjudged.is_none()) {
+            let died = operator.process.died();
+            assert!(died.is_none(), "{}: {died:?} by itself:\n{}", self.name, operator.printed());
+        }
+        self.operators.clear();
+        let judged = |r: &audit::Request| match (self.unjudged, DateTime::parse_from_rfc3339(&r.at)) {
+            (Some((from, to)), Ok(at)) => at < from || at > to,
+            _ => true,
+        };
+        let requests: Vec<_> = self.requests().into_iter().filter(judged).collect();
+        let forbidden = audit::forbidden(&requests);
+        assert!(forbidden.is_empty(), "{}: the operator was forbidden: {forbidden:?}", self.name);
+        for log in logs {
+            assert!(!log.contains("SECRETAPI") && !log.contains("SECRETPAAS"), "{}: a token is in the log", self.name);
+            assert!(!log.contains("panicked"), "{}: the operator panicked:\n{log}", self.name);
+            assert!(!log.contains("a defect"), "{}: the operator noticed a defect of its own:\n{log}", self.name);
+        }
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.cluster.client.clone());
+        let _ = namespaces.delete(&self.name, &DeleteParams::default()).await;
+        nodes::delete(&self.cluster.client, &self.nodes).await;
+    }
+}
+
+/// `config/oneagent-operator/rbac.yaml` for another namespace.
+fn rbac(namespace: &str) -> String {
+    let text = std::fs::read_to_string(repository("config/oneagent-operator/rbac.yaml"))
+        .expect("config/oneagent-operator/rbac.yaml; run `make generate`");
+    let mut all = String::new();
+    for mut document in documents(&text) {
+        let cluster_wide = document["metadata"].get("namespace").is_none();
+        if !cluster_wide {
+            document["metadata"]["namespace"] = namespace.into();
+        } else if document["kind"] == "ClusterRoleBinding" {
+            document["metadata"]["name"] = format!("oneagent-operator-{namespace}").into();
+        }
+        if let Some(subjects) = document.get_mut("subjects").and_then(Value::as_array_mut) {
+            for subject in subjects {
+                subject["namespace"] = namespace.into();
+            }
+        }
+        all.push_str("---\n");
+        all.push_str(&document.to_string());
+        all.push('\n');
+    }
+    all
+}
+
+/// Whether a Pod is Ready.
+#[must_use]
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+}

@@ -1,0 +1,208 @@
+//! What a test does with OneAgents in its corner, and what it waits for.
+//!
+//! Must not judge what the operator says but by the API server.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use oneagent_operator::api::oneagent::{OneAgent, OneAgentStatus};
+use serde_json::{Value, json};
+
+use super::{Lab, SOON, is_ready};
+use crate::eventually;
+
+/// Versions in their order.
+pub const V1: &str = "1.300.10.20250101-100000";
+/// Newer.
+pub const V2: &str = "1.301.20.20250201-100000";
+/// Newer still.
+pub const V3: &str = "1.302.30.20250301-100000";
+
+impl Lab<'_> {
+    /// Applies a OneAgent named `agent` on this lab's nodes, with `spec` on top.
+    pub fn oneagent(&self, spec: &Value) {
+        self.oneagent_named("agent", spec);
+    }
+
+    /// The same with a name.
+    pub fn oneagent_named(&self, name: &str, spec: &Value) {
+        let mut whole = json!({ "apiUrl": self.cluster.vendor.url(&self.name), "tokens": "tokens",
+            "nodeSelector": { "lab": self.name } });
+        for (key, value) in spec.as_object().into_iter().flatten() {
+            whole[key] = value.clone();
+        }
+        self.cluster.apply(
+            &json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+            "metadata": { "name": name, "namespace": self.name }, "spec": whole })
+            .to_string(),
+        );
+    }
+
+    /// The OneAgents.
+    #[must_use]
+    pub fn agents(&self) -> Api<OneAgent> {
+        Api::namespaced(self.cluster.client.clone(), &self.name)
+    }
+
+    /// Merges into a OneAgent's spec.
+    pub async fn edit(&self, name: &str, spec: Value) {
+        self.agents()
+            .patch(name, &PatchParams::default(), &Patch::Merge(json!({ "spec": spec })))
+            .await
+            .expect("a OneAgent is changed");
+    }
+
+    /// The status of a OneAgent.
+    pub async fn status(&self, name: &str) -> OneAgentStatus {
+        self.agents().get(name).await.ok().and_then(|a| a.status).unwrap_or_default()
+    }
+
+    /// A DaemonSet.
+    pub async fn daemonset(&self, name: &str) -> Option<DaemonSet> {
+        Api::<DaemonSet>::namespaced(self.cluster.client.clone(), &self.name).get_opt(name).await.expect("an answer")
+    }
+
+    /// The agents' Pods that are not being deleted, by node.
+    pub async fn pods(&self, name: &str) -> BTreeMap<String, Pod> {
+        let api: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let list = api.list(&ListParams::default().labels(&format!("oneagent={name}"))).await.expect("Pods");
+        list.items
+            .into_iter()
+            .filter(|p| p.metadata.deletion_timestamp.is_none())
+            .filter_map(|p| Some((p.spec.as_ref()?.node_name.clone()?, p)))
+            .collect()
+    }
+
+    /// UIDs of the Pods by node.
+    pub async fn uids(&self, name: &str) -> BTreeMap<String, String> {
+        self.pods(name).await.into_iter().map(|(node, pod)| (node, pod.uid().unwrap_or_default())).collect()
+    }
+
+    /// Waits until a condition of a OneAgent has a status and a reason; returns its message.
+    pub async fn condition(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
+        self.condition_within(SOON, name, type_, status, reason).await
+    }
+
+    /// The same with a time.
+    pub async fn condition_within(
+        &self,
+        within: Duration,
+        name: &str,
+        type_: &str,
+        status: &str,
+        reason: &str,
+    ) -> String {
+        eventually(&format!("{}/{name} has {type_}={status}/{reason}", self.name), within, || async {
+            let now = self.status(name).await;
+            match now.conditions.iter().find(|c| c.type_ == type_) {
+                Some(c) if c.status == status && c.reason == reason => Ok(c.message.clone()),
+                _ => Err(format!("{:#?}\n{}", now.conditions, self.last_words())),
+            }
+        })
+        .await
+    }
+
+    /// Waits until a condition of a OneAgent says something.
+    pub async fn says(&self, name: &str, type_: &str, words: &str) -> String {
+        eventually(&format!("{}/{name} says in {type_}: {words}", self.name), SOON, || async {
+            let now = self.status(name).await;
+            let said = now.conditions.iter().find(|c| c.type_ == type_ && c.message.contains(words));
+            said.map(|c| c.message.clone()).ok_or_else(|| format!("{:#?}\n{}", now.conditions, self.last_words()))
+        })
+        .await
+    }
+
+    /// Waits until every selected node runs `version`, as the API server has it, and the status agrees.
+    pub async fn all_at(&self, name: &str, version: &str, count: usize, within: Duration) {
+        eventually(&format!("{count} agents of {}/{name} at {version}", self.name), within, || async {
+            let pods = self.pods(name).await;
+            let good = pods.values().filter(|p| version_of(p).as_deref() == Some(version) && is_ready(p)).count();
+            let status = self.status(name).await;
+            let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+            if good == count && pods.len() == count && ready && status.desired_version.as_deref() == Some(version) {
+                return Ok(());
+            }
+            Err(format!(
+                "{good} of {} Pods; {:?}; {:#?}\n{}",
+                pods.len(),
+                status.nodes,
+                status.conditions,
+                self.last_words()
+            ))
+        })
+        .await;
+    }
+
+    /// Waits until the operator has looked at a OneAgent as it is now.
+    pub async fn is_observed(&self, name: &str) {
+        let wanted = self.agents().get(name).await.expect("a OneAgent").metadata.generation;
+        eventually("the last edit is observed", SOON, || async {
+            let now = self.status(name).await.observed_generation;
+            if now == wanted { Ok(()) } else { Err(format!("{now:?} of {wanted:?}\n{}", self.last_words())) }
+        })
+        .await;
+    }
+
+    /// Waits until the environment was asked for its newest version twice more: what it says now is known.
+    pub async fn is_polled(&self) {
+        let path = "/v1/deployment/installer/agent/unix/default/latest/metainfo";
+        let asked = || self.cluster.vendor.with(&self.name, |e| e.calls.get(path).copied().unwrap_or_default());
+        let before = asked();
+        eventually("the environment is asked", SOON, || async {
+            if asked() >= before + 2 { Ok(()) } else { Err(self.last_words()) }
+        })
+        .await;
+    }
+
+    /// Waits until the nodes with an agent are noted.
+    pub async fn is_noted(&self, name: &str) {
+        eventually("the nodes are noted", SOON, || async {
+            self.cluster
+                .try_kubectl(&["-n", &self.name, "get", "configmap", &format!("{name}-known-nodes")], None)
+                .map(drop)
+        })
+        .await;
+    }
+
+    /// Waits until at least so many agents are at a version.
+    pub async fn reached(&self, name: &str, version: &str, at_least: usize) {
+        eventually(&format!("{at_least} agents at {version}"), SOON, || async {
+            let count = self.pods(name).await.values().filter(|p| version_of(p).as_deref() == Some(version)).count();
+            if count >= at_least { Ok(()) } else { Err(count.to_string()) }
+        })
+        .await;
+    }
+
+    /// Waits until so many Pods are Ready, whatever the status says.
+    pub async fn all_pods_ready(&self, name: &str, count: usize) {
+        eventually(&format!("{count} Ready agents of {}/{name}", self.name), SOON, || async {
+            let ready = self.pods(name).await.values().filter(|p| is_ready(p)).count();
+            if ready == count { Ok(()) } else { Err(format!("{ready}\n{}", self.last_words())) }
+        })
+        .await;
+    }
+
+    /// Waits until there are agents on just these nodes.
+    pub async fn pods_are(&self, name: &str, nodes: &[String]) {
+        let wanted: Vec<&String> = nodes.iter().collect();
+        eventually(&format!("agents of {}/{name} on {nodes:?}", self.name), SOON, || async {
+            let pods = self.pods(name).await;
+            let mut have: Vec<&String> = pods.keys().collect();
+            have.sort();
+            let mut wanted = wanted.clone();
+            wanted.sort();
+            if have == wanted { Ok(()) } else { Err(format!("on {have:?}")) }
+        })
+        .await;
+    }
+}
+
+/// The version that a Pod was made from.
+#[must_use]
+pub fn version_of(pod: &Pod) -> Option<String> {
+    pod.annotations().get("oneagent.dynatrace.com/agent-version").cloned()
+}

@@ -1,0 +1,145 @@
+//! What OLM's Pods run: the operator's binary out of its image, and the work of OLM's unpack Jobs.
+//!
+//! Used by the fake kubelet. Must not know what a test wants of them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Client, ResourceExt};
+
+use crate::operator::{Operator, binary, get, token};
+
+/// Starts programs of ours, and of OLM's, for their Pods.
+pub struct Launcher {
+    folder: PathBuf,
+    /// Kubeconfig with all rights, for what stands in for a Pod's own.
+    admin: PathBuf,
+    /// Makes a kubeconfig from the path of a token.
+    kubeconfig: Box<dyn Fn(&Path) -> String + Send + Sync>,
+    /// Settings on top of the Pod's own.
+    extra: Vec<(String, String)>,
+    running: Arc<Mutex<HashMap<String, Operator>>>,
+}
+
+impl Launcher {
+    /// In a folder; `extra` settings go on top of the Pod's own.
+    pub fn new(
+        folder: PathBuf,
+        admin: PathBuf,
+        kubeconfig: impl Fn(&Path) -> String + Send + Sync + 'static,
+        extra: Vec<(String, String)>,
+    ) -> Self {
+        Self { folder, admin, kubeconfig: Box::new(kubeconfig), extra, running: Arc::default() }
+    }
+
+    /// Does the work of OLM's unpack Job: pulls the bundle image and runs the Pod's own command on what is in it.
+    /// `None`: the Pod is another.
+    pub async fn unpack(&self, pod: &Pod) -> Option<Result<(), String>> {
+        let name = pod.labels().get("operatorframework.io/bundle-unpack-ref")?.clone();
+        let spec = pod.spec.as_ref()?;
+        let image = spec.init_containers.as_ref()?.iter().find(|c| c.name == "pull")?.image.clone()?;
+        let extract = spec.containers.iter().find(|c| c.name == "extract")?.clone();
+        let into = self.folder.join(format!("unpack-{}", pod.uid().unwrap_or_default()));
+        let kubeconfig = self.admin.clone();
+        let work = move || {
+            let folder = crate::images::pull(&image, &into)?;
+            // The Pod's command, with the folder of the image in place of the volume.
+            let args: Vec<String> =
+                extract.command.into_iter().flatten().chain(extract.args.into_iter().flatten()).skip(1).collect();
+            let args = args.into_iter().map(|a| if a == "/bundle/" { format!("{}/", folder.display()) } else { a });
+            let output = std::process::Command::new(crate::tools::tool("opm"))
+                .args(args)
+                .env("KUBECONFIG", kubeconfig)
+                .env("CONTAINER_IMAGE", &image)
+                .output()
+                .map_err(|e| e.to_string())?;
+            let _ = std::fs::remove_dir_all(&folder);
+            if output.status.success() {
+                Ok(())
+            } else {
+                Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr)))
+            }
+        };
+        Some(tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| Err(e.to_string())))
+    }
+
+    /// Whether a Pod is the operator's own.
+    #[must_use]
+    pub fn is_operator(&self, pod: &Pod) -> bool {
+        pod.labels().get("app.kubernetes.io/name").is_some_and(|name| name == "oneagent-operator")
+    }
+
+    /// The binary of an image of ours: out of the registry if it is there, else the one that was just built.
+    async fn binary(&self, image: &str) -> Result<PathBuf, String> {
+        if !image.starts_with("127.0.0.1:") {
+            return Ok(binary());
+        }
+        let into = self.folder.join(format!("image-{}", image.replace(['/', ':', '@'], "-")));
+        let program = into.join("oneagent-operator");
+        if !program.exists() {
+            let image = image.to_owned();
+            tokio::task::spawn_blocking(move || crate::images::pull(&image, &into))
+                .await
+                .map_err(|e| e.to_string())??;
+        }
+        Ok(program)
+    }
+
+    /// Starts the binary of the Pod's image with the Pod's environment and its ServiceAccount's token; returns when it
+    /// is ready. `Err`: the image cannot be had.
+    pub async fn launch(&self, client: &Client, pod: &Pod) -> Result<(), String> {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let spec = pod.spec.as_ref().expect("a spec");
+        let token =
+            token(client, &namespace, spec.service_account_name.as_deref().unwrap_or("default"), Some(pod)).await;
+        let token_file = self.folder.join(format!("{name}.token"));
+        std::fs::write(&token_file, token).expect("a token file");
+        let field = |path: &str| match path {
+            "metadata.name" => name.clone(),
+            "metadata.namespace" => namespace.clone(),
+            "metadata.uid" => pod.uid().unwrap_or_default(),
+            "metadata.annotations['olm.targetNamespaces']" => {
+                pod.annotations().get("olm.targetNamespaces").cloned().unwrap_or_default()
+            }
+            other => panic!("the fake kubelet does not know field {other}"),
+        };
+        let env = spec.containers[0].env.iter().flatten().map(|e| {
+            let from = e.value_from.as_ref().and_then(|v| v.field_ref.as_ref()).map(|f| field(&f.field_path));
+            (e.name.clone(), e.value.clone().or(from).unwrap_or_default())
+        });
+        let env: Vec<(String, String)> = env.chain(self.extra.iter().cloned()).collect();
+        let binary = self.binary(spec.containers[0].image.as_deref().unwrap_or_default()).await?;
+        let operator = Operator::start_binary(&binary, &self.folder, &name, &(self.kubeconfig)(&token_file), &env);
+        let address = operator.address.clone();
+        self.running.lock().expect("operators").insert(pod.uid().unwrap_or_default(), operator);
+        // The readiness probe, as the Pod has it.
+        for _ in 0..300 {
+            if get(&address, "/readyz").await.is_some_and(|(code, _)| code == 200) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// Ends the process of a Pod as a kubelet does: TERM, and KILL after the grace period.
+    pub async fn stop(&self, pod: &Pod) {
+        let operator = self.running.lock().expect("operators").remove(&pod.uid().unwrap_or_default());
+        let Some(mut operator) = operator else { return };
+        operator.process.signal("TERM");
+        for _ in 0..200 {
+            if operator.process.ended().is_some() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Does something with every running operator.
+    pub fn each<T>(&self, act: impl FnMut(&mut Operator) -> T) -> Vec<T> {
+        self.running.lock().expect("operators").values_mut().map(act).collect()
+    }
+}

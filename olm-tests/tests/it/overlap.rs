@@ -1,0 +1,144 @@
+//! Two OneAgents that select the same nodes: never two agents on a node, never one without.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use olm_tests::eventually;
+use olm_tests::lab::{LONG, Lab, SOON, is_ready};
+use olm_tests::nodes;
+use serde_json::json;
+
+/// Nodes with their Ready agents, by OneAgent.
+async fn who_runs_where(lab: &Lab<'_>, names: &[&str]) -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in names {
+        for node in lab.pods(name).await.into_iter().filter(|(_, pod)| is_ready(pod)).map(|(node, _)| node) {
+            all.entry(node).or_default().push((*name).to_owned());
+        }
+    }
+    all
+}
+
+async fn runs(lab: &Lab<'_>, what: &str, wanted: &[(&str, &[String])]) {
+    let names: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, nodes) in wanted {
+        for node in *nodes {
+            all.entry(node.clone()).or_default().push((*name).to_owned());
+        }
+    }
+    eventually(what, LONG, || async {
+        let now = who_runs_where(lab, &names).await;
+        if now == all { Ok(()) } else { Err(format!("{now:?}\n{}", lab.last_words())) }
+    })
+    .await;
+}
+
+/// Watches for nodes on which two Ready agents are, neither of them being deleted; returns those that were seen so far.
+fn watch_for_two(lab: &Lab<'_>) -> Arc<Mutex<BTreeSet<String>>> {
+    let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    let (shared, api) = (seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
+    tokio::spawn(async move {
+        let mut events =
+            watcher(api, watcher::Config::default().labels("dynatrace=oneagent")).default_backoff().boxed();
+        let mut ready: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        while let Some(event) = events.next().await {
+            let (pod, gone) = match event {
+                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => (pod, false),
+                Ok(watcher::Event::Delete(pod)) => (pod, true),
+                _ => continue,
+            };
+            let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { continue };
+            let there = ready.entry(node.clone()).or_default();
+            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            if !gone && pod.metadata.deletion_timestamp.is_none() && is_ready(&pod) {
+                there.insert(uid);
+            } else {
+                there.remove(&uid);
+            }
+            if there.len() > 1 {
+                shared.lock().unwrap().insert(node);
+            }
+        }
+    });
+    seen
+}
+
+#[test]
+fn of_two_oneagents_that_select_a_node_the_older_one_keeps_it() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("hostile-overlap", 0).await;
+        // Long enough for the DaemonSet controller to do for the one what it did for the other.
+        lab.behave(|b| b.ready_after = Duration::from_secs(2));
+        let two = watch_for_two(&lab);
+        let ssd = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd")).await;
+        let both = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd").label("team", "x")).await;
+        let team = lab.add_nodes(2, &nodes::Shape::default().label("team", "x")).await;
+        let all = |some: &[&[String]]| some.concat();
+        lab.oneagent_named("older", &json!({ "nodeSelector": { "lab": lab.name, "disk": "ssd" } }));
+        runs(&lab, "the older one is there", &[("older", &all(&[&ssd, &both]))]).await;
+        // Creation times are whole seconds; the name decides within one.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        lab.oneagent_named("younger", &json!({ "nodeSelector": { "lab": lab.name, "team": "x" } }));
+        runs(&lab, "the younger one leaves it its nodes", &[("older", &all(&[&ssd, &both])), ("younger", &team)]).await;
+        let said = lab.condition("younger", "NodesConflict", "True", "NodesConflict").await;
+        assert!(
+            said.contains("OneAgent hostile-overlap/older selects 2 of these nodes too")
+                && said.contains("that one is older and keeps them"),
+            "{said}"
+        );
+        let said = lab.condition("older", "NodesConflict", "True", "NodesConflict").await;
+        assert!(
+            said.contains("hostile-overlap/younger") && said.contains("this one is older and keeps them"),
+            "{said}"
+        );
+        eventually("the younger one counts them apart", SOON, || async {
+            let counts = lab.status("younger").await.nodes.unwrap_or_default();
+            let right = (counts.selected, counts.overlap, counts.progress.as_str()) == (2, 2, "2/2");
+            if right { Ok(()) } else { Err(format!("{counts:?}")) }
+        })
+        .await;
+        // A node is relabelled from one to the other, and back.
+        let patch = |value: serde_json::Value| json!({ "metadata": { "labels": { "disk": value } } });
+        nodes::patch(&lab.cluster.client, &both[0], &patch(json!(null))).await;
+        runs(
+            &lab,
+            "the younger one has it",
+            &[("older", &all(&[&ssd, &both[1..]])), ("younger", &all(&[&team, &both[..1]]))],
+        )
+        .await;
+        nodes::patch(&lab.cluster.client, &both[0], &patch(json!("ssd"))).await;
+        runs(&lab, "the older one has it", &[("older", &all(&[&ssd, &both])), ("younger", &team)]).await;
+        // The older one goes: the younger one serves all of its own.
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "older"]);
+        runs(&lab, "the younger one serves what is left", &[("younger", &all(&[&team, &both]))]).await;
+        lab.condition("younger", "NodesConflict", "False", "AsExpected").await;
+        assert_eq!(*two.lock().unwrap(), BTreeSet::new(), "never two agents on a node");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn one_for_everything_without_tolerations_beside_one_for_infra_nodes_loses_nobody_an_agent() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("hostile-infra", 2).await;
+        let workers = lab.nodes.clone();
+        let infra =
+            lab.add_nodes(2, &nodes::Shape::default().label("infra", "yes").taint("infra", "", "NoSchedule")).await;
+        lab.oneagent_named("all", &json!({}));
+        runs(&lab, "workers have an agent", &[("all", &workers)]).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        lab.oneagent_named(
+            "infra",
+            &json!({ "nodeSelector": { "lab": lab.name, "infra": "yes" }, "tolerations": [{ "operator": "Exists" }] }),
+        );
+        runs(&lab, "infra nodes too", &[("all", &workers), ("infra", &infra)]).await;
+        lab.condition("infra", "NodesConflict", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}

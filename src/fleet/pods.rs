@@ -1,0 +1,169 @@
+//! Pods with their health, from what their watch shows.
+//!
+//! Pure. Must not judge a revision, nor decide what becomes of a Pod.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{created, since, time};
+use crate::k8s::facts::{PodFacts, WhyFacts};
+use crate::rollout::{Pod, Trouble};
+
+/// For how long a Pod was Ready before it ceased to be: the longest time that was seen, else what its status lets
+/// guess.
+#[must_use]
+pub fn was_ready<R>(before: &Pod<R>, now: &Pod<R>) -> Option<TimeDelta> {
+    let ended = before.ready_since.zip(now.unready_since).filter(|_| now.ready_since.is_none());
+    before
+        .was_ready
+        .max(ended.map(|(since, until)| until - since))
+        .max(now.was_ready.filter(|_| before.ready_since.is_none() && before.was_ready.is_none()))
+}
+
+/// Where the DaemonSet controller writes which of its templates a Pod was made from.
+const GENERATION_LABEL: &str = "pod-template-generation";
+
+/// A kubelet says that a Pod is not Ready within so long of taking it on; later than that the Pod had been Ready
+/// before.
+const TAKING_ON: TimeDelta = TimeDelta::seconds(5);
+
+/// A container that runs for so long does not crash again and again.
+const RUNS_WELL: TimeDelta = TimeDelta::minutes(10);
+
+/// A Pod that was made from `revision`, from what its watch shows; `None`: nobody could tell it from another.
+#[must_use]
+pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
+    let condition = facts.status.conditions.iter().find(|c| c.type_ == "Ready");
+    let ready = condition.filter(|c| c.status == "True");
+    let unready_since = condition.filter(|c| c.status != "True").and_then(since);
+    let taken_on = facts.status.start_time.as_deref().and_then(time);
+    Some(Pod {
+        name: facts.metadata.name.as_deref()?.into(),
+        uid: facts.metadata.uid.as_deref()?.into(),
+        resource_version: facts.metadata.resource_version.as_deref().unwrap_or_default().into(),
+        node: facts.node()?.into(),
+        revision,
+        template_generation: facts
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(GENERATION_LABEL)?.parse().ok()),
+        created: created(facts.metadata.creation_timestamp.as_ref()),
+        deleting: facts.metadata.deletion_timestamp.is_some(),
+        gone_by: facts.metadata.deletion_timestamp.as_ref().map(|at| created(Some(at))),
+        ready_since: ready.map(|c| since(c).unwrap_or_default()),
+        unready_since,
+        was_ready: unready_since.zip(taken_on).map(|(unready, taken)| unready - taken).filter(|time| *time > TAKING_ON),
+        restarts: facts.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or_default(),
+        trouble: if ready.is_some() { None } else { trouble(facts, unready_since) },
+    })
+}
+
+/// What a Pod's status says against it.
+fn trouble(facts: &PodFacts, unready_since: Option<DateTime<Utc>>) -> Option<Trouble> {
+    for container in &facts.status.container_statuses {
+        let said = |why: &WhyFacts| {
+            let message = why
+                .message
+                .as_deref()
+                .map(|m| format!(": {}", m.chars().take(160).collect::<String>()))
+                .unwrap_or_default();
+            format!("{}{message}", why.reason.as_deref().unwrap_or("no reason given"))
+        };
+        let code = |why: &WhyFacts| why.exit_code.map(|c| format!(", exit code {c}")).unwrap_or_default();
+        let ended = container.state.terminated.as_ref().or(container.last_state.terminated.as_ref());
+        let again_and_again = container.restart_count >= CRASHES;
+        if let Some(waiting) = &container.state.waiting {
+            match waiting.reason.as_deref() {
+                Some(
+                    "ErrImagePull"
+                    | "ImagePullBackOff"
+                    | "InvalidImageName"
+                    | "ImageInspectError"
+                    | "ErrImageNeverPull"
+                    | "RegistryUnavailable",
+                ) => {
+                    return Some(Trouble::Image(said(waiting)));
+                }
+                Some("CreateContainerConfigError") => return Some(Trouble::Config(said(waiting))),
+                Some("CrashLoopBackOff") => {
+                    let why = format!("{}{}", said(waiting), ended.map(code).unwrap_or_default());
+                    return Some(if again_and_again { Trouble::Crash(why) } else { Trouble::Start(why) });
+                }
+                Some("ContainerCreating" | "PodInitializing") | None => {}
+                Some(_) => return Some(Trouble::Start(said(waiting))),
+            }
+        }
+        // Of a container that runs well for long enough what it did before is history.
+        let started = container.state.running.as_ref().and_then(|running| running.started_at.as_deref()).and_then(time);
+        let runs_well = started.zip(unready_since).is_some_and(|(started, unready)| unready - started > RUNS_WELL);
+        if let Some(ended) = ended.filter(|_| again_and_again && !runs_well) {
+            return Some(Trouble::Crash(format!(
+                "restarted {} times ({}{})",
+                container.restart_count,
+                said(ended),
+                code(ended)
+            )));
+        }
+    }
+    if facts.status.phase.as_deref() == Some("Failed") {
+        return Some(Trouble::Start("the Pod has failed, and its controller makes another".to_owned()));
+    }
+    let unscheduled =
+        facts.status.conditions.iter().find(|c| {
+            c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
+        })?;
+    Some(Trouble::Capacity(unscheduled.message.as_deref().unwrap_or("no room").chars().take(160).collect()))
+}
+
+/// So many restarts, and a container counts as one that crashes again and again.
+const CRASHES: i32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_pods_status_says_what_is_wrong_with_it() {
+        let trouble_of = |status: Value| {
+            let facts = json!({ "metadata": { "name": "p", "uid": "u" }, "spec": { "nodeName": "node-1" },
+                "status": status });
+            pod::<()>(&serde_json::from_value(facts).unwrap(), None).unwrap().trouble
+        };
+        let container = |state: Value, restarts: i32| {
+            json!({ "containerStatuses": [{ "restartCount": restarts,
+            "state": state, "lastState": { "terminated": { "exitCode": 3, "reason": "Error" } } }] })
+        };
+        assert!(matches!(trouble_of(container(json!({ "waiting": { "reason": "CrashLoopBackOff",
+                "message": "back-off" } }), 5)), Some(Trouble::Crash(why)) if why == "CrashLoopBackOff: back-off, \
+                exit code 3"));
+        assert!(matches!(
+            trouble_of(container(json!({ "waiting": { "reason": "ErrImagePull" } }), 0)),
+            Some(Trouble::Image(_))
+        ));
+        assert!(
+            matches!(
+                trouble_of(container(json!({ "waiting": { "reason": "CrashLoopBackOff" } }), 2)),
+                Some(Trouble::Start(_))
+            ),
+            "not yet"
+        );
+        assert!(matches!(
+            trouble_of(container(json!({ "waiting": { "reason": "CreateContainerConfigError" } }), 0)),
+            Some(Trouble::Config(_))
+        ));
+        assert!(matches!(
+            trouble_of(container(json!({ "waiting": { "reason": "RunContainerError" } }), 0)),
+            Some(Trouble::Start(_))
+        ));
+        assert!(matches!(trouble_of(container(json!({ "running": {} }), 3)), Some(Trouble::Crash(_))));
+        let mut long = container(json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } }), 7);
+        long["conditions"] =
+            json!([{ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T00:00:00Z" }]);
+        assert_eq!(trouble_of(long), None, "it restarted long ago, and is unready for another cause");
+        assert_eq!(trouble_of(container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0)), None);
+        assert!(matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False",
+                "reason": "Unschedulable", "message": "no room" }] })),
+                Some(Trouble::Capacity(why)) if why == "no room"));
+    }
+}

@@ -1,0 +1,250 @@
+//! The rules that a bundle and a catalog must meet, by the number that our documents give them.
+//!
+//! Pure: files in, complaints out, each with its rule, file and remedy. Holds what validators of the field do not
+//! notice, too. Must not repair anything.
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use super::manifests::File;
+
+/// Kinds that may stand beside the CSV and the CRDs.
+const KINDS: &[&str] = &[
+    "ClusterServiceVersion",
+    "CustomResourceDefinition",
+    "Service",
+    "ClusterRole",
+    "ServiceMonitor",
+    "PrometheusRule",
+    "ConfigMap",
+];
+
+/// Complaints about generated files; empty when all is well.
+#[must_use]
+pub fn check(files: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in files {
+        let documents = documents(&file.content);
+        let inside = file.path.strip_prefix("bundle/").and_then(|path| path.split_once('/')).map(|(_, inside)| inside);
+        if let Some(name) = inside.and_then(|inside| inside.strip_prefix("manifests/")) {
+            manifest(name, &documents, &mut wrong);
+        }
+        if file.path.starts_with("catalog/") && !documents.is_empty() && documents[0].is_object() {
+            catalog(&file.path, &documents, &mut wrong);
+        }
+        if inside == Some("metadata/dependencies.yaml") {
+            wrong.push(format!("R10: {}: dependencies are refused by OLM v1; remove the file", file.path));
+        }
+    }
+    wrong
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    use serde::Deserialize as _;
+    serde_yaml::Deserializer::from_str(text)
+        .filter_map(|d| Value::deserialize(d).ok())
+        .filter(|v| !v.is_null())
+        .collect()
+}
+
+fn manifest(name: &str, documents: &[Value], wrong: &mut Vec<String>) {
+    if documents.len() != 1 || name.contains('/') || name.starts_with('.') {
+        wrong.push(format!(
+            "R1: {name}: one object a file, no folders, no hidden files; it has {} objects",
+            documents.len()
+        ));
+    }
+    for object in documents {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        if !KINDS.contains(&kind) {
+            let rule = if kind == "ServiceAccount" { "R3" } else { "R2" };
+            wrong.push(format!(
+                "{rule}: {name}: kind {kind} does not belong into a bundle; rights and ServiceAccounts come from the \
+                CSV's permissions"
+            ));
+        }
+        if kind == "ClusterServiceVersion" {
+            csv(name, object, wrong);
+        }
+    }
+}
+
+fn csv(name: &str, csv: &Value, wrong: &mut Vec<String>) {
+    let spec = &csv["spec"];
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let install = &spec["install"]["spec"];
+    let scc = list(&install["clusterPermissions"])
+        .iter()
+        .flat_map(|p| list(&p["rules"]))
+        .find(|rule| list(&rule["resources"]).contains(&"securitycontextconstraints".into()));
+    if scc.is_some_and(|rule| list(&rule["resourceNames"]).len() != 1) {
+        wrong.push(format!(
+            "R4: {name}: the first rule on securitycontextconstraints must name exactly one of them in resourceNames"
+        ));
+    }
+    let modes = list(&spec["installModes"]);
+    if modes.len() != 4 || modes.iter().any(|mode| mode["supported"] != true) {
+        wrong.push(format!("R5: {name}: installModes must list all four modes as supported"));
+    }
+    let cluster_wide = |rule: &Value| {
+        list(&rule["resources"]).iter().all(|r| {
+            ["nodes", "namespaces", "customresourcedefinitions", "securitycontextconstraints"]
+                .contains(&r.as_str().unwrap_or_default())
+        })
+    };
+    if list(&install["clusterPermissions"]).iter().flat_map(|p| list(&p["rules"])).any(|rule| !cluster_wide(&rule)) {
+        wrong.push(format!("R6: {name}: clusterPermissions hold a namespaced rule; it belongs into permissions"));
+    }
+    examples(name, csv, wrong);
+    let annotations = &csv["metadata"]["annotations"];
+    if annotations["createdAt"].as_str().is_none_or(|at| !at.ends_with("T00:00:00Z")) {
+        wrong.push(format!(
+            "R8: {name}: createdAt must be the release's day, for annotations are part of the Pod template"
+        ));
+    }
+    let images: Vec<String> =
+        list(&spec["relatedImages"]).iter().filter_map(|i| i["image"].as_str().map(str::to_owned)).collect();
+    let containers: Vec<Value> =
+        list(&install["deployments"]).iter().flat_map(|d| list(&d["spec"]["template"]["spec"]["containers"])).collect();
+    let named = containers.iter().filter_map(|c| c["image"].as_str().map(str::to_owned));
+    let env = containers
+        .iter()
+        .flat_map(|c| list(&c["env"]))
+        .filter(|e| e["name"].as_str().is_some_and(|n| n.starts_with("RELATED_IMAGE_")))
+        .filter_map(|e| e["value"].as_str().map(str::to_owned));
+    for image in named.chain(env).filter(|image| !images.contains(image)) {
+        wrong.push(format!("R9: {name}: image {image} is not in relatedImages, so a mirror would lack it"));
+    }
+    if annotations["features.operators.openshift.io/disconnected"] == "true"
+        && images.iter().any(|image| !image.contains("@sha256:"))
+    {
+        wrong.push(format!("R9: {name}: disconnected is claimed, and an image is named by tag; name it by digest"));
+    }
+    if spec["customresourcedefinitions"].get("required").is_some() || spec.get("apiservicedefinitions").is_some() {
+        wrong.push(format!("R10: {name}: required CRDs and APIServices are dependencies, which OLM v1 refuses"));
+    }
+    if containers.iter().flat_map(|c| list(&c["env"])).any(|e| e["name"] == "OPERATOR_CONDITION_NAME") {
+        wrong.push(format!("R11: {name}: OPERATOR_CONDITION_NAME is OLM's to set; OLM v1 has none"));
+    }
+    if spec.get("release").is_some() {
+        wrong.push(format!("R14: {name}: spec.release is not known to older OLM and opm; remove it"));
+    }
+}
+
+fn examples(name: &str, csv: &Value, wrong: &mut Vec<String>) {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap_or_default();
+    let examples: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
+    for owned in list(&csv["spec"]["customresourcedefinitions"]["owned"]) {
+        let kind = owned["kind"].as_str().unwrap_or_default().to_owned();
+        let of_kind: Vec<&Value> = examples.iter().filter(|e| e["kind"] == kind.as_str()).collect();
+        if of_kind.is_empty()
+            || list(&owned["resources"]).is_empty()
+            || owned["description"].as_str().is_none_or(str::is_empty)
+        {
+            wrong.push(format!(
+                "R7: {name}: {kind} needs an example in alm-examples, a description and a list of resources"
+            ));
+        }
+        for key in of_kind.iter().filter_map(|e| e["spec"].as_object()).flat_map(|spec| spec.keys()) {
+            if !list(&owned["specDescriptors"]).iter().any(|d| d["path"] == key.as_str()) {
+                wrong.push(format!(
+                    "R7: {name}: an example of {kind} has spec.{key}, for which there is no specDescriptor"
+                ));
+            }
+        }
+    }
+}
+
+fn catalog(path: &str, blobs: &[Value], wrong: &mut Vec<String>) {
+    for property in blobs.iter().filter_map(|blob| blob["properties"].as_array()).flatten() {
+        let kind = property["type"].as_str().unwrap_or_default();
+        match kind {
+            "olm.bundle.object" => {
+                wrong.push(format!("R12: {path}: {kind} is refused by newer catalogs; use olm.csv.metadata"));
+            }
+            "olm.package.required" | "olm.gvk.required" | "olm.constraint" => {
+                wrong.push(format!("R10: {path}: {kind} is a dependency, which OLM v1 refuses"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// R13 over the whole history: every CRD against the same of the release before, by version.
+#[must_use]
+pub fn history(releases: &[(String, Vec<Value>)]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for pair in releases.windows(2) {
+        let [(old, before), (new, after)] = pair else { continue };
+        for crd in before {
+            let name = &crd["metadata"]["name"];
+            match after.iter().find(|other| other["metadata"]["name"] == *name) {
+                None => wrong.push(format!("R13: CRD {name} of {old} is not in {new}; objects of it may be stored")),
+                Some(after) => {
+                    wrong.extend(evolution(crd, after).into_iter().map(|what| format!("{what} (from {old} to {new})")));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// R13: how a CRD may not change between releases. Returns complaints, by field.
+#[must_use]
+pub fn evolution(before: &Value, after: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let versions = |crd: &Value| crd["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    for old in versions(before) {
+        match versions(after).iter().find(|new| new["name"] == old["name"]) {
+            None => wrong.push(format!("R13: version {} is gone; it may still be stored", old["name"])),
+            Some(new) => narrowed(&old["schema"]["openAPIV3Schema"], &new["schema"]["openAPIV3Schema"], "", &mut wrong),
+        }
+    }
+    wrong
+}
+
+fn narrowed(old: &Value, new: &Value, path: &str, wrong: &mut Vec<String>) {
+    let mut complain = |what: &str| wrong.push(format!("R13: {path}: {what}"));
+    if old["type"] != new["type"] {
+        complain("its type changed");
+    }
+    if new["default"] != old["default"] {
+        complain("its default changed or is new");
+    }
+    for bound in [
+        "maximum",
+        "minimum",
+        "maxLength",
+        "minLength",
+        "maxItems",
+        "minItems",
+        "maxProperties",
+        "pattern",
+        "enum",
+        "x-kubernetes-validations",
+        "x-kubernetes-list-type",
+    ] {
+        if new.get(bound).is_some() && new.get(bound) != old.get(bound) {
+            complain(&format!("its {bound} changed or is new"));
+        }
+    }
+    let required = |schema: &Value| schema["required"].as_array().cloned().unwrap_or_default();
+    for field in required(new).iter().filter(|field| !required(old).contains(field)) {
+        complain(&format!("{field} is newly required"));
+    }
+    for (name, inner) in old["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        match new["properties"].get(name) {
+            None => wrong.push(format!("R13: {path}: it is gone")),
+            Some(new) => narrowed(inner, new, &path, wrong),
+        }
+    }
+    for key in ["items", "additionalProperties"] {
+        if let (Some(old), Some(new)) = (old.get(key), new.get(key)) {
+            narrowed(old, new, &format!("{path}[]"), wrong);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What no watch shows, asked of the API server when it is needed: the original operator, the namespace's node
+//! selector, why Pods are refused.
+//!
+//! Must not decide.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+
+use super::super::Context;
+use super::super::resolve::Resolved;
+use super::super::revision::Pod;
+use super::Observed;
+use crate::k8s::api_group::{Group, Served};
+use crate::k8s::node::Node;
+use crate::k8s::node_selector::Selector;
+use crate::k8s::placement::has_labels;
+use crate::kernel::{self, call};
+
+/// The original operator: its Deployment, and its name as a field manager.
+pub(super) const ORIGINAL: &str = "dynatrace-oneagent-operator";
+
+/// Whether somebody has written an object since we took it over.
+pub(super) fn wrote(daemonset: &DaemonSet, manager: &str) -> bool {
+    daemonset
+        .managed_fields()
+        .iter()
+        .any(|entry| entry.manager.as_deref() == Some(manager) && entry.subresource.is_none())
+}
+
+pub(super) async fn original_runs(context: &Context, namespace: &str) -> Result<bool, kernel::Error> {
+    const NAME: &str = ORIGINAL;
+    let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(context.client.clone(), namespace);
+    let found = call(|| format!("read Deployment {NAME}"), api.get_opt(NAME)).await?;
+    Ok(found.is_some_and(|d| d.spec.and_then(|s| s.replicas).unwrap_or(1) > 0))
+}
+
+pub(super) async fn cluster_id(context: &Context) -> Result<String, kernel::Error> {
+    let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(context.client.clone());
+    let read = || async {
+        let namespace = call(|| "read Namespace kube-system".to_owned(), api.get("kube-system")).await?;
+        Ok::<_, kernel::Error>(namespace.uid().unwrap_or_default())
+    };
+    context.cluster_id.get_or_try_init(read).await.cloned()
+}
+
+/// What the namespace itself wants of nodes: read where agents lack, and before anything is changed. What cannot be
+/// read is as it was.
+pub(super) async fn namespace_selector(context: &Context, resolved: &Resolved, lacking: bool) -> Arc<Selector> {
+    let known = context.node_selectors.known(&resolved.namespace);
+    let excludes = known.as_ref().is_some_and(|selector| !selector.labels.is_empty());
+    if excludes || lacking {
+        return context
+            .node_selectors
+            .read(&context.client, &resolved.namespace)
+            .await
+            .ok()
+            .or(known)
+            .unwrap_or_default();
+    }
+    known.unwrap_or_default()
+}
+
+/// Whether the namespace's node selector is another than that which a plan was made with: looked at before a Pod is
+/// replaced or the DaemonSet written, for a successor that may not come back, and agents that a write removes, are
+/// lost.
+pub async fn selector_changed(context: &Context, resolved: &Resolved, seen: &Observed) -> Result<bool, kernel::Error> {
+    let now = context.node_selectors.read(&context.client, &resolved.namespace).await?;
+    Ok(now.labels != seen.namespace_selector)
+}
+
+/// Whether new Pods are held to the namespace's node selector: an agent that came to a node outside of it since it was
+/// written shows that nobody does, and OpenShift's means nothing elsewhere.
+pub(super) async fn is_enforced(
+    context: &Context,
+    selector: &Selector,
+    nodes: &[Arc<Node>],
+    pods: &[Arc<Pod>],
+) -> bool {
+    if selector.labels.is_empty() {
+        return false;
+    }
+    if selector.is_openshifts
+        && !matches!(
+            context.optional_apis.served(&context.client, &OPENSHIFT).await,
+            Ok(Served::As(_) | Served::Otherwise(_))
+        )
+    {
+        return false;
+    }
+    let outside: HashSet<&str> =
+        nodes.iter().filter(|node| !has_labels(node, &selector.labels)).map(|node| &*node.name).collect();
+    let came_since =
+        |pod: &Arc<Pod>| selector.since.is_some_and(|since| pod.created > since) && pod.ready_since.is_some();
+    !pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
+}
+
+/// The API group that only OpenShift serves.
+const OPENSHIFT: Group = Group { name: "security.openshift.io", versions: &["v1"], kinds: &[] };
+
+/// Why the API server refuses the DaemonSet's Pods, in its own words: they stand only in Events. Asked for only
+/// when Pods are missing and nothing moves.
+pub(super) async fn refused(
+    context: &Context,
+    resolved: &Resolved,
+    daemonset: Option<&DaemonSet>,
+    pods: &[Arc<Pod>],
+    now: DateTime<Utc>,
+) -> Option<String> {
+    let daemonset = daemonset?;
+    let status = daemonset.status.as_ref()?;
+    if usize::try_from(status.desired_number_scheduled).is_ok_and(|desired| pods.len() >= desired) {
+        return None;
+    }
+    let fields = format!("involvedObject.kind=DaemonSet,involvedObject.name={},reason=FailedCreate", resolved.name);
+    let api: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(context.client.clone(), &resolved.namespace);
+    let events =
+        call(|| "read Events".to_owned(), api.list(&ListParams::default().fields(&fields).limit(50))).await.ok()?;
+    let uid = daemonset.uid();
+    let of_this = events.items.into_iter().filter(|event| event.involved_object.uid == uid);
+    let last = of_this.max_by_key(|event| event.last_timestamp.as_ref().map(|t| t.0.as_second()))?;
+    let seen = last.last_timestamp.as_ref().map_or(0, |t| t.0.as_second());
+    let made_since = pods.iter().any(|pod| pod.created.timestamp() > seen);
+    // The controller repeats itself at growing intervals, up to about a quarter of an hour.
+    (!made_since && now.timestamp() - seen < 1200).then(|| last.message.unwrap_or_default())
+}

@@ -1,0 +1,294 @@
+//! Observe: gathers all that a decision about one OneAgent needs. The only step that reads the cluster and the vendor.
+//!
+//! Reads caches; waits only for the first look at a named object, and never for the vendor. Must not decide.
+
+mod cluster;
+mod references;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::ResourceExt;
+use kube::api::Api;
+use secrecy::ExposeSecret;
+
+pub use cluster::selector_changed;
+use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_runs, refused, wrote};
+pub use references::{Named, Token};
+use references::{References, named, pull_secret_of, references, token};
+
+use super::build::ISTIO;
+use super::known::{self, Known};
+use super::resolve::{ProxySource, Resolved};
+use super::revision::Pod;
+use super::{Context, Desk, MANAGER};
+use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
+use crate::k8s::api_group::Served;
+use crate::k8s::node::Node;
+use crate::k8s::placement::{Verdict, has_labels};
+use crate::kernel::Key;
+use crate::kernel::named::Look;
+use crate::kernel::{self, NamedKind, Reference, call};
+use crate::rollout::ledger::Ledger;
+
+/// After so long without a change, missing Pods are asked about.
+pub const QUIET: Duration = Duration::from_secs(3);
+
+/// Since when nodes have no Pod at all.
+pub type Missing = HashMap<Arc<str>, DateTime<Utc>>;
+
+/// All that a decision needs.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
+pub struct Observed {
+    /// The objects that the spec names: whatever else was looked at is not needed any more.
+    pub named_objects: Vec<Reference>,
+    /// `paasToken`.
+    pub paas: Token,
+    /// `apiToken`.
+    pub api: Token,
+    /// The proxy, when the spec has one.
+    pub proxy: Option<Named>,
+    /// Certificates, when the spec names some.
+    pub trusted: Option<Named>,
+    /// The pull secret, when Pods use one.
+    pub pull_secret: Option<Named>,
+    /// How the cluster serves Istio's API, when the spec asks for it.
+    pub istio: Option<Served>,
+    /// What is known of the environment; an error when no client can be made.
+    pub environment: Option<Result<Arc<Snapshot>, dynatrace::Error>>,
+    /// The nodes that were known; `None`: not read yet.
+    pub known: Option<Arc<Known>>,
+    /// What came of telling the environment of nodes that are gone.
+    pub told: Vec<(GoneNode, Told)>,
+    /// The DaemonSet of this name.
+    pub daemonset: Option<Arc<DaemonSet>>,
+    /// Whether it is what a webhook made of ours.
+    pub is_believed: bool,
+    /// Every node.
+    pub nodes: Vec<Arc<Node>>,
+    /// The agents' Pods.
+    pub pods: Vec<Arc<Pod>>,
+    /// What we deleted and what is not replaced yet, as of the last look.
+    pub ledger: Ledger,
+    /// Since when selected nodes have no Pod at all.
+    pub missing: Missing,
+    /// Since when this process decides.
+    pub deciding_since: DateTime<Utc>,
+    /// Why the API server refuses new Pods.
+    pub refused: Option<String>,
+    /// Labels that the namespace itself wants of nodes.
+    pub namespace_selector: BTreeMap<String, String>,
+    /// Whether somebody holds new Pods to that, as far as is known.
+    pub selector_enforced: bool,
+    /// UID of Namespace kube-system.
+    pub cluster_id: String,
+    /// Whether the whole cluster is stopped.
+    pub stopped: bool,
+    /// Whether the original operator runs in the namespace.
+    pub other_operator: bool,
+}
+
+/// Gathers it.
+pub async fn observe(
+    context: &Context,
+    desk: &Desk,
+    resolved: &Resolved,
+    now: DateTime<Utc>,
+) -> Result<Observed, kernel::Error> {
+    let key: Key = (resolved.namespace.clone(), resolved.name.clone());
+    let References { secret, proxy, trusted, pull, stop } = references(context, resolved);
+    let look = |reference: Option<Reference>| async {
+        match reference {
+            Some(reference) => Some(context.named.look(&key, &reference).await),
+            None => None,
+        }
+    };
+    let (tokens, proxy_look, trusted_look, pull_look, stop_look) = tokio::join!(
+        look(Some(secret.clone())),
+        look(proxy.clone()),
+        look(trusted.clone()),
+        look(pull.clone()),
+        look(Some(stop.clone()))
+    );
+    if let Some(Look::Unknown(why)) = &stop_look {
+        // A stop that cannot be read may be set.
+        return Err(kernel::Error::Unread(format!("ConfigMap {}/{}: {why}", context.settings.namespace, MANAGER)));
+    }
+    let pull_secret = pull.as_ref().map(|pull| pull_secret_of(pull_look, &resolved.namespace, &pull.name));
+    let named_objects = [Some(secret), proxy, trusted, pull, Some(stop)].into_iter().flatten().collect();
+
+    let proxy = match &resolved.proxy {
+        None => None,
+        Some(ProxySource::Value(url, _)) => Some(Named::There(url.clone(), String::new())),
+        Some(ProxySource::Secret(name)) => Some(named(proxy_look, "Secret", &resolved.namespace, name, "proxy")),
+    };
+    let trusted =
+        resolved.trusted_cas.as_ref().map(|name| named(trusted_look, "ConfigMap", &resolved.namespace, name, "certs"));
+    let (paas, api) = (token(tokens.as_ref(), "paasToken"), token(tokens.as_ref(), "apiToken"));
+    let environment = environment(context, resolved, &paas, &api, proxy.as_ref(), trusted.as_ref());
+
+    let fleet = &context.fleet;
+    let mut daemonset = fleet.daemonset(&key);
+    let mut other_operator = false;
+    if daemonset
+        .as_ref()
+        .is_none_or(|d| !crate::k8s::ownership::is_adopted(MANAGER, d.managed_fields()) || wrote(d, ORIGINAL))
+    {
+        // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the
+        // name.
+        let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
+        let read = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name));
+        let (found, runs) = tokio::try_join!(read, original_runs(context, &resolved.namespace))?;
+        daemonset = found.map(Arc::new);
+        other_operator = runs;
+    }
+    let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
+    let ledger = context.deletions.ledger(&resolved.uid);
+    let able = able(resolved, &nodes);
+    let lacking = lacks(context, resolved, &able, &pods, &ledger);
+    let missing = if daemonset.is_some() { missing(desk, &able, &pods, now) } else { Missing::new() };
+    let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset, now));
+    let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods, now).await;
+    let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
+    let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
+    Ok(Observed {
+        named_objects,
+        paas,
+        api,
+        proxy,
+        trusted,
+        pull_secret,
+        istio: if resolved.istio { context.optional_apis.served(&context.client, &ISTIO).await.ok() } else { None },
+        environment,
+        known: known(context, resolved, &key, daemonset.is_some()).await,
+        told: context.environments.told(&subscriber(resolved)),
+        is_believed: daemonset
+            .as_deref()
+            .is_some_and(|live| desk.believed().as_ref().is_some_and(|(_, mark)| *mark == live.metadata.generation)),
+        daemonset,
+        nodes,
+        pods,
+        ledger,
+        missing,
+        deciding_since: context.deciding_since.get().copied().unwrap_or(now),
+        refused,
+        namespace_selector: selector.labels.clone(),
+        selector_enforced,
+        cluster_id: cluster_id(context).await?,
+        stopped: is_stopped(stop_look.as_ref()),
+        other_operator,
+    })
+}
+
+/// Whether somebody stopped every rollout of the cluster.
+fn is_stopped(look: Option<&Look>) -> bool {
+    let Some(Look::Found(data)) = look else { return false };
+    data.entries.get("stop").is_some_and(|value| value.expose_secret().trim() == "true")
+}
+
+/// Selected nodes that can run an agent now.
+fn able<'a>(resolved: &Resolved, nodes: &'a [Arc<Node>]) -> Vec<&'a Arc<Node>> {
+    let is_able =
+        |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.placement.verdict(node) == Verdict::Selected;
+    nodes.iter().filter(is_able).collect()
+}
+
+/// Whether one of them lacks a Ready agent.
+fn lacks(context: &Context, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Arc<Pod>], ledger: &Ledger) -> bool {
+    let gone = ledger.deleted();
+    let there = || pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid));
+    let has_pod: HashSet<&str> = there().map(|pod| &*pod.node).collect();
+    let is_ready: HashSet<&str> = there().filter(|pod| pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
+    // Where the namespace keeps agents off, none is made anew: nobody waits for it.
+    let inside =
+        context.node_selectors.known(&resolved.namespace).map(|selector| selector.labels.clone()).unwrap_or_default();
+    let mut able = able.iter().filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
+    able.any(|node| !is_ready.contains(&*node.name))
+}
+
+/// Since when those have no Pod at all, as this process saw it: the cluster does not say.
+fn missing(desk: &Desk, able: &[&Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
+    let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+    let without = able.iter().filter(|node| !has_pod.contains(&*node.name));
+    let before = desk.missing();
+    without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect()
+}
+
+/// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the
+/// answer.
+async fn known(context: &Context, resolved: &Resolved, key: &Key, has_daemonset: bool) -> Option<Arc<Known>> {
+    if let Some(known) = context.notes.get(&resolved.uid) {
+        return Some(known);
+    }
+    if !has_daemonset {
+        return None;
+    }
+    let reference = Reference {
+        kind: NamedKind::ConfigMap,
+        namespace: resolved.namespace.clone(),
+        name: known::note(&resolved.name),
+    };
+    match context.named.look(key, &reference).await {
+        Look::Found(data) => {
+            let known = Known::parse(data.entries.values().map(ExposeSecret::expose_secret));
+            Some(context.notes.read(&resolved.uid, known, true))
+        }
+        Look::Absent => Some(context.notes.read(&resolved.uid, Known::default(), false)),
+        Look::Unknown(why) => {
+            tracing::warn!(
+                namespace = resolved.namespace,
+                name = reference.name,
+                why,
+                "the known nodes cannot be read yet"
+            );
+            None
+        }
+    }
+}
+
+fn environment(
+    context: &Context,
+    resolved: &Resolved,
+    paas: &Token,
+    api: &Token,
+    proxy: Option<&Named>,
+    trusted: Option<&Named>,
+) -> Option<Result<Arc<Snapshot>, dynatrace::Error>> {
+    let value = |token: &Token| if let Token::There { value, .. } = token { Some(value.clone()) } else { None };
+    let there = |named: Option<&Named>| match named {
+        None => Some(None),
+        Some(Named::There(value, _)) => Some(Some(value.clone())),
+        Some(_) => None,
+    };
+    // One token is enough to ask what it is good for.
+    let (paas, api) = (value(paas), value(api));
+    let access = Access {
+        base: resolved.api_url.clone(),
+        paas: paas.clone().or_else(|| api.clone())?,
+        api: api.or(paas)?,
+        transport: Transport {
+            proxy: there(proxy)?,
+            trusted: there(trusted)?.map(|pem| pem.expose_secret().to_owned()),
+            no_proxy: resolved.no_proxy.clone(),
+            skip_cert_check: resolved.skip_cert_check,
+            timeout: context.settings.vendor_timeout,
+        },
+    };
+    Some(context.environments.look(&subscriber(resolved), &access))
+}
+
+/// A OneAgent as a subscriber of an environment.
+#[must_use]
+pub fn subscriber(resolved: &Resolved) -> Subscriber {
+    Subscriber { namespace: resolved.namespace.clone(), name: resolved.name.clone() }
+}
+
+/// Whether nothing moves: then, where agents are missing, more is asked than the watches say.
+fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet, now: DateTime<Utc>) -> bool {
+    let age = daemonset.creation_timestamp().map_or(0, |t| now.timestamp() - t.0.as_second());
+    age >= 2 && context.fleet.quiet(key).is_none_or(|quiet| quiet >= QUIET)
+}

@@ -1,0 +1,127 @@
+//! The Secrets and ConfigMaps that a OneAgent names, as the last look at them showed.
+//!
+//! Must not print a value, nor decide.
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::super::build::pull_secret::KEY;
+use super::super::build::template::short_hash;
+use super::super::resolve::{ProxySource, Resolved};
+use super::super::{Context, MANAGER};
+use crate::kernel::named::Look;
+use crate::kernel::{NamedKind, Reference};
+
+/// A token, as its Secret has it.
+#[derive(Debug, Clone)]
+pub enum Token {
+    /// There.
+    There {
+        /// Trimmed.
+        value: SecretString,
+        /// Whether there were blanks around it.
+        blanks: bool,
+    },
+    /// The Secret is missing.
+    NoSecret,
+    /// The Secret lacks the key, or it is empty.
+    NoKey,
+    /// The Secret could not be read.
+    Unread(String),
+}
+
+/// An object that the spec names.
+#[derive(Debug, Clone)]
+pub enum Named {
+    /// Its value, and a mark that changes with it: never a hash that lets the value of a Secret be guessed.
+    There(SecretString, String),
+    /// Why it cannot be used, and the remedy.
+    Unusable(String),
+    /// The API server did not say.
+    Unread(String),
+}
+
+/// The objects that a OneAgent refers to.
+pub(super) struct References {
+    pub(super) secret: Reference,
+    pub(super) proxy: Option<Reference>,
+    pub(super) trusted: Option<Reference>,
+    pub(super) pull: Option<Reference>,
+    /// The stop for the whole cluster.
+    pub(super) stop: Reference,
+}
+
+pub(super) fn references(context: &Context, resolved: &Resolved) -> References {
+    let here = |kind, name: &str| Reference { kind, namespace: resolved.namespace.clone(), name: name.to_owned() };
+    let proxy = match &resolved.proxy {
+        Some(ProxySource::Secret(name)) => Some(here(NamedKind::Secret, name)),
+        _ => None,
+    };
+    References {
+        secret: here(NamedKind::Secret, &resolved.tokens),
+        proxy,
+        trusted: resolved.trusted_cas.as_deref().map(|name| here(NamedKind::ConfigMap, name)),
+        pull: resolved
+            .from_image
+            .as_ref()
+            .and_then(|image| image.secret(&resolved.name))
+            .map(|name| here(NamedKind::Secret, &name)),
+        stop: Reference {
+            kind: NamedKind::ConfigMap,
+            namespace: context.settings.namespace.clone(),
+            name: MANAGER.to_owned(),
+        },
+    }
+}
+
+/// A pull secret has its content under one of two keys, by its type.
+pub(super) fn pull_secret_of(look: Option<Look>, namespace: &str, name: &str) -> Named {
+    let remedy = format!(
+        "kubectl -n {namespace} create secret docker-registry {name} --docker-server=… --docker-username=… \
+        --docker-password=…"
+    );
+    match look {
+        Some(Look::Found(data)) => match [KEY, ".dockercfg"].iter().find_map(|key| data.entries.get(*key)) {
+            Some(content) => Named::There(content.clone(), String::new()),
+            None => Named::Unusable(format!(
+                "Secret {namespace}/{name} is no pull secret (type kubernetes.io/dockerconfigjson): delete it and run \
+                {remedy}"
+            )),
+        },
+        Some(Look::Absent) | None => Named::Unusable(format!("Secret {namespace}/{name} does not exist: run {remedy}")),
+        Some(Look::Unknown(why)) => Named::Unread(format!("Secret {namespace}/{name} cannot be read: {why}")),
+    }
+}
+
+pub(super) fn token(look: Option<&Look>, key: &str) -> Token {
+    match look {
+        Some(Look::Found(data)) => {
+            match data.entries.get(key).map(|v| (v.expose_secret().trim(), v.expose_secret().len())) {
+                Some((trimmed, length)) if !trimmed.is_empty() => {
+                    Token::There { value: trimmed.to_owned().into(), blanks: trimmed.len() != length }
+                }
+                _ => Token::NoKey,
+            }
+        }
+        Some(Look::Absent) | None => Token::NoSecret,
+        Some(Look::Unknown(why)) => Token::Unread(why.clone()),
+    }
+}
+
+pub(super) fn named(look: Option<Look>, kind: &str, namespace: &str, name: &str, key: &str) -> Named {
+    match look {
+        Some(Look::Found(data)) => match data.entries.get(key).filter(|v| !v.expose_secret().trim().is_empty()) {
+            Some(value) => {
+                let value = value.expose_secret().trim();
+                // A Secret's UID is known only to those who may read the Secret: with it nobody else can try values
+                // out.
+                let keyed = if kind == "Secret" { data.uid.as_str() } else { "" };
+                Named::There(value.to_owned().into(), short_hash(format!("{keyed}\n{value}").as_bytes()))
+            }
+            None => Named::Unusable(format!("{kind} {namespace}/{name} has no key {key}; add it")),
+        },
+        Some(Look::Absent) | None => {
+            Named::Unusable(format!("{kind} {namespace}/{name} does not exist; create it with key {key}"))
+        }
+        Some(Look::Unknown(why)) => Named::Unread(format!("{kind} {namespace}/{name} cannot be read: {why}")),
+    }
+}

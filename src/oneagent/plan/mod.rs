@@ -1,0 +1,337 @@
+//! Plan: from what is wanted and what is, everything that shall be done. Makes no choice that `act` would have to
+//! repeat.
+//!
+//! Pure: the same arguments give the same plan, byte for byte. Must not send, wait, log, or ask for the time.
+
+mod objects;
+mod obstacles;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use objects::{
+    TOO_LARGE, Without, asked_for, base, daemonset_version, desired, edited, mesh, pull_secret, render, running,
+    said_of_edit,
+};
+use obstacles::{complaints, downloads_nothing, hands_off, kept_out, missing_token};
+
+use super::MANAGER;
+use super::build::daemonset::architectures;
+use super::build::pull_secret::PullSecret;
+use super::build::record::Record;
+use super::hold::{DOWNGRADE, ENVIRONMENT, NAMESPACE_SELECTOR, STOPPED, TOKENS};
+use super::known::{Known, News};
+use super::memory::Memory;
+use super::observe::{Observed, Token};
+use super::places::{Decision, Inventory, rollout};
+use super::problem::Problem;
+use super::refusal;
+use super::resolve::{Resolved, Wish};
+use super::revision::{Pod, Reported, Revision};
+use super::version::{Choice, Facts, choose, older_image};
+use crate::api::name::Version;
+use crate::dynatrace::{GoneNode, Interest, Snapshot};
+use crate::k8s::api_group::Wanted;
+use crate::k8s::node::Node;
+use crate::k8s::ownership::is_adopted;
+use crate::k8s::placement::Placement;
+use crate::rollout::guard::Guard;
+use crate::rollout::ledger::Ledger;
+use crate::rollout::{self, Policy, Source, Step};
+
+/// What keeps our hands off is not always watched: it is looked at this often.
+const BLOCKED: Duration = Duration::from_secs(15);
+
+/// For so long an answer about hosts is waited for; then Pods are judged by what they were made from.
+const HEARD: TimeDelta = TimeDelta::minutes(30);
+
+/// Whether the namespace still keeps agents off nodes is looked at this often, while it does.
+const EXCLUDED: Duration = Duration::from_secs(60);
+
+/// Objects to apply.
+#[derive(Debug)]
+pub struct Objects {
+    /// The pull secret; `None`: none is needed, or it is as it should be.
+    pub pull_secret: Option<PullSecret>,
+    /// The DaemonSet; `None`: leave what is there alone.
+    pub daemonset: Option<Value>,
+    /// What Istio shall let pass; `None`: leave what is there alone.
+    pub istio: Option<Wanted>,
+}
+
+/// Everything that shall be done.
+#[derive(Debug)]
+pub struct Plan {
+    /// Objects to apply.
+    pub objects: Objects,
+    /// Pods to replace.
+    pub steps: Vec<Step<Revision>>,
+    /// What those are bounded by.
+    pub guard: Guard,
+    /// What we deleted and what is not replaced yet.
+    pub ledger: Ledger,
+    /// What is to be said of a DaemonSet that somebody edited, once it is put back.
+    pub edited: Option<String>,
+    /// Whether the DaemonSet controller shall look again: it makes fewer Pods than it should.
+    pub nudge: bool,
+    /// What the status is to say of it, once it is done.
+    pub assessment: Assessment,
+    /// What is needed of the environment.
+    pub interest: Interest,
+    /// The nodes that are known now; `None`: leave them as noted.
+    pub known: Option<News>,
+    /// When to look again if nothing happens before.
+    pub next: Option<Duration>,
+}
+
+/// What was found and decided, as far as a status tells of it.
+#[derive(Debug)]
+pub struct Assessment {
+    /// The version that was chosen.
+    pub choice: Choice,
+    /// What the engine says.
+    pub decision: Decision,
+    /// The version of the DaemonSet's template.
+    pub template: Option<Version>,
+    /// What a human must mend, most important first.
+    pub problems: Vec<Problem>,
+    /// What somebody should know, and nothing needs.
+    pub warnings: Vec<String>,
+    /// Whether nothing may be touched.
+    pub is_blocked: bool,
+}
+
+/// Makes the plan.
+pub fn plan(
+    memory: &Memory,
+    resolved: &Resolved,
+    seen: &Observed,
+    default_image: &str,
+    now: DateTime<Utc>,
+) -> Result<Plan, serde_json::Error> {
+    let environment = seen.environment.as_ref().and_then(|e| e.as_ref().ok()).map(AsRef::as_ref);
+    let hands_off = hands_off(resolved, seen);
+    let mut problems: Vec<Problem> = hands_off.iter().cloned().collect();
+
+    let live = seen.daemonset.as_deref();
+    let adopted = live.is_some_and(|live| is_adopted(MANAGER, live.managed_fields()));
+    let record = live.filter(|_| adopted).map(Record::of).unwrap_or_default();
+    let base = base(resolved, seen, &record, default_image)?;
+    let running = live.map(|live| running(live, &base));
+    let running_version = running.as_ref().and_then(|r| r.version);
+    let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
+    let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
+    // A change of the template reaches agents that updated themselves at what they are.
+    let changes = running.as_ref().is_some_and(|running| running.hash != base.hash);
+    let facts = Facts {
+        environment,
+        running: running_version,
+        last_good,
+        rejected: &memory.rejected,
+        reported: if changes { newest(&seen.nodes, &seen.pods, reported) } else { None },
+    };
+    let choice = choose(resolved.wish, resolved.frozen, facts);
+    problems.extend(choice.problem.clone());
+
+    let (istio, complaint) = mesh(resolved, seen, environment);
+    problems.extend(complaint);
+    let (pull_secret, without) = pull_secret(resolved, seen, environment);
+    problems.extend(without.problem());
+    let desired = desired(resolved, &choice, &base).filter(|_| without == Without::Nothing);
+    // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
+    let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
+    // Back to the last good one is no downgrade: the newer one never was rolled out.
+    let older = older_image(resolved.wish, running_version, last_good).filter(|_| adopted);
+    let source = source(resolved, environment);
+    let kept_out = kept_out(resolved, seen);
+    let no_source = downloads_nothing(source, environment, choice.version);
+    let policy = policy(resolved, seen, older.is_some(), kept_out.is_some(), no_source);
+    let placement = placement(resolved, live.filter(|_| adopted));
+    problems.extend([older, kept_out.clone()].into_iter().flatten());
+    let refused =
+        seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
+    let edited = edited(resolved, seen, live.filter(|_| adopted), &record, running.as_ref(), default_image)?;
+    let pods = edited.mark(&seen.pods);
+    let inventory = Inventory {
+        nodes: &seen.nodes,
+        pods: &pods,
+        placement: &placement,
+        template: template.as_ref(),
+        settled: live.is_some_and(settled),
+        deleted: &seen.ledger.deleted(),
+        lost: &seen.ledger.lost(),
+        missing: &seen.missing,
+        deciding_since: seen.deciding_since,
+        reported,
+        source,
+        refused: refused.as_ref().map(|refused| refused.short),
+        namespace_selector: &seen.namespace_selector,
+        memory,
+    };
+    let (mut decision, guard, ledger) = rollout(&policy, desired.as_ref(), &inventory, &seen.ledger, now);
+
+    // A write makes the DaemonSet controller act on what excludes agents that run.
+    let rendered = match (&hands_off, &kept_out, &desired) {
+        (None, None, Some(desired)) => {
+            let revision = asked_for(&decision.plan, desired, running.as_ref());
+            let good = decision.plan.memory.last_good.as_ref();
+            Some(render(resolved, &record, &base, revision, good, &edited, default_image)?)
+        }
+        _ => None,
+    };
+    let mut warnings = resolved.warnings.clone();
+    warnings.extend(rendered.as_ref().filter(|rendered| rendered.left_out).map(|_| TOO_LARGE.to_owned()));
+    let daemonset = rendered.map(|rendered| rendered.daemonset);
+    if hands_off.is_some() {
+        decision.plan.steps = Vec::new();
+        decision.memory = memory.clone();
+    }
+    problems.extend(complaints(resolved, seen, &decision, refused, environment));
+
+    let known = seen.known.as_deref().filter(|_| hands_off.is_none());
+    let known = known.map(|known| known.now(&seen.nodes, &seen.pods, &placement, &seen.told, now));
+    // While nothing may be touched nobody forgets either.
+    let gone = known.as_ref().map(|news| &news.known).or(seen.known.as_deref()).map(Known::gone).unwrap_or_default();
+    let next = next_look(&decision.plan, hands_off.is_some(), now);
+    let nudge = hands_off.is_none()
+        && kept_out.is_none()
+        && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
+    let interest = interest(resolved, &choice, &decision, gone);
+    let template_version = daemonset_version(daemonset.as_ref());
+    let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
+    Ok(Plan {
+        objects: Objects { pull_secret, daemonset, istio },
+        steps: std::mem::take(&mut decision.plan.steps),
+        guard,
+        ledger,
+        edited: edited.by.filter(|_| hands_off.is_none() && kept_out.is_none()).map(|by| said_of_edit(resolved, &by)),
+        nudge,
+        assessment: Assessment {
+            choice,
+            decision,
+            template: template_version.or(running_version),
+            problems,
+            warnings,
+            is_blocked: hands_off.is_some(),
+        },
+        interest,
+        known,
+        next,
+    })
+}
+
+/// Whether the DaemonSet controller makes fewer Pods than it should: they are refused, or it does not see a node as
+/// selected.
+fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) -> bool {
+    let desired = live.status.as_ref().map_or(0, |status| status.desired_number_scheduled);
+    let too_few = usize::try_from(desired).is_ok_and(|desired| desired < report.selected);
+    settled(live) && !seen.missing.is_empty() && (seen.refused.is_some() || too_few)
+}
+
+/// The policy, as what is found changes it: the first hold that applies is the one that is said.
+fn policy(resolved: &Resolved, seen: &Observed, is_older: bool, is_kept_out: bool, no_source: bool) -> Policy {
+    let users = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
+    let found = [
+        (is_older, DOWNGRADE),
+        (is_kept_out, NAMESPACE_SELECTOR),
+        (missing_token(resolved, seen), TOKENS),
+        (no_source, ENVIRONMENT),
+    ];
+    let hold = users.or_else(|| found.into_iter().find_map(|(applies, hold)| applies.then_some(hold)));
+    Policy { hold, ..resolved.policy.clone() }
+}
+
+/// The placement, as what runs changes it. `live` is a DaemonSet of ours.
+fn placement(resolved: &Resolved, live: Option<&DaemonSet>) -> Placement {
+    let mut placement = resolved.placement.clone();
+    if let Some(live) = live {
+        // While a rollout is held, the spec may ask for another kind of agent than the one that runs.
+        placement.architectures =
+            live.spec.as_ref().map(|spec| architectures(resolved, &spec.template)).unwrap_or_default();
+    }
+    placement
+}
+
+/// When to look again if nothing happens before.
+fn next_look(rollout: &rollout::Plan<Revision>, is_blocked: bool, now: DateTime<Utc>) -> Option<Duration> {
+    let report = &rollout.report;
+    let until = rollout
+        .next
+        .filter(|at| *at > now)
+        .map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
+    let missing =
+        [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| report.bucket(*bucket) > 0);
+    let looks_for = missing.then_some(super::observe::QUIET + Duration::from_secs(2));
+    let excludes = (report.bucket(rollout::Bucket::NamespaceSelector) > 0).then_some(EXCLUDED);
+    [until, looks_for, excludes, is_blocked.then_some(BLOCKED)].into_iter().flatten().min()
+}
+
+/// What is needed of the environment.
+fn interest(resolved: &Resolved, choice: &Choice, decision: &Decision, gone: Vec<GoneNode>) -> Interest {
+    Interest {
+        hosts: decision.needs_hosts.then(|| decision.memory.rollout.started().unwrap_or_default()),
+        proof: decision.plan.needs_proof && downloads(resolved),
+        offered: choice.needs_offered || (downloads(resolved) && decision.plan.report.outdated > 0),
+        endpoints: resolved.istio,
+        zone: resolved.network_zone.as_deref().map(Into::into),
+        gone,
+    }
+}
+
+/// Whether Pods fetch their version from the environment when they start.
+fn downloads(resolved: &Resolved) -> bool {
+    resolved.from_image.is_none() && resolved.wish != Wish::UserUrl
+}
+
+/// What the host list says, if that is newer than what is desired: an agent may have updated itself since.
+fn reported<'a>(
+    resolved: &Resolved,
+    seen: &Observed,
+    environment: Option<&'a Snapshot>,
+    began: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+) -> Reported<'a> {
+    let nobody_to_ask =
+        matches!((&seen.paas, &seen.api), (Token::NoSecret | Token::NoKey, Token::NoSecret | Token::NoKey));
+    let Some(environment) = environment else {
+        let never = nobody_to_ask || matches!(seen.environment, Some(Err(_)));
+        return if never && !downloads(resolved) { Reported::Silent } else { Reported::NotYet };
+    };
+    let since = began.unwrap_or_default();
+    let is_new = |at: Option<DateTime<Utc>>| at.is_some_and(|at| at >= since);
+    if let Some(hosts) = environment.hosts.as_deref().filter(|_| is_new(environment.hosts_at)) {
+        return Reported::Answered(hosts.of(resolved.network_zone.as_deref()));
+    }
+    let tried = environment.hosts_trouble.as_ref().map(|(tried, _)| (*tried).max(since));
+    let given_up = tried.is_some_and(|tried| tried + HEARD <= now);
+    if is_new(environment.hosts_refused_at) || given_up { Reported::Silent } else { Reported::NotYet }
+}
+
+/// The newest version that an agent of ours reports.
+fn newest(nodes: &[Arc<Node>], pods: &[Arc<Pod>], reported: Reported<'_>) -> Option<Version> {
+    let Reported::Answered(hosts) = reported else { return None };
+    let ours: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+    nodes.iter().filter(|node| ours.contains(&*node.name)).filter_map(|node| hosts.get(&node.ip?).copied()).max()
+}
+
+/// The environment as the place that Pods download from.
+fn source(resolved: &Resolved, environment: Option<&Snapshot>) -> Source {
+    if !downloads(resolved) {
+        return Source::NotNeeded;
+    }
+    let answered = environment
+        .filter(|environment| environment.serves_installers())
+        .and_then(|environment| environment.answered_at);
+    answered.map_or(Source::Away, Source::Answers)
+}
+
+fn settled(live: &DaemonSet) -> bool {
+    live.metadata.generation.is_some()
+        && live.status.as_ref().and_then(|s| s.observed_generation) == live.metadata.generation
+}

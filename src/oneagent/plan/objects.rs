@@ -1,0 +1,252 @@
+//! The objects that a plan applies: which DaemonSet runs, which is desired, and what is rendered of it.
+//!
+//! Pure. Must not choose a Pod.
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::ResourceExt;
+use secrecy::ExposeSecret;
+use serde_json::Value;
+
+use super::super::MANAGER;
+use super::super::build::daemonset::daemonset;
+use super::super::build::pull_secret::{self, PullSecret};
+use super::super::build::record::{Base, Record};
+use super::super::build::template::{self, Surroundings};
+use super::super::build::{ISTIO, istio};
+use super::super::edited::Edited;
+use super::super::observe::{Named, Observed, Token};
+use super::super::problem::Problem;
+use super::super::resolve::Resolved;
+use super::super::revision::{Desired, Revision};
+use super::super::version::Choice;
+use crate::api::name::Version;
+use crate::api::oneagent::condition::Reason;
+use crate::dynatrace::{Snapshot, TokenState};
+use crate::k8s::api_group::{Served, Wanted};
+use crate::k8s::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
+use crate::k8s::ownership::is_adopted;
+use crate::rollout::{self, Template};
+
+/// What Istio shall let pass. While the endpoints are not known those of before stay.
+pub(super) fn mesh(
+    resolved: &Resolved,
+    seen: &Observed,
+    environment: Option<&Snapshot>,
+) -> (Option<Wanted>, Option<Problem>) {
+    match &seen.istio {
+        // Asked for, and nobody said: what is there stays.
+        None if resolved.istio => (None, None),
+        None | Some(Served::Absent) => (Some(Wanted::default()), None),
+        Some(Served::Otherwise(versions)) => {
+            let why = format!(
+                "spec.enableIstio: this cluster serves {} in {}, and this release speaks {}; upgrade the operator, or \
+                set spec.enableIstio to false and let Istio pass traffic to {} yourself",
+                ISTIO.name,
+                versions.join(", "),
+                ISTIO.versions.join(", "),
+                resolved.api_url
+            );
+            (None, Some((Reason::IstioUnusable, why)))
+        }
+        Some(Served::As(_)) => {
+            let endpoints = environment.and_then(|e| e.endpoints(resolved.network_zone.as_deref()));
+            let (objects, wrong) = istio::objects(resolved, endpoints.unwrap_or_default());
+            let first: Vec<&str> = wrong.iter().take(3).map(String::as_str).collect();
+            let complaint = (!wrong.is_empty()).then(|| {
+                let why = format!(
+                    "spec.enableIstio: {} of the addresses that the environment names are no http or https URLs and \
+                    are left out, such as {first:?}",
+                    wrong.len()
+                );
+                (Reason::IstioUnusable, why)
+            });
+            let zone = resolved.network_zone.as_deref();
+            let unasked = environment.filter(|_| endpoints.is_none()).and_then(|e| e.zone_trouble(zone)).map(|why| {
+                let why = format!(
+                    "spec.enableIstio: the environment does not say which addresses agents of \
+                    spec.networkZone talk to, so only its own is let pass: {why}"
+                );
+                (Reason::IstioUnusable, why)
+            });
+            (Some(Wanted { objects, keep_others: endpoints.is_none() }), complaint.or(unasked))
+        }
+    }
+}
+
+/// What a first installation lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Without {
+    Nothing,
+    /// Nobody has been asked yet.
+    AnswerYet,
+    PullSecret(String),
+}
+
+impl Without {
+    pub(super) fn problem(&self) -> Option<Problem> {
+        match self {
+            Self::PullSecret(why) => Some((Reason::PullSecretInvalid, why.clone())),
+            Self::Nothing | Self::AnswerYet => None,
+        }
+    }
+}
+
+/// The pull secret to write, if ours is not as it should be. One that is there is kept for as long as nothing better is
+/// known.
+pub(super) fn pull_secret(
+    resolved: &Resolved,
+    seen: &Observed,
+    environment: Option<&Snapshot>,
+) -> (Option<PullSecret>, Without) {
+    let Some(image) = &resolved.from_image else { return (None, Without::Nothing) };
+    let (Some(name), Some(registry)) = (image.own_secret(&resolved.name), &image.registry) else {
+        return (None, Without::Nothing);
+    };
+    let there = match &seen.pull_secret {
+        Some(Named::There(content, _)) => Some(content),
+        _ => None,
+    };
+    match (environment.and_then(|e| e.environment_id.as_ref()), &seen.paas) {
+        (Some(id), Token::There { value, .. }) => {
+            let content = pull_secret::content(registry, id, value);
+            let same = there.is_some_and(|there| there.expose_secret() == content.expose_secret());
+            (
+                (!same).then(|| PullSecret { name, owner: resolved.owner.clone(), content, is_there: there.is_some() }),
+                Without::Nothing,
+            )
+        }
+        _ if there.is_some_and(|there| pull_secret::is_for(there, registry)) => (None, Without::Nothing),
+        // Identity and token are asked for together: with one of them known, the other was refused.
+        (None, Token::There { .. }) if environment.is_some_and(|e| e.paas != TokenState::Unknown) => {
+            let why = format!(
+                "the pull secret for registry {registry} cannot be made: the environment does not say who it is \
+                (connection info); see condition PaaSToken, or name a Secret of yours in spec.customPullSecret"
+            );
+            (None, Without::PullSecret(why))
+        }
+        _ => (None, Without::AnswerYet),
+    }
+}
+
+/// The base template, with the hash that agents carry which were made from the same: an earlier release may have hashed
+/// it in another way, and what the operator chooses itself restarts nobody.
+pub(super) fn base(
+    resolved: &Resolved,
+    seen: &Observed,
+    record: &Record,
+    default_image: &str,
+) -> Result<Base, serde_json::Error> {
+    let mark = |named: &Option<Named>| match named {
+        Some(Named::There(_, mark)) if !mark.is_empty() => Some(mark.clone()),
+        _ => None,
+    };
+    let around =
+        Surroundings { cluster_id: seen.cluster_id.clone(), proxy: mark(&seen.proxy), trusted: mark(&seen.trusted) };
+    let template = template::base(resolved, &around);
+    let hash = match record.same_as(&template, default_image) {
+        Some(same) => same.hash.clone(),
+        None => template::hash(&template)?,
+    };
+    Ok(Base { template, hash })
+}
+
+/// The revision of a live template. One of the original operator has the hash of ours, and says no version: what its
+/// status names was asked for long ago, and may be gone.
+pub(super) fn running(live: &DaemonSet, base: &Base) -> Revision {
+    let annotations =
+        live.spec.as_ref().and_then(|s| s.template.metadata.as_ref()).and_then(|m| m.annotations.as_ref());
+    let annotation = |key: &str| annotations.and_then(|a| a.get(key));
+    match annotation(HASH_ANNOTATION) {
+        Some(hash) if is_adopted(MANAGER, live.managed_fields()) => {
+            Revision { version: annotation(VERSION_ANNOTATION).and_then(|v| v.parse().ok()), hash: hash.clone() }
+        }
+        _ => Revision { version: None, hash: base.hash.clone() },
+    }
+}
+
+pub(super) fn desired(resolved: &Resolved, choice: &Choice, base: &Base) -> Option<Desired> {
+    let version = choice.version;
+    (version.is_some() || resolved.wish.is_users_own()).then(|| Desired {
+        revision: Revision { version, hash: base.hash.clone() },
+        strict: choice.strict,
+        keeps_versions: choice.keeps_versions,
+    })
+}
+
+/// The revision that the rollout asks for: the desired one, the one that is there, or the last good one.
+pub(super) fn asked_for<'a>(
+    plan: &'a rollout::Plan<Revision>,
+    desired: &'a Desired,
+    running: Option<&'a Revision>,
+) -> &'a Revision {
+    let asked = match plan.template {
+        Template::Advance => None,
+        Template::Keep => running,
+        Template::GoBack => plan.memory.last_good.as_ref().or(running),
+    };
+    asked.unwrap_or(&desired.revision)
+}
+
+/// The DaemonSet at a revision.
+pub(super) fn render(
+    resolved: &Resolved,
+    record: &Record,
+    base: &Base,
+    revision: &Revision,
+    last_good: Option<&Revision>,
+    edited: &Edited,
+    default_image: &str,
+) -> Result<Rendered, serde_json::Error> {
+    let of = |hash: &str| if hash == base.hash { Some(base) } else { record.template(hash) };
+    // A record that somebody removed cannot be brought back: the spec is what remains.
+    let chosen = of(&revision.hash).unwrap_or(base);
+    // The last good template is kept beside the one in use, for as long as they differ.
+    let good = last_good.filter(|good| good.hash != chosen.hash).and_then(|good| of(&good.hash));
+    let next = Record {
+        templates: [Some(chosen), good].into_iter().flatten().cloned().collect(),
+        edited: edited.generations.clone(),
+        yields_to: resolved.placement.yields_to.iter().map(|(name, _)| name.clone()).collect(),
+    };
+    let (text, left_out) = next.text()?;
+    Ok(Rendered { daemonset: daemonset(resolved, chosen, revision.version, text, default_image)?, left_out })
+}
+
+/// A DaemonSet, and whether its record had to leave a template out.
+pub(super) struct Rendered {
+    pub(super) daemonset: Value,
+    pub(super) left_out: bool,
+}
+
+pub(super) const TOO_LARGE: &str = "the Pod template is too large to be kept in the DaemonSet's record (192 KiB): \
+    while a rollout is held or goes back, what the spec says now is used instead; make spec.env, spec.args and \
+    spec.annotations smaller";
+
+/// What is known of edits of the DaemonSet that is there.
+pub(super) fn edited(
+    resolved: &Resolved,
+    seen: &Observed,
+    live: Option<&DaemonSet>,
+    record: &Record,
+    running: Option<&Revision>,
+    default_image: &str,
+) -> Result<Edited, serde_json::Error> {
+    let Some((live, running)) = live.zip(running).filter(|(live, _)| Edited::may_be(live, &record.edited)) else {
+        return Ok(Edited::default());
+    };
+    // Without a record of what was ours nobody can tell.
+    let Some(base) = record.template(&running.hash) else { return Ok(Edited::default()) };
+    let rendered = daemonset(resolved, base, running.version, String::new(), default_image)?;
+    Edited::read(live, &record.edited, (!seen.is_believed).then_some(&rendered), &seen.pods)
+}
+
+pub(super) fn said_of_edit(resolved: &Resolved, by: &str) -> String {
+    format!(
+        "DaemonSet {}/{} was edited (field manager {by}); it is put back, and Pods that were made from the edit are \
+        replaced within the budget: change the OneAgent instead",
+        resolved.namespace, resolved.name
+    )
+}
+
+pub(super) fn daemonset_version(daemonset: Option<&Value>) -> Option<Version> {
+    daemonset?["spec"]["template"]["metadata"]["annotations"][VERSION_ANNOTATION].as_str()?.parse().ok()
+}

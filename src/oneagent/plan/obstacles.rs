@@ -1,0 +1,178 @@
+//! What keeps a plan from being carried out: what a human must mend, and what nobody may touch.
+//!
+//! Pure. Must not choose a Pod or an object.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::ResourceExt;
+
+use super::super::build::template::{self};
+use super::super::observe::{Named, Observed, Token};
+use super::super::places::Decision;
+use super::super::problem::{Problem, lift_selectors};
+use super::super::refusal;
+use super::super::resolve::Resolved;
+use super::super::revision::Pod;
+use super::super::version::withdrawn;
+use super::downloads;
+use crate::api::name::Version;
+use crate::api::oneagent::condition::Reason;
+use crate::dynatrace::Snapshot;
+use crate::k8s::placement::has_labels;
+use crate::rollout::{self, Source};
+
+/// Why nothing of ours may be touched at all.
+pub(super) fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
+    if seen.other_operator {
+        return Some((
+            Reason::OtherOperatorRunning,
+            format!(
+                "the original operator still runs in this namespace: kubectl -n {} delete deployment \
+                dynatrace-oneagent-operator",
+                resolved.namespace
+            ),
+        ));
+    }
+    if let Some(live) = seen.daemonset.as_deref()
+        && let Some(why) = not_adoptable(resolved, live)
+    {
+        return Some((
+            Reason::NameTaken,
+            format!(
+                "DaemonSet {}/{} {why}; it is left alone: rename this OneAgent, or delete that DaemonSet",
+                resolved.namespace, resolved.name
+            ),
+        ));
+    }
+    // The operator's own pull secret may be missing: it is made.
+    let custom = seen
+        .pull_secret
+        .as_ref()
+        .filter(|_| resolved.from_image.as_ref().is_some_and(|image| image.custom_secret.is_some()));
+    let named = [
+        (&seen.trusted.as_ref(), Reason::TrustedCAsMissing),
+        (&seen.proxy.as_ref(), Reason::ProxyInvalid),
+        (&custom, Reason::PullSecretInvalid),
+    ];
+    for (named, reason) in named {
+        if let Some(Named::Unusable(why) | Named::Unread(why)) = named {
+            return Some((reason, why.clone()));
+        }
+    }
+    None
+}
+
+pub(super) fn not_adoptable(resolved: &Resolved, live: &DaemonSet) -> Option<&'static str> {
+    let selector = live.spec.as_ref().and_then(|s| s.selector.match_labels.clone()).unwrap_or_default();
+    if selector != template::selector(&resolved.name) {
+        return Some("was not made by this operator or the original one (its selector differs)");
+    }
+    let other = live.owner_references().iter().any(|owner| owner.controller == Some(true) && owner.uid != resolved.uid);
+    other.then_some("belongs to another object (its controller owner differs)")
+}
+
+/// Whether a new Pod could not download its agent now.
+pub(super) fn downloads_nothing(source: Source, environment: Option<&Snapshot>, version: Option<Version>) -> bool {
+    let withdrawn = version.is_some_and(|version| environment.is_some_and(|environment| environment.lacks(version)));
+    match source {
+        Source::NotNeeded => false,
+        Source::Away => true,
+        Source::Answers(_) => withdrawn,
+    }
+}
+
+/// Whether the token that Pods take from the Secret is missing, or not known to be there.
+pub(super) fn missing_token(resolved: &Resolved, seen: &Observed) -> bool {
+    resolved.from_image.is_none() && !matches!(seen.paas, Token::There { .. })
+}
+
+/// Whether the namespace's own node selector excludes agents that run, and is enforced.
+pub(super) fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
+    if seen.namespace_selector.is_empty() || !seen.selector_enforced {
+        return None;
+    }
+    let inside: HashSet<&str> =
+        seen.nodes.iter().filter(|node| has_labels(node, &seen.namespace_selector)).map(|node| &*node.name).collect();
+    let there: HashSet<&str> = seen.nodes.iter().map(|node| &*node.name).collect();
+    let runs = |pod: &&Arc<Pod>| {
+        !pod.deleting && pod.ready_since.is_some() && there.contains(&*pod.node) && !inside.contains(&*pod.node)
+    };
+    let outside: Vec<&str> = seen.pods.iter().filter(runs).map(|pod| &*pod.node).collect();
+    let first = outside.first()?;
+    let namespace = &resolved.namespace;
+    Some((
+        Reason::NamespaceSelector,
+        format!(
+            "namespace {namespace} has a node selector of its own, which excludes {} nodes with a running agent, such \
+            as {first}; any change would remove these agents, so nothing is changed: run {}, or exclude these nodes \
+            by spec.nodeSelector",
+            outside.len(),
+            lift_selectors(namespace)
+        ),
+    ))
+}
+
+/// What is wrong beyond what keeps our hands off.
+pub(super) fn complaints(
+    resolved: &Resolved,
+    seen: &Observed,
+    decision: &Decision,
+    refused: Option<refusal::Refusal>,
+    environment: Option<&Snapshot>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let report = &decision.plan.report;
+    let failure = decision.memory.rollout.failure.as_ref().map(|failure| {
+        let remedy = "Pods that still run the version before are left alone and new ones get it; mend the cause, and \
+            when these nodes' agents recover it goes on by itself; or pin this version (spec.update.version) to try \
+            it again, or pin a good one; a newer one is taken by itself";
+        (Reason::RolloutFailed, format!("{}; {remedy}", failure.message))
+    });
+    // While another revision is rolled out, what failed before it is history.
+    let is_now = report.state == rollout::State::Failed;
+    problems.extend(failure.clone().filter(|_| is_now));
+    problems.extend(refused.map(|refused| {
+        if refused.account_missing {
+            (Reason::ServiceAccountMissing, refused.full)
+        } else {
+            (Reason::PodsRefused, format!("the API server refuses the agents' Pods: {}", refused.full))
+        }
+    }));
+    let made_from = seen.pods.iter().filter(|pod| !pod.deleting).filter_map(|pod| pod.revision.as_ref()?.version);
+    let withdrawn = withdrawn(environment, made_from).filter(|_| downloads(resolved));
+    problems.extend(withdrawn.map(|why| (Reason::VersionWithdrawn, why)));
+    match &seen.environment {
+        Some(Err(error)) => problems.push((Reason::EnvironmentUnreachable, error.to_string())),
+        Some(Ok(snapshot)) => {
+            if let Some((_, trouble)) =
+                snapshot.hosts_trouble.as_ref().filter(|_| decision.needs_hosts && snapshot.trouble.is_none())
+            {
+                problems.push((
+                    Reason::EnvironmentUnreachable,
+                    format!(
+                        "{}: the host list cannot be read: {trouble}; agents that may have updated themselves are \
+                        left alone for half an hour",
+                        resolved.api_url
+                    ),
+                ));
+            }
+            if let Some(trouble) = &snapshot.trouble {
+                problems.push((
+                    Reason::EnvironmentUnreachable,
+                    format!("{}: {trouble}; agents run on, new versions are not seen", resolved.api_url),
+                ));
+            }
+        }
+        None => {}
+    }
+    if !report.troubled.is_empty() && !is_now && seen.refused.is_none() {
+        let nodes: Vec<String> = report.troubled.iter().map(|(node, why)| format!("{node}: {why}")).collect();
+        if !nodes.is_empty() {
+            problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
+        }
+    }
+    problems.extend(failure.filter(|_| !is_now));
+    problems
+}

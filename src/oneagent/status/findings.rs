@@ -1,0 +1,334 @@
+//! What the conditions of a OneAgent say.
+//!
+//! Pure. Must not decide anything that a plan has not.
+
+use std::fmt::Display;
+
+use super::super::conflict::{Conflict, Outcome};
+use super::super::observe::Token;
+use super::super::problem::lift_selectors;
+use super::Picture;
+use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
+use crate::dynatrace::{Snapshot, TokenState};
+use crate::rollout::{Bucket, Report, State};
+
+pub(super) fn findings(picture: &Picture<'_>) -> Vec<Finding> {
+    let report = picture.report();
+    let mut findings =
+        vec![ready(picture), available(report, picture.memory().rollout.last_good.is_none()), progressing(picture)];
+    let problems = picture.problems();
+    findings.push(match problems.first() {
+        None if picture.assessment.warnings.is_empty() => {
+            Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention")
+        }
+        None => Finding::new(C::Degraded, false, R::AsExpected, picture.assessment.warnings.join("; ")),
+        Some((reason, _)) => {
+            let all: Vec<&str> = problems.iter().map(|(_, message)| message.as_str()).collect();
+            Finding::new(C::Degraded, true, *reason, all.join("; "))
+        }
+    });
+    let namespace = &picture.resolved.namespace;
+    let state = |of: fn(&Snapshot) -> &TokenState| picture.environment().map(of);
+    findings.push(token(
+        C::PaasToken,
+        &picture.seen.paas,
+        state(|s| &s.paas),
+        "paasToken",
+        namespace,
+        &picture.resolved.tokens,
+        picture,
+    ));
+    findings.push(nodes_conflict(&picture.resolved.conflicts));
+    findings.push(token(
+        C::ApiToken,
+        &picture.seen.api,
+        state(|s| &s.api),
+        "apiToken",
+        namespace,
+        &picture.resolved.tokens,
+        picture,
+    ));
+    findings
+}
+
+/// Who else selects these nodes, and who keeps them.
+fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
+    if conflicts.is_empty() {
+        return Finding::new(
+            C::NodesConflict,
+            false,
+            R::AsExpected,
+            "no other OneAgent that is watched selects these nodes",
+        );
+    }
+    let say = |conflict: &Conflict| {
+        let outcome = match conflict.outcome {
+            Outcome::Keeps => "this one is older and keeps them",
+            Outcome::Yields => "that one is older and keeps them",
+            Outcome::Reported => {
+                "that one is older, but what it selects cannot be left out here without losing agents: both run \
+                there, which harms the hosts"
+            }
+        };
+        format!(
+            "OneAgent {} selects {} of these nodes too, such as {}: {outcome}",
+            conflict.other, conflict.nodes, conflict.example
+        )
+    };
+    let all: Vec<String> = conflicts.iter().take(5).map(say).collect();
+    Finding::new(
+        C::NodesConflict,
+        true,
+        R::NodesConflict,
+        format!("{}; make their spec.nodeSelector disjoint", all.join("; ")),
+    )
+}
+
+fn ready(picture: &Picture<'_>) -> Finding {
+    let report = picture.report();
+    let not = |reason, message: String| Finding::new(C::Ready, false, reason, message);
+    if picture.assessment.is_blocked
+        && let Some((reason, message)) = picture.problems().first()
+    {
+        return not(*reason, message.clone());
+    }
+    if picture.assessment.template.is_none() && !picture.assessment.choice.is_known() {
+        return not(
+            R::WaitingForVersion,
+            "no version is known yet, so no agent is rolled out; see conditions PaaSToken and Degraded".to_owned(),
+        );
+    }
+    if report.selected == 0 {
+        let hint = if report.bucket(Bucket::Untolerated) > 0 {
+            format!(
+                "; {} nodes match but carry a taint that spec.tolerations does not tolerate, such as {}",
+                report.bucket(Bucket::Untolerated),
+                report.such_as(Bucket::Untolerated)
+            )
+        } else {
+            String::new()
+        };
+        let excluded = excluded(picture);
+        return not(
+            R::NoNodesSelected,
+            format!("no node is selected by spec.nodeSelector and spec.tolerations{hint}{excluded}"),
+        );
+    }
+    if report.lacking > 0 {
+        let who = if report.troubled.is_empty() { String::new() } else { format!(": {}", pairs(&report.troubled)) };
+        let reason = if report.troubled.is_empty() { R::RollingOut } else { R::AgentsUnavailable };
+        return not(reason, format!("{} of {} nodes have no Ready agent{who}", report.lacking, report.selected));
+    }
+    if report.outdated > 0 || picture.memory().rollout.failure.is_some() {
+        let reason = match report.state {
+            State::Paused => R::Paused,
+            State::Stopped => R::Stopped,
+            State::Failed => R::RolloutFailed,
+            State::Held => R::Held,
+            _ if report.outdated == 0 => R::RolloutFailed,
+            // As while Pods are missing: a rollout one by one is one transition.
+            State::Rolling => R::RollingOut,
+            _ => R::Outdated,
+        };
+        let waits = if report.postponed.is_empty() {
+            String::new()
+        } else {
+            format!("; waiting for their node: {}", pairs(&report.postponed))
+        };
+        return not(reason, format!("{} of {} nodes run the desired agent{waits}", report.updated, report.selected));
+    }
+    if report.held_back.count > 0 {
+        let such = report.held_back.such_as();
+        return not(
+            R::Outdated,
+            format!(
+                "{} agents are newer than the desired one, such as {such}: they keep running, and a change of the \
+                Pods does not reach them before a newer version is desired",
+                report.held_back.count
+            ),
+        );
+    }
+    // After a start nothing is doubted before the vendor was heard.
+    let is_at_rest = picture.memory().rollout.started().is_none() && report.state == State::Complete;
+    let is_unheard = report.unheard > 0 && report.unheard == report.unknown.count;
+    if let Some(kept) = kept(C::Ready, R::AllUpdated, picture).filter(|_| is_at_rest && is_unheard) {
+        return kept;
+    }
+    if report.unknown.count > 0 {
+        return not(
+            R::Outdated,
+            format!(
+                "the version of {} agents is not known: the environment does not report their hosts ({})",
+                report.unknown.count,
+                report.unknown.such_as()
+            ),
+        );
+    }
+    // While agents are installed for the first time a node that starts is not one that joined.
+    if report.running == 0 || (report.joining > 0 && picture.memory().rollout.last_good.is_none()) {
+        return not(R::Starting, format!("{} of {} nodes have a Ready agent", report.running, report.selected));
+    }
+    let able = report.selected - report.bucket(Bucket::NodeNotReady) - report.bucket(Bucket::NodeBusy) - report.joining;
+    Finding::new(
+        C::Ready,
+        true,
+        R::AllUpdated,
+        format!("all {able} nodes that can run an agent run the desired one{}{}", excluded(picture), surplus(picture)),
+    )
+}
+
+/// Agents that go on running where no new one may start, and how to end that either way.
+fn surplus(picture: &Picture<'_>) -> String {
+    let report = picture.report();
+    let Some(first) = report.surplus.examples.first() else { return String::new() };
+    let node = &first.name;
+    let (namespace, name) = (&picture.resolved.namespace, &picture.resolved.name);
+    format!(
+        "; {} agents run on nodes with a taint that spec.tolerations does not tolerate ({}): they go on, and get no \
+        update; tolerate the taint, or remove such an agent by kubectl -n {namespace} delete pod -l oneagent={name} \
+        --field-selector=spec.nodeName={node}",
+        report.surplus.count,
+        report.surplus.such_as(),
+    )
+}
+
+/// The nodes that the namespace keeps agents off, and how to let them in.
+fn excluded(picture: &Picture<'_>) -> String {
+    let report = picture.report();
+    let (count, namespace) = (report.bucket(Bucket::NamespaceSelector), &picture.resolved.namespace);
+    if count == 0 {
+        return String::new();
+    }
+    let such = report.such_as(Bucket::NamespaceSelector);
+    format!(
+        "; namespace {namespace} has a node selector of its own that keeps agents off {count} nodes, such as {such}; \
+        to let them in: {} && kubectl -n {namespace} delete pod -l oneagent={} --field-selector=status.phase=Pending",
+        lift_selectors(namespace),
+        picture.resolved.name
+    )
+}
+
+fn available(report: &Report, first_install: bool) -> Finding {
+    let lacking = report.lacking + if first_install { report.joining } else { 0 };
+    let able = report.running + lacking;
+    if report.running > 0 && lacking * 2 <= able {
+        Finding::new(
+            C::Available,
+            true,
+            R::AsExpected,
+            format!("agents run on {} of {} selected nodes", report.running, report.selected),
+        )
+    } else if report.selected == 0 {
+        Finding::new(C::Available, false, R::NoNodesSelected, "no node is selected")
+    } else {
+        Finding::new(
+            C::Available,
+            false,
+            R::AgentsUnavailable,
+            format!("agents run on {} of {} selected nodes", report.running, report.selected),
+        )
+    }
+}
+
+fn progressing(picture: &Picture<'_>) -> Finding {
+    let report = picture.report();
+    let finding = |holds: bool, reason, message: String| Finding::new(C::Progressing, holds, reason, message);
+    let waiting = || report.waiting_on.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let problem = picture.problems().into_iter().next();
+    match (report.state, problem) {
+        (_, Some((reason, message))) if picture.assessment.is_blocked => finding(false, reason, message),
+        (State::Waiting, _) => finding(true, R::WaitingForVersion, waiting()),
+        (State::Held, _) => finding(true, R::Held, waiting()),
+        (State::Failed, _) => finding(false, R::RolloutFailed, waiting()),
+        (State::Paused, _) => finding(false, R::Paused, waiting()),
+        (State::Stopped, _) => finding(false, R::Stopped, waiting()),
+        (State::Rolling, _) => finding(
+            true,
+            R::RollingOut,
+            format!("{} of {} nodes run the desired agent; waiting: {}", report.updated, report.selected, waiting()),
+        ),
+        (State::Complete, _) if report.joining > 0 => finding(
+            true,
+            R::Starting,
+            format!("{} nodes joined and start their agent: {}", report.joining, report.such_as(Bucket::Starting)),
+        ),
+        (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
+    }
+}
+
+fn token(
+    type_: C,
+    token: &Token,
+    state: Option<&TokenState>,
+    key: &str,
+    namespace: &str,
+    secret: &str,
+    picture: &Picture<'_>,
+) -> Finding {
+    let no = |reason, message: String| Finding::new(type_, false, reason, message);
+    match token {
+        Token::NoSecret => no(
+            R::TokenSecretNotFound,
+            format!("Secret {namespace}/{secret} does not exist; create it with keys apiToken and paasToken"),
+        ),
+        Token::Unread(why) => {
+            Finding::new(type_, None, R::TokenError, format!("Secret {namespace}/{secret} cannot be read: {why}"))
+        }
+        Token::NoKey => no(R::TokenMissing, format!("Secret {namespace}/{secret} has no key {key}; add it")),
+        Token::There { blanks: true, .. } => no(
+            R::TokenUnauthorized,
+            format!(
+                "key {key} of Secret {namespace}/{secret} has blanks or a line feed around the token; agents would \
+                send them with it: remove them"
+            ),
+        ),
+        Token::There { .. } => match state {
+            Some(TokenState::Ready) => Finding::new(type_, true, R::TokenReady, "Ready"),
+            Some(TokenState::Unauthorized(why)) => no(
+                R::TokenUnauthorized,
+                format!(
+                    "the environment refuses the token in key {key} of Secret {namespace}/{secret} ({why}); put a \
+                    valid one there"
+                ),
+            ),
+            Some(TokenState::ScopeMissing(scope)) => no(
+                R::TokenScopeMissing,
+                format!(
+                    "the token in key {key} of Secret {namespace}/{secret} lacks scope {scope}; create one that has it"
+                ),
+            ),
+            Some(TokenState::Error(why)) => Finding::new(
+                type_,
+                None,
+                R::TokenError,
+                format!("the token in key {key} of Secret {namespace}/{secret} could not be tried: {why}"),
+            ),
+            Some(TokenState::Unknown) => kept(type_, R::TokenReady, picture)
+                .unwrap_or_else(|| Finding::new(type_, None, R::NotYetReported, "not tried yet")),
+            None => Finding::new(
+                type_,
+                None,
+                R::TokenError,
+                "not tried: the environment cannot be asked; see condition Degraded",
+            ),
+        },
+    }
+}
+
+/// After a start what held is not doubted before it was looked at again.
+fn kept(type_: C, reason: R, picture: &Picture<'_>) -> Option<Finding> {
+    let held = picture.before.conditions.iter().find(|c| c.type_ == type_.to_string())?;
+    (held.reason == reason.to_string()).then(|| Finding::new(type_, true, reason, held.message.clone()))
+}
+
+/// Nodes with their causes, each cause once.
+fn pairs<C: PartialEq + Display>(nodes: &[(String, C)]) -> String {
+    let mut causes: Vec<(&C, Vec<&str>)> = Vec::new();
+    for (node, why) in nodes {
+        match causes.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, nodes)) => nodes.push(node),
+            None => causes.push((why, vec![node])),
+        }
+    }
+    causes.into_iter().map(|(why, nodes)| format!("{} ({why})", nodes.join(", "))).collect::<Vec<_>>().join(", ")
+}

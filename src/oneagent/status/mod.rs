@@ -1,0 +1,250 @@
+//! The status of a OneAgent: what was found, in the words that users read, and what must outlive a call.
+//!
+//! Pure. The rollout's sentences come from `rollout::report`; this file only puts them in their places.
+
+mod findings;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use chrono::{DateTime, Utc};
+
+use findings::findings;
+
+use super::done::Done;
+use super::memory::{self, Memory};
+use super::observe::Observed;
+use super::plan::Assessment;
+use super::problem::Problem;
+use super::resolve::Resolved;
+use crate::api::condition::{Transition, merge, timestamp};
+use crate::api::name::Version;
+use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
+use crate::api::oneagent::status::{INSTANCES_AT_MOST, Instance};
+use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::api::rollout::{NodeCounts, REJECTED_AT_MOST, RolloutStatus};
+use crate::dynatrace::Snapshot;
+use crate::rollout::{Bucket, Report};
+
+/// All that a status is made from.
+#[derive(Clone, Copy)]
+pub struct Picture<'a> {
+    /// The OneAgent.
+    pub object: &'a OneAgent,
+    /// Its last status.
+    pub before: &'a OneAgentStatus,
+    /// What its spec means.
+    pub resolved: &'a Resolved,
+    /// What was found.
+    pub seen: &'a Observed,
+    /// What was decided.
+    pub assessment: &'a Assessment,
+    /// What came of it.
+    pub done: &'a Done,
+}
+
+impl<'a> Picture<'a> {
+    /// The environment, if there is one.
+    fn environment(&self) -> Option<&'a Snapshot> {
+        self.seen.environment.as_ref()?.as_ref().ok().map(AsRef::as_ref)
+    }
+
+    fn report(&self) -> &'a Report {
+        &self.assessment.decision.plan.report
+    }
+
+    fn memory(&self) -> &'a Memory {
+        &self.assessment.decision.memory
+    }
+
+    /// What a human must mend, most important first.
+    fn problems(&self) -> Vec<Problem> {
+        let found = self.assessment.problems.iter().cloned();
+        found.chain(self.done.istio.as_ref().map(|why| mesh_trouble(self.resolved, why))).collect()
+    }
+}
+
+/// Istio's objects are not as they should be.
+fn mesh_trouble(resolved: &Resolved, why: &str) -> Problem {
+    let message = format!(
+        "spec.enableIstio: the objects in namespace {} are not as they should be: {why}; \
+        config/oneagent-operator/rbac.yaml has the rights that are needed",
+        resolved.namespace
+    );
+    (R::IstioUnusable, message)
+}
+
+/// The status, and what changed in it.
+pub fn status(
+    picture: &Picture<'_>,
+    now: DateTime<Utc>,
+) -> Result<(OneAgentStatus, Vec<Transition>), serde_json::Error> {
+    let Picture { object, before, resolved, seen, done, .. } = picture;
+    if let Some((reason, message)) = &done.refused {
+        return Ok(invalid(object.metadata.generation, before, *reason, message, now));
+    }
+    let (report, environment) = (picture.report(), picture.environment());
+    let findings = findings(picture);
+    let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
+    let holds = |type_: C| findings.iter().find(|f| f.type_ == type_).and_then(|f| f.holds);
+    let phase = match (holds(C::Degraded), holds(C::Ready)) {
+        (Some(true), _) if picture.assessment.is_blocked || holds(C::Available) != Some(true) => "Error",
+        (_, Some(true)) => "Running",
+        _ => "Deploying",
+    };
+    let memory = picture.memory();
+    let text = |version: Option<Version>| version.map(|v| v.to_string());
+    let addresses: HashMap<&str, IpAddr> = seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect();
+    let status = OneAgentStatus {
+        observed_generation: object.metadata.generation,
+        version: match &resolved.from_image {
+            // The tag that the spec names is all that is known of such an image, and of a digest nothing is.
+            Some(image) if image.registry.is_none() || image.tag.is_some() => image.tag.clone(),
+            _ => text(picture.assessment.template).or_else(|| before.version.clone()),
+        },
+        desired_version: text(picture.assessment.choice.version),
+        version_source: Some(picture.assessment.choice.source.to_owned()),
+        last_good_version: memory.rollout.last_good.as_ref().and_then(|r| text(r.version)),
+        rejected_versions: memory.rejected.iter().rev().take(REJECTED_AT_MOST).rev().map(ToString::to_string).collect(),
+        phase: Some(phase.to_owned()),
+        conditions,
+        nodes: Some(counts(report)),
+        rollout: Some(rollout_status(picture)?),
+        instances: seen
+            .pods
+            .iter()
+            .filter(|pod| !pod.deleting)
+            .take(INSTANCES_AT_MOST)
+            .map(|pod| {
+                let ip = addresses.get(&*pod.node).copied();
+                let hosts =
+                    environment.and_then(|e| e.hosts.as_ref()).map(|hosts| hosts.of(resolved.network_zone.as_deref()));
+                let reported = ip.and_then(|ip| hosts?.get(&ip).copied());
+                let version = pod.revision.as_ref().and_then(|r| r.version).max(reported);
+                (
+                    pod.node.to_string(),
+                    Instance {
+                        pod_name: Some(pod.name.to_string()),
+                        version: text(version),
+                        ip_address: ip.map(|ip| ip.to_string()),
+                    },
+                )
+            })
+            .collect(),
+        instances_truncated: (seen.pods.len() > INSTANCES_AT_MOST).then_some(true),
+        tokens: Some(resolved.tokens.clone()),
+        environment_id: environment.and_then(|e| e.environment_id.clone()).or_else(|| before.environment_id.clone()),
+        use_immutable_image: resolved.from_image.is_some().then_some(true),
+        updated_timestamp: before.updated_timestamp.clone(),
+        last_update_probe_timestamp: probe_time(picture),
+        adopted_template_hash: memory.adopted.as_ref().map(|adopted| adopted.hash.clone()),
+        adopted_version: text(memory.adopted.as_ref().and_then(|adopted| adopted.version)),
+    };
+    Ok((stamped(status, before, now), transitions))
+}
+
+/// The status of a OneAgent whose spec makes no sense. Everything else stays as it was.
+#[must_use]
+pub fn invalid(
+    generation: Option<i64>,
+    before: &OneAgentStatus,
+    reason: R,
+    message: &str,
+    now: DateTime<Utc>,
+) -> (OneAgentStatus, Vec<Transition>) {
+    let known = |type_: C| before.conditions.iter().find(|c| c.type_ == type_.to_string());
+    let mut findings = vec![
+        Finding::new(C::Ready, false, reason, message),
+        Finding::new(C::Progressing, false, reason, "nothing is done until that is mended; agents run on"),
+        Finding::new(C::Degraded, true, reason, message),
+    ];
+    if known(C::Available).is_none() {
+        findings.push(Finding::new(C::Available, None, reason, "not looked at yet"));
+    }
+    let (mut conditions, transitions) = merge(&before.conditions, &findings, generation, now);
+    for condition in &mut conditions {
+        let found = findings.iter().any(|f| f.type_.to_string() == condition.type_);
+        if let Some(kept) = before.conditions.iter().find(|c| c.type_ == condition.type_).filter(|_| !found) {
+            *condition = kept.clone();
+        }
+    }
+    let status = OneAgentStatus {
+        observed_generation: generation,
+        phase: Some("Error".to_owned()),
+        conditions,
+        ..before.clone()
+    };
+    (stamped(status, before, now), transitions)
+}
+
+/// A new time only with a new status: a look that found nothing new writes nothing.
+fn stamped(mut status: OneAgentStatus, before: &OneAgentStatus, now: DateTime<Utc>) -> OneAgentStatus {
+    if status != *before {
+        status.updated_timestamp = Some(timestamp(now));
+    }
+    status
+}
+
+fn probe_time(picture: &Picture<'_>) -> Option<String> {
+    let changed =
+        picture.assessment.choice.version.is_some_and(|v| picture.before.desired_version != Some(v.to_string()));
+    let at = picture.environment().and_then(|e| e.latest_at);
+    if changed || picture.before.last_update_probe_timestamp.is_none() {
+        at.map(timestamp).or_else(|| picture.before.last_update_probe_timestamp.clone())
+    } else {
+        picture.before.last_update_probe_timestamp.clone()
+    }
+}
+
+fn counts(report: &Report) -> NodeCounts {
+    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let bucket = |bucket| number(report.bucket(bucket));
+    NodeCounts {
+        selected: number(report.selected),
+        running: number(report.running),
+        updated: number(report.updated),
+        outdated: number(report.outdated),
+        version_unknown: number(report.unknown.count),
+        held_back: number(report.held_back.count),
+        unplanned: number(report.unplanned),
+        surplus: number(report.surplus.count),
+        progress: format!("{}/{}", report.updated, report.selected),
+        untolerated: bucket(Bucket::Untolerated),
+        arch: bucket(Bucket::Arch),
+        namespace_selector: bucket(Bucket::NamespaceSelector),
+        overlap: bucket(Bucket::Overlap),
+        node_not_ready: bucket(Bucket::NodeNotReady),
+        node_lost: bucket(Bucket::NodeLost),
+        node_busy: bucket(Bucket::NodeBusy),
+        capacity: bucket(Bucket::Capacity),
+        admission: bucket(Bucket::Admission),
+        image: bucket(Bucket::Image),
+        config: bucket(Bucket::Config),
+        crash: bucket(Bucket::Crash),
+        starting: bucket(Bucket::Starting),
+        overdue: bucket(Bucket::Overdue),
+        terminating: bucket(Bucket::Terminating),
+        examples: examples(report),
+    }
+}
+
+/// Names of nodes by the key under which they are counted.
+fn examples(report: &Report) -> BTreeMap<String, Vec<String>> {
+    let buckets = report.buckets.iter().chain(&report.closed).map(|(bucket, nodes)| (bucket.to_string(), nodes));
+    let others = [("versionUnknown", &report.unknown), ("heldBack", &report.held_back), ("surplus", &report.surplus)];
+    let all = buckets.chain(others.map(|(key, nodes)| (key.to_owned(), nodes)));
+    all.filter(|(_, nodes)| nodes.count > 0)
+        .map(|(key, nodes)| (key, nodes.examples.iter().map(ToString::to_string).collect()))
+        .collect()
+}
+
+fn rollout_status(picture: &Picture<'_>) -> Result<RolloutStatus, serde_json::Error> {
+    let report = picture.report();
+    Ok(RolloutStatus {
+        state: report.state.to_string(),
+        to: picture.assessment.choice.version.map(|v| v.to_string()),
+        waiting_on: report.waiting_on.iter().map(ToString::to_string).collect(),
+        budget: i32::try_from(picture.assessment.decision.plan.budget).ok(),
+        ..memory::write(picture.memory())?
+    })
+}
