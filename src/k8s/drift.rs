@@ -6,17 +6,19 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
-use super::ownership::take_over;
+use super::ownership::{owns_more, take_over};
 use super::quantity::quantity;
 
 /// Annotation of an object of ours: hash of all that was applied, so that a removed field is noticed without a write.
 pub const APPLIED_ANNOTATION: &str = "oneagent.dynatrace.com/applied";
 
-/// Whether `live` is what `desired` asks for and nobody else owns a part of it.
+/// Whether `live` is what `desired` asks for, nobody else owns a part of it, and we own nothing that is not asked for.
 #[must_use]
 pub fn is_current(manager: &str, desired: &Value, live: &Value, entries: &[ManagedFieldsEntry]) -> bool {
     let api_version = desired["apiVersion"].as_str().unwrap_or_default();
-    contains(live, desired, false) && take_over(manager, entries, api_version, desired).is_none()
+    contains(live, desired, false)
+        && take_over(manager, entries, api_version, desired).is_none()
+        && !owns_more(manager, entries, desired)
 }
 
 /// Whether `live` has every field of `desired` with the same meaning. Lists must match item by item.
@@ -64,6 +66,30 @@ mod tests {
         let live =
             json!({"spec": {"limits": {"memory": "1536Mi", "cpu": "300m"}, "env": [{"name": "A"}], "default": 1}});
         assert!(is_current("us", &desired, &live, &[]));
+    }
+
+    /// The hand-over came, and the apply that should have removed it did not: a crash, or a conflict.
+    #[test]
+    fn what_was_taken_over_and_is_not_asked_for_is_drift() {
+        let desired = json!({ "spec": { "strategy": { "type": "OnDelete" },
+            "env": [{ "name": "A", "value": "1" }], "args": ["x"] } });
+        let owned = |more: Value| {
+            let mut fields = json!({ "f:spec": { "f:strategy": { "f:type": {} }, "f:args": {},
+                "f:env": { "k:{\"name\":\"A\"}": { ".": {}, "f:name": {}, "f:value": {} } } } });
+            for (key, value) in more.as_object().unwrap() {
+                fields["f:spec"][key] = value.clone();
+            }
+            let entry = json!({ "manager": "us", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields });
+            vec![serde_json::from_value::<ManagedFieldsEntry>(entry).unwrap()]
+        };
+        assert!(is_current("us", &desired, &desired, &owned(json!({}))));
+        for more in [
+            json!({ "f:strategy": { "f:type": {}, "f:rollingUpdate": { "f:maxSurge": {} } } }),
+            json!({ "f:paused": {} }),
+            json!({ "f:env": { "k:{\"name\":\"B\"}": { ".": {} } } }),
+        ] {
+            assert!(!is_current("us", &desired, &desired, &owned(more.clone())), "{more}");
+        }
     }
 
     #[test]

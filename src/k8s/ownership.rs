@@ -70,6 +70,32 @@ pub fn take_over(
     Some(kept)
 }
 
+/// Whether our manager owns a field that `ours` does not have: a hand-over whose apply never came left it, and only an
+/// apply removes it.
+#[must_use]
+pub fn owns_more(manager: &str, entries: &[ManagedFieldsEntry], ours: &Value) -> bool {
+    let entries = entries.iter().filter(|entry| is_ours(manager, entry));
+    entries.filter_map(|entry| entry.fields_v1.as_ref()).any(|fields| !has_all(ours, &fields.0))
+}
+
+/// Whether `value` has every field of a field set.
+fn has_all(value: &Value, fields: &Value) -> bool {
+    let Value::Object(fields) = fields else { return true };
+    fields.iter().all(|(key, inner)| match key.split_once(':') {
+        Some(("f", name)) => value.get(name).is_some_and(|value| has_all(value, inner)),
+        Some(("k", key)) => item(value, key).is_some_and(|item| has_all(item, inner)),
+        // Items of sets and of lists by number: their list is there, and `contains` compares what is in it.
+        _ => true,
+    })
+}
+
+/// The item of a list that has these keys. A key that an item leaves out has its default.
+fn item<'v>(list: &'v Value, keys: &str) -> Option<&'v Value> {
+    let keys: Map<String, Value> = serde_json::from_str(keys).ok()?;
+    let is_it = |item: &&Value| keys.iter().all(|(key, wanted)| item.get(key).is_none_or(|value| value == wanted));
+    list.as_array()?.iter().find(is_it)
+}
+
 fn split(fields: &Map<String, Value>, adopting: bool, ours: &Value) -> (Map<String, Value>, Map<String, Value>) {
     let (mut take, mut leave) = (Map::new(), Map::new());
     for (key, value) in fields {

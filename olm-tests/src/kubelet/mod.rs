@@ -7,13 +7,14 @@
 mod agent;
 mod status;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use oneagent_operator::api::name::Version;
@@ -75,6 +76,8 @@ impl Default for Behaviour {
     }
 }
 
+type PodsByName = BTreeMap<String, Arc<Pod>>;
+
 /// The fake kubelet.
 #[derive(Clone)]
 pub struct Kubelet {
@@ -86,6 +89,8 @@ pub struct Kubelet {
     installed: Arc<Mutex<HashMap<String, Version>>>,
     /// When a Pod was taken on, and each of its conditions with the time at which it last changed, by UID.
     times: Arc<Mutex<HashMap<String, Times>>>,
+    /// Every Pod, as the one watch of this rig shows it, by namespace and name.
+    pods: Arc<Mutex<HashMap<String, PodsByName>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -105,6 +110,7 @@ impl Kubelet {
             behaviours: Arc::default(),
             installed: Arc::default(),
             times: Arc::default(),
+            pods: Arc::default(),
         };
         let running = kubelet.clone();
         tokio::spawn(async move { running.follow().await });
@@ -150,13 +156,13 @@ impl Kubelet {
     }
 
     async fn follow(self) {
-        let mut events = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default())
-            .default_backoff()
-            .applied_objects()
-            .boxed();
+        let mut events =
+            watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).default_backoff().boxed();
         let (mut started, mut ending): (HashSet<String>, HashSet<String>) = (HashSet::new(), HashSet::new());
         while let Some(event) = events.next().await {
-            let Ok(pod) = event else { continue };
+            let Ok(event) = event else { continue };
+            self.remember(&event);
+            let (Event::Apply(pod) | Event::InitApply(pod)) = event else { continue };
             let Some(uid) = pod.uid() else { continue };
             let bound = pod.spec.as_ref().is_some_and(|s| s.node_name.is_some());
             if !bound {
@@ -172,6 +178,30 @@ impl Kubelet {
                 tokio::spawn(async move { this.begin(&pod).await });
             }
         }
+    }
+
+    fn remember(&self, event: &Event<Pod>) {
+        let mut all = self.pods.lock().expect("Pods");
+        let namespace = |pod: &Pod| pod.namespace().unwrap_or_default();
+        match event {
+            // What went during a gap of the watch is gone after it.
+            Event::Init => all.clear(),
+            Event::InitDone => {}
+            Event::Apply(pod) | Event::InitApply(pod) => {
+                all.entry(namespace(pod)).or_default().insert(pod.name_any(), Arc::new(pod.clone()));
+            }
+            Event::Delete(pod) => {
+                all.entry(namespace(pod)).or_default().remove(&pod.name_any());
+            }
+        }
+    }
+
+    /// The Pods of a namespace as the watch shows them: for those who wait. What must not have changed is asked of the
+    /// API server.
+    #[must_use]
+    pub fn pods(&self, namespace: &str) -> Vec<Arc<Pod>> {
+        let all = self.pods.lock().expect("Pods");
+        all.get(namespace).map(|pods| pods.values().cloned().collect()).unwrap_or_default()
     }
 
     async fn end(&self, pod: &Pod) {

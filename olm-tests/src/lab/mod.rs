@@ -6,6 +6,7 @@ mod oneagent;
 
 pub use oneagent::{V1, V2, V3, version_of};
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -35,6 +36,8 @@ pub struct Lab<'a> {
     pub nodes: Vec<String>,
     /// Its operators.
     pub operators: Vec<Operator>,
+    /// What all of them printed, also those that have ended.
+    logs: Vec<PathBuf>,
     /// When the API server itself was not ready, and forbade everything.
     pub unjudged: Option<(DateTime<Utc>, DateTime<Utc>)>,
 }
@@ -63,7 +66,14 @@ impl<'a> Lab<'a> {
 
     /// A corner in a namespace that is there, with whatever rights and operator others put into it.
     pub async fn in_namespace(cluster: &'a Cluster, name: &str, count: usize) -> Self {
-        let mut lab = Self { cluster, name: name.to_owned(), nodes: Vec::new(), operators: Vec::new(), unjudged: None };
+        let mut lab = Self {
+            cluster,
+            name: name.to_owned(),
+            nodes: Vec::new(),
+            operators: Vec::new(),
+            logs: Vec::new(),
+            unjudged: None,
+        };
         cluster.vendor.add(name, V1);
         lab.secret(&api_token(name), &paas_token(name));
         lab.add_nodes(count, &Shape::default()).await;
@@ -95,7 +105,9 @@ impl<'a> Lab<'a> {
         .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
         .collect();
         env.extend(extra.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        self.operators.push(Operator::start(&self.cluster.path(""), &process, &kubeconfig, &env));
+        let operator = Operator::start(&self.cluster.path(""), &process, &kubeconfig, &env);
+        self.logs.push(operator.log.clone());
+        self.operators.push(operator);
     }
 
     /// Writes the Secret with the tokens.
@@ -150,12 +162,6 @@ impl<'a> Lab<'a> {
             .collect()
     }
 
-    /// The last lines that the operators printed.
-    #[must_use]
-    pub fn last_words(&self) -> String {
-        self.operators.iter().map(|o| crate::control_plane::tail(&o.log)).collect::<Vec<_>>().join("\n---\n")
-    }
-
     /// Requests of its operator, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<audit::Request> {
@@ -186,6 +192,15 @@ impl<'a> Lab<'a> {
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.cluster.client.clone());
         let _ = namespaces.delete(&self.name, &DeleteParams::default()).await;
         nodes::delete(&self.cluster.client, &self.nodes).await;
+    }
+}
+
+impl Drop for Lab<'_> {
+    /// A test that failed says what its operators said last.
+    fn drop(&mut self) {
+        for log in self.logs.iter().filter(|_| std::thread::panicking()) {
+            eprintln!("--- the end of {}\n{}", log.display(), crate::control_plane::tail(log));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Must not judge what the operator says but by the API server.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -77,6 +78,15 @@ impl Lab<'_> {
             .collect()
     }
 
+    /// The same as the rig's watch shows it: for those who wait.
+    fn watched(&self, name: &str) -> BTreeMap<String, Arc<Pod>> {
+        let is_agent = |pod: &Arc<Pod>| {
+            pod.metadata.deletion_timestamp.is_none() && pod.labels().get("oneagent").is_some_and(|of| of == name)
+        };
+        let pods = self.cluster.kubelet.pods(&self.name).into_iter().filter(is_agent);
+        pods.filter_map(|pod| Some((pod.spec.as_ref()?.node_name.clone()?, pod))).collect()
+    }
+
     /// UIDs of the Pods by node.
     pub async fn uids(&self, name: &str) -> BTreeMap<String, String> {
         self.pods(name).await.into_iter().map(|(node, pod)| (node, pod.uid().unwrap_or_default())).collect()
@@ -100,7 +110,7 @@ impl Lab<'_> {
             let now = self.status(name).await;
             match now.conditions.iter().find(|c| c.type_ == type_) {
                 Some(c) if c.status == status && c.reason == reason => Ok(c.message.clone()),
-                _ => Err(format!("{:#?}\n{}", now.conditions, self.last_words())),
+                _ => Err(format!("{:#?}", now.conditions)),
             }
         })
         .await
@@ -111,7 +121,7 @@ impl Lab<'_> {
         eventually(&format!("{}/{name} says in {type_}: {words}", self.name), SOON, || async {
             let now = self.status(name).await;
             let said = now.conditions.iter().find(|c| c.type_ == type_ && c.message.contains(words));
-            said.map(|c| c.message.clone()).ok_or_else(|| format!("{:#?}\n{}", now.conditions, self.last_words()))
+            said.map(|c| c.message.clone()).ok_or_else(|| format!("{:#?}", now.conditions))
         })
         .await
     }
@@ -119,20 +129,14 @@ impl Lab<'_> {
     /// Waits until every selected node runs `version`, as the API server has it, and the status agrees.
     pub async fn all_at(&self, name: &str, version: &str, count: usize, within: Duration) {
         eventually(&format!("{count} agents of {}/{name} at {version}", self.name), within, || async {
-            let pods = self.pods(name).await;
+            let pods = self.watched(name);
             let good = pods.values().filter(|p| version_of(p).as_deref() == Some(version) && is_ready(p)).count();
             let status = self.status(name).await;
             let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
             if good == count && pods.len() == count && ready && status.desired_version.as_deref() == Some(version) {
                 return Ok(());
             }
-            Err(format!(
-                "{good} of {} Pods; {:?}; {:#?}\n{}",
-                pods.len(),
-                status.nodes,
-                status.conditions,
-                self.last_words()
-            ))
+            Err(format!("{good} of {} Pods; {:?}; {:#?}", pods.len(), status.nodes, status.conditions))
         })
         .await;
     }
@@ -142,7 +146,7 @@ impl Lab<'_> {
         let wanted = self.agents().get(name).await.expect("a OneAgent").metadata.generation;
         eventually("the last edit is observed", SOON, || async {
             let now = self.status(name).await.observed_generation;
-            if now == wanted { Ok(()) } else { Err(format!("{now:?} of {wanted:?}\n{}", self.last_words())) }
+            if now == wanted { Ok(()) } else { Err(format!("{now:?} of {wanted:?}")) }
         })
         .await;
     }
@@ -153,7 +157,7 @@ impl Lab<'_> {
         let asked = || self.cluster.vendor.with(&self.name, |e| e.calls.get(path).copied().unwrap_or_default());
         let before = asked();
         eventually("the environment is asked", SOON, || async {
-            if asked() >= before + 2 { Ok(()) } else { Err(self.last_words()) }
+            if asked() >= before + 2 { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;
     }
@@ -171,7 +175,7 @@ impl Lab<'_> {
     /// Waits until at least so many agents are at a version.
     pub async fn reached(&self, name: &str, version: &str, at_least: usize) {
         eventually(&format!("{at_least} agents at {version}"), SOON, || async {
-            let count = self.pods(name).await.values().filter(|p| version_of(p).as_deref() == Some(version)).count();
+            let count = self.watched(name).values().filter(|p| version_of(p).as_deref() == Some(version)).count();
             if count >= at_least { Ok(()) } else { Err(count.to_string()) }
         })
         .await;
@@ -180,8 +184,8 @@ impl Lab<'_> {
     /// Waits until so many Pods are Ready, whatever the status says.
     pub async fn all_pods_ready(&self, name: &str, count: usize) {
         eventually(&format!("{count} Ready agents of {}/{name}", self.name), SOON, || async {
-            let ready = self.pods(name).await.values().filter(|p| is_ready(p)).count();
-            if ready == count { Ok(()) } else { Err(format!("{ready}\n{}", self.last_words())) }
+            let ready = self.watched(name).values().filter(|p| is_ready(p)).count();
+            if ready == count { Ok(()) } else { Err(ready.to_string()) }
         })
         .await;
     }
@@ -190,7 +194,7 @@ impl Lab<'_> {
     pub async fn pods_are(&self, name: &str, nodes: &[String]) {
         let wanted: Vec<&String> = nodes.iter().collect();
         eventually(&format!("agents of {}/{name} on {nodes:?}", self.name), SOON, || async {
-            let pods = self.pods(name).await;
+            let pods = self.watched(name);
             let mut have: Vec<&String> = pods.keys().collect();
             have.sort();
             let mut wanted = wanted.clone();

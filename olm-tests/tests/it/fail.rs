@@ -188,7 +188,7 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
                     .conditions
                     .iter()
                     .any(|c| c.type_ == "Degraded" && c.status == "True" && c.message.contains(field));
-                if said { Ok(()) } else { Err(format!("{:#?}\n{}", now.conditions, lab.last_words())) }
+                if said { Ok(()) } else { Err(format!("{:#?}", now.conditions)) }
             })
             .await;
             assert!(lab.daemonset("wrong").await.is_none(), "{field}");

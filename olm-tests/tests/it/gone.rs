@@ -143,7 +143,7 @@ fn a_scale_in_of_fifty_is_one_event_and_a_note_that_nobody_may_write_stops_nothi
             let has = pods
                 .get(&last)
                 .is_some_and(|pod| is_ready(pod) && pod.labels().get("a").map(String::as_str) == Some("b"));
-            if has { Ok(()) } else { Err(lab.last_words()) }
+            if has { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;

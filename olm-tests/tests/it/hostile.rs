@@ -319,7 +319,7 @@ fn pods_that_were_born_from_an_edited_daemonset_while_the_operator_was_away_are_
         eventually("it is replaced", LONG, || async {
             let pods = lab.pods("agent").await;
             let good = pods.len() == 3 && pods.values().all(|pod| !is_edited(pod) && is_ready(pod));
-            if good { Ok(()) } else { Err(lab.last_words()) }
+            if good { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;
         lab.all_at("agent", V1, 3, SOON).await;

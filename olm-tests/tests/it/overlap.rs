@@ -34,7 +34,7 @@ async fn runs(lab: &Lab<'_>, what: &str, wanted: &[(&str, &[String])]) {
     }
     eventually(what, LONG, || async {
         let now = who_runs_where(lab, &names).await;
-        if now == all { Ok(()) } else { Err(format!("{now:?}\n{}", lab.last_words())) }
+        if now == all { Ok(()) } else { Err(format!("{now:?}")) }
     })
     .await;
 }
