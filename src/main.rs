@@ -3,6 +3,12 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // What a panic leaves behind is half done, and nothing may be decided from that: whoever started us starts us again.
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::abort();
+    }));
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         eprintln!("oneagent-operator: a crypto provider is already installed");
         return ExitCode::FAILURE;

@@ -3,7 +3,7 @@
 //! Wiring and lifetime: logs, probes, watches, lease, controllers, and an orderly end. Must not reconcile anything.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -13,6 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use kube::api::Api;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::api::oneagent::package::PACKAGE;
@@ -296,7 +297,7 @@ async fn wait_for_crd(client: &Client, scope: &Scope, status: &Readiness) {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(10));
     }
-    *status.crd.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = true;
+    *status.crd.lock() = true;
 }
 
 fn stop_signal() -> Result<Stop, String> {
@@ -323,7 +324,7 @@ struct Readiness {
 
 impl Health for Readiness {
     fn not_ready(&self) -> Option<&'static str> {
-        if !*self.crd.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        if !*self.crd.lock() {
             return Some("the API server does not serve OneAgents yet");
         }
         (!self.synced.get().is_some_and(|synced| synced.is_ready())).then_some("the caches are not complete yet")

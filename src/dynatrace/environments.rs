@@ -5,8 +5,9 @@
 //! Must not decide what a picture means for an agent.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::needs::{Access, Interest, Periods, Shared, Subscriber};
@@ -116,6 +117,6 @@ impl Environments {
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<String, Environment>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }

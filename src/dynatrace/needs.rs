@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use parking_lot::{Mutex, MutexGuard};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, Semaphore};
@@ -117,11 +118,11 @@ impl Shared {
     }
 
     pub(super) fn subscribers(&self) -> MutexGuard<'_, HashMap<Subscriber, Interest>> {
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscribers.lock()
     }
 
     pub(super) fn told(&self) -> MutexGuard<'_, Vec<Outcome>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock()
     }
 
     pub(super) fn needs(&self) -> Needs {

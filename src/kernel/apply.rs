@@ -132,7 +132,7 @@ mod tests {
         let live = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": "c", "namespace": "n", "resourceVersion": "7", "managedFields": [
-                entry(MANAGER, "Apply", json!({ "f:metadata": { "f:labels": {} } })),
+                entry(MANAGER, "Apply", json!({ "f:spec": {} })),
                 entry(manager, operation, json!({ "f:spec": { "f:key": {} } })),
             ] },
         });

@@ -4,11 +4,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(120);
+
+use parking_lot::Mutex;
 
 /// How long to wait after so many failures in a row: up to a quarter more, other for each object, process and try.
 pub fn wait(count: u32, object: impl Hash) -> Duration {
@@ -25,7 +27,7 @@ pub struct Backoff<K>(Mutex<HashMap<K, u32>>);
 impl<K: Hash + Eq + Clone> Backoff<K> {
     /// Counts a failure and says how long to wait.
     pub fn failed(&self, key: &K) -> Duration {
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.0.lock();
         let count = failures.entry(key.clone()).or_default();
         *count = count.saturating_add(1);
         wait(*count, key)
@@ -33,7 +35,7 @@ impl<K: Hash + Eq + Clone> Backoff<K> {
 
     /// Forgets the failures of an object.
     pub fn succeeded(&self, key: &K) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.0.lock().remove(key);
     }
 }
 

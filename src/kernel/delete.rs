@@ -4,11 +4,12 @@
 //! the guard judges by that, not by what the plan says. Must not choose a Pod.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Preconditions};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Error, call};
 use crate::k8s::facts::PodFacts;
@@ -116,6 +117,6 @@ impl Deletions {
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<String, Ledger>> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owners.lock()
     }
 }

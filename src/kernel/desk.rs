@@ -4,9 +4,10 @@
 //! kept.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Key;
@@ -25,27 +26,27 @@ pub struct Desk<D> {
 impl<D> Desk<D> {
     /// Failures in a row.
     pub fn failures(&self) -> u32 {
-        *lock(&self.failures)
+        *self.failures.lock()
     }
 
     pub(super) fn failed(&self) -> u32 {
-        let mut failures = lock(&self.failures);
+        let mut failures = self.failures.lock();
         *failures = failures.saturating_add(1);
         *failures
     }
 
     pub(super) fn succeeded(&self) {
-        *lock(&self.failures) = 0;
+        *self.failures.lock() = 0;
     }
 
     /// When it was planned last, and how long that took.
     pub(super) fn last_plan(&self) -> Option<(Instant, Duration)> {
-        *lock(&self.planned)
+        *self.planned.lock()
     }
 
     /// Notes how long a plan took, and that it was made now.
     pub fn planned(&self, took: Duration) {
-        *lock(&self.planned) = Some((Instant::now(), took));
+        *self.planned.lock() = Some((Instant::now(), took));
     }
 }
 
@@ -62,7 +63,7 @@ impl<D> Default for Desks<D> {
 impl<D: Default> Desks<D> {
     /// The desk of an object; and that of one of its name that is gone, if there was one.
     pub fn of(&self, key: &Key, uid: &str) -> (Arc<Desk<D>>, Option<Arc<Desk<D>>>) {
-        let mut desks = lock(&self.0);
+        let mut desks = self.0.lock();
         let before = desks.get(key).filter(|desk| desk.uid != uid).cloned();
         if before.is_some() {
             desks.remove(key);
@@ -80,17 +81,13 @@ impl<D: Default> Desks<D> {
 
     /// The desk of an object, if it was ever looked at.
     pub fn there(&self, key: &Key) -> Option<Arc<Desk<D>>> {
-        lock(&self.0).get(key).cloned()
+        self.0.lock().get(key).cloned()
     }
 
     /// An object is gone.
     pub fn clear(&self, key: &Key) -> Option<Arc<Desk<D>>> {
-        lock(&self.0).remove(key)
+        self.0.lock().remove(key)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -103,10 +100,10 @@ mod tests {
         let key = ("n".to_owned(), "a".to_owned());
         let (first, before) = desks.of(&key, "1");
         assert!(before.is_none());
-        *lock(&first.own) = 7;
-        assert_eq!(*lock(&desks.of(&key, "1").0.own), 7);
+        *first.own.lock() = 7;
+        assert_eq!(*desks.of(&key, "1").0.own.lock(), 7);
         let (second, before) = desks.of(&key, "2");
-        assert_eq!((*lock(&second.own), before.map(|desk| desk.uid.clone())), (0, Some("1".to_owned())));
+        assert_eq!((*second.own.lock(), before.map(|desk| desk.uid.clone())), (0, Some("1".to_owned())));
         assert!(desks.clear(&key).is_some() && desks.there(&key).is_none());
     }
 }

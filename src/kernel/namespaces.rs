@@ -5,9 +5,10 @@
 //! admission plugin) it means nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -30,29 +31,26 @@ impl NodeSelectors {
     /// What was read last; `None`, if it never was.
     #[must_use]
     pub fn known(&self, namespace: &str) -> Option<Arc<Selector>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).map(|(_, selector)| selector.clone())
+        self.known.lock().get(namespace).map(|(_, selector)| selector.clone())
     }
 
     /// Whether what was read last may be another by now.
     #[must_use]
     pub fn is_old(&self, namespace: &str) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         known.get(namespace).is_none_or(|(at, _)| at.elapsed() >= BELIEVED)
     }
 
     /// Reads it, unless that was done just now.
     pub async fn read(&self, client: &Client, namespace: &str) -> Result<Arc<Selector>, Error> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned();
+        let known = self.known.lock().get(namespace).cloned();
         if let Some((_, selector)) = known.filter(|(at, _)| at.elapsed() < BELIEVED) {
             return Ok(selector);
         }
         let api: Api<Namespace> = Api::all(client.clone());
         let found = call(|| format!("read Namespace {namespace}"), api.get(namespace)).await?;
         let selector = Arc::new(node_selector::of(&found));
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
+        self.known.lock().insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
         Ok(selector)
     }
 }

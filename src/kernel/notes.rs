@@ -5,9 +5,10 @@
 //! noted.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -140,7 +141,7 @@ impl<T: Noted> Notes<T> {
     }
 
     fn notes(&self) -> MutexGuard<'_, HashMap<String, Note<T>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 }
 

@@ -3,9 +3,9 @@
 //! Here because such a group can come, go and change its version while we run. Must not know what the objects are for.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
@@ -139,11 +139,11 @@ impl OptionalApis {
     }
 
     fn groups(&self) -> MutexGuard<'_, HashMap<&'static str, (Served, Instant)>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+        self.groups.lock()
     }
 
     fn done(&self) -> MutexGuard<'_, HashMap<String, Done>> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+        self.done.lock()
     }
 }
 

@@ -4,7 +4,7 @@
 //! Here because every kind decides from caches, and may not before they are complete. Must not know what is cached.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use k8s_openapi::NamespaceResourceScope;
@@ -12,6 +12,7 @@ use kube::api::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -59,27 +60,27 @@ pub struct Synced {
 impl Synced {
     /// A namespace cannot be read: it was deleted, or its rights are gone. The others go on without it.
     fn refuse(&self, watch: &Name) {
-        lock(&self.refused).insert(watch.clone());
+        self.refused.lock().insert(watch.clone());
         self.changed.notify_waiters();
     }
 
     fn mark(&self, watch: &Name, epoch: u64) {
-        lock(&self.refused).remove(watch);
-        lock(&self.done).insert(watch.clone(), epoch);
+        self.refused.lock().remove(watch);
+        self.done.lock().insert(watch.clone(), epoch);
         self.changed.notify_waiters();
     }
 
     /// Whether what is known of a namespace is complete.
     #[must_use]
     pub fn covers(&self, namespace: &str) -> bool {
-        let done = lock(&self.done);
+        let done = self.done.lock();
         let is_done = |kind: &str| {
             let of = |(name, within): &Name| {
                 *name == kind && within.as_deref().is_none_or(|within| within.is_empty() || within == namespace)
             };
             done.keys().any(of)
         };
-        let kinds: BTreeSet<&str> = lock(&self.watches).iter().map(|(kind, _)| *kind).collect();
+        let kinds: BTreeSet<&str> = self.watches.lock().iter().map(|(kind, _)| *kind).collect();
         kinds.into_iter().all(is_done)
     }
 
@@ -90,8 +91,9 @@ impl Synced {
     }
 
     fn at_least(&self, epoch: u64) -> bool {
-        let (done, refused) = (lock(&self.done), lock(&self.refused));
-        lock(&self.watches)
+        let (done, refused) = (self.done.lock(), self.refused.lock());
+        self.watches
+            .lock()
             .iter()
             .all(|watch| done.get(watch).is_some_and(|at| *at >= epoch) || refused.contains(watch))
     }
@@ -160,7 +162,7 @@ impl Watches {
         K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
     {
         let name: Name = (kind, namespace.map(str::to_owned));
-        lock(&self.synced.watches).push(name.clone());
+        self.synced.watches.lock().push(name.clone());
         let config = watcher::Config::default().page_size(PAGE);
         let config = if labels.is_empty() { config } else { config.labels(labels) };
         self.tasks.spawn(follow(name, api, config, self.synced.clone(), take));
@@ -232,8 +234,4 @@ pub(super) fn is_refused(error: &watcher::Error) -> bool {
         watcher::Error::WatchError(status) => [403, 404].contains(&status.code),
         watcher::Error::NoResourceVersion => false,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,13 +5,13 @@
 //! only OLM v0 makes such an object. Must not decide what counts as replaced.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch};
 use kube::core::{ApiResource, GroupVersionKind};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -33,7 +33,7 @@ pub struct Upgradeable {
 impl Upgradeable {
     /// Says until when Pods of an object count as deleted and not yet replaced; `None`: there are none.
     pub fn tell(&self, owner: &str, until: Option<DateTime<Utc>>) {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = self.owners.lock();
         let before = match until {
             Some(until) => owners.insert(owner.to_owned(), until),
             None => owners.remove(owner),
@@ -45,7 +45,7 @@ impl Upgradeable {
 
     /// Objects in the middle of something, and until when at most.
     fn busy(&self, now: DateTime<Utc>) -> Option<(String, DateTime<Utc>)> {
-        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let owners = self.owners.lock();
         let busy: Vec<(&String, &DateTime<Utc>)> = owners.iter().filter(|(_, until)| **until > now).collect();
         let until = busy.iter().map(|(_, until)| **until).max()?;
         Some((busy.into_iter().map(|(owner, _)| owner.as_str()).collect::<Vec<_>>().join(", "), until))

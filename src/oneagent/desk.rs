@@ -2,9 +2,10 @@
 //!
 //! Must not decide anything.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::observe::Missing;
@@ -41,23 +42,23 @@ pub struct Written {
 impl Desk {
     /// What a webhook made of the DaemonSet, if that is believed.
     pub fn believed(&self) -> MutexGuard<'_, Option<(String, Option<i64>)>> {
-        lock(&self.own.believed)
+        self.own.believed.lock()
     }
 
     /// Since when selected nodes have no Pod, as of the last look.
     pub fn missing(&self) -> Missing {
-        lock(&self.own.missing).clone()
+        self.own.missing.lock().clone()
     }
 
     /// Since when selected nodes have no Pod, as of this look.
     pub fn saw_missing(&self, missing: Missing) {
-        *lock(&self.own.missing) = missing;
+        *self.own.missing.lock() = missing;
     }
 
     /// How long to wait before the DaemonSet is touched again; `None`: it is time, and noted as done. Pods that have
     /// just begun to be missing have their time first.
     pub fn nudge(&self, every: Duration) -> Option<Duration> {
-        let mut nudged = lock(&self.own.nudged);
+        let mut nudged = self.own.nudged.lock();
         let now = Instant::now();
         let left = every.checked_sub(now - *nudged.get_or_insert(now)).filter(|left| !left.is_zero());
         if left.is_none() {
@@ -68,35 +69,31 @@ impl Desk {
 
     /// No Pod is missing any more.
     pub fn forget_nudge(&self) {
-        *lock(&self.own.nudged) = None;
+        *self.own.nudged.lock() = None;
     }
 
     /// When the status was written last.
     pub fn written_at(&self) -> Option<Instant> {
-        lock(&self.own.written).as_ref().map(|written| written.at)
+        self.own.written.lock().as_ref().map(|written| written.at)
     }
 
     /// A status was written.
     pub fn wrote(&self, written: Written) {
-        *lock(&self.own.written) = Some(written);
+        *self.own.written.lock() = Some(written);
     }
 
     /// The last status that we know of: our own last write, else what is stored.
     pub fn last_status(&self, object: &OneAgent) -> Arc<OneAgentStatus> {
-        let ours = lock(&self.own.written).as_ref().map(|written| written.status.clone());
+        let ours = self.own.written.lock().as_ref().map(|written| written.status.clone());
         ours.unwrap_or_else(|| Arc::new(object.status.clone().unwrap_or_default()))
     }
 
     /// Whether somebody else wrote the status after we did: it is ours alone, and written again.
     pub fn is_foreign(&self, object: &OneAgent) -> bool {
-        let written = lock(&self.own.written);
+        let written = self.own.written.lock();
         let Some(ours) = &*written else { return false };
         let version = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
         let is_newer = version(object.metadata.resource_version.as_deref()) > version(ours.version.as_deref());
         is_newer && object.status.as_ref() != Some(&*ours.status)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

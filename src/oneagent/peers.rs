@@ -3,10 +3,11 @@
 //! Fed by the OneAgents' own watches, before anybody looks at one. Must not decide what a conflict means.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::core::DeserializeGuard;
 use kube::{Resource, ResourceExt};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::fleet::Fleet;
 use super::overlap::Other;
@@ -94,7 +95,7 @@ impl Peers {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -59,7 +59,7 @@ pub struct Inventory<'a> {
 /// What the engine says, with what this kind remembers beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// What to do now.
+    /// What to do now; what it remembers is below.
     pub plan: rollout::Plan<Revision>,
     /// What to remember of it.
     pub memory: Memory,
@@ -108,14 +108,14 @@ pub fn decide(
         words: WORDS,
         memory: &before.rollout,
     };
-    let plan = rollout::plan(policy, wanted.as_ref(), &given, now);
+    let mut plan = rollout::plan(policy, wanted.as_ref(), &given, now);
     let has_originals = inventory.pods.iter().any(|pod| pod.revision.is_none());
     let adopts = desired.filter(|_| inventory.template.is_some() && has_originals);
     let adopt = |desired: &Desired| Adopted { hash: desired.revision.hash.clone(), version: desired.revision.version };
     let memory = Memory {
         rejected: rejected(before, &plan.memory),
         adopted: before.adopted.clone().or_else(|| adopts.map(adopt)),
-        rollout: plan.memory.clone(),
+        rollout: std::mem::take(&mut plan.memory),
     };
     let needs_hosts = has_originals || plan.report.outdated > 0 || plan.report.unknown.count > 0;
     Decision { plan, memory, needs_hosts }
@@ -130,10 +130,9 @@ fn rejected(before: &Memory, now: &rollout::Memory<Revision>) -> Vec<Version> {
     let failed = now.failure.as_ref().filter(|failure| failure.rejects).and_then(|failure| failure.revision.version);
     if let Some(version) = failed.filter(|version| !rejected.contains(version)) {
         rejected.push(version);
-        let surplus = rejected.len().saturating_sub(REJECTED_AT_MOST);
-        rejected.drain(..surplus);
     }
-    rejected
+    let surplus = rejected.len().saturating_sub(REJECTED_AT_MOST);
+    rejected.split_off(surplus)
 }
 
 /// The places of agents. Nodes that nobody asked for are none, but for those that the engine remembers.

@@ -3,10 +3,10 @@
 //! Labels are namespaces, names and buckets only: no error text, no node.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::ResourceExt;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -55,7 +55,7 @@ impl Default for Metrics {
             nodes: Family::default(),
             leader: Gauge::default(),
         };
-        let mut registry = metrics.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = metrics.registry.lock();
         registry.register("reconciles", "Looks at a OneAgent, by result", metrics.reconciles.clone());
         registry.register("reconcile_seconds", "Duration of a look at a OneAgent, in seconds", metrics.seconds.clone());
         registry.register("pods_replaced", "Pods deleted in order to be replaced", metrics.replaced.clone());
@@ -122,7 +122,7 @@ impl Metrics {
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a String cannot fail.
-        let _ = encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+        let _ = encode(&mut text, &self.registry.lock());
         text
     }
 }

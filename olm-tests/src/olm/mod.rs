@@ -22,6 +22,7 @@ use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
 use oneagent_operator::olm::catalog::annotations;
 use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::cluster::{Cluster, documents, repository};
 use crate::images::{Config, Registry, said};
@@ -80,6 +81,17 @@ impl<'a> Wish<'a> {
 }
 
 impl Olm {
+    /// The one of this process for those who only install, each in namespaces of its own; with the present release.
+    pub async fn shared() -> &'static Self {
+        static SHARED: OnceCell<Olm> = OnceCell::const_new();
+        let start = async || {
+            let olm = Self::start().await;
+            olm.publish(&[olm.release(NEXT)]).await;
+            olm
+        };
+        SHARED.get_or_init(start).await
+    }
+
     /// Starts one. The operator's Pods ask the vendor more often than by default.
     pub async fn start() -> Self {
         prepare(&["etcd", "kubernetes", "opm", "crane", "olm"]).unwrap_or_else(|why| panic!("{why}"));

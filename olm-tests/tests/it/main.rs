@@ -4,6 +4,7 @@
 
 mod adopt;
 mod bundle;
+mod calm;
 mod check;
 mod dying;
 mod edits;
@@ -21,7 +22,6 @@ mod overlap;
 mod recover;
 mod refused;
 mod secure;
-mod steady;
 mod toy;
 mod update;
 mod webhook;

@@ -55,8 +55,7 @@ async fn watched(olm: &Olm, namespace: &str) -> Vec<String> {
 #[test]
 fn own_namespace_a_user_with_few_rights_subscribes_and_has_agents() {
     olm_tests::run(async {
-        let olm = Olm::start().await;
-        olm.publish(&[olm.release(NEXT)]).await;
+        let olm = Olm::shared().await;
         olm.namespace("dynatrace");
         let metadata = json!({ "name": "subscriber", "namespace": "dynatrace" });
         let rule = json!({ "apiGroups": ["operators.coreos.com"], "resources": ["subscriptions", "operatorgroups"],
@@ -80,7 +79,7 @@ fn own_namespace_a_user_with_few_rights_subscribes_and_has_agents() {
                 .unwrap();
         }
         olm.installed("dynatrace", NEXT).await;
-        assert_eq!(watched(&olm, "dynatrace").await, ["dynatrace"]);
+        assert_eq!(watched(olm, "dynatrace").await, ["dynatrace"]);
         // The agents may use the one SCC that they need; the operator may use none.
         let may = |account: &str| {
             let asked = json!({ "group": "security.openshift.io", "resource": "securitycontextconstraints",
@@ -94,7 +93,7 @@ fn own_namespace_a_user_with_few_rights_subscribes_and_has_agents() {
                 == "true"
         };
         assert_eq!([PACKAGE, "dynatrace-oneagent", "dynatrace-oneagent-unprivileged"].map(may), [false, true, true]);
-        agents(&olm, "dynatrace").await;
+        agents(olm, "dynatrace").await;
         // As the README warns: OLM lets everybody who may edit the namespace write OneAgents.
         olm.cluster.kubectl(&[
             "-n",
@@ -120,15 +119,14 @@ fn own_namespace_a_user_with_few_rights_subscribes_and_has_agents() {
 #[test]
 fn single_namespace_then_several_as_the_operator_group_is_changed() {
     olm_tests::run(async {
-        let olm = Olm::start().await;
-        olm.publish(&[olm.release(NEXT)]).await;
+        let olm = Olm::shared().await;
         for name in ["operators-one", "team", "other"] {
             olm.namespace(name);
         }
         olm.subscribe(&Wish { namespace: "operators-one", targets: &["team"], starting: None, manual: false });
         olm.installed("operators-one", NEXT).await;
-        assert_eq!(watched(&olm, "operators-one").await, ["team"]);
-        agents_elsewhere(&olm, "team").await;
+        assert_eq!(watched(olm, "operators-one").await, ["team"]);
+        agents_elsewhere(olm, "team").await;
         olm.judge("operators-one");
         // MultiNamespace, by changing the group under the running operator: OLM rolls its Pod.
         olm.merge(
@@ -139,12 +137,12 @@ fn single_namespace_then_several_as_the_operator_group_is_changed() {
         )
         .await;
         eventually("the operator watches both", MINUTE, || async {
-            let now = watched(&olm, "operators-one").await;
+            let now = watched(olm, "operators-one").await;
             if now == ["other,team"] { Ok(()) } else { Err(format!("{now:?}")) }
         })
         .await;
         olm.installed("operators-one", NEXT).await;
-        agents_elsewhere(&olm, "other").await;
+        agents_elsewhere(olm, "other").await;
         olm.judge("operators-one");
     });
 }
@@ -152,16 +150,20 @@ fn single_namespace_then_several_as_the_operator_group_is_changed() {
 #[test]
 fn several_namespaces_from_the_start() {
     olm_tests::run(async {
-        let olm = Olm::start().await;
-        olm.publish(&[olm.release(NEXT)]).await;
-        for name in ["dynatrace", "team"] {
+        let olm = Olm::shared().await;
+        for name in ["several", "several-team"] {
             olm.namespace(name);
         }
-        olm.subscribe(&Wish { namespace: "dynatrace", targets: &["dynatrace", "team"], starting: None, manual: false });
-        olm.installed("dynatrace", NEXT).await;
-        agents(&olm, "dynatrace").await;
-        agents_elsewhere(&olm, "team").await;
-        olm.judge("dynatrace");
+        olm.subscribe(&Wish {
+            namespace: "several",
+            targets: &["several", "several-team"],
+            starting: None,
+            manual: false,
+        });
+        olm.installed("several", NEXT).await;
+        agents(olm, "several").await;
+        agents_elsewhere(olm, "several-team").await;
+        olm.judge("several");
     });
 }
 

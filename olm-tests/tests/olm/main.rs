@@ -1,6 +1,6 @@
 //! The operator under Operator Lifecycle Manager, as its users meet it: installed, upgraded, moved to, removed.
 //!
-//! Each test has a cluster of its own: OLM's rules reach across namespaces.
+//! OLM's rules reach across namespaces, so most tests have a cluster of their own; those that only install share one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 

@@ -179,8 +179,8 @@ pub fn plan(
     // A write makes the DaemonSet controller act on what excludes agents that run.
     let rendered = match (&hands_off, &kept_out, &desired) {
         (None, None, Some(desired)) => {
-            let revision = asked_for(&decision.plan, desired, running.as_ref());
-            let good = decision.plan.memory.last_good.as_ref();
+            let revision = asked_for(&decision, desired, running.as_ref());
+            let good = decision.memory.rollout.last_good.as_ref();
             Some(render(resolved, &record, &base, revision, good, &edited, default_image)?)
         }
         _ => None,

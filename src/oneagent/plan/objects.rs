@@ -15,6 +15,7 @@ use super::super::build::template::{self, Surroundings};
 use super::super::build::{ISTIO, istio};
 use super::super::edited::Edited;
 use super::super::observe::{Named, Observed, Token};
+use super::super::places::Decision;
 use super::super::problem::Problem;
 use super::super::resolve::Resolved;
 use super::super::revision::{Desired, Revision};
@@ -25,7 +26,7 @@ use crate::dynatrace::{Snapshot, TokenState};
 use crate::k8s::api_group::{Served, Wanted};
 use crate::k8s::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::k8s::ownership::is_adopted;
-use crate::rollout::{self, Template};
+use crate::rollout::Template;
 
 /// What Istio shall let pass. While the endpoints are not known those of before stay.
 pub(super) fn mesh(
@@ -175,14 +176,14 @@ pub(super) fn desired(resolved: &Resolved, choice: &Choice, base: &Base) -> Opti
 
 /// The revision that the rollout asks for: the desired one, the one that is there, or the last good one.
 pub(super) fn asked_for<'a>(
-    plan: &'a rollout::Plan<Revision>,
+    decision: &'a Decision,
     desired: &'a Desired,
     running: Option<&'a Revision>,
 ) -> &'a Revision {
-    let asked = match plan.template {
+    let asked = match decision.plan.template {
         Template::Advance => None,
         Template::Keep => running,
-        Template::GoBack => plan.memory.last_good.as_ref().or(running),
+        Template::GoBack => decision.memory.rollout.last_good.as_ref().or(running),
     };
     asked.unwrap_or(&desired.revision)
 }

@@ -22,7 +22,7 @@ use crate::api::name::Version;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::api::oneagent::status::{INSTANCES_AT_MOST, Instance};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::api::rollout::{NodeCounts, REJECTED_AT_MOST, RolloutStatus};
+use crate::api::rollout::{NodeCounts, RolloutStatus};
 use crate::dynatrace::Snapshot;
 use crate::rollout::{Bucket, Report};
 
@@ -105,7 +105,7 @@ pub fn status(
         desired_version: text(picture.assessment.choice.version),
         version_source: Some(picture.assessment.choice.source.to_owned()),
         last_good_version: memory.rollout.last_good.as_ref().and_then(|r| text(r.version)),
-        rejected_versions: memory.rejected.iter().rev().take(REJECTED_AT_MOST).rev().map(ToString::to_string).collect(),
+        rejected_versions: memory.rejected.iter().map(ToString::to_string).collect(),
         phase: Some(phase.to_owned()),
         conditions,
         nodes: Some(counts(report)),
