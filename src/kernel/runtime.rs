@@ -96,8 +96,8 @@ pub trait Kind: Send + Sync + Sized + 'static {
         false
     }
 
-    /// The objects of a namespace are known now, or cannot be.
-    fn listed(&self, _namespace: &str) {}
+    /// The objects of a namespace are known now, or cannot be read.
+    fn listed(&self, _namespace: &str, _is_readable: bool) {}
 
     /// An object is gone, its desk too: whatever else is held for it goes now. `is_replaced`: another has its name.
     fn gone(&self, _key: &Key, _uid: &str, _is_replaced: bool) {}
@@ -229,7 +229,7 @@ impl<K: Kind> Runtime<K> {
             .inspect_ok(move |event| own.take(&name, event))
             .inspect_err(move |error| {
                 if is_refused(error) {
-                    unread.kind.listed(&of);
+                    unread.kind.listed(&of, false);
                 }
             })
             .touched_objects()
@@ -280,7 +280,7 @@ impl<K: Kind> Runtime<K> {
             }
             Event::Delete(_) => true,
             Event::InitDone => {
-                self.kind.listed(namespace);
+                self.kind.listed(namespace, true);
                 // While the list was under way the store still had what was before.
                 true
             }

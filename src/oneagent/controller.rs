@@ -46,8 +46,8 @@ impl Kind for Context {
         desk.is_foreign(object)
     }
 
-    fn listed(&self, namespace: &str) {
-        self.peers.listed(namespace);
+    fn listed(&self, namespace: &str, is_readable: bool) {
+        self.peers.listed(namespace, is_readable);
     }
 
     fn gone(&self, key: &Key, uid: &str, is_replaced: bool) {

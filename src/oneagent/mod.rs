@@ -131,7 +131,8 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
     let yielded = context.fleet.daemonset(&key).map(|live| build::record::yields_to(&live)).unwrap_or_default();
     let resolved = overlap::apart(resolved, &others, &context.fleet.nodes(), &context.fleet.pods(&key), &yielded);
     let now = context.clock.now();
-    let seen = observe::observe(context, desk, &resolved, now).await?;
+    let mut seen = observe::observe(context, desk, &resolved, now).await?;
+    seen.unread_peer = yielded.into_iter().find(|older| context.peers.is_unread(namespace_of(older)));
     let began = Instant::now();
     let memory = memory::read(&desk.last_status(object));
     let mut plan = plan::plan(&memory, &resolved, &seen, &context.settings.agent_image, now)?;
@@ -223,6 +224,11 @@ impl Look<'_> {
         context.metrics.nodes(object, &status);
         context.write_status(object, desk, &before, status, &transitions).await
     }
+}
+
+/// The namespace in `namespace/name`.
+fn namespace_of(label: &str) -> &str {
+    label.split('/').next().unwrap_or_default()
 }
 
 /// Namespace and name, as people write them.

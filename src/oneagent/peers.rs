@@ -31,6 +31,8 @@ struct Inner {
     all: BTreeMap<Key, Peer>,
     /// Scopes that are not known yet.
     unknown: HashSet<String>,
+    /// Scopes of which nothing was ever known, because they cannot be read.
+    unread: HashSet<String>,
 }
 
 /// All OneAgents that are watched.
@@ -50,8 +52,20 @@ impl Peers {
     }
 
     /// A scope was listed; or it cannot be, and the others do not wait for it.
-    pub fn listed(&self, scope: &str) {
-        self.inner().unknown.remove(scope);
+    pub fn listed(&self, scope: &str, is_readable: bool) {
+        let mut inner = self.inner();
+        let is_first = inner.unknown.remove(scope);
+        if is_readable {
+            inner.unread.remove(scope);
+        } else if is_first {
+            inner.unread.insert(scope.to_owned());
+        }
+    }
+
+    /// Whether nothing was ever known of a namespace.
+    #[must_use]
+    pub fn is_unread(&self, namespace: &str) -> bool {
+        self.inner().unread.iter().any(|scope| scope.is_empty() || scope == namespace)
     }
 
     /// Takes note of an object; returns whether others should hear of it. A spec that makes no sense changes nothing:
@@ -137,10 +151,14 @@ mod tests {
     fn nobody_waits_for_a_namespace_that_cannot_be_read() {
         let peers = Peers::default();
         peers.expect(&["n".to_owned(), "m".to_owned()]);
-        peers.listed("n");
+        peers.listed("n", true);
         assert!(!peers.are_known());
-        peers.listed("m");
-        assert!(peers.are_known());
+        peers.listed("m", false);
+        assert!(peers.are_known() && peers.is_unread("m") && !peers.is_unread("n"));
+        peers.listed("n", false);
+        assert!(!peers.is_unread("n"), "what was known stays known");
+        peers.listed("m", true);
+        assert!(!peers.is_unread("m"));
     }
 
     #[test]

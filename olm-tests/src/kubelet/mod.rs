@@ -5,9 +5,10 @@
 //! Must not know what the operator intends.
 
 mod agent;
+mod seen;
 mod status;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -76,8 +77,6 @@ impl Default for Behaviour {
     }
 }
 
-type PodsByName = BTreeMap<String, Arc<Pod>>;
-
 /// The fake kubelet.
 #[derive(Clone)]
 pub struct Kubelet {
@@ -90,7 +89,7 @@ pub struct Kubelet {
     /// When a Pod was taken on, and each of its conditions with the time at which it last changed, by UID.
     times: Arc<Mutex<HashMap<String, Times>>>,
     /// Every Pod, as the one watch of this rig shows it, by namespace and name.
-    pods: Arc<Mutex<HashMap<String, PodsByName>>>,
+    pods: Arc<Mutex<HashMap<String, seen::ByName>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -178,30 +177,6 @@ impl Kubelet {
                 tokio::spawn(async move { this.begin(&pod).await });
             }
         }
-    }
-
-    fn remember(&self, event: &Event<Pod>) {
-        let mut all = self.pods.lock().expect("Pods");
-        let namespace = |pod: &Pod| pod.namespace().unwrap_or_default();
-        match event {
-            // What went during a gap of the watch is gone after it.
-            Event::Init => all.clear(),
-            Event::InitDone => {}
-            Event::Apply(pod) | Event::InitApply(pod) => {
-                all.entry(namespace(pod)).or_default().insert(pod.name_any(), Arc::new(pod.clone()));
-            }
-            Event::Delete(pod) => {
-                all.entry(namespace(pod)).or_default().remove(&pod.name_any());
-            }
-        }
-    }
-
-    /// The Pods of a namespace as the watch shows them: for those who wait. What must not have changed is asked of the
-    /// API server.
-    #[must_use]
-    pub fn pods(&self, namespace: &str) -> Vec<Arc<Pod>> {
-        let all = self.pods.lock().expect("Pods");
-        all.get(namespace).map(|pods| pods.values().cloned().collect()).unwrap_or_default()
     }
 
     async fn end(&self, pod: &Pod) {

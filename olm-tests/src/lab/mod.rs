@@ -60,7 +60,7 @@ impl<'a> Lab<'a> {
     /// A corner of a cluster, without an operator.
     pub async fn without_operator(cluster: &'a Cluster, name: &str, count: usize) -> Self {
         cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string());
-        cluster.apply(&rbac(name));
+        cluster.apply(&rbac(name, name));
         Self::in_namespace(cluster, name, count).await
     }
 
@@ -78,6 +78,13 @@ impl<'a> Lab<'a> {
         lab.secret(&api_token(name), &paas_token(name));
         lab.add_nodes(count, &Shape::default()).await;
         lab
+    }
+
+    /// Gives its operator its rights in another namespace, too.
+    pub fn grant(&self, namespace: &str) {
+        let all = documents(&rbac(namespace, &self.name)).into_iter();
+        let there = all.filter(|object| object["kind"] == "Role" || object["kind"] == "RoleBinding");
+        there.for_each(|object| self.cluster.apply(&object.to_string()));
     }
 
     /// Starts one operator more, with settings fit for a test and `extra` on top.
@@ -204,8 +211,8 @@ impl Drop for Lab<'_> {
     }
 }
 
-/// `config/oneagent-operator/rbac.yaml` for another namespace.
-fn rbac(namespace: &str) -> String {
+/// `config/oneagent-operator/rbac.yaml` for another namespace, and for an operator that lives in `home`.
+fn rbac(namespace: &str, home: &str) -> String {
     let text = std::fs::read_to_string(repository("config/oneagent-operator/rbac.yaml"))
         .expect("config/oneagent-operator/rbac.yaml; run `make generate`");
     let mut all = String::new();
@@ -218,7 +225,7 @@ fn rbac(namespace: &str) -> String {
         }
         if let Some(subjects) = document.get_mut("subjects").and_then(Value::as_array_mut) {
             for subject in subjects {
-                subject["namespace"] = namespace.into();
+                subject["namespace"] = home.into();
             }
         }
         all.push_str("---\n");

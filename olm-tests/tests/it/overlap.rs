@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Affinity, Pod};
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
 use olm_tests::eventually;
-use olm_tests::lab::{LONG, Lab, SOON, is_ready};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready};
 use olm_tests::nodes;
 use serde_json::json;
 
@@ -139,6 +139,46 @@ fn one_for_everything_without_tolerations_beside_one_for_infra_nodes_loses_nobod
         );
         runs(&lab, "infra nodes too", &[("all", &workers), ("infra", &infra)]).await;
         lab.condition("infra", "NodesConflict", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+async fn affinity(lab: &Lab<'_>) -> Option<Affinity> {
+    lab.daemonset("agent").await.unwrap().spec.unwrap().template.spec.unwrap().affinity
+}
+
+#[test]
+fn nodes_stay_left_to_an_older_oneagent_that_cannot_be_read_after_a_restart() {
+    olm_tests::run(async {
+        let cluster = olm_tests::cluster::Cluster::shared().await;
+        let old = Lab::without_operator(cluster, "unread-old", 0).await;
+        let mut lab = Lab::without_operator(cluster, "unread-young", 2).await;
+        let plain = lab.nodes.clone();
+        lab.add_nodes(1, &nodes::Shape::default().label("half", "old")).await;
+        lab.grant("unread-old");
+        let scopes = [("WATCH_NAMESPACE", "unread-young,unread-old")];
+        lab.start_operator(&scopes).await;
+        old.oneagent(&json!({ "nodeSelector": { "lab": "unread-young", "half": "old" } }));
+        old.all_at("agent", V1, 1, SOON).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        lab.pods_are("agent", &plain).await;
+        let before = (affinity(&lab).await, lab.uids("agent").await);
+
+        // The rights there are taken away, and the operator starts anew: who is older it cannot know.
+        cluster.kubectl(&["-n", "unread-old", "delete", "rolebinding", "oneagent-operator"]);
+        lab.operators.clear();
+        lab.unjudged = Some((chrono::DateTime::UNIX_EPOCH, chrono::DateTime::<chrono::Utc>::MAX_UTC));
+        lab.start_operator(&scopes).await;
+        lab.says("agent", "Degraded", "cannot read OneAgents in namespace unread-old").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.is_polled().await;
+        assert_eq!((affinity(&lab).await, lab.uids("agent").await), before, "agents come to nodes that are another's");
+        lab.grant("unread-old");
+        lab.all_at("agent", V2, 2, LONG).await;
+        lab.pods_are("agent", &plain).await;
+        assert_eq!(affinity(&lab).await, before.0);
+        old.end().await;
         lab.end().await;
     });
 }

@@ -90,6 +90,8 @@ pub struct Observed {
     pub stopped: bool,
     /// Whether the original operator runs in the namespace.
     pub other_operator: bool,
+    /// An older OneAgent to which nodes were left, and of whose namespace nothing is known.
+    pub unread_peer: Option<String>,
 }
 
 /// Gathers it.
@@ -181,6 +183,7 @@ pub async fn observe(
         cluster_id: cluster_id(context).await?,
         stopped: is_stopped(stop_look.as_ref()),
         other_operator,
+        unread_peer: None,
     })
 }
 

@@ -35,6 +35,17 @@ pub(super) fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem>
             ),
         ));
     }
+    if let Some(older) = &seen.unread_peer {
+        let namespace = older.split('/').next().unwrap_or_default();
+        return Some((
+            Reason::NodesConflict,
+            format!(
+                "nodes are left to OneAgent {older}, of which nothing is known: the operator cannot read OneAgents in \
+                namespace {namespace}; give it back its Role and RoleBinding there, or take the namespace out of \
+                WATCH_NAMESPACE. Until then the DaemonSet stays as it is"
+            ),
+        ));
+    }
     if let Some(live) = seen.daemonset.as_deref()
         && let Some(why) = not_adoptable(resolved, live)
     {
