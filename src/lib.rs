@@ -7,6 +7,7 @@
 //!               │             ├─▶ dynatrace    the vendor's API: client, one poller per environment
 //!               │             ├─▶ kernel       effects, for any kind: runtime, desks, watches, all that is written
 //!               │             │                (kernel ─▶ rollout: guard and ledger, the last word before a Pod goes)
+//!               │             ├─▶ fleet        what watches show, as the engine wants it: nodes and Pods (pure)
 //!               │             ├─▶ k8s          what is known of Kubernetes: read types, nodes, ownership, drift (pure)
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
@@ -26,9 +27,9 @@
 //!
 //! # Invariants
 //!
-//! 1. `api`, `k8s`, `rollout`, `olm`, and of a kind all but `observe`, `act`, `controller`, `fleet`, `peers` and `desk`
-//!    are synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test
-//!    reads the sources and holds this.
+//! 1. `api`, `fleet`, `k8s`, `rollout`, `olm`, and of a kind all but `observe`, `act`, `controller`, `fleet`, `peers`
+//!    and `desk` are synchronous: no client, no clock, no environment, no log. No two files of a room use one another.
+//!    A test reads the sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never
 //!    written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.

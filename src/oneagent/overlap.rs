@@ -43,6 +43,12 @@ pub fn apart(
     let own = resolved.placement.clone();
     let selects = |node: &&Arc<Node>| own.verdict(node) == Verdict::Selected;
     let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.node).collect();
+    resolved.late = others.iter().filter(|other| other.is_older && yielded.contains(&other.name)).find_map(|other| {
+        let is_late = |node: &&Arc<Node>| {
+            other.serves.contains(&node.name) && other.placement.verdict(node) == Verdict::NotMatching
+        };
+        nodes.iter().filter(selects).find(is_late).map(|node| (other.name.clone(), node.name.clone()))
+    });
     for other in others.iter().filter(|other| !are_disjoint(&own, &other.placement)) {
         let is_shared = |node: &&Arc<Node>| other.placement.verdict(node) == Verdict::Selected;
         let shared: Vec<&Arc<Node>> = nodes.iter().filter(selects).filter(is_shared).collect();

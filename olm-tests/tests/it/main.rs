@@ -22,6 +22,7 @@ mod overlap;
 mod recover;
 mod refused;
 mod secure;
+mod torn;
 mod toy;
 mod update;
 mod webhook;

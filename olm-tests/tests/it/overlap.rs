@@ -182,3 +182,30 @@ fn nodes_stay_left_to_an_older_oneagent_that_cannot_be_read_after_a_restart() {
         lab.end().await;
     });
 }
+
+#[test]
+fn nobody_comes_to_a_node_before_the_older_ones_agent_has_left_it() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("late", 1).await;
+        let plain = lab.nodes.clone();
+        let left = lab.add_nodes(1, &nodes::Shape::default().label("half", "old")).await;
+        lab.oneagent_named("older", &json!({ "nodeSelector": { "lab": "late", "half": "old" } }));
+        runs(&lab, "the older one is there", &[("older", &left)]).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        lab.oneagent_named("younger", &json!({}));
+        runs(&lab, "the younger one leaves its node to it", &[("older", &left), ("younger", &plain)]).await;
+        let two = watch_for_two(&lab);
+        // It wants to leave, and cannot: nothing of it is touched before its certificates are there.
+        let elsewhere = json!({ "nodeSelector": { "lab": "late", "half": "none" }, "trustedCAs": "missing" });
+        lab.edit("older", elsewhere).await;
+        lab.says("older", "Degraded", "missing").await;
+        lab.says("younger", "Degraded", "its agent still runs there").await;
+        lab.is_polled().await;
+        assert_eq!(who_runs_where(&lab, &["older", "younger"]).await[&left[0]], ["older"]);
+        lab.edit("older", json!({ "trustedCAs": null })).await;
+        let both = [plain, left].concat();
+        runs(&lab, "the younger one takes the node", &[("older", &[]), ("younger", &both)]).await;
+        assert!(two.lock().unwrap().is_empty(), "two agents on {:?}", two.lock().unwrap());
+        lab.end().await;
+    });
+}

@@ -46,6 +46,15 @@ pub(super) fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem>
             ),
         ));
     }
+    if let Some((older, node)) = &resolved.late {
+        return Some((
+            Reason::NodesConflict,
+            format!(
+                "OneAgent {older} does not select node {node} any more, and its agent still runs there: the DaemonSet \
+                stays as it is until that is gone; if it does not go, see what the conditions of {older} say"
+            ),
+        ));
+    }
     if let Some(live) = seen.daemonset.as_deref()
         && let Some(why) = not_adoptable(resolved, live)
     {

@@ -11,6 +11,7 @@ mod placement;
 mod warnings;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::TimeDelta;
 use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
@@ -86,6 +87,8 @@ pub struct Resolved {
     pub warnings: Vec<String>,
     /// Others that select the same nodes; filled in by `overlap`.
     pub conflicts: Vec<Conflict>,
+    /// An older OneAgent to which nodes were left, and one that it does not select any more while its agent runs there.
+    pub late: Option<(String, Arc<str>)>,
 }
 
 /// Where the proxy's address is.
@@ -268,6 +271,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         istio: on(spec.enable_istio),
         warnings: warnings(spec, wait, wish),
         conflicts: Vec::new(),
+        late: None,
         name,
     })
 }
