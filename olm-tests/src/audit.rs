@@ -6,10 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// One request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request {
-    /// Verb.
     pub verb: String,
     /// API group.
     pub group: String,

@@ -21,7 +21,6 @@ use crate::pki::{Ca, Pair};
 use crate::tools::tool;
 use crate::vendor::Vendor;
 
-/// A cluster.
 pub struct Cluster {
     /// Its control plane.
     pub plane: Mutex<ControlPlane>,
@@ -29,7 +28,6 @@ pub struct Cluster {
     pub client: Client,
     /// The fake kubelet.
     pub kubelet: Kubelet,
-    /// The vendor.
     pub vendor: Vendor,
     /// CA of the vendor's TLS certificate.
     pub vendor_ca: String,

@@ -41,7 +41,6 @@ impl Seen {
     }
 }
 
-/// The eyes.
 #[derive(Debug)]
 pub struct Eyes {
     seen: Arc<Mutex<Seen>>,

@@ -22,11 +22,8 @@ pub struct Registry {
 /// What an image is like beside its files.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// Labels.
     pub labels: Vec<(String, String)>,
-    /// Entrypoint.
     pub entrypoint: Option<String>,
-    /// User.
     pub user: Option<String>,
 }
 

@@ -17,7 +17,6 @@ pub struct Shape {
     pub labels: Vec<(String, String)>,
     /// Taints: key, value, effect.
     pub taints: Vec<(String, String, String)>,
-    /// Zone.
     pub zone: Option<String>,
     /// Architecture; amd64 when empty.
     pub arch: String,
@@ -40,7 +39,6 @@ impl Shape {
         self
     }
 
-    /// In a zone.
     #[must_use]
     pub fn zone(mut self, zone: &str) -> Self {
         self.zone = Some(zone.into());

@@ -62,7 +62,6 @@ pub fn free_address() -> String {
 /// A running operator.
 #[derive(Debug)]
 pub struct Operator {
-    /// Its process.
     pub process: Process,
     /// Where its probes are.
     pub address: String,

@@ -12,17 +12,14 @@ use rcgen::{
 pub struct Pair {
     /// Certificate.
     pub cert: String,
-    /// Key.
     pub key: String,
 }
 
-/// A CA.
 pub struct Ca {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Ca {
-    /// A new one.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();

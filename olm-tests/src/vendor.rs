@@ -43,7 +43,6 @@ pub enum Mood {
     Redirect,
 }
 
-/// An environment.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// Newest version.

@@ -25,10 +25,8 @@ const BEFORE: TimeDelta = TimeDelta::minutes(10);
 /// Hosts in one call: the address of an entity selector ends at 2,000 characters.
 const AT_ONCE: usize = 50;
 
-/// A node that is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoneNode {
-    /// Its name.
     pub name: Arc<str>,
     /// The address that it had.
     pub ip: IpAddr,

@@ -31,9 +31,7 @@ pub struct Periods {
 /// Who is told of changes: namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subscriber {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 

@@ -54,7 +54,6 @@ impl Default for Probes {
     }
 }
 
-/// It.
 pub(super) struct Poller {
     client: Client,
     access: Access,

@@ -50,7 +50,6 @@ pub(super) struct Offered {
     pub(super) available_versions: Option<Vec<String>>,
 }
 
-/// Connection info.
 #[derive(Debug, Deserialize)]
 pub(super) struct ConnectionInfo {
     #[serde(rename = "tenantUUID")]
@@ -65,7 +64,6 @@ pub(super) struct TokenInfo {
     pub(super) scopes: Option<Vec<String>>,
 }
 
-/// One host.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Host {

@@ -7,11 +7,9 @@ use serde_json::Value;
 /// An API group as we speak it.
 #[derive(Debug, Clone, Copy)]
 pub struct Group {
-    /// Name.
     pub name: &'static str,
     /// Versions that we speak, the preferred first.
     pub versions: &'static [&'static str],
-    /// Kinds.
     pub kinds: &'static [&'static str],
 }
 

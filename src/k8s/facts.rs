@@ -16,7 +16,6 @@ pub const VERSION_ANNOTATION: &str = "oneagent.dynatrace.com/agent-version";
 /// Annotation of a Pod: hash of the template it was made from.
 pub const HASH_ANNOTATION: &str = "oneagent.dynatrace.com/template-hash";
 
-/// A Pod.
 #[derive(Debug, Clone, Default, Deserialize, kube::Resource)]
 #[resource(inherit = Pod)]
 pub struct PodFacts {
@@ -47,12 +46,10 @@ pub struct PodSpecFacts {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AffinityFacts {
-    /// Node affinity.
     #[serde(default)]
     pub node_affinity: Option<NodeAffinityFacts>,
 }
 
-/// Node affinity.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeAffinityFacts {
@@ -61,31 +58,25 @@ pub struct NodeAffinityFacts {
     pub required_during_scheduling_ignored_during_execution: Option<TermsFacts>,
 }
 
-/// Terms.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TermsFacts {
-    /// Terms.
     #[serde(default)]
     pub node_selector_terms: Vec<TermFacts>,
 }
 
-/// One term.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TermFacts {
-    /// Match by field.
     #[serde(default)]
     pub match_fields: Vec<MatchFacts>,
 }
 
-/// One match.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct MatchFacts {
     /// Field.
     #[serde(default)]
     pub key: String,
-    /// Values.
     #[serde(default)]
     pub values: Vec<String>,
 }
@@ -114,16 +105,13 @@ impl PodFacts {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatusFacts {
-    /// Phase.
     #[serde(default)]
     pub phase: Option<String>,
     /// When its kubelet took it on.
     #[serde(default)]
     pub start_time: Option<String>,
-    /// Conditions.
     #[serde(default)]
     pub conditions: Vec<ConditionFacts>,
-    /// Containers.
     #[serde(default)]
     pub container_statuses: Vec<ContainerFacts>,
 }
@@ -135,13 +123,10 @@ pub struct ConditionFacts {
     /// Type.
     #[serde(rename = "type", default)]
     pub type_: String,
-    /// Status.
     #[serde(default)]
     pub status: String,
-    /// Reason.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Message.
     #[serde(default)]
     pub message: Option<String>,
     /// Last change of status.
@@ -149,14 +134,12 @@ pub struct ConditionFacts {
     pub last_transition_time: Option<String>,
 }
 
-/// A container.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerFacts {
     /// Restarts so far.
     #[serde(default)]
     pub restart_count: i32,
-    /// Its state.
     #[serde(default)]
     pub state: StateFacts,
     /// The state before.
@@ -167,10 +150,8 @@ pub struct ContainerFacts {
 /// A container's state.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct StateFacts {
-    /// Running.
     #[serde(default)]
     pub running: Option<RunningFacts>,
-    /// Waiting.
     #[serde(default)]
     pub waiting: Option<WhyFacts>,
     /// Ended.
@@ -191,18 +172,14 @@ pub struct RunningFacts {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyFacts {
-    /// Reason.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Message.
     #[serde(default)]
     pub message: Option<String>,
-    /// Exit code.
     #[serde(default)]
     pub exit_code: Option<i32>,
 }
 
-/// A Node.
 #[derive(Debug, Clone, Default, Deserialize, kube::Resource)]
 #[resource(inherit = Node)]
 pub struct NodeFacts {
@@ -220,7 +197,6 @@ pub struct NodeFacts {
 /// Taints and cordon.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct NodeSpecFacts {
-    /// Taints.
     #[serde(default)]
     pub taints: Vec<TaintFacts>,
     /// Cordoned.
@@ -228,16 +204,12 @@ pub struct NodeSpecFacts {
     pub unschedulable: bool,
 }
 
-/// A taint.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct TaintFacts {
-    /// Key.
     #[serde(default)]
     pub key: String,
-    /// Value.
     #[serde(default)]
     pub value: Option<String>,
-    /// Effect.
     #[serde(default)]
     pub effect: String,
 }
@@ -245,21 +217,17 @@ pub struct TaintFacts {
 /// Readiness and addresses.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct NodeStatusFacts {
-    /// Conditions.
     #[serde(default)]
     pub conditions: Vec<ConditionFacts>,
-    /// Addresses.
     #[serde(default)]
     pub addresses: Vec<AddressFacts>,
 }
 
-/// An address.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct AddressFacts {
     /// Type.
     #[serde(rename = "type", default)]
     pub type_: String,
-    /// Address.
     #[serde(default)]
     pub address: String,
 }

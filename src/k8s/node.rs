@@ -11,11 +11,8 @@ use chrono::{DateTime, Utc};
 /// A node, as far as a Pod on it is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
     pub name: Arc<str>,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Its taints.
     pub taints: Vec<Taint>,
     /// Whether it is Ready.
     pub ready: bool,
@@ -49,7 +46,6 @@ impl Node {
 /// A taint on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taint {
-    /// Key.
     pub key: String,
     /// Value, often empty.
     pub value: String,

@@ -19,15 +19,11 @@ use crate::rollout::ledger::{Entry, Ledger};
 /// A Pod to delete.
 #[derive(Debug, Clone)]
 pub struct Target<'a> {
-    /// Namespace.
     pub namespace: &'a str,
-    /// Name.
     pub name: &'a str,
-    /// UID.
     pub uid: &'a Arc<str>,
     /// resourceVersion it was judged by.
     pub resource_version: &'a str,
-    /// Its node.
     pub node: &'a Arc<str>,
 }
 

@@ -27,7 +27,6 @@ const FIRST_LOOK: Duration = Duration::from_secs(5);
 /// Secret or ConfigMap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NamedKind {
-    /// Secret.
     Secret,
     /// ConfigMap.
     ConfigMap,
@@ -36,11 +35,8 @@ pub enum NamedKind {
 /// Which object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// Kind.
     pub kind: NamedKind,
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 

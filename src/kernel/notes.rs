@@ -52,7 +52,6 @@ struct Note<T> {
 pub struct Place<'a> {
     /// UID of the owner.
     pub uid: &'a str,
-    /// Namespace.
     pub namespace: &'a str,
     /// Name of the ConfigMap.
     pub name: &'a str,

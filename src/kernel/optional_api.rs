@@ -20,9 +20,7 @@ use crate::k8s::api_group::{Group, Served, Wanted};
 /// Whose objects, and where.
 #[derive(Debug, Clone, Copy)]
 pub struct Owner<'a> {
-    /// UID.
     pub uid: &'a str,
-    /// Namespace.
     pub namespace: &'a str,
     /// Labels that tell them.
     pub selector: &'a str,

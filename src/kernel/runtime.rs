@@ -48,11 +48,9 @@ const SOON_ENOUGH: Duration = Duration::from_secs(3);
 /// Whom a change concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Concerns {
-    /// Nobody.
     Nobody,
     /// One object.
     One(Key),
-    /// All of them.
     All,
 }
 
@@ -60,7 +58,6 @@ pub enum Concerns {
 pub trait Kind: Send + Sync + Sized + 'static {
     /// Its package, which names all that is written.
     const PACKAGE: &'static Package;
-    /// Its objects.
     type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + DeserializeOwned
         + Clone
@@ -175,7 +172,6 @@ fn gathered(all: Arc<Notify>) -> impl Stream<Item = ()> + Send + 'static {
 
 /// A kind at work.
 pub struct Runtime<K: Kind> {
-    /// It.
     pub kind: Arc<K>,
     client: Client,
     triggers: Triggers,

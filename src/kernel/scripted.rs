@@ -19,10 +19,8 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// An object.
     Object(Value),
     /// A refusal: code and reason.
     Refusal(u16, &'static str),

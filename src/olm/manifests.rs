@@ -20,17 +20,14 @@ const IMAGE: &str = concat!("ghcr.io/oneagent-operator/oneagent-operator:", env!
 pub struct File {
     /// Path below the repository.
     pub path: String,
-    /// Content.
     pub content: String,
 }
 
 /// What cannot be generated; a defect of ours.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// JSON.
     #[error("cannot serialise")]
     Json(#[from] serde_json::Error),
-    /// YAML.
     #[error("cannot write YAML")]
     Yaml(#[from] serde_yaml::Error),
 }
@@ -49,7 +46,6 @@ pub fn crds(package: &Package) -> Result<Vec<File>, Error> {
         .collect()
 }
 
-/// RBAC.
 pub fn rbac(package: &Package) -> Result<Vec<File>, Error> {
     let users: Vec<Value> = user_roles(package).collect();
     Ok(vec![

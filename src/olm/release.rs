@@ -28,7 +28,6 @@ pub struct Releases {
     pub releases: Vec<Release>,
 }
 
-/// One release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Release {
@@ -42,7 +41,6 @@ pub struct Release {
     pub operator_image: String,
     /// Image of the agent's installer.
     pub agent_image: String,
-    /// Image of the bundle.
     pub bundle_image: String,
 }
 

@@ -11,7 +11,6 @@ pub struct Conflict {
     pub other: String,
     /// How many nodes both select.
     pub nodes: usize,
-    /// One of them.
     pub example: Arc<str>,
     /// Who keeps the nodes.
     pub outcome: Outcome,

@@ -31,7 +31,6 @@ pub struct Kept {
 /// What a status write needs to know of the last one.
 #[derive(Debug)]
 pub struct Written {
-    /// The status.
     pub status: Arc<OneAgentStatus>,
     /// When.
     pub at: Instant,

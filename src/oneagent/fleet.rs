@@ -22,7 +22,6 @@ use crate::k8s::node::Node;
 use crate::kernel::Key;
 use crate::kernel::runtime::Concerns;
 
-/// The fleet.
 #[derive(Debug, Default)]
 pub struct Fleet {
     inner: RwLock<Inner>,

@@ -68,7 +68,6 @@ pub struct Context {
     pub client: Client,
     /// What time it is.
     pub clock: Clock,
-    /// Settings.
     pub settings: Settings,
     /// The fleet, as the watches show it.
     pub fleet: fleet::Fleet,
@@ -88,9 +87,7 @@ pub struct Context {
     pub notes: Notes<known::Known>,
     /// What OLM is told of rollouts.
     pub upgradeable: Upgradeable,
-    /// Events.
     pub events: Events,
-    /// Metrics.
     pub metrics: Metrics,
     /// UID of Namespace kube-system.
     pub cluster_id: tokio::sync::OnceCell<String>,

@@ -75,7 +75,6 @@ impl Peers {
         self.inner().note(key, object)
     }
 
-    /// One is gone.
     pub fn gone(&self, key: &Key) {
         self.inner().all.remove(key);
     }

@@ -71,7 +71,6 @@ pub enum Reported<'a> {
 /// What a Pod of the original operator counts as made from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adopted {
-    /// Its hash.
     pub hash: String,
     /// Its version, where nobody will ever report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

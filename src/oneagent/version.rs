@@ -47,7 +47,6 @@ pub struct Facts<'a> {
     pub environment: Option<&'a Snapshot>,
     /// The version of the DaemonSet's template.
     pub running: Option<Version>,
-    /// The last good one.
     pub last_good: Option<Version>,
     /// Those that failed.
     pub rejected: &'a [Version],

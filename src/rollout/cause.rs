@@ -58,7 +58,6 @@ pub enum Start {
 }
 
 impl Cause {
-    /// Its bucket.
     #[must_use]
     pub fn bucket(&self) -> Bucket {
         self.into()

@@ -127,7 +127,6 @@ pub enum Template {
 /// One Pod to replace now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step<R> {
-    /// The Pod.
     pub pod: Arc<Pod<R>>,
     /// Whether it takes from the budget: an available Pod does, a broken one does not.
     pub costs: bool,
@@ -136,7 +135,6 @@ pub struct Step<R> {
 /// What to do now, and why nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan<R> {
-    /// The template.
     pub template: Template,
     /// Pods to replace, in order.
     pub steps: Vec<Step<R>>,

@@ -23,7 +23,6 @@ pub trait Revision: Clone + Eq + Debug + Display {
 /// Where one agent belongs.
 #[derive(Debug, Clone)]
 pub struct Place<'a, R> {
-    /// Its name.
     pub name: &'a Arc<str>,
     /// Whether an agent shall run there.
     pub selection: Selection,
@@ -53,7 +52,6 @@ pub enum Selection {
 /// A Pod at its place.
 #[derive(Debug)]
 pub struct Occupant<'a, R> {
-    /// The Pod.
     pub pod: &'a Arc<Pod<R>>,
     /// How its revision relates to the desired one.
     pub standing: Standing,
@@ -86,9 +84,7 @@ pub enum Standing {
 /// A Pod of the workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod<R> {
-    /// Its name.
     pub name: Arc<str>,
-    /// Its UID.
     pub uid: Arc<str>,
     /// Its resourceVersion: a deletion is refused when the Pod has changed since.
     pub resource_version: Arc<str>,

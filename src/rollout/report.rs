@@ -125,9 +125,7 @@ pub struct Nodes {
 /// A place by name, with a cause where its bucket does not say it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
-    /// Its name.
     pub name: String,
-    /// The cause.
     pub cause: Option<Cause>,
 }
 

@@ -23,7 +23,6 @@ use super::Metrics;
 pub trait Health: Send + Sync + 'static {
     /// Why the process is not ready; `None` when it is.
     fn not_ready(&self) -> Option<&'static str>;
-    /// The metrics.
     fn metrics(&self) -> &Metrics;
 }
 

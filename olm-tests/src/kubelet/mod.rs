@@ -99,7 +99,6 @@ struct Times {
 }
 
 impl Kubelet {
-    /// Starts it.
     #[must_use]
     pub fn start(client: Client, vendor: Vendor, launcher: Launcher) -> Self {
         let kubelet = Self {

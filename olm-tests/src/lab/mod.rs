@@ -28,13 +28,11 @@ pub const LONG: Duration = Duration::from_secs(90);
 
 /// A test's corner.
 pub struct Lab<'a> {
-    /// The cluster.
     pub cluster: &'a Cluster,
     /// Namespace, environment and node prefix.
     pub name: String,
     /// Names of its nodes.
     pub nodes: Vec<String>,
-    /// Its operators.
     pub operators: Vec<Operator>,
     /// What all of them printed, also those that have ended.
     logs: Vec<PathBuf>,

@@ -62,7 +62,6 @@ impl Lab<'_> {
         self.agents().get(name).await.ok().and_then(|a| a.status).unwrap_or_default()
     }
 
-    /// A DaemonSet.
     pub async fn daemonset(&self, name: &str) -> Option<DaemonSet> {
         Api::<DaemonSet>::namespaced(self.cluster.client.clone(), &self.name).get_opt(name).await.expect("an answer")
     }

@@ -42,9 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A cluster with OLM.
 pub struct Olm {
-    /// The cluster.
     pub cluster: Cluster,
-    /// The registry.
     pub registry: Registry,
     /// Where the catalog is served.
     catalog: String,
@@ -246,7 +244,6 @@ impl Olm {
         vec![group, subscription]
     }
 
-    /// Subscribes.
     pub fn subscribe(&self, wish: &Wish<'_>) {
         for object in Self::recipe(wish) {
             self.cluster.apply(&object.to_string());

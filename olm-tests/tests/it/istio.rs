@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const NAMES: [&str; 2] = ["serviceentries.networking.istio.io", "virtualservices.networking.istio.io"];
 
 /// Istio's two CRDs, changed.
-pub fn istio(cluster: &Cluster, change: impl Fn(&mut Value)) {
+pub(crate) fn istio(cluster: &Cluster, change: impl Fn(&mut Value)) {
     let all = documents(&std::fs::read_to_string(tool("istio.yaml")).unwrap());
     let wanted = all.into_iter().filter(|crd| NAMES.contains(&crd["metadata"]["name"].as_str().unwrap_or_default()));
     for mut crd in wanted {

@@ -13,7 +13,6 @@ use crate::oneagent::resolve::Resolved;
 /// More endpoints than any environment has: an end to a list that does not.
 const AT_MOST: usize = 200;
 
-/// One endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Endpoint {
     secure: bool,

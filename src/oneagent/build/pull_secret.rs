@@ -14,11 +14,9 @@ pub const KEY: &str = ".dockerconfigjson";
 /// A pull secret to write.
 #[derive(Debug, Clone)]
 pub struct PullSecret {
-    /// Name.
     pub name: String,
     /// The OneAgent, with which it goes.
     pub owner: OwnerReference,
-    /// Content.
     pub content: SecretString,
     /// Whether it is there, with an older content.
     pub is_there: bool,

@@ -26,7 +26,6 @@ const TEMPLATES: usize = 3;
 /// A base template with its hash.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Base {
-    /// The template.
     pub template: PodTemplateSpec,
     /// Its hash: that which Pods made from it carry. An earlier release may have made it in another way.
     pub hash: String,
@@ -43,7 +42,6 @@ pub struct Record {
     pub yields_to: BTreeSet<String>,
 }
 
-/// As it is written.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Written {

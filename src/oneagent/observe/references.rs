@@ -14,7 +14,6 @@ use crate::kernel::{NamedKind, Reference};
 /// A token, as its Secret has it.
 #[derive(Debug, Clone)]
 pub enum Token {
-    /// There.
     There {
         /// Trimmed.
         value: SecretString,

@@ -46,11 +46,9 @@ pub const OLD_DEFAULT: &str =
 /// A spec that makes sense.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    /// Namespace.
     pub namespace: String,
     /// Name of the OneAgent and of its DaemonSet.
     pub name: String,
-    /// UID.
     pub uid: String,
     /// It as the owner of what is made for it. Never with blockOwnerDeletion: OpenShift forbids that without a right
     /// that we do not want.
@@ -61,11 +59,9 @@ pub struct Resolved {
     pub skip_cert_check: bool,
     /// Name of the Secret with the tokens.
     pub tokens: String,
-    /// Proxy.
     pub proxy: Option<ProxySource>,
     /// Hosts, domains and networks that are reached without it.
     pub no_proxy: Option<String>,
-    /// Network zone.
     pub network_zone: Option<String>,
     /// The agent comes as an image, not by the installer.
     pub from_image: Option<FromImage>,
@@ -103,7 +99,6 @@ pub enum ProxySource {
 /// Which version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// The newest.
     Newest,
     /// `agentVersion`.
     AgentVersion(VersionWish),
@@ -142,11 +137,8 @@ pub struct PodShape {
     pub args: Vec<String>,
     /// The user's environment.
     pub env: Vec<EnvVar>,
-    /// Resources.
     pub resources: ResourceRequirements,
-    /// Priority class.
     pub priority_class: Option<String>,
-    /// DNS policy.
     pub dns_policy: Option<String>,
     /// ServiceAccount.
     pub service_account: String,

@@ -15,12 +15,12 @@ use serde_json::json;
 
 #[derive(CustomResource, Debug, Clone, Default, Serialize, Deserialize)]
 #[kube(group = "toys.example", version = "v1", kind = "Greeting", namespaced, status = "Greeted", schema = "disabled")]
-pub struct GreetingSpec {
+pub(super) struct GreetingSpec {
     pub whom: String,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Greeted {
+pub(super) struct Greeted {
     #[serde(default)]
     pub said: String,
 }
@@ -55,7 +55,7 @@ static GREETINGS: Package = Package {
     },
 };
 
-pub struct Greeter {
+pub(super) struct Greeter {
     pub client: Client,
     pub gone: Mutex<Vec<String>>,
 }
@@ -96,7 +96,7 @@ impl Kind for Greeter {
 }
 
 /// Its CRD, which lets through what the type does not.
-pub fn crd() -> String {
+pub(super) fn crd() -> String {
     let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
