@@ -51,6 +51,8 @@ impl Process {
         command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(args).envs(env.iter().cloned());
         // With CI set, OLM's controllers are stricter than the ones that users run.
         command.env_remove("CI");
+        // Kubernetes' programs spend a good part of their time on collecting garbage; memory is cheaper here.
+        command.env("GOGC", "300");
         // A group of its own: Ctrl-C is for us, and we decide the order of ending.
         command.stdin(Stdio::null()).stderr(out.try_clone().expect("a file")).stdout(out).process_group(0);
         let (answer, child) = channel();

@@ -279,14 +279,18 @@ fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
     context
 }
 
+/// What is waited for, as the back-off's key.
+const CRD: &str = "crd";
+/// A CRD that comes is noticed within this.
+const LONGEST_FOR_CRD: Duration = Duration::from_secs(10);
+
 /// Waits until the API server serves OneAgents: on a first installation the CRD may come after us.
 async fn wait_for_crd(client: &Client, scope: &Scope, status: &Readiness) {
     let api: Api<OneAgent> = scope
         .0
         .first()
         .map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
-    let mut wait = Duration::from_millis(200);
-    loop {
+    for failures in 1.. {
         match api.list_metadata(&kube::api::ListParams::default().limit(1)).await {
             Ok(_) => break,
             Err(error) => {
@@ -294,8 +298,7 @@ async fn wait_for_crd(client: &Client, scope: &Scope, status: &Readiness) {
                     allowed?");
             }
         }
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(Duration::from_secs(10));
+        tokio::time::sleep(kernel::backoff::wait(failures, CRD).min(LONGEST_FOR_CRD)).await;
     }
     *status.crd.lock() = true;
 }

@@ -7,10 +7,10 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(120);
-
-use parking_lot::Mutex;
 
 /// How long to wait after so many failures in a row: up to a quarter more, other for each object, process and try.
 pub fn wait(count: u32, object: impl Hash) -> Duration {
