@@ -38,7 +38,7 @@ const SYSTEM: &str = "olm";
 /// Version of the present code.
 pub const NEXT: &str = env!("CARGO_PKG_VERSION");
 /// How long an installation or an upgrade may take.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A cluster with OLM.
 pub struct Olm {

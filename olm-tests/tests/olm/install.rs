@@ -8,7 +8,7 @@ use olm_tests::nodes::Shape;
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
 use serde_json::json;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Agents on plain and tainted nodes of a namespace, installed and updated.
 async fn agents(olm: &Olm, namespace: &str) {
@@ -18,9 +18,9 @@ async fn agents(olm: &Olm, namespace: &str) {
 async fn agents_of(mut lab: Lab<'_>) {
     lab.add_nodes(2, &Shape::default().taint("node-role.kubernetes.io/infra", "", "NoSchedule")).await;
     lab.oneagent(&json!({ "tolerations": [{ "key": "node-role.kubernetes.io/infra", "operator": "Exists" }] }));
-    lab.all_at("agent", V1, 5, MINUTE).await;
+    lab.all_at("agent", V1, 5, PATIENCE).await;
     lab.cluster.vendor.publish(&lab.name, V2);
-    lab.all_at("agent", V2, 5, MINUTE).await;
+    lab.all_at("agent", V2, 5, PATIENCE).await;
     // What OLM writes into the operator's Pod template stays there.
     let daemonset = lab.daemonset("agent").await.unwrap();
     let template = daemonset.spec.unwrap().template.metadata.unwrap();
@@ -136,7 +136,7 @@ fn single_namespace_then_several_as_the_operator_group_is_changed() {
             &json!({ "spec": { "targetNamespaces": ["other", "team"] } }),
         )
         .await;
-        eventually("the operator watches both", MINUTE, || async {
+        eventually("the operator watches both", PATIENCE, || async {
             let now = watched(olm, "operators-one").await;
             if now == ["other,team"] { Ok(()) } else { Err(format!("{now:?}")) }
         })
@@ -182,7 +182,7 @@ fn all_namespaces_and_a_second_subscription_elsewhere_does_no_harm() {
         agents_elsewhere(&olm, "team").await;
         // OLM takes the copy of the first's CSV for the second's, and installs nothing; the first goes on.
         olm.subscribe(&Wish::own("second", &["second"]));
-        eventually("OLM calls the second Subscription done", MINUTE, || async {
+        eventually("OLM calls the second Subscription done", PATIENCE, || async {
             let subscription = olm.get("Subscription", "second", PACKAGE).await.unwrap_or_default();
             if subscription["status"]["state"] == "AtLatestKnown" {
                 Ok(())

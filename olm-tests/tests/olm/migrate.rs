@@ -9,7 +9,7 @@ use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
 use olm_tests::original::{CSV, ORIGINAL, crd, csv, original};
 use serde_json::{Value, json};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Objects with what v0.1, v0.6 and v0.10 left in spec and status: name, spec, status.
 fn stored(url: &str) -> Vec<(&'static str, Value, Value)> {
@@ -111,7 +111,7 @@ fn olm_installs_over_the_crd_of_the_original_and_its_objects_have_agents() {
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
         olm.installed("dynatrace", NEXT).await;
         for (name, spec, _) in stored(&url) {
-            eventually(&format!("{name} has agents"), MINUTE, || async {
+            eventually(&format!("{name} has agents"), PATIENCE, || async {
                 let ready = lab.pods(name).await.values().filter(|p| is_ready(p)).count();
                 let object = olm.get("OneAgent", "dynatrace", name).await.unwrap_or_default();
                 let settled = object["status"]["conditions"]
@@ -154,7 +154,7 @@ fn the_originals_subscription_and_csv_go_and_its_agents_are_taken_over_without_a
         let phase = async || {
             olm.get("ClusterServiceVersion", "dynatrace", CSV).await.unwrap_or_default()["status"]["phase"].clone()
         };
-        eventually("the original is installed", MINUTE, || async {
+        eventually("the original is installed", PATIENCE, || async {
             let now = phase().await;
             if now == "Succeeded" { Ok(()) } else { Err(now.to_string()) }
         })
@@ -167,7 +167,7 @@ fn the_originals_subscription_and_csv_go_and_its_agents_are_taken_over_without_a
         olm.delete("ClusterServiceVersion", "dynatrace", CSV).await;
         let accounts = [ORIGINAL, "dynatrace-oneagent", "dynatrace-oneagent-unprivileged"];
         let there = async |kind: &str, name: &str| olm.get(kind, "dynatrace", name).await.is_some();
-        eventually("its Deployment and ServiceAccounts are gone", MINUTE, || async {
+        eventually("its Deployment and ServiceAccounts are gone", PATIENCE, || async {
             for account in accounts {
                 if there("ServiceAccount", account).await {
                     return Err(account.to_owned());
@@ -185,11 +185,11 @@ fn the_originals_subscription_and_csv_go_and_its_agents_are_taken_over_without_a
         for account in [PACKAGE, accounts[1], accounts[2]] {
             assert!(there("ServiceAccount", account).await, "{account}");
         }
-        lab.condition_within(MINUTE, "agent", "Ready", "True", "AllUpdated").await;
+        lab.condition_within(PATIENCE, "agent", "Ready", "True", "AllUpdated").await;
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(lab.uids("agent").await, before, "an agent was restarted by the move");
         olm.cluster.vendor.publish("dynatrace", V2);
-        lab.all_at("agent", V2, 4, MINUTE).await;
+        lab.all_at("agent", V2, 4, PATIENCE).await;
         olm.judge("dynatrace");
     });
 }

@@ -7,7 +7,7 @@ use olm_tests::lab::{Lab, V1};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
 use serde_json::json;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn csv() -> String {
     format!("{PACKAGE}.v{NEXT}")
@@ -16,7 +16,7 @@ fn csv() -> String {
 /// Waits until an object is gone. Of an owner whose CRD is new the garbage collector hears nothing yet: it asks again
 /// and again instead, twice as long after each time, so that a dependant may outlive its owner by minutes.
 async fn gone(olm: &Olm, kind: &str, namespace: &str, name: &str) {
-    eventually(&format!("{kind} {namespace}/{name} is gone"), 4 * MINUTE, || async {
+    eventually(&format!("{kind} {namespace}/{name} is gone"), 4 * PATIENCE, || async {
         match olm.get(kind, namespace, name).await {
             None => Ok(()),
             Some(object) => Err(object["metadata"].to_string()),
@@ -32,7 +32,7 @@ async fn installed<'a>(olm: &'a Olm, namespace: &'a str) -> Lab<'a> {
     olm.installed(namespace, NEXT).await;
     let lab = Lab::in_namespace(&olm.cluster, namespace, 3).await;
     lab.oneagent(&json!({}));
-    lab.all_at("agent", V1, 3, MINUTE).await;
+    lab.all_at("agent", V1, 3, PATIENCE).await;
     lab
 }
 
@@ -72,7 +72,7 @@ fn subscription_and_csv_first_agents_stay_and_a_new_installation_takes_them_back
         // A node loses its agent: no new one can start.
         let (_, lost) = lab.pods("agent").await.into_iter().next().unwrap();
         olm.delete("Pod", "dynatrace", lost.metadata.name.as_deref().unwrap()).await;
-        eventually("the DaemonSet controller has tried", MINUTE, || async {
+        eventually("the DaemonSet controller has tried", PATIENCE, || async {
             let events = olm.list("Event", "dynatrace").await;
             let tried = events
                 .iter()
@@ -84,7 +84,7 @@ fn subscription_and_csv_first_agents_stay_and_a_new_installation_takes_them_back
         // Installed again, the ServiceAccounts are back, and so is the agent; the others never noticed.
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
         olm.installed("dynatrace", NEXT).await;
-        lab.all_at("agent", V1, 3, 2 * MINUTE).await;
+        lab.all_at("agent", V1, 3, 2 * PATIENCE).await;
         let after = lab.uids("agent").await;
         assert_eq!(before.iter().filter(|(node, uid)| after.get(*node) == Some(*uid)).count(), 2);
         // The order that the uninstall message names: OneAgents first, and their agents go.

@@ -16,7 +16,7 @@ use oneagent_operator::olm::catalog::catalog;
 use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// What comes after the present code.
 const AFTER: &str = "0.9.0";
 
@@ -37,7 +37,7 @@ async fn approve(olm: &Olm, namespace: &str, version: &str) {
             .into_iter()
             .find(|p| p["status"]["phase"] == "RequiresApproval" && p["spec"]["clusterServiceVersionNames"] == wanted)
     };
-    eventually(&format!("an InstallPlan for {version} waits for approval"), MINUTE, || async {
+    eventually(&format!("an InstallPlan for {version} waits for approval"), PATIENCE, || async {
         if find().await.is_some() {
             Ok(())
         } else {
@@ -96,7 +96,7 @@ fn one_release_replaces_the_other_under_running_agents_and_never_the_other_way()
         let images: BTreeSet<&str> = all.iter().map(|r| r.release.operator_image.as_str()).collect();
         assert_eq!(images.len(), all.len(), "two releases have one operator");
         let runs_alone = async |image: &str| {
-            eventually(&format!("the operator of {image} alone is there"), MINUTE, || async {
+            eventually(&format!("the operator of {image} alone is there"), PATIENCE, || async {
                 let now = operator_images(&olm, "dynatrace").await;
                 if now == [image] { Ok(()) } else { Err(format!("{now:?}")) }
             })
@@ -109,7 +109,7 @@ fn one_release_replaces_the_other_under_running_agents_and_never_the_other_way()
         runs_alone(&all[0].release.operator_image).await;
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 5).await;
         lab.oneagent(&json!({}));
-        lab.all_at("agent", V1, 5, MINUTE).await;
+        lab.all_at("agent", V1, 5, PATIENCE).await;
         let before = lab.uids("agent").await;
 
         for at in 1..all.len() {
@@ -126,7 +126,7 @@ fn one_release_replaces_the_other_under_running_agents_and_never_the_other_way()
         }
         // And the newest goes on where the others were.
         olm.cluster.vendor.publish("dynatrace", V2);
-        lab.all_at("agent", V2, 5, MINUTE).await;
+        lab.all_at("agent", V2, 5, PATIENCE).await;
 
         // A catalog that knows only the oldest release does not bring it back.
         olm.publish(&all[..1]).await;
@@ -151,7 +151,7 @@ fn an_administrator_approves_and_a_release_may_be_jumped_over() {
         olm.namespace("dynatrace");
         olm.subscribe(&Wish { manual: true, ..Wish::own("dynatrace", &["dynatrace"]).starting("0.1.0") });
         approve(&olm, "dynatrace", "0.1.0").await;
-        eventually("the first release is installed", MINUTE, || async {
+        eventually("the first release is installed", PATIENCE, || async {
             let csv =
                 olm.get("ClusterServiceVersion", "dynatrace", &format!("{PACKAGE}.v0.1.0")).await.unwrap_or_default();
             if csv["status"]["phase"] == "Succeeded" {
@@ -204,7 +204,7 @@ fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
         olm.installed("dynatrace", NEXT).await;
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 3).await;
         lab.oneagent(&json!({ "waitReadySeconds": 600 }));
-        lab.all_at("agent", V1, 3, MINUTE).await;
+        lab.all_at("agent", V1, 3, PATIENCE).await;
         upgradeable(&olm, "True").await;
         // The first replacement never becomes Ready: the operator is in the middle of something.
         lab.behave(|b| {
@@ -214,7 +214,7 @@ fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
         upgradeable(&olm, "False").await;
         olm.publish(&[next, olm.release(AFTER)]).await;
         let newer = format!("{PACKAGE}.v{AFTER}");
-        eventually("OLM waits for the operator", MINUTE, || async {
+        eventually("OLM waits for the operator", PATIENCE, || async {
             let csv = olm.get("ClusterServiceVersion", "dynatrace", &newer).await.unwrap_or_default();
             let status = &csv["status"];
             let says = status["message"].as_str().unwrap_or_default().contains("OneAgent dynatrace/agent");
@@ -232,7 +232,7 @@ fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
         lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
         let stuck = lab.pods("agent").await.into_values().find(|p| !is_ready(p)).unwrap();
         olm.delete("Pod", "dynatrace", stuck.metadata.name.as_deref().unwrap()).await;
-        lab.all_at("agent", V2, 3, MINUTE).await;
+        lab.all_at("agent", V2, 3, PATIENCE).await;
         olm.judge("dynatrace");
     });
 }
@@ -247,7 +247,7 @@ fn an_upgrade_does_not_wait_for_an_agent_that_only_has_to_stay_ready_nor_beyond_
         olm.installed("dynatrace", NEXT).await;
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 3).await;
         lab.oneagent(&json!({ "waitReadySeconds": 20, "rollout": { "minReadySeconds": 12 } }));
-        lab.all_at("agent", V1, 3, MINUTE).await;
+        lab.all_at("agent", V1, 3, PATIENCE).await;
         upgradeable(&olm, "True").await;
         let updated = async || {
             let pods = lab.pods("agent").await;
@@ -275,7 +275,7 @@ fn an_upgrade_does_not_wait_for_an_agent_that_only_has_to_stay_ready_nor_beyond_
         });
         upgradeable(&olm, "False").await;
         let began = std::time::Instant::now();
-        eventually("the deadline is over", MINUTE, || async {
+        eventually("the deadline is over", PATIENCE, || async {
             let now = says_upgradeable(&olm).await;
             if now == "True" { Ok(()) } else { Err(now.to_string()) }
         })
