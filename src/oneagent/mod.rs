@@ -126,10 +126,13 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
     let key: kernel::Key = (resolved.namespace.clone(), resolved.name.clone());
     let others = context.peers.others(&key, &context.fleet);
     let yielded = context.fleet.daemonset(&key).map(|live| build::record::yields_to(&live)).unwrap_or_default();
-    let resolved = overlap::apart(resolved, &others, &context.fleet.nodes(), &context.fleet.pods(&key), &yielded);
+    let nodes = context.fleet.nodes();
+    let is_unread = |namespace: &str| context.peers.is_unread(namespace);
+    let doubt = overlap::doubt(&resolved.placement, &others, &nodes, &yielded, is_unread);
+    let resolved = overlap::apart(resolved, &others, &nodes, &context.fleet.pods(&key), &yielded);
+    let resolved = resolve::Resolved { doubt, ..resolved };
     let now = context.clock.now();
-    let mut seen = observe::observe(context, desk, &resolved, now).await?;
-    seen.unread_peer = yielded.into_iter().find(|older| context.peers.is_unread(namespace_of(older)));
+    let seen = observe::observe(context, desk, &resolved, now).await?;
     let began = Instant::now();
     let memory = memory::read(&desk.last_status(object));
     let mut plan = plan::plan(&memory, &resolved, &seen, &context.settings.agent_image, now)?;
@@ -221,11 +224,6 @@ impl Look<'_> {
         context.metrics.nodes(object, &status);
         context.write_status(object, desk, &before, status, &transitions).await
     }
-}
-
-/// The namespace in `namespace/name`.
-fn namespace_of(label: &str) -> &str {
-    label.split('/').next().unwrap_or_default()
 }
 
 /// Namespace and name, as people write them.

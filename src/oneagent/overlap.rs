@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use super::conflict::{Conflict, Outcome};
+use super::conflict::{Conflict, Doubt, Outcome};
 use super::resolve::Resolved;
 use super::revision::Pod;
 use crate::k8s::node::Node;
@@ -43,12 +43,6 @@ pub fn apart(
     let own = resolved.placement.clone();
     let selects = |node: &&Arc<Node>| own.verdict(node) == Verdict::Selected;
     let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.node).collect();
-    resolved.late = others.iter().filter(|other| other.is_older && yielded.contains(&other.name)).find_map(|other| {
-        let is_late = |node: &&Arc<Node>| {
-            other.serves.contains(&node.name) && other.placement.verdict(node) == Verdict::NotMatching
-        };
-        nodes.iter().filter(selects).find(is_late).map(|node| (other.name.clone(), node.name.clone()))
-    });
     for other in others.iter().filter(|other| !are_disjoint(&own, &other.placement)) {
         let is_shared = |node: &&Arc<Node>| other.placement.verdict(node) == Verdict::Selected;
         let shared: Vec<&Arc<Node>> = nodes.iter().filter(selects).filter(is_shared).collect();
@@ -79,6 +73,30 @@ pub fn apart(
         }
     }
     resolved
+}
+
+/// Why nobody can say yet which nodes are left to an older one: it cannot be read, or has not left a node that it gave
+/// up. `is_unread`: whether nothing was ever known of a namespace.
+#[must_use]
+pub fn doubt(
+    own: &Placement,
+    others: &[Other],
+    nodes: &[Arc<Node>],
+    yielded: &BTreeSet<String>,
+    is_unread: impl Fn(&str) -> bool,
+) -> Option<Doubt> {
+    let namespace = |older: &str| older.split('/').next().unwrap_or_default().to_owned();
+    if let Some(older) = yielded.iter().find(|older| is_unread(&namespace(older))) {
+        return Some(Doubt::Unread { older: older.clone(), namespace: namespace(older) });
+    }
+    others.iter().filter(|other| other.is_older && yielded.contains(&other.name)).find_map(|other| {
+        let stays = |node: &&Arc<Node>| {
+            own.verdict(node) == Verdict::Selected
+                && other.serves.contains(&node.name)
+                && other.placement.verdict(node) == Verdict::NotMatching
+        };
+        nodes.iter().find(stays).map(|node| Doubt::NotLeft { older: other.name.clone(), node: node.name.clone() })
+    })
 }
 
 /// Whether no node can ever match both: they want other values of one label.

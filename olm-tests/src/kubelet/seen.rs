@@ -30,7 +30,7 @@ impl Kubelet {
         }
     }
 
-    /// The Pods of a namespace as the watch shows them:
+    /// The Pods of a namespace.
     #[must_use]
     pub fn pods(&self, namespace: &str) -> Vec<Arc<Pod>> {
         let all = self.pods.lock().expect("Pods");

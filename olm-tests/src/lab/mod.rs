@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{Api, DeleteParams, ListParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
 use crate::audit;
@@ -145,26 +145,6 @@ impl<'a> Lab<'a> {
         let node = Api::<Node>::all(self.cluster.client.clone()).get(node).await.expect("a Node");
         let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
         addresses.into_iter().find(|a| a.type_ == "InternalIP").expect("an address").address
-    }
-
-    /// Events about a OneAgent: reasons.
-    pub async fn events(&self, name: &str) -> Vec<String> {
-        let api: Api<Event> = Api::namespaced(self.cluster.client.clone(), &self.name);
-        let list = api
-            .list(&ListParams::default().fields(&format!("involvedObject.kind=OneAgent,involvedObject.name={name}")))
-            .await
-            .expect("Events");
-        list.items
-            .into_iter()
-            .map(|e| {
-                format!(
-                    "{} {}: {}",
-                    e.type_.unwrap_or_default(),
-                    e.reason.unwrap_or_default(),
-                    e.message.unwrap_or_default()
-                )
-            })
-            .collect()
     }
 
     /// Requests of its operator, in order.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use oneagent_operator::api::oneagent::{OneAgent, OneAgentStatus};
@@ -125,7 +125,7 @@ impl Lab<'_> {
         .await
     }
 
-    /// Waits until every selected node runs `version`, as the API server has it, and the status agrees.
+    /// Waits until every selected node runs `version`, as a watch of the API server shows it, and the status agrees.
     pub async fn all_at(&self, name: &str, version: &str, count: usize, within: Duration) {
         eventually(&format!("{count} agents of {}/{name} at {version}", self.name), within, || async {
             let pods = self.watched(name);
@@ -148,6 +148,41 @@ impl Lab<'_> {
             if now == wanted { Ok(()) } else { Err(format!("{now:?} of {wanted:?}")) }
         })
         .await;
+    }
+
+    /// Waits until something holds of the status of `agent`.
+    pub async fn shows(&self, what: &str, within: Duration, holds: impl Fn(&OneAgentStatus) -> bool) {
+        eventually(what, within, || async {
+            let now = self.status("agent").await;
+            if holds(&now) { Ok(()) } else { Err(format!("{:?} {:?} {:#?}", now.nodes, now.rollout, now.conditions)) }
+        })
+        .await;
+    }
+
+    /// Waits until the operator has looked at `agent`: an edit that means nothing is observed.
+    pub async fn is_looked_at(&self) {
+        self.edit("agent", json!({ "rollout": { "paused": false } })).await;
+        self.is_observed("agent").await;
+    }
+
+    /// Events about a OneAgent: reasons.
+    pub async fn events(&self, name: &str) -> Vec<String> {
+        let api: Api<Event> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let list = api
+            .list(&ListParams::default().fields(&format!("involvedObject.kind=OneAgent,involvedObject.name={name}")))
+            .await
+            .expect("Events");
+        list.items
+            .into_iter()
+            .map(|e| {
+                format!(
+                    "{} {}: {}",
+                    e.type_.unwrap_or_default(),
+                    e.reason.unwrap_or_default(),
+                    e.message.unwrap_or_default()
+                )
+            })
+            .collect()
     }
 
     /// Waits until the environment was asked for its newest version twice more: what it says now is known.

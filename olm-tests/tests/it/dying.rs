@@ -10,8 +10,6 @@ use olm_tests::lab::{LONG, Lab, SOON, V1, V2, version_of};
 use olm_tests::nodes;
 use serde_json::json;
 
-use crate::hostile::is_looked_at;
-
 #[test]
 fn an_agent_whose_stop_kills_its_node_takes_no_more_nodes_than_the_budget() {
     olm_tests::run(async {
@@ -24,7 +22,7 @@ fn an_agent_whose_stop_kills_its_node_takes_no_more_nodes_than_the_budget() {
         // A new process goes on where that one was.
         lab.operators[0].process.kill();
         lab.start_operator(&[]).await;
-        is_looked_at(&lab).await;
+        lab.is_looked_at().await;
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(ready_nodes(&lab).await, 18, "the rollout walks through the fleet");
         // Machines that are repaired by removal count on: the next two would go the same way.

@@ -12,20 +12,6 @@ use olm_tests::nodes;
 use olm_tests::vendor::{Mood, api_token, paas_token};
 use serde_json::json;
 
-/// Waits until something holds of the status.
-pub(crate) async fn status_says(
-    lab: &Lab<'_>,
-    what: &str,
-    within: Duration,
-    holds: impl Fn(&oneagent_operator::api::oneagent::OneAgentStatus) -> bool,
-) {
-    eventually(what, within, || async {
-        let now = lab.status("agent").await;
-        if holds(&now) { Ok(()) } else { Err(format!("{:?} {:?} {:#?}", now.nodes, now.rollout, now.conditions)) }
-    })
-    .await;
-}
-
 /// Waits until the operator has asked for the host list once more.
 async fn hosts_are_asked(lab: &Lab<'_>) {
     let asked = || {
@@ -40,12 +26,6 @@ async fn hosts_are_asked(lab: &Lab<'_>) {
     .await;
 }
 
-/// Waits until the operator has looked at its OneAgent: an edit that means nothing is observed.
-pub(crate) async fn is_looked_at(lab: &Lab<'_>) {
-    lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
-    lab.is_observed("agent").await;
-}
-
 #[test]
 fn taints_that_forbid_new_pods_take_no_agent_and_a_rollout_leaves_these_nodes_out() {
     olm_tests::run(async {
@@ -58,7 +38,7 @@ fn taints_that_forbid_new_pods_take_no_agent_and_a_rollout_leaves_these_nodes_ou
         for node in &tainted {
             nodes::patch(&lab.cluster.client, node, &taint).await;
         }
-        status_says(&lab, "the agents on tainted nodes are counted apart", SOON, |status| {
+        lab.shows("the agents on tainted nodes are counted apart", SOON, |status| {
             status.nodes.as_ref().is_some_and(|nodes| (nodes.selected, nodes.surplus, nodes.untolerated) == (15, 5, 5))
         })
         .await;
@@ -70,7 +50,7 @@ fn taints_that_forbid_new_pods_take_no_agent_and_a_rollout_leaves_these_nodes_ou
         assert_eq!(lab.uids("agent").await, before, "an agent was deleted for a taint");
         // A rollout leaves them out, and completes.
         lab.cluster.vendor.publish(&lab.name, V2);
-        status_says(&lab, "the other fifteen are updated", SOON, |status| {
+        lab.shows("the other fifteen are updated", SOON, |status| {
             status.nodes.as_ref().is_some_and(|n| n.progress == "15/15")
         })
         .await;
@@ -101,7 +81,7 @@ fn agents_that_updated_themselves_survive_restarts_rotations_outages_and_are_jud
         }
         lab.cluster.vendor.publish(&lab.name, V2);
         let at_rest = async |lab: &Lab<'_>| {
-            status_says(lab, "all are at V2", SOON, |status| {
+            lab.shows("all are at V2", SOON, |status| {
                 let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
                 ready
                     && status.desired_version.as_deref() == Some(V2)
@@ -115,7 +95,7 @@ fn agents_that_updated_themselves_survive_restarts_rotations_outages_and_are_jud
         lab.operators[0].process.kill();
         lab.start_operator(&[]).await;
         hosts_are_asked(&lab).await;
-        is_looked_at(&lab).await;
+        lab.is_looked_at().await;
         at_rest(&lab).await;
         assert_eq!(lab.uids("agent").await, before, "a restart deleted agents that updated themselves");
         // A new process while the environment is away.
@@ -123,7 +103,7 @@ fn agents_that_updated_themselves_survive_restarts_rotations_outages_and_are_jud
         lab.operators[1].process.kill();
         lab.start_operator(&[]).await;
         lab.condition("agent", "Degraded", "True", "EnvironmentUnreachable").await;
-        is_looked_at(&lab).await;
+        lab.is_looked_at().await;
         assert_eq!(lab.uids("agent").await, before, "an outage at the start deleted agents");
         lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Well);
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
@@ -137,7 +117,7 @@ fn agents_that_updated_themselves_survive_restarts_rotations_outages_and_are_jud
         });
         lab.secret(new, &paas);
         hosts_are_asked(&lab).await;
-        is_looked_at(&lab).await;
+        lab.is_looked_at().await;
         at_rest(&lab).await;
         assert_eq!(lab.uids("agent").await, before, "a rotated token deleted agents that updated themselves");
         // The host list is refused for good: what is left to judge by are the Pods.
@@ -170,10 +150,8 @@ fn a_blip_in_which_half_of_the_pods_are_said_to_be_unready_costs_none_of_them() 
             .collect();
         assert_eq!(old.len(), 30, "the rollout was over before it was paused");
         futures::future::join_all(old.values().map(|pod| lab.cluster.kubelet.say_ready(pod, false))).await;
-        status_says(&lab, "the blip is seen", SOON, |status| {
-            status.nodes.as_ref().is_some_and(|nodes| nodes.running <= 30)
-        })
-        .await;
+        lab.shows("the blip is seen", SOON, |status| status.nodes.as_ref().is_some_and(|nodes| nodes.running <= 30))
+            .await;
         lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
         tokio::time::sleep(Duration::from_secs(20)).await;
         let now = lab.pods("agent").await;
@@ -196,7 +174,7 @@ fn an_edit_while_all_must_still_stay_ready_takes_the_budget_and_no_more() {
         lab.all_pods_ready("agent", 8).await;
         let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "env": [{ "name": "A", "value": "1" }] })).await;
-        is_looked_at(&lab).await;
+        lab.is_looked_at().await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         let now = lab.uids("agent").await;
         let replaced = before.iter().filter(|(node, uid)| now.get(*node) != Some(uid)).count();
@@ -239,7 +217,7 @@ fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() 
         let before = lab.uids("agent").await;
         put("ConfigMap", "ca", "2", &ca);
         put("Secret", "proxy", "2", &proxy);
-        is_looked_at(&lab).await;
+        lab.is_looked_at().await;
         let mut lab = lab;
         lab.operators[0].process.kill();
         lab.start_operator(&[]).await;
@@ -264,7 +242,7 @@ fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() 
 }
 
 async fn hosts_or_looked(lab: &Lab<'_>) {
-    is_looked_at(lab).await;
+    lab.is_looked_at().await;
     lab.condition("agent", "Ready", "True", "AllUpdated").await;
 }
 
@@ -277,10 +255,10 @@ fn a_verdict_is_withdrawn_when_the_agents_that_spoke_recover() {
         lab.behave(|b| _ = b.versions.insert(V2.into(), Fault::CrashLoop));
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
-        status_says(&lab, "it is rejected", SOON, |status| status.rejected_versions == [V2]).await;
+        lab.shows("it is rejected", SOON, |status| status.rejected_versions == [V2]).await;
         lab.behave(|b| b.versions.clear());
         lab.all_at("agent", V2, 10, LONG).await;
-        status_says(&lab, "nothing is rejected", SOON, |status| status.rejected_versions.is_empty()).await;
+        lab.shows("nothing is rejected", SOON, |status| status.rejected_versions.is_empty()).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
         lab.end().await;
     });
@@ -360,7 +338,7 @@ fn a_status_that_somebody_mends_by_hand_is_written_again() {
             "-p",
             r#"{"status":{"phase":"Mended","conditions":[]}}"#,
         ]);
-        status_says(&lab, "it is as it should be", SOON, |status| {
+        lab.shows("it is as it should be", SOON, |status| {
             status.phase.as_deref() == Some("Running") && !status.conditions.is_empty()
         })
         .await;

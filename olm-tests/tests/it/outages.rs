@@ -10,8 +10,6 @@ use olm_tests::nodes;
 use olm_tests::vendor::Mood;
 use serde_json::json;
 
-use crate::hostile::status_says;
-
 #[test]
 fn a_registry_that_is_away_condemns_no_version_and_the_rollout_completes_by_itself() {
     olm_tests::run(async {
@@ -23,8 +21,7 @@ fn a_registry_that_is_away_condemns_no_version_and_the_rollout_completes_by_itse
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.says("agent", "Degraded", "ImagePullBackOff").await;
         // Beyond the deadline nodes that join get what works.
-        status_says(&lab, "the template goes back meanwhile", SOON, |status| status.version.as_deref() == Some(V1))
-            .await;
+        lab.shows("the template goes back meanwhile", SOON, |status| status.version.as_deref() == Some(V1)).await;
         let joined = lab.add_nodes(1, &nodes::Shape::default()).await.remove(0);
         eventually("the node that joined has an agent", SOON, || async {
             match lab.pods("agent").await.get(&joined) {
@@ -62,8 +59,7 @@ fn a_quota_that_refuses_new_pods_holds_a_rollout_and_no_more() {
         lab.cluster.vendor.publish(&lab.name, V2);
         let said = lab.says("agent", "Degraded", "exceeded quota").await;
         assert!(said.contains("raise the quota"), "{said}");
-        status_says(&lab, "the template goes back meanwhile", SOON, |status| status.version.as_deref() == Some(V1))
-            .await;
+        lab.shows("the template goes back meanwhile", SOON, |status| status.version.as_deref() == Some(V1)).await;
         tokio::time::sleep(Duration::from_secs(8)).await;
         assert_eq!(lab.pods("agent").await.values().filter(|p| is_ready(p)).count(), 4, "no more than the budget");
         assert!(lab.status("agent").await.rejected_versions.is_empty());

@@ -90,8 +90,6 @@ pub struct Observed {
     pub stopped: bool,
     /// Whether the original operator runs in the namespace.
     pub other_operator: bool,
-    /// An older OneAgent to which nodes were left, and of whose namespace nothing is known.
-    pub unread_peer: Option<String>,
 }
 
 /// Gathers it.
@@ -183,7 +181,6 @@ pub async fn observe(
         cluster_id: cluster_id(context).await?,
         stopped: is_stopped(stop_look.as_ref()),
         other_operator,
-        unread_peer: None,
     })
 }
 

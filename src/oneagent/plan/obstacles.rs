@@ -35,25 +35,8 @@ pub(super) fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem>
             ),
         ));
     }
-    if let Some(older) = &seen.unread_peer {
-        let namespace = older.split('/').next().unwrap_or_default();
-        return Some((
-            Reason::NodesConflict,
-            format!(
-                "nodes are left to OneAgent {older}, of which nothing is known: the operator cannot read OneAgents in \
-                namespace {namespace}; give it back its Role and RoleBinding there, or take the namespace out of \
-                WATCH_NAMESPACE. Until then the DaemonSet stays as it is"
-            ),
-        ));
-    }
-    if let Some((older, node)) = &resolved.late {
-        return Some((
-            Reason::NodesConflict,
-            format!(
-                "OneAgent {older} does not select node {node} any more, and its agent still runs there: the DaemonSet \
-                stays as it is until that is gone; if it does not go, see what the conditions of {older} say"
-            ),
-        ));
+    if let Some(doubt) = &resolved.doubt {
+        return Some((Reason::NodesConflict, doubt.to_string()));
     }
     if let Some(live) = seen.daemonset.as_deref()
         && let Some(why) = not_adoptable(resolved, live)

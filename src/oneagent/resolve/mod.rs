@@ -11,7 +11,6 @@ mod placement;
 mod warnings;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use chrono::TimeDelta;
 use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
@@ -25,7 +24,7 @@ use crate::api::name::{Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::k8s::placement::Placement;
 use crate::k8s::quantity::quantity;
-use crate::oneagent::conflict::Conflict;
+use crate::oneagent::conflict::{Conflict, Doubt};
 use crate::oneagent::hold::PAUSED;
 use crate::rollout::{Policy, Share};
 
@@ -83,8 +82,8 @@ pub struct Resolved {
     pub warnings: Vec<String>,
     /// Others that select the same nodes; filled in by `overlap`.
     pub conflicts: Vec<Conflict>,
-    /// An older OneAgent to which nodes were left, and one that it does not select any more while its agent runs there.
-    pub late: Option<(String, Arc<str>)>,
+    /// Why nobody can say yet which nodes are left to an older one; filled in by `overlap`.
+    pub doubt: Option<Doubt>,
 }
 
 /// Where the proxy's address is.
@@ -263,7 +262,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         istio: on(spec.enable_istio),
         warnings: warnings(spec, wait, wish),
         conflicts: Vec::new(),
-        late: None,
+        doubt: None,
         name,
     })
 }
