@@ -2,6 +2,7 @@
 //!
 //! Pure. Must not choose a Pod, nor know how fast anything is replaced.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -18,9 +19,13 @@ use crate::rollout::ledger::Ledger;
 use crate::rollout::{self, Cause, Occupant, Place, Policy, Selection, Source, Standing, Trouble, Words};
 
 /// What is waited for, in this kind's words.
-const WORDS: Words = Words {
+pub const WORDS: Words = Words {
     undecided: "the environment has not said which version is the newest",
     authority: "the environment's host list",
+    place: "node",
+    places: "nodes",
+    lacking: "without an available agent",
+    template: "the new Pod template",
 };
 
 /// All that a decision needs.
@@ -97,6 +102,7 @@ pub fn decide(
         desired.map(|desired| rollout::Desired { revision: desired.revision.clone(), insists: desired.strict });
     let given = rollout::Inventory {
         places,
+        workloads: &[],
         template: inventory.template,
         settled: inventory.settled,
         deleted: inventory.deleted,
@@ -164,10 +170,12 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
         let standing = |pod: &Pod| judged.map_or(Standing::Current, |judge| judge.standing(node, pod));
         places.push(Place {
             name: &node.name,
+            workload: 0,
+            rank: 0,
             selection,
             is_ready: node.ready,
             ready_since: node.ready_since,
-            busy: node.busy,
+            busy: node.busy.map(Cow::Borrowed),
             joined: node.created,
             occupant: pod.map(|pod| Occupant { pod, standing: standing(pod) }),
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::{Bucket, Cause, Start};
-use super::place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble};
+use super::place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 use super::{Desired, Inventory, Policy, Source};
 
 /// A Pod whose deletion takes longer than its grace period by so much is said to be stuck.
@@ -60,6 +60,11 @@ impl<'a, R> Cell<'a, R> {
 
     pub(super) fn is_available(&self) -> bool {
         self.cause.is_none()
+    }
+
+    /// Whether its Pod is being deleted: then it is none of its workload's any more.
+    pub(super) fn is_going(&self) -> bool {
+        self.bucket() == Some(Bucket::Terminating)
     }
 }
 
@@ -156,12 +161,22 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         cell.cause = self.cause(place, touched_at, &mut cell.until);
         let Some(bucket) = cell.bucket() else { return cell };
         // Where no agent was available before, none is missing because of us.
-        let was_broken = self.inventory.memory.touched.broken.contains(&**place.name);
+        let was_broken = self.was_broken(place);
         cell.counts = cell.touched && !was_broken && bucket != Bucket::NodeBusy;
         if let Some(touched_at) = touched_at.filter(|_| !was_broken) {
             self.verdict(&mut cell, bucket, touched_at);
         }
         cell
+    }
+
+    /// Whether the place had no available agent before, or its workload lacked as many replicas as it does now.
+    fn was_broken(&self, place: &Place<'_, R>) -> bool {
+        let touched = &self.inventory.memory.touched;
+        let lacked = |workload: &Workload| {
+            let before = touched.lacking.get(&*workload.name).copied().unwrap_or_default();
+            before > 0 && workload.unavailable() <= before
+        };
+        touched.broken.contains(&**place.name) || self.inventory.workloads.get(place.workload).is_some_and(lacked)
     }
 
     /// Whether the place speaks against the desired revision: at its deadline, or when it crashes again and again.
@@ -273,8 +288,8 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             *until = Some(available);
             return Some(Cause::Starting(Start::Settling(self.policy.min_ready.num_seconds())));
         }
-        if let Some(why) = place.busy {
-            return Some(Cause::NodeBusy(why));
+        if let Some(why) = &place.busy {
+            return Some(Cause::NodeBusy(why.clone()));
         }
         Some(self.unready(place, pod, until))
     }
@@ -284,15 +299,15 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         if self.inventory.memory.touched.away.contains_key(&**place.name) {
             return Cause::NodeLost;
         }
-        if let Some(why) = place.busy {
-            return Cause::NodeBusy(why);
+        if let Some(why) = &place.busy {
+            return Cause::NodeBusy(why.clone());
         }
         if touched_at.is_some_and(|touched| went_since(place, touched)) { Cause::NodeLost } else { Cause::NodeNotReady }
     }
 
     fn without_pod(&self, place: &Place<'_, R>, until: &mut Option<DateTime<Utc>>) -> Cause {
-        if let Some(why) = place.busy {
-            return Cause::NodeBusy(why);
+        if let Some(why) = &place.busy {
+            return Cause::NodeBusy(why.clone());
         }
         if let Some(refused) = self.inventory.refused {
             return Cause::Admission(refused.to_owned());

@@ -3,6 +3,7 @@
 //!
 //! No other place words a cause, and nobody compares sentences. Must not find a cause (that is `bucket`).
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Why a place has no available agent.
@@ -18,8 +19,8 @@ pub enum Cause {
     NodeNotReady,
     /// NotReady after its Pod was replaced.
     NodeLost,
-    /// Cordoned, draining or being deleted.
-    NodeBusy(&'static str),
+    /// Not to be touched now: its node is cordoned, draining or being deleted.
+    NodeBusy(Cow<'static, str>),
     /// No room.
     Capacity(String),
     /// The API server refuses the Pod.

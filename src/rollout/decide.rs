@@ -10,6 +10,7 @@ use super::bucket::{Cell, Sorted, sort};
 use super::cause::{Bucket, Cause};
 use super::failure::{is_about, judge, stick, stuck_until, withdraw, withdrawal_due};
 use super::memory::{Memory, Outage, Phase, REMEMBERED, StuckPhase, Touched};
+use super::pace::{Bounds, is_a_trial, is_open, storm};
 use super::place::{Revision, Standing};
 use super::report::{Report, State, WAITING, WaitingOn};
 use super::{Desired, Hold, Inventory, Plan, Policy, Source, Step, Template};
@@ -18,8 +19,6 @@ use super::{Desired, Hold, Inventory, Plan, Policy, Source, Step, Template};
 const NAMES: usize = 3;
 /// A place that went away because of us and was removed counts for so long.
 const REMOVED: TimeDelta = TimeDelta::hours(1);
-/// Fewer places than these are no storm.
-const STORM: usize = 3;
 
 /// Says what to do now. `desired` is `None` while nobody knows what is wanted.
 #[must_use]
@@ -31,15 +30,16 @@ pub fn plan<R: Revision>(
 ) -> Plan<R> {
     let mut memory = inventory.memory.clone();
     let sorted = sort(policy, desired, inventory, now);
-    let budget = policy.budget.of(sorted.cells.len());
     let mut report = Report::count(&sorted);
     remember(&sorted, inventory, &mut memory, now);
     withdraw(&sorted, policy, &mut memory, now);
+    let bounds = Bounds::of(policy, &sorted, inventory, &memory);
+    let (coming, overdue) = bounds.coming(policy, inventory, now);
     let mut plan = Plan {
         template: Template::Keep,
         steps: Vec::new(),
-        budget,
-        next: sorted.cells.iter().filter_map(|cell| cell.until).min(),
+        budget: bounds.budget,
+        next: sorted.cells.iter().filter_map(|cell| cell.until).chain(overdue).min(),
         needs_proof: sorted.cells.iter().any(|cell| cell.suspect),
         report: Report::default(),
         memory: Memory::default(),
@@ -52,12 +52,10 @@ pub fn plan<R: Revision>(
     };
 
     // Rule 2: an unresolved failure, then a hold.
-    judge(&sorted, desired, inventory, budget, &mut memory);
+    judge(&sorted, desired, inventory, bounds.budget, &mut memory);
     let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
     stick(&sorted, desired, policy, &mut memory, now);
     plan.template = template(desired, inventory, &memory, failure.is_some(), policy.hold);
-    let removed = memory.touched.away.values().flatten().count();
-    let in_flight = sorted.cells.iter().filter(|cell| cell.counts).count() + sorted.outside.len() + removed;
 
     if failure.is_some() || policy.hold.is_some() {
         if let Some(failure) = failure {
@@ -77,10 +75,10 @@ pub fn plan<R: Revision>(
     let template_is_there = inventory.template == Some(&desired.revision);
     if plan.template != Template::Keep || !template_is_there || !inventory.settled {
         let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
-        let idle = report.outdated == 0 && in_flight == 0 && template_is_there;
+        let idle = report.outdated == 0 && bounds.used == 0 && template_is_there;
         report.state = if idle { State::Complete } else { State::Rolling };
         if is_back {
-            report.waiting_on = places(&sorted);
+            report.waiting_on = places(&sorted, &bounds);
             plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy, now)).min();
         } else if !idle {
             report.waiting_on = vec![WaitingOn::Template];
@@ -88,12 +86,10 @@ pub fn plan<R: Revision>(
         return Plan { report, memory, ..plan };
     }
 
-    // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, for they cost nothing; then the
-    // oldest.
-    let budget =
-        if memory.stuck_phase() == Some(StuckPhase::Trial) { trial(&sorted, budget, in_flight) } else { budget };
+    // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, then the oldest.
+    let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
     let storm = storm(&sorted);
-    plan.steps = steps(&sorted, budget, in_flight, storm.is_some());
+    plan.steps = bounds.steps(&sorted, storm.is_some());
     for step in &plan.steps {
         note(step, &sorted, &mut memory.touched, now);
     }
@@ -101,22 +97,9 @@ pub fn plan<R: Revision>(
         report.waiting_on.extend(storm);
     }
     plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy, now)).min();
-    let taken = plan.steps.iter().filter(|step| step.costs).count();
-    let budget = Budget { used: in_flight + taken, whole: budget };
-    finish_or_wait(&sorted, desired, inventory, &budget, &mut report, &mut memory, now);
+    let fleet = Fleet { sorted: &sorted, bounds: &bounds, coming };
+    finish_or_wait(&fleet, desired, inventory, &mut report, &mut memory, now);
     Plan { report, memory, ..plan }
-}
-
-/// The budget and what is used of it.
-struct Budget {
-    used: usize,
-    whole: usize,
-}
-
-/// Whether an agent is to be replaced and can be: one on a place that is away or busy waits for it.
-fn is_open<R>(cell: &Cell<'_, R>) -> bool {
-    let waits = matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));
-    cell.standing() == Some(Standing::Outdated) && cell.place.busy.is_none() && !waits
 }
 
 /// What a hold says, and where the rollout stands meanwhile.
@@ -150,6 +133,12 @@ fn remember<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>, memory: &mu
             memory.touched.broken.remove(cell.name());
         }
     }
+    // What a workload lacked before it lacks no more once it has it.
+    memory.touched.lacking.retain(|name, lacking| {
+        let workload = inventory.workloads.iter().find(|workload| *workload.name == **name);
+        *lacking = workload.map_or(0, |workload| workload.unavailable().min(*lacking));
+        *lacking > 0
+    });
     let is_over = memory.outage.is_none_or(|outage| outage.until.is_some());
     memory.outage = match (inventory.source, memory.outage) {
         (Source::Away, _) if is_over && memory.started().is_some() => Some(Outage { since: now, until: None }),
@@ -163,15 +152,15 @@ fn note<R>(step: &Step<R>, sorted: &Sorted<'_, R>, touched: &mut Touched, now: D
     let pod = &step.pod;
     if !step.costs {
         // What counts already goes on to count: an earlier step took its agent.
-        let counts = sorted.cells.iter().any(|cell| cell.counts && *cell.name() == *pod.node);
+        let counts = sorted.cells.iter().any(|cell| cell.counts && cell.place.name == &step.place);
         if !counts && touched.broken.len() < REMEMBERED {
-            touched.broken.insert(pod.node.to_string());
+            touched.broken.insert(step.place.to_string());
         }
         return;
     }
     let days = (now - pod.created).num_days() + 1;
     if pod.restarts >= 3 && i64::from(pod.restarts) >= days && touched.flapping.len() < REMEMBERED {
-        touched.flapping.insert(pod.node.to_string());
+        touched.flapping.insert(step.place.to_string());
     }
 }
 
@@ -193,7 +182,9 @@ fn begin<R: Revision>(
     }
     memory.phase = Phase::Rolling { since: now, stuck: None };
     if memory.touched.since.is_none() {
-        memory.touched = Touched { since: Some(now), ..Touched::default() };
+        let lacks = inventory.workloads.iter().filter(|workload| workload.unavailable() > 0);
+        let lacking = lacks.take(REMEMBERED).map(|workload| (workload.name.to_string(), workload.unavailable()));
+        memory.touched = Touched { since: Some(now), lacking: lacking.collect(), ..Touched::default() };
     }
     memory.touched.joined_after = Some(now);
     if memory.last_good.is_none() && advances {
@@ -203,50 +194,6 @@ fn begin<R: Revision>(
     if let Some(from) = inventory.template.filter(|template| template.is_another_release(&desired.revision)) {
         memory.from = Some(from.clone());
     }
-}
-
-/// The budget while one place is tried: one that may still come counts as that one, what is lost otherwise does not.
-fn trial<R>(sorted: &Sorted<'_, R>, budget: usize, in_flight: usize) -> usize {
-    let may_come = |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
-    let tried = sorted.cells.iter().filter(|cell| cell.counts && cell.bucket().is_some_and(may_come)).count();
-    budget.min((in_flight + 1).saturating_sub(tried))
-}
-
-/// Whom to replace now.
-fn steps<R>(sorted: &Sorted<'_, R>, budget: usize, in_flight: usize, storm: bool) -> Vec<Step<R>> {
-    let outdated = || sorted.cells.iter().filter(|cell| is_open(cell));
-    let step = |cell: &Cell<'_, R>, costs| cell.pod().map(|pod| Step { pod: pod.clone(), costs });
-    // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
-    let is_free = |cell: &&Cell<'_, R>| {
-        cell.touched && !cell.counts && matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating))
-    };
-    let freed = sorted.cells.iter().filter(is_free).count();
-    let broken = outdated().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken));
-    let mut steps: Vec<Step<R>> =
-        broken.filter_map(|cell| step(cell, false)).take(budget.saturating_sub(freed)).collect();
-    if storm {
-        return steps;
-    }
-    let healthy = outdated().filter(|cell| cell.is_available()).collect();
-    steps.extend(oldest(healthy, budget.saturating_sub(in_flight)).into_iter().filter_map(|cell| step(cell, true)));
-    steps
-}
-
-/// So many of them, the oldest Pods first. Of a large fleet a few are wanted: only they are put in order.
-fn oldest<'c, 'a, R>(mut cells: Vec<&'c Cell<'a, R>>, count: usize) -> Vec<&'c Cell<'a, R>> {
-    let age = |cell: &&Cell<'a, R>| cell.pod().map(|pod| (pod.created, &*pod.name));
-    if count < cells.len() {
-        cells.select_nth_unstable_by(count, |a, b| age(a).cmp(&age(b)));
-        cells.truncate(count);
-    }
-    cells.sort_unstable_by(|a, b| age(a).cmp(&age(b)));
-    cells
-}
-
-/// Rule 3: while a third of the places is NotReady no agent is taken from any.
-fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
-    let down = sorted.cells.iter().filter(|cell| !cell.place.is_ready).count();
-    (down >= STORM && down * 3 >= sorted.cells.len()).then_some(WaitingOn::Storm(down, sorted.cells.len()))
 }
 
 /// Rule 0: the template is part of the plan.
@@ -271,7 +218,7 @@ fn template<R: Revision>(
 }
 
 /// The places that the rollout waits for, each cause once.
-fn places<R>(sorted: &Sorted<'_, R>) -> Vec<WaitingOn> {
+fn places<R>(sorted: &Sorted<'_, R>, bounds: &Bounds<'_>) -> Vec<WaitingOn> {
     let mut causes: Vec<(&Cause, Vec<&Cell<'_, R>>)> = Vec::new();
     for cell in &sorted.cells {
         let Some(cause) = cell.cause.as_ref().filter(|_| cell.counts || cell.standing() == Some(Standing::Outdated))
@@ -296,24 +243,33 @@ fn places<R>(sorted: &Sorted<'_, R>) -> Vec<WaitingOn> {
         count: sorted.outside.len(),
         cause: (*cause).clone(),
     }));
+    places.extend(bounds.replicas().take(WAITING));
     places
 }
 
+/// What the end of a look is judged by.
+struct Fleet<'f, 'a, R> {
+    sorted: &'f Sorted<'a, R>,
+    bounds: &'f Bounds<'f>,
+    /// Replicas that are not there and may come yet.
+    coming: usize,
+}
+
 fn finish_or_wait<R: Revision>(
-    sorted: &Sorted<'_, R>,
+    fleet: &Fleet<'_, '_, R>,
     desired: &Desired<R>,
     inventory: &Inventory<'_, R>,
-    budget: &Budget,
     report: &mut Report,
     memory: &mut Memory<R>,
     now: DateTime<Utc>,
 ) {
+    let Fleet { sorted, bounds, coming } = *fleet;
     let left = sorted.cells.iter().filter(|cell| is_open(cell)).count();
     let ends_by_itself =
         |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
     let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.bucket().is_some_and(ends_by_itself));
-    let moving = sorted.cells.iter().filter(moves).count();
+    let moving = sorted.cells.iter().filter(moves).count() + coming;
     let unheard = WaitingOn::Unheard(report.unheard, inventory.words.authority);
     if left == 0 && moving == 0 && report.unheard > 0 {
         // After a start nothing is under way until somebody says otherwise.
@@ -322,18 +278,16 @@ fn finish_or_wait<R: Revision>(
         return;
     }
     if left == 0 && moving == 0 {
-        report.waiting_on = places(sorted);
+        report.waiting_on = places(sorted, bounds);
         finish(sorted, desired, report, memory, now);
         return;
     }
     report.state = State::Rolling;
-    if left > 0 && budget.used >= budget.whole {
-        report.waiting_on.push(WaitingOn::Budget(budget.used, budget.whole));
-    }
+    report.waiting_on.extend(bounds.exhausted(sorted));
     if report.unheard > 0 {
         report.waiting_on.push(unheard);
     }
-    report.waiting_on.extend(places(sorted));
+    report.waiting_on.extend(places(sorted, bounds));
     report.waiting_on.truncate(WAITING);
 }
 

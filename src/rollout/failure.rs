@@ -51,15 +51,16 @@ pub(super) fn judge<R: Revision>(
     let why =
         failures.iter().filter_map(|cell| cell.cause.as_ref()).map(ToString::to_string).find(|why| !why.is_empty());
     let rejects = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
-    let what = if rejects { desired.revision.to_string() } else { "the new Pod template".to_owned() };
+    let what = if rejects { desired.revision.to_string() } else { inventory.words.template.to_owned() };
     memory.failure = Some(Failure {
         revision: desired.revision.clone(),
         rejects,
         insisted: desired.insists,
         message: format!(
-            "{what} failed on {} of {} nodes it reached ({}{more}): {}",
+            "{what} failed on {} of {} {} it reached ({}{more}): {}",
             failures.len(),
             reached(sorted),
+            inventory.words.places,
             names.join(", "),
             why.as_deref().unwrap_or("not Ready")
         ),

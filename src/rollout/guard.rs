@@ -3,11 +3,11 @@
 //! Here so that a planner that is wrong, or lies, cannot take more agents than the policy allows. Shares nothing with
 //! the plan but policy and places. Must not choose a Pod.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Policy;
-use super::place::{Place, Selection};
+use super::place::{Place, Selection, Workload};
 
 /// What deletions are measured by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +15,17 @@ pub struct Guard {
     budget: usize,
     /// UIDs of Pods whose deletion takes no running agent.
     idle: HashSet<Arc<str>>,
+    /// Of which workload a Pod is, by its UID; none where places have names.
+    workloads: HashMap<Arc<str>, Arc<Bound>>,
+}
+
+/// What one workload allows.
+#[derive(Debug, PartialEq, Eq)]
+struct Bound {
+    name: Arc<str>,
+    budget: usize,
+    /// Replicas that are missing, but for those that are known to be in flight.
+    missing: usize,
 }
 
 impl Guard {
@@ -24,7 +35,34 @@ impl Guard {
         let selected = places.iter().filter(|place| place.selection == Selection::Selected).count();
         let pods = places.iter().filter_map(|place| place.occupant).map(|occupant| occupant.pod);
         let idle = pods.filter(|pod| pod.ready_since.is_none()).map(|pod| pod.uid.clone()).collect();
-        Self { budget: policy.budget.of(selected), idle }
+        Self { budget: policy.budget.of(selected), idle, workloads: HashMap::new() }
+    }
+
+    /// Counts for itself where places are replicas of workloads. What was missing before the rollout began does not
+    /// hinder it.
+    #[must_use]
+    pub fn count_replicas<R>(
+        policy: &Policy,
+        workloads: &[Workload],
+        places: &[Place<'_, R>],
+        before: &BTreeMap<String, usize>,
+        in_flight: impl Fn(&str) -> usize,
+    ) -> Self {
+        let bound = |workload: &Workload| {
+            let known = before.get(&*workload.name).copied().unwrap_or_default() + in_flight(&workload.name);
+            let missing = workload.expected.saturating_sub(workload.available + known);
+            Arc::new(Bound { name: workload.name.clone(), budget: workload.budget.of(workload.expected), missing })
+        };
+        let bounds: Vec<Arc<Bound>> = workloads.iter().map(bound).collect();
+        let bounded =
+            |place: &Place<'_, R>| Some((place.occupant?.pod.uid.clone(), bounds.get(place.workload)?.clone()));
+        Self { workloads: places.iter().filter_map(bounded).collect(), ..Self::count(policy, places) }
+    }
+
+    /// The workload that a Pod is of, where that counts.
+    #[must_use]
+    pub fn workload(&self, uid: &str) -> Option<&Arc<str>> {
+        self.workloads.get(uid).map(|bound| &bound.name)
     }
 
     /// Whether a Pod's deletion takes a running agent, whatever the plan says of it; of one that nobody knows it does.
@@ -35,7 +73,11 @@ impl Guard {
 
     /// Whether one more of its kind may be in flight; those that cost nothing are bounded too.
     #[must_use]
-    pub fn admits(&self, in_flight: usize) -> bool {
-        in_flight < self.budget
+    pub fn admits(&self, uid: &str, in_flight: usize) -> bool {
+        match self.workloads.get(uid) {
+            Some(bound) if self.costs(uid) => bound.missing + in_flight < bound.budget,
+            Some(bound) => in_flight < bound.budget,
+            None => in_flight < self.budget,
+        }
     }
 }

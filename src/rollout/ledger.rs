@@ -21,8 +21,17 @@ const BELIEVED: TimeDelta = TimeDelta::seconds(90);
 pub struct Ledger {
     /// Places whose Pod we deleted and that have no agent yet.
     places: HashMap<Arc<str>, Lost>,
-    /// UIDs that we deleted and that the watch may still show, with the time of the deletion.
-    uids: HashMap<Arc<str>, DateTime<Utc>>,
+    /// What we deleted and the watch may still show, by UID.
+    uids: HashMap<Arc<str>, Sent>,
+}
+
+/// A deletion that the watch may not show yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sent {
+    at: DateTime<Utc>,
+    /// Of which workload, where places are replicas: once the watch shows it, the workload's own count does.
+    workload: Option<Arc<str>>,
+    costs: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,11 +68,21 @@ impl Ledger {
     /// Takes note of a deletion before it is sent; `None`: the guard forbids it.
     pub fn begin(&mut self, guard: &Guard, place: &Arc<str>, uid: &Arc<str>, now: DateTime<Utc>) -> Option<Entry> {
         let costs = guard.costs(uid);
+        if let Some(workload) = guard.workload(uid) {
+            let is_other = |sent: &&Sent| sent.costs == costs && sent.workload.as_ref() == Some(workload);
+            let others = self.uids.values().filter(is_other).count();
+            let sent = Sent { at: now, workload: Some(workload.clone()), costs };
+            let admitted = !self.uids.contains_key(uid) && guard.admits(uid, others);
+            return admitted.then(|| {
+                self.uids.insert(uid.clone(), sent);
+                Entry { uid: uid.clone(), place: None }
+            });
+        }
         let others = self.places.iter().filter(|(name, lost)| lost.costs == costs && *name != place).count();
-        if !guard.admits(others) {
+        if !guard.admits(uid, others) {
             return None;
         }
-        self.uids.insert(uid.clone(), now);
+        self.uids.insert(uid.clone(), Sent { at: now, workload: None, costs });
         if self.places.get(place).is_some_and(|lost| lost.costs || !costs) {
             return Some(Entry { uid: uid.clone(), place: None });
         }
@@ -99,11 +118,21 @@ impl Ledger {
             let stays = if lost.costs { successor != Successor::Settled } else { successor == Successor::Missing };
             stays.then(|| (name.clone(), Lost { is_ready: successor == Successor::Ready, ..*lost }))
         };
-        let uids = self.uids.iter().filter(|(uid, at)| shown.contains(&***uid) && now - **at < BELIEVED);
-        Self {
-            places: self.places.iter().filter_map(settle).collect(),
-            uids: uids.map(|(uid, at)| (uid.clone(), *at)).collect(),
-        }
+        Self { places: self.places.iter().filter_map(settle).collect(), ..self.shown(|uid| shown.contains(uid), now) }
+    }
+
+    /// Without the deletions that the watch has shown: the Pod is gone, or said to be terminating.
+    #[must_use]
+    pub fn shown(&self, is_still_there: impl Fn(&str) -> bool, now: DateTime<Utc>) -> Self {
+        let stays = |(uid, sent): &(&Arc<str>, &Sent)| is_still_there(uid) && now - sent.at < BELIEVED;
+        let uids = self.uids.iter().filter(stays).map(|(uid, sent)| (uid.clone(), sent.clone())).collect();
+        Self { places: HashMap::new(), uids }
+    }
+
+    /// How many available replicas of a workload were deleted that the watch may still show.
+    #[must_use]
+    pub fn in_flight(&self, workload: &str) -> usize {
+        self.uids.values().filter(|sent| sent.costs && sent.workload.as_deref() == Some(workload)).count()
     }
 
     /// A place that we touched counts until it has an agent again, whatever keeps it from that; one that is drained,

@@ -111,6 +111,9 @@ pub struct Touched {
     /// Places without an available agent when this rollout touched them.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeSet::is_empty")]
     pub broken: BTreeSet<String>,
+    /// How many replicas workloads lacked when this rollout began.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeMap::is_empty")]
+    pub lacking: BTreeMap<String, usize>,
     /// Places whose agent restarted again and again before this rollout touched them.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeSet::is_empty")]
     pub flapping: BTreeSet<String>,

@@ -17,6 +17,7 @@ mod failure;
 pub mod guard;
 pub mod ledger;
 mod memory;
+mod pace;
 mod place;
 mod report;
 mod share;
@@ -31,7 +32,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 pub use cause::{Bucket, Cause, Start};
 pub use decide::plan;
 pub use memory::{Failure, Memory, Outage, Phase, Stuck, StuckPhase, Touched, Withdrawn};
-pub use place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble};
+pub use place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 pub use report::{Example, Nodes, Report, State, WaitingOn};
 pub use share::Share;
 
@@ -84,6 +85,14 @@ pub struct Words {
     pub undecided: &'static str,
     /// Who says what Pods are that may have updated themselves.
     pub authority: &'static str,
+    /// What one place is called.
+    pub place: &'static str,
+    /// What many are called.
+    pub places: &'static str,
+    /// What a place is that takes from the budget.
+    pub lacking: &'static str,
+    /// What failed where no other release did.
+    pub template: &'static str,
 }
 
 /// All that a decision needs.
@@ -91,6 +100,9 @@ pub struct Words {
 pub struct Inventory<'a, R> {
     /// Where agents belong, and who is there.
     pub places: &'a [Place<'a, R>],
+    /// The workloads whose replicas the places are; none: each place has a name of its own, and all share the policy's
+    /// budget.
+    pub workloads: &'a [Workload],
     /// The revision of the workload's template; `None` without a workload.
     pub template: Option<&'a R>,
     /// Whether the workload's controller has seen that template.
@@ -99,7 +111,7 @@ pub struct Inventory<'a, R> {
     pub deleted: &'a HashSet<Arc<str>>,
     /// Places that lost an available agent by us and have none yet, as far as this process knows, with the time of it.
     pub lost: &'a HashMap<Arc<str>, DateTime<Utc>>,
-    /// Since when this process sees places without any Pod.
+    /// Since when this process sees places without any Pod, or workloads with too few of them.
     pub missing: &'a HashMap<Arc<str>, DateTime<Utc>>,
     /// Since when this process decides: what was done before it does not know.
     pub deciding_since: DateTime<Utc>,
@@ -127,6 +139,7 @@ pub enum Template {
 /// One Pod to replace now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step<R> {
+    pub place: Arc<str>,
     pub pod: Arc<Pod<R>>,
     /// Whether it takes from the budget: an available Pod does, a broken one does not.
     pub costs: bool,

@@ -3,6 +3,7 @@
 //! A place is where one agent belongs. Which places there are, whether a Pod's revision is the desired one, and what a
 //! revision is, the kind has judged before. Must not decide anything.
 
+use std::borrow::Cow;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Policy;
 use super::cause::Cause;
+use super::share::Share;
 
 /// What a Pod was made from. Displays as a sentence names it.
 pub trait Revision: Clone + Eq + Debug + Display {
@@ -24,18 +26,46 @@ pub trait Revision: Clone + Eq + Debug + Display {
 #[derive(Debug, Clone)]
 pub struct Place<'a, R> {
     pub name: &'a Arc<str>,
+    /// Which of the inventory's workloads it is a replica of; without workloads it means nothing.
+    pub workload: usize,
+    /// Whose turn it is among the places of its workload: the lowest first, of equal ones the oldest Pod.
+    pub rank: i64,
     /// Whether an agent shall run there.
     pub selection: Selection,
     /// Whether it is Ready.
     pub is_ready: bool,
     /// Since when it is so.
     pub ready_since: Option<DateTime<Utc>>,
-    /// Why nobody should touch it now: it is cordoned, or about to go.
-    pub busy: Option<&'static str>,
+    /// Why nobody should touch it now: it is cordoned, say, or about to go.
+    pub busy: Option<Cow<'static, str>>,
     /// When it joined.
     pub joined: DateTime<Utc>,
     /// Who is there.
     pub occupant: Option<Occupant<'a, R>>,
+}
+
+/// A workload that makes its Pods anew under other names: nobody can say which of its replicas is missing, only how
+/// many are. Budgets are per workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// As sentences name it.
+    pub name: Arc<str>,
+    /// How many of its replicas may be unavailable because of us.
+    pub budget: Share,
+    /// How many replicas it shall have.
+    pub expected: usize,
+    /// How many of them are available.
+    pub available: usize,
+    /// Why the API server refuses new Pods of it, if that is known.
+    pub refused: Option<String>,
+}
+
+impl Workload {
+    /// How many of its replicas are not available, for whatever cause.
+    #[must_use]
+    pub fn unavailable(&self) -> usize {
+        self.expected.saturating_sub(self.available)
+    }
 }
 
 /// Whether an agent shall run at a place.

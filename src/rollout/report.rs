@@ -3,15 +3,17 @@
 //!
 //! Must not decide anything.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::Hold;
 use super::bucket::Sorted;
 use super::cause::{Bucket, Cause};
 use super::place::Standing;
+use super::{Hold, Words};
 
 /// How many names stand as an example.
 const EXAMPLES: usize = 5;
@@ -54,8 +56,17 @@ pub enum WaitingOn {
     Unheard(usize, &'static str),
     /// Places that are NotReady, of so many.
     Storm(usize, usize),
-    /// Replacements to become available: used and whole budget.
-    Budget(usize, usize),
+    /// Replacements to become available: used and whole budget, of a workload if there are any.
+    Budget { of: Option<Arc<str>>, used: usize, whole: usize },
+    /// Replicas that are terminating or not made yet.
+    Replicas {
+        /// Of which workload.
+        of: Arc<str>,
+        missing: usize,
+        expected: usize,
+        /// Why the API server refuses them.
+        refused: Option<String>,
+    },
     /// Places, for one cause.
     Places {
         /// The first of them.
@@ -78,39 +89,48 @@ pub enum WaitingOn {
     },
 }
 
-impl fmt::Display for WaitingOn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl WaitingOn {
+    /// As people read it, in the kind's words.
+    #[must_use]
+    pub fn said(&self, words: &Words) -> String {
         match self {
-            Self::Hold(hold) => f.write_str(hold.why),
+            Self::Hold(hold) => hold.why.to_owned(),
             Self::Unheard(agents, authority) => {
-                write!(f, "{authority}, because {agents} agents may have updated themselves")
+                format!("{authority}, because {agents} agents may have updated themselves")
             }
-            Self::Storm(down, all) => {
-                write!(f, "{down} of {all} nodes are NotReady; no agent is replaced while it is a third of them")
+            Self::Storm(down, all) => format!(
+                "{down} of {all} {} are NotReady; no agent is replaced while it is a third of them",
+                words.places
+            ),
+            Self::Failure(message) => message.clone(),
+            Self::Decision(what) => (*what).to_owned(),
+            Self::Template => "the DaemonSet controller has not seen the new template yet".to_owned(),
+            Self::Budget { of, used, whole } => {
+                let of = of.as_ref().map(|of| format!("{of}: ")).unwrap_or_default();
+                format!("{of}{used} of at most {whole} {} are {}", words.places, words.lacking)
             }
-            Self::Failure(message) => f.write_str(message),
-            Self::Decision(what) => f.write_str(what),
-            Self::Template => f.write_str("the DaemonSet controller has not seen the new template yet"),
-            Self::Budget(used, budget) => write!(f, "{used} of at most {budget} nodes are without an available agent"),
-            Self::Places { names, count, cause, until } => {
-                write!(f, "{}: {cause}", named(names, *count))?;
-                until.map_or(Ok(()), |until| write!(f, " (until {})", until.format("%H:%M:%SZ")))
-            }
-            Self::Closed { names, count, cause } => {
-                write!(
-                    f,
-                    "{}: its agent was being replaced when taint {cause} came, which keeps the new one off",
-                    named(names, *count)
-                )
-            }
+            Self::Replicas { of, missing, expected, refused } => format!(
+                "{of}: {missing} of {expected} Pods {} terminating or not made yet{}",
+                if *missing == 1 { "is" } else { "are" },
+                refused.as_ref().map(|why| format!("; the API server refuses new ones: {why}")).unwrap_or_default()
+            ),
+            Self::Places { names, count, cause, until } => format!(
+                "{}: {cause}{}",
+                named(words, names, *count),
+                until.map(|until| format!(" (until {})", until.format("%H:%M:%SZ"))).unwrap_or_default()
+            ),
+            Self::Closed { names, count, cause } => format!(
+                "{}: its agent was being replaced when taint {cause} came, which keeps the new one off",
+                named(words, names, *count)
+            ),
         }
     }
 }
 
-fn named(names: &[String], count: usize) -> String {
+fn named(words: &Words, names: &[String], count: usize) -> String {
     let more = count - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{} {}{more}", if count == 1 { "node" } else { "nodes" }, names.join(", "))
+    format!("{} {}{more}", if count == 1 { words.place } else { words.places }, names.join(", "))
 }
 
 /// Places that have something in common.
@@ -184,8 +204,10 @@ pub struct Report {
     pub waiting_on: Vec<WaitingOn>,
     /// Places without an available agent for a cause that needs somebody: name and cause, at most five.
     pub troubled: Vec<(String, Cause)>,
-    /// Places whose agent is outdated, runs, and waits for its place: name and why, at most five.
-    pub postponed: Vec<(String, &'static str)>,
+    /// Places whose agent is outdated, runs, and waits for its place.
+    pub waiting: usize,
+    /// The first of them: name and why, at most five.
+    pub postponed: Vec<(String, Cow<'static, str>)>,
     /// Places that joined and whose agent is within its time.
     pub joining: usize,
     /// Places that can run an agent now and do not have an available one, those that joined apart.
@@ -207,10 +229,10 @@ impl Report {
             match cell.standing() {
                 Some(Standing::Outdated) => {
                     report.outdated += 1;
-                    if let Some(why) =
-                        cell.place.busy.filter(|_| cell.is_available() && report.postponed.len() < EXAMPLES)
-                    {
-                        report.postponed.push((cell.name().to_owned(), why));
+                    let waits = cell.place.busy.as_ref().filter(|_| cell.is_available());
+                    report.waiting += usize::from(waits.is_some());
+                    if let Some(why) = waits.filter(|_| report.postponed.len() < EXAMPLES) {
+                        report.postponed.push((cell.name().to_owned(), why.clone()));
                     }
                 }
                 Some(standing @ (Standing::Unknown | Standing::Unheard)) => {

@@ -64,6 +64,8 @@ fn places(pods: &[Arc<Pod<Number>>]) -> Vec<Place<'_, Number>> {
 fn empty(name: &Arc<str>) -> Place<'_, Number> {
     Place {
         name,
+        workload: 0,
+        rank: 0,
         selection: Selection::Selected,
         is_ready: true,
         ready_since: None,
@@ -111,7 +113,7 @@ fn the_guard_counts_places_and_running_agents_itself() {
     let mut places = places(&pods);
     places[4].selection = Selection::Closed(Cause::Untolerated("x".into()));
     let guard = Guard::count(&Policy { budget: Share::Percent(50), ..policy(1) }, &places);
-    assert!(guard.admits(1) && !guard.admits(2), "half of four, for the fifth is not selected");
+    assert!(guard.admits("", 1) && !guard.admits("", 2), "half of four, for the fifth is not selected");
     assert!(guard.costs("p0") && !guard.costs("p1"));
     assert!(guard.costs("nobody's"), "whose Pod that is nobody knows");
 }
@@ -157,9 +159,9 @@ fn a_deletion_that_is_never_shown_never_happened_and_what_is_drained_or_gone_is_
     let believed_no_more = ledger.settled(&policy(1), &shown, at(90));
     assert!(believed_no_more.deleted().is_empty());
     assert!(believed_no_more.settled(&policy(1), &shown, at(91)).lost().is_empty(), "its agent runs");
-    let away = Place { is_ready: false, busy: Some("the node is cordoned"), ..empty(&pods[0].node) };
+    let away = Place { is_ready: false, busy: Some("the node is cordoned".into()), ..empty(&pods[0].node) };
     assert_eq!(ledger.settled(&policy(1), &[away], at(1)).lost().len(), 1, "while it is NotReady nobody can say");
-    let drained = Place { busy: Some("the node is cordoned"), ..empty(&pods[0].node) };
+    let drained = Place { busy: Some("the node is cordoned".into()), ..empty(&pods[0].node) };
     assert!(ledger.settled(&policy(1), &[drained], at(1)).lost().is_empty());
     assert!(ledger.settled::<Number>(&policy(1), &[], at(1)).lost().is_empty(), "it was removed");
 }
@@ -183,7 +185,14 @@ fn a_broken_pod_is_in_flight_until_there_is_another() {
 #[test]
 fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
     let (none, lost, missing) = (HashSet::new(), HashMap::new(), HashMap::new());
-    let words = Words { undecided: "nobody has counted", authority: "whoever counts" };
+    let words = Words {
+        undecided: "nobody has counted",
+        authority: "whoever counts",
+        place: "place",
+        places: "places",
+        lacking: "empty",
+        template: "the template",
+    };
     let memory =
         Memory { last_good: Some(Number(1)), phase: Phase::Rolling { since: at(0), stuck: None }, ..Memory::default() };
     let mut pods: Vec<Arc<Pod<Number>>> = (0..4).map(|number| pod(number, true)).collect();
@@ -197,6 +206,7 @@ fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
     let step = |pods: &[Arc<Pod<Number>>], desired: Option<&Desired<Number>>| {
         let inventory = Inventory {
             places: &places(pods),
+            workloads: &[],
             template: Some(&Number(2)),
             settled: true,
             deleted: &none,
@@ -217,7 +227,7 @@ fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
     pods[0] = Arc::new(made);
     let failed = step(&pods, Some(&desired));
     assert_eq!(failed.template, Template::GoBack);
-    assert_eq!(failed.memory.failure.unwrap().message, "number 2 failed on 1 of 1 nodes it reached (n0): it crashes");
+    assert_eq!(failed.memory.failure.unwrap().message, "number 2 failed on 1 of 1 places it reached (n0): it crashes");
 }
 
 fn full() -> Memory<Number> {
@@ -241,6 +251,7 @@ fn full() -> Memory<Number> {
             joined_after: Some(at(1)),
             away: [("a".to_owned(), None), ("b".to_owned(), Some(at(3)))].into(),
             broken: ["c".to_owned()].into(),
+            lacking: [("e".to_owned(), 2)].into(),
             flapping: ["d".to_owned()].into(),
         },
         outage: Some(Outage { since: at(5), until: Some(at(6)) }),

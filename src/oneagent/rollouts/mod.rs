@@ -14,7 +14,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::hold::{ENVIRONMENT, NAMESPACE_SELECTOR, PAUSED, STOPPED, TOKENS};
 use super::memory::Memory;
-use super::places::{Inventory, decide, places};
+use super::places::{Inventory, WORDS, decide, places};
 use super::revision::{Desired, Pod, Reported, Revision};
 use crate::api::name::Version;
 use crate::k8s::node::Node;

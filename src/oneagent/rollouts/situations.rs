@@ -32,7 +32,7 @@ fn text(plan: &Plan) -> String {
         buckets.join(", ")
     );
     for waiting in &report.waiting_on {
-        let _ = writeln!(text, "  waits: {waiting}");
+        let _ = writeln!(text, "  waits: {}", waiting.said(&WORDS));
     }
     if let Some(failure) = &plan.memory.rollout.failure {
         let _ = writeln!(text, "  failed: {}", failure.message);

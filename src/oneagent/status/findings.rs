@@ -6,6 +6,7 @@ use std::fmt::Display;
 
 use super::super::conflict::{Conflict, Outcome};
 use super::super::observe::Token;
+use super::super::places::WORDS;
 use super::super::problem::lift_selectors;
 use super::Picture;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
@@ -233,7 +234,7 @@ fn available(report: &Report, first_install: bool) -> Finding {
 fn progressing(picture: &Picture<'_>) -> Finding {
     let report = picture.report();
     let finding = |holds: bool, reason, message: String| Finding::new(C::Progressing, holds, reason, message);
-    let waiting = || report.waiting_on.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let waiting = || report.waiting_on.iter().map(|waiting| waiting.said(&WORDS)).collect::<Vec<_>>().join("; ");
     let problem = picture.problems().into_iter().next();
     match (report.state, problem) {
         (_, Some((reason, message))) if picture.assessment.is_blocked => finding(false, reason, message),

@@ -14,6 +14,7 @@ use findings::findings;
 use super::done::Done;
 use super::memory::{self, Memory};
 use super::observe::Observed;
+use super::places::WORDS;
 use super::plan::Assessment;
 use super::problem::Problem;
 use super::resolve::Resolved;
@@ -243,7 +244,7 @@ fn rollout_status(picture: &Picture<'_>) -> Result<RolloutStatus, serde_json::Er
     Ok(RolloutStatus {
         state: report.state.to_string(),
         to: picture.assessment.choice.version.map(|v| v.to_string()),
-        waiting_on: report.waiting_on.iter().map(ToString::to_string).collect(),
+        waiting_on: report.waiting_on.iter().map(|waiting| waiting.said(&WORDS)).collect(),
         budget: i32::try_from(picture.assessment.decision.plan.budget).ok(),
         ..memory::write(picture.memory())?
     })

@@ -1,0 +1,210 @@
+//! Pace: how many may go now, in all and of each workload, and whom of them.
+//!
+//! Must not decide whether anything may go at all (that is `decide`), nor read the fleet itself (that is `bucket`).
+
+use chrono::{DateTime, Utc};
+
+use super::bucket::{Cell, Sorted};
+use super::cause::{Bucket, Cause};
+use super::memory::{Memory, StuckPhase};
+use super::place::{Standing, Workload};
+use super::report::WaitingOn;
+use super::{Inventory, Policy, Step};
+
+/// Fewer places than these are no storm.
+const STORM: usize = 3;
+
+/// What may be in flight at once.
+pub(super) struct Bounds<'i> {
+    /// Of each workload; of all places together, where there are none.
+    each: Vec<Bound<'i>>,
+    /// The budget of the largest.
+    pub(super) budget: usize,
+    /// How many may be in flight in all. Of many workloads not all begin at once: a change that makes Pods crash is
+    /// noticed after the first budget's worth, and each successor that is available admits one more.
+    whole: usize,
+    /// How many are.
+    pub(super) used: usize,
+}
+
+struct Bound<'i> {
+    of: Option<&'i Workload>,
+    budget: usize,
+    used: usize,
+    /// Replicas without a Pod, or with one that is being deleted.
+    absent: usize,
+}
+
+impl<'i> Bounds<'i> {
+    pub(super) fn of<R>(
+        policy: &Policy,
+        sorted: &Sorted<'_, R>,
+        inventory: &Inventory<'i, R>,
+        memory: &Memory<R>,
+    ) -> Self {
+        if inventory.workloads.is_empty() {
+            let removed = memory.touched.away.values().flatten().count();
+            let used = sorted.cells.iter().filter(|cell| cell.counts).count() + sorted.outside.len() + removed;
+            let budget = policy.budget.of(sorted.cells.len());
+            let each = vec![Bound { of: None, budget, used, absent: 0 }];
+            return Self { each, budget, whole: budget, used };
+        }
+        let mut unready = vec![0; inventory.workloads.len()];
+        for cell in sorted.cells.iter().filter(|cell| !cell.is_available() && !cell.is_going()) {
+            unready[cell.place.workload] += 1;
+        }
+        let bound = |(workload, unready): (&'i Workload, usize)| {
+            let before = memory.touched.lacking.get(&*workload.name).copied().unwrap_or_default();
+            Bound {
+                of: Some(workload),
+                budget: workload.budget.of(workload.expected),
+                used: workload.unavailable().saturating_sub(before),
+                absent: workload.unavailable().saturating_sub(unready),
+            }
+        };
+        let each: Vec<Bound<'_>> = inventory.workloads.iter().zip(unready).map(bound).collect();
+        let budget = each.iter().map(|bound| bound.budget).max().unwrap_or(1);
+        let used = each.iter().map(|bound| bound.used).sum();
+        let is_done = |cell: &&Cell<'_, R>| cell.touched && cell.is_available();
+        Self { whole: budget + sorted.cells.iter().filter(is_done).count(), each, budget, used }
+    }
+
+    /// While one place is tried: one that may still come counts as that one, what is lost otherwise does not.
+    pub(super) fn for_a_trial<R>(mut self, sorted: &Sorted<'_, R>) -> Self {
+        let may_come =
+            |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
+        let tried = sorted.cells.iter().filter(|cell| cell.counts && cell.bucket().is_some_and(may_come)).count();
+        self.whole = self.whole.min((self.used + 1).saturating_sub(tried));
+        for bound in &mut self.each {
+            bound.budget = bound.budget.min(self.whole);
+        }
+        self
+    }
+
+    /// Whom to replace now: broken ones first, for they cost nothing; then the oldest.
+    pub(super) fn steps<R>(&mut self, sorted: &Sorted<'_, R>, storm: bool) -> Vec<Step<R>> {
+        let (mut free, mut healthy) = (Vec::new(), Vec::new());
+        // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
+        let is_freed = |cell: &Cell<'_, R>| {
+            cell.touched && !cell.counts && matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating))
+        };
+        let mut of_each: Vec<Vec<&Cell<'_, R>>> = self.each.iter().map(|_| Vec::new()).collect();
+        for cell in &sorted.cells {
+            of_each[self.index(cell)].push(cell);
+        }
+        let mut freed_in_all = 0;
+        for (bound, cells) in self.each.iter().zip(&of_each) {
+            let freed = cells.iter().filter(|cell| is_freed(cell)).count() + bound.absent;
+            freed_in_all += freed;
+            let open = || cells.iter().copied().filter(|cell| is_open(cell));
+            let broken = open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken));
+            free.extend(broken.take(bound.budget.saturating_sub(freed)));
+            let available = open().filter(|cell| cell.is_available()).collect();
+            healthy.extend(next_ones(available, bound.budget.saturating_sub(bound.used)));
+        }
+        free.truncate(self.whole.saturating_sub(freed_in_all));
+        if storm {
+            healthy.clear();
+        }
+        if self.each.len() > 1 {
+            healthy.sort_unstable_by(|a, b| age(a).cmp(&age(b)));
+        }
+        healthy.truncate(self.whole.saturating_sub(self.used));
+        for cell in &healthy {
+            let index = self.index(cell);
+            self.each[index].used += 1;
+        }
+        self.used += healthy.len();
+        let step = |cell: &Cell<'_, R>, costs| {
+            cell.pod().map(|pod| Step { place: cell.place.name.clone(), pod: pod.clone(), costs })
+        };
+        let free = free.into_iter().filter_map(|cell| step(cell, false));
+        free.chain(healthy.into_iter().filter_map(|cell| step(cell, true))).collect()
+    }
+
+    fn index<R>(&self, cell: &Cell<'_, R>) -> usize {
+        if self.each[0].of.is_none() { 0 } else { cell.place.workload }
+    }
+
+    /// The budget that those who are left wait for, if they do.
+    pub(super) fn exhausted<R>(&self, sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
+        let is_left = |index: usize| sorted.cells.iter().any(|cell| is_open(cell) && self.index(cell) == index);
+        let used_up = |(index, bound): &(usize, &Bound<'_>)| bound.used >= bound.budget && is_left(*index);
+        let of_one = |(_, bound): (usize, &Bound<'_>)| WaitingOn::Budget {
+            of: bound.of.map(|workload| workload.name.clone()),
+            used: bound.used,
+            whole: bound.budget,
+        };
+        let in_all = || {
+            let left = self.used >= self.whole && sorted.cells.iter().any(is_open);
+            left.then_some(WaitingOn::Budget { of: None, used: self.used, whole: self.whole })
+        };
+        self.each.iter().enumerate().find(used_up).map(of_one).or_else(in_all)
+    }
+
+    /// Replicas that are not there and may come yet; and when the first of them is overdue.
+    pub(super) fn coming<R>(
+        &self,
+        policy: &Policy,
+        inventory: &Inventory<'_, R>,
+        now: DateTime<Utc>,
+    ) -> (usize, Option<DateTime<Utc>>) {
+        let (mut coming, mut until) = (0, None);
+        for (bound, workload) in self.absent() {
+            let due = inventory.missing.get(&workload.name).copied().unwrap_or(now) + policy.wait_ready;
+            if due > now {
+                coming += bound.absent;
+                until = Some(until.map_or(due, |until: DateTime<Utc>| until.min(due)));
+            }
+        }
+        (coming, until)
+    }
+
+    /// The workloads that lack Pods.
+    pub(super) fn replicas(&self) -> impl Iterator<Item = WaitingOn> + '_ {
+        self.absent().map(|(bound, workload)| WaitingOn::Replicas {
+            of: workload.name.clone(),
+            missing: bound.absent,
+            expected: workload.expected,
+            refused: workload.refused.clone(),
+        })
+    }
+
+    fn absent(&self) -> impl Iterator<Item = (&Bound<'i>, &'i Workload)> + '_ {
+        let is_absent = |bound: &&Bound<'_>| bound.absent > 0;
+        self.each.iter().filter(is_absent).filter_map(|bound| Some((bound, bound.of?)))
+    }
+}
+
+/// Whether an agent is to be replaced and can be: one on a place that is away or busy waits for it.
+pub(super) fn is_open<R>(cell: &Cell<'_, R>) -> bool {
+    let waits = matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));
+    cell.standing() == Some(Standing::Outdated) && cell.place.busy.is_none() && !waits
+}
+
+/// Rule 3: while a third of the places is NotReady no agent is taken from any.
+pub(super) fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
+    let down = sorted.cells.iter().filter(|cell| !cell.place.is_ready).count();
+    (down >= STORM && down * 3 >= sorted.cells.len()).then_some(WaitingOn::Storm(down, sorted.cells.len()))
+}
+
+/// Whether one place is tried.
+pub(super) fn is_a_trial<R>(memory: &Memory<R>) -> bool {
+    memory.stuck_phase() == Some(StuckPhase::Trial)
+}
+
+fn age<'c, R>(cell: &&'c Cell<'_, R>) -> Option<(DateTime<Utc>, &'c str)> {
+    cell.pod().map(|pod| (pod.created, &*pod.name))
+}
+
+/// So many of them, those of the lowest rank first, and of these the oldest Pods. Of a large fleet a few are wanted:
+/// only they are put in order.
+fn next_ones<'c, 'a, R>(mut cells: Vec<&'c Cell<'a, R>>, count: usize) -> Vec<&'c Cell<'a, R>> {
+    let turn = |cell: &&'c Cell<'a, R>| (cell.place.rank, age(cell));
+    if count < cells.len() {
+        cells.select_nth_unstable_by(count, |a, b| turn(a).cmp(&turn(b)));
+        cells.truncate(count);
+    }
+    cells.sort_unstable_by(|a, b| turn(a).cmp(&turn(b)));
+    cells
+}
