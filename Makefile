@@ -8,9 +8,10 @@ GENERATE = $(CARGO) run --quiet --package olm-tests --bin generate --
 .PHONY: demo test bench generate bundle catalog check build tools images release clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
-# OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1 leaves it running; Ctrl-C ends it.
+# KIND=configwatcher shows that kind instead. OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1
+# leaves it running; Ctrl-C ends it.
 demo: build
-	$(CARGO) run --quiet --package olm-tests --bin demo -- $(if $(KEEP),--keep) $(if $(OLM),--olm)
+	$(CARGO) run --quiet --package olm-tests --bin demo -- $(if $(KEEP),--keep) $(if $(OLM),--olm) $(if $(KIND),--kind $(KIND))
 
 # All tests: goes on after a red suite, with a summary at the end.
 test:

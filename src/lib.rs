@@ -10,6 +10,7 @@
 //!               │             ├─▶ fleet        what watches show, as the engine wants it: nodes and Pods (pure)
 //!               │             ├─▶ k8s          what is known of Kubernetes: read types, nodes, ownership, drift (pure)
 //!               │             └─▶ api          the types users hold
+//!               ├─▶ config_watcher           the other kind, on the same rooms but dynatrace
 //!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
 //!               └─▶ telemetry                  logs, metrics, probes
 //! ```
@@ -23,13 +24,14 @@
 //! `overlap` (which nodes have others?) → `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) →
 //! `status` (say so, of what was done). `plan` makes `places` of nodes and Pods, judges each Pod's `revision`, and
 //! hands them to the engine. Only `observe` and `act` touch the cluster or the vendor; the rest is a function of its
-//! arguments.
+//! arguments. A look at a ConfigWatcher goes the same way through [`config_watcher`]: `change` (what of the ConfigMap
+//! has reached the Pods?) stands where OneAgent has `version`, and places are replicas of workloads instead of nodes.
 //!
 //! # Invariants
 //!
 //! 1. `api`, `fleet`, `k8s`, `rollout`, `olm`, and of a kind all but `observe`, `act`, `controller`, `fleet`, `peers`
-//!    and `desk` are synchronous: no client, no clock, no environment, no log. No two files of a room use one another.
-//!    A test reads the sources and holds this.
+//!    and `desk` (and ConfigWatcher's `plan`, which takes from its desk) are synchronous: no client, no clock, no
+//!    environment, no log. No two files of a room use one another. A test reads the sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never
 //!    written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
@@ -51,6 +53,7 @@
 //! was made from; for a OneAgent its version and the hash of its template. *Standing*: how that relates to the desired
 //! one, as the kind judges it; *outdated*: to be replaced. *Budget*: how many selected places may lack an available
 //! agent because of us. *Cause*: why a place lacks one; its *bucket* is the name under which the status counts.
+//! *Workload*: who makes its Pods anew under other names, so that only their number is known; budgets are per workload.
 //! *Touched*: a place whose agent the rollout replaced; it takes from the budget until it has an available agent again.
 //! *Ledger*: what this process replaced and has not seen back. *Placement*: selector, affinity, tolerations; applied at
 //! once and never in the hash.
@@ -58,6 +61,7 @@
 pub mod api;
 pub mod cli;
 pub mod clock;
+pub mod config_watcher;
 pub mod dynatrace;
 pub mod fleet;
 pub mod k8s;

@@ -54,11 +54,13 @@ fn rooms_use_only_the_rooms_that_they_may() {
             // The samples are resolved in a test only.
             "olm" => &["api", "olm"],
             "telemetry" => &["api", "telemetry"],
+            "config_watcher" => &["api", "clock", "config_watcher", "fleet", "k8s", "kernel", "rollout", "telemetry"],
             "oneagent" => &["api", "clock", "dynatrace", "fleet", "k8s", "kernel", "oneagent", "rollout", "telemetry"],
             _ => &[
                 "api",
                 "cli",
                 "clock",
+                "config_watcher",
                 "dynatrace",
                 "fleet",
                 "k8s",
@@ -172,6 +174,10 @@ fn pure_rooms_reach_for_no_client_clock_runtime_environment_or_log() {
             "revision", "version",
         ]
         .map(|file| src.join(format!("oneagent/{file}.rs"))),
+    );
+    pure.extend(
+        ["change", "memory", "places", "resolve", "revision", "status"]
+            .map(|file| src.join(format!("config_watcher/{file}.rs"))),
     );
     // Clippy's list names single functions; these name what they stand in.
     let forbidden = [

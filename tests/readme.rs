@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use oneagent_operator::api::config_watcher::{self, ConfigWatcher};
 use oneagent_operator::api::oneagent::OneAgent;
 use oneagent_operator::api::oneagent::condition::Reason;
 use oneagent_operator::rollout::Bucket;
@@ -25,6 +26,26 @@ fn every_reason_is_in_the_readme_with_what_to_do() {
         .filter(|row| !readme.contains(row))
         .collect();
     assert!(missing.is_empty(), "put these rows into the README:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn every_reason_of_a_configwatcher_is_on_its_page_and_every_field_too() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configwatcher.md")).unwrap();
+    for reason in config_watcher::condition::Reason::iter() {
+        let doc = reason.get_documentation().unwrap_or_default().trim_end().replace('\n', " ");
+        assert!(page.contains(&format!("| `{reason}` | {doc} |")), "| `{reason}` | {doc} |");
+    }
+    let crd = serde_json::to_value(<ConfigWatcher as kube::CustomResourceExt>::crd()).unwrap();
+    let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+    for (name, schema) in spec.as_object().unwrap() {
+        let fields = match schema["properties"].as_object() {
+            Some(inner) => inner.keys().map(|key| format!("{name}.{key}")).collect(),
+            None => vec![name.clone()],
+        };
+        for field in fields {
+            assert!(page.contains(&format!("| `{field}` |")), "{field}");
+        }
+    }
 }
 
 #[test]

@@ -35,10 +35,10 @@ impl Request {
     }
 }
 
-/// The requests of an operator in a namespace, in order; watches once, when they began.
+/// The requests of a package's operator in a namespace, in order; watches once, when they began.
 #[must_use]
-pub fn requests(log: &Path, namespace: &str) -> Vec<Request> {
-    let user = format!("system:serviceaccount:{namespace}:oneagent-operator");
+pub fn requests(log: &Path, namespace: &str, package: &str) -> Vec<Request> {
+    let user = format!("system:serviceaccount:{namespace}:{package}");
     let text = std::fs::read_to_string(log).unwrap_or_default();
     text.lines()
         .filter(|line| line.contains(&user))

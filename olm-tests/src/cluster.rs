@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
 use kube::discovery::Scope;
+use oneagent_operator::api::PACKAGES;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OnceCell};
@@ -44,16 +45,14 @@ pub fn repository(path: &str) -> PathBuf {
 }
 
 impl Cluster {
-    /// Starts one, with the CRDs of `config/oneagent-operator/crd`.
+    /// Starts one, with the CRDs of every package.
     pub async fn start(extra: Vec<(String, String)>) -> Self {
         let cluster = Self::bare(extra).await;
-        cluster.kubectl(&[
-            "apply",
-            "--server-side",
-            "-f",
-            &repository("config/oneagent-operator/crd").display().to_string(),
-        ]);
-        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
+        for package in PACKAGES {
+            let folder = repository(&format!("config/{}/crd", package.name)).display().to_string();
+            cluster.kubectl(&["apply", "--server-side", "-f", &folder]);
+        }
+        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]);
         cluster
     }
 

@@ -34,6 +34,12 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// How many were unready at most, and how many deletions there were.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.most_unready, self.deletions.len())
+    }
+
     /// Nodes that did not have exactly so many Pods, one after the other.
     #[must_use]
     pub fn without(&self, count: usize) -> Vec<(&String, usize)> {
@@ -50,10 +56,25 @@ pub struct Eyes {
 impl Eyes {
     /// Opened on a fleet of so many Ready agents; they have seen all of it when this returns.
     pub async fn on(lab: &Lab<'_>, name: &str, nodes: usize) -> Self {
+        let node = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.node_name.clone());
+        Self::opened(lab, &format!("oneagent={name}"), nodes, node).await
+    }
+
+    /// Opened on a workload of so many Ready Pods, each a place of its own: who replaces one is another.
+    pub async fn on_replicas(lab: &Lab<'_>, labels: &str, replicas: usize) -> Self {
+        Self::opened(lab, labels, replicas, kube::ResourceExt::uid).await
+    }
+
+    async fn opened(
+        lab: &Lab<'_>,
+        labels: &str,
+        nodes: usize,
+        place: impl Fn(&Pod) -> Option<String> + Send + 'static,
+    ) -> Self {
         let (tell, changes) = watch::channel(());
         let eyes = Self { seen: Arc::default(), changes };
         let (shared, api) = (eyes.seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
-        let config = watcher::Config::default().labels(&format!("oneagent={name}"));
+        let config = watcher::Config::default().labels(labels);
         tokio::spawn(async move {
             let mut events = watcher(api, config).default_backoff().boxed();
             while let Some(event) = events.next().await {
@@ -63,7 +84,7 @@ impl Eyes {
                     Ok(watcher::Event::Delete(pod)) => (pod, true),
                     _ => continue,
                 };
-                let (Some(node), Some(uid)) = (pod.spec.as_ref().and_then(|s| s.node_name.clone()), pod.uid()) else {
+                let (Some(node), Some(uid)) = (place(&pod), pod.uid()) else {
                     continue;
                 };
                 if (gone || pod.metadata.deletion_timestamp.is_some()) && seen.deleting.insert(uid.clone()) {

@@ -2,15 +2,17 @@
 //!
 //! Used by the fake kubelet. Must not know what a test wants of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt};
+use oneagent_operator::api::PACKAGES;
 
 use crate::operator::{Operator, binary, get, token};
+use crate::webapp::Containers;
 
 /// Starts programs of ours, and of OLM's, for their Pods.
 pub struct Launcher {
@@ -22,6 +24,8 @@ pub struct Launcher {
     /// Settings on top of the Pod's own.
     extra: Vec<(String, String)>,
     running: Arc<Mutex<HashMap<String, Operator>>>,
+    /// Processes of applications.
+    containers: Containers,
 }
 
 impl Launcher {
@@ -32,7 +36,14 @@ impl Launcher {
         kubeconfig: impl Fn(&Path) -> String + Send + Sync + 'static,
         extra: Vec<(String, String)>,
     ) -> Self {
-        Self { folder, admin, kubeconfig: Box::new(kubeconfig), extra, running: Arc::default() }
+        Self {
+            folder,
+            admin,
+            kubeconfig: Box::new(kubeconfig),
+            extra,
+            running: Arc::default(),
+            containers: Containers::default(),
+        }
     }
 
     /// Does the work of OLM's unpack Job: pulls the bundle image and runs the Pod's own command on what is in it.
@@ -69,7 +80,8 @@ impl Launcher {
     /// Whether a Pod is the operator's own.
     #[must_use]
     pub fn is_operator(&self, pod: &Pod) -> bool {
-        pod.labels().get("app.kubernetes.io/name").is_some_and(|name| name == "oneagent-operator")
+        let name = pod.labels().get("app.kubernetes.io/name");
+        name.is_some_and(|name| PACKAGES.iter().any(|package| package.name == name))
     }
 
     /// The binary of an image of ours: out of the registry if it is there, else the one that was just built.
@@ -112,7 +124,9 @@ impl Launcher {
         });
         let env: Vec<(String, String)> = env.chain(self.extra.iter().cloned()).collect();
         let binary = self.binary(spec.containers[0].image.as_deref().unwrap_or_default()).await?;
-        let operator = Operator::start_binary(&binary, &self.folder, &name, &(self.kubeconfig)(&token_file), &env);
+        let args: Vec<&str> = spec.containers[0].args.iter().flatten().map(String::as_str).collect();
+        let kubeconfig = (self.kubeconfig)(&token_file);
+        let operator = Operator::start_binary(&binary, &self.folder, &name, &args, &kubeconfig, &env);
         let address = operator.address.clone();
         self.running.lock().expect("operators").insert(pod.uid().unwrap_or_default(), operator);
         // The readiness probe, as the Pod has it.
@@ -125,8 +139,14 @@ impl Launcher {
         Ok(())
     }
 
+    /// Starts the process of an application's Pod; returns its address. `None`: it has none.
+    pub async fn serve(&self, pod: &Pod, environment: &BTreeMap<String, String>) -> Option<String> {
+        self.containers.start(&self.folder, pod, environment).await
+    }
+
     /// Ends the process of a Pod as a kubelet does: TERM, and KILL after the grace period.
     pub async fn stop(&self, pod: &Pod) {
+        self.containers.stop(pod).await;
         let operator = self.running.lock().expect("operators").remove(&pod.uid().unwrap_or_default());
         let Some(mut operator) = operator else { return };
         operator.process.signal("TERM");

@@ -24,6 +24,7 @@ pub mod pki;
 pub mod process;
 pub mod tools;
 pub mod vendor;
+pub mod webapp;
 pub mod webhook;
 
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
 //! The operator as a process: the real binary, under its ServiceAccount's token, with the rights of
-//! `config/oneagent-operator/rbac.yaml`.
+//! its package's `rbac.yaml`.
 //!
 //! Started by the fake kubelet for the operator's own Pod, or directly for a namespace of a test. Must not give it
 //! any right or setting that an installation would not.
@@ -20,12 +20,16 @@ pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("OPERATOR_BINARY") {
         return path.into();
     }
+    beside("oneagent-operator")
+}
+
+/// A program of this repository, beside the one that runs.
+#[must_use]
+pub fn beside(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a path");
     let folders = own.ancestors().skip(1).take(2);
-    let found = folders.map(|folder| folder.join("oneagent-operator")).find(|path| path.is_file());
-    found.unwrap_or_else(|| {
-        panic!("the operator's binary is not beside {}; run `cargo build` first, or set OPERATOR_BINARY", own.display())
-    })
+    let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not beside {}; run `cargo build --workspace` first", own.display()))
 }
 
 /// A token for a ServiceAccount, bound to a Pod when there is one.
@@ -72,13 +76,20 @@ pub struct Operator {
 impl Operator {
     /// Starts it with `env` on top of what the cluster gives it.
     #[must_use]
-    pub fn start(folder: &Path, name: &str, kubeconfig: &str, env: &[(String, String)]) -> Self {
-        Self::start_binary(&binary(), folder, name, kubeconfig, env)
+    pub fn start(folder: &Path, name: &str, args: &[&str], kubeconfig: &str, env: &[(String, String)]) -> Self {
+        Self::start_binary(&binary(), folder, name, args, kubeconfig, env)
     }
 
     /// The same with another binary.
     #[must_use]
-    pub fn start_binary(binary: &Path, folder: &Path, name: &str, kubeconfig: &str, env: &[(String, String)]) -> Self {
+    pub fn start_binary(
+        binary: &Path,
+        folder: &Path,
+        name: &str,
+        args: &[&str],
+        kubeconfig: &str,
+        env: &[(String, String)],
+    ) -> Self {
         let file = folder.join(format!("{name}.kubeconfig"));
         std::fs::write(&file, kubeconfig).expect("a kubeconfig");
         let address = free_address();
@@ -88,8 +99,9 @@ impl Operator {
             ("LOG_LEVEL".into(), "info".into()),
         ];
         all.extend(env.iter().cloned());
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let log = folder.join(format!("{name}.log"));
-        Self { process: Process::start(name, binary, &["run".to_owned()], &all, &log), address, log }
+        Self { process: Process::start(name, binary, &args, &all, &log), address, log }
     }
 
     /// What a path of its HTTP server answers: status and body.

@@ -3,6 +3,7 @@
 //! Here because every other room starts from them. Must not know a client, a clock or an environment.
 
 pub mod condition;
+pub mod config_watcher;
 pub mod name;
 pub mod oneagent;
 pub mod package;
@@ -10,4 +11,4 @@ pub mod rollout;
 pub mod schema;
 
 /// Every package; generators iterate over it.
-pub const PACKAGES: &[&package::Package] = &[&oneagent::package::PACKAGE];
+pub const PACKAGES: &[&package::Package] = &[&oneagent::package::PACKAGE, &config_watcher::package::PACKAGE];

@@ -13,10 +13,14 @@ pub struct Package {
     pub name: &'static str,
     /// Namespace that every recipe names.
     pub namespace: &'static str,
+    /// The release in which it came.
+    pub since: &'static str,
     /// The kinds that it serves; the first is the one that `run --kind` names.
     pub kinds: &'static [Kind],
     /// The operator's arguments.
     pub run: &'static [&'static str],
+    /// Whether its calls to others than the API server go through the proxy that OLM names.
+    pub is_proxy_aware: bool,
     /// Its rights.
     pub rules: &'static [Rule],
     /// ServiceAccounts of the Pods that it makes, which may use the SCC `privileged`.
@@ -25,6 +29,8 @@ pub struct Package {
     pub image_variable: Option<&'static str>,
     /// Objects that work once their placeholders are filled in, the smallest first.
     pub samples: &'static [Sample],
+    /// What samples want to be tried with; objects that are not of its kinds.
+    pub companions: &'static [Sample],
     /// What people read.
     pub texts: Texts,
 }

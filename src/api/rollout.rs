@@ -34,11 +34,11 @@ pub struct Rollout {
     pub paused: Option<bool>,
 }
 
-fn int_or_string(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+pub(super) fn int_or_string(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "x-kubernetes-int-or-string": true, "maxLength": 10 })
 }
 
-fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+pub(super) fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 

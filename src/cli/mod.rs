@@ -30,3 +30,13 @@ pub async fn main() -> Result<(), String> {
         Command::Check(args) => Box::pin(check::check(&args)).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,9 +1,11 @@
-//! What the watches show, as the engine wants it: nodes, and Pods with their health.
+//! What the watches show, as the engine wants it: nodes, Pods with their health, and the workloads that they are
+//! replicas of.
 //!
 //! Pure, for any kind. Must not know what a Pod was made from, nor decide anything.
 
 pub mod nodes;
 pub mod pods;
+pub mod replicas;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

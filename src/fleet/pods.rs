@@ -29,7 +29,8 @@ const TAKING_ON: TimeDelta = TimeDelta::seconds(5);
 /// A container that runs for so long does not crash again and again.
 const RUNS_WELL: TimeDelta = TimeDelta::minutes(10);
 
-/// A Pod that was made from `revision`, from what its watch shows; `None`: nobody could tell it from another.
+/// A Pod that was made from `revision`, from what its watch shows; `None`: nobody could tell it from another. Where no
+/// node is known yet it has an empty one.
 #[must_use]
 pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
     let condition = facts.status.conditions.iter().find(|c| c.type_ == "Ready");
@@ -40,7 +41,7 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
         name: facts.metadata.name.as_deref()?.into(),
         uid: facts.metadata.uid.as_deref()?.into(),
         resource_version: facts.metadata.resource_version.as_deref().unwrap_or_default().into(),
-        node: facts.node()?.into(),
+        node: facts.node().unwrap_or_default().into(),
         revision,
         template_generation: facts
             .metadata

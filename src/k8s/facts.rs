@@ -239,6 +239,7 @@ struct SlimMeta {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
+    generation: Option<i64>,
     creation_timestamp: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
     deletion_timestamp: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
     labels: Option<BTreeMap<String, String>>,
@@ -247,13 +248,14 @@ struct SlimMeta {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let slim = SlimMeta::deserialize(deserializer)?;
     Ok(ObjectMeta {
         name: slim.name,
         namespace: slim.namespace,
         uid: slim.uid,
         resource_version: slim.resource_version,
+        generation: slim.generation,
         creation_timestamp: slim.creation_timestamp,
         deletion_timestamp: slim.deletion_timestamp,
         labels: slim.labels,

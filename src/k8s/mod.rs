@@ -6,8 +6,10 @@
 pub mod api_group;
 pub mod drift;
 pub mod facts;
+pub mod names;
 pub mod node;
 pub mod node_selector;
 pub mod ownership;
 pub mod placement;
 pub mod quantity;
+pub mod workload;

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -14,6 +15,8 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
+
+use super::{Error, call};
 
 /// A connection on which nothing was heard for so long is asked whether it lives,
 const QUIET: Duration = Duration::from_secs(30);
@@ -60,4 +63,15 @@ pub fn connect(config: &Config) -> Result<Client, kube::Error> {
         .map_err(BoxError::from)
         .service(HttpClient::builder(TokioExecutor::new()).build::<_, Body>(https));
     Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+/// The API server's own clock, as its answers carry it.
+pub async fn server_time(client: &Client) -> Result<Option<DateTime<Utc>>, Error> {
+    let answer = call(|| "ask for the API server's time".to_owned(), async {
+        let request = axum::http::Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError)?;
+        client.send(request).await
+    });
+    let date =
+        answer.await?.headers().get(axum::http::header::DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
+    Ok(date.and_then(|date| DateTime::parse_from_rfc2822(&date).ok()).map(|date| date.to_utc()))
 }

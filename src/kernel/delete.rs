@@ -1,4 +1,4 @@
-//! Deleting Pods: the one way to do it, with the budget, the UID and the resourceVersion checked once more.
+//! Deleting and evicting Pods: the one way to do it, with budget, UID and resourceVersion checked once more.
 //!
 //! Here so that even a wrong plan cannot exceed the budget: what is in flight is counted in a ledger of each owner, and
 //! the guard judges by that, not by what the plan says. Must not choose a Pod.
@@ -8,15 +8,17 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use kube::Client;
-use kube::api::{Api, DeleteParams, Preconditions};
+use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use kube::core::Status;
 use parking_lot::{Mutex, MutexGuard};
+use serde_json::{Value, json};
 
 use super::{Error, call};
 use crate::k8s::facts::PodFacts;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::{Entry, Ledger};
 
-/// A Pod to delete.
+/// A Pod to remove.
 #[derive(Debug, Clone)]
 pub struct Target<'a> {
     pub namespace: &'a str,
@@ -24,18 +26,40 @@ pub struct Target<'a> {
     pub uid: &'a Arc<str>,
     /// resourceVersion it was judged by.
     pub resource_version: &'a str,
-    pub node: &'a Arc<str>,
+    /// The place that it leaves.
+    pub place: &'a Arc<str>,
+    pub how: How,
+}
+
+/// How a Pod is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Whatever its PodDisruptionBudget says: DaemonSets have none.
+    Delete,
+    /// Unless a PodDisruptionBudget forbids it.
+    Evict,
 }
 
 /// What came of a deletion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It is being deleted.
     Deleted,
+    /// A PodDisruptionBudget forbids it now; in the API server's words.
+    Blocked(Blocked),
     /// It changed or went meanwhile: look again.
     Changed,
     /// The budget is used up; the plan was wrong.
     OverBudget,
+}
+
+/// Why a Pod is not evicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// In the API server's words.
+    pub why: String,
+    /// Whether it is this Pod's alone: two PodDisruptionBudgets select it, and the API server wants one.
+    pub is_its_own: bool,
 }
 
 /// What each owner has in flight.
@@ -66,7 +90,7 @@ impl Deletions {
     }
 
     fn begin(&self, owner: &str, guard: &Guard, target: &Target<'_>, now: DateTime<Utc>) -> Option<Entry> {
-        self.owners().entry(owner.to_owned()).or_default().begin(guard, target.node, target.uid, now)
+        self.owners().entry(owner.to_owned()).or_default().begin(guard, target.place, target.uid, now)
     }
 
     fn undo(&self, owner: &str, entry: &Entry) {
@@ -75,7 +99,7 @@ impl Deletions {
         }
     }
 
-    /// Deletes a Pod, if the guard admits it and the Pod is still the one that was judged.
+    /// Removes a Pod, if the guard admits it and the Pod is still the one that was judged.
     #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
     pub async fn delete(
         &self,
@@ -94,10 +118,22 @@ impl Deletions {
             }),
             ..DeleteParams::default()
         };
-        match call(|| format!("delete Pod {}/{}", target.namespace, target.name), api.delete(target.name, &params))
-            .await
-        {
-            Ok(_) => Ok(Outcome::Deleted),
+        let what = |verb: &str| format!("{verb} Pod {}/{}", target.namespace, target.name);
+        let answer = match target.how {
+            How::Delete => call(|| what("delete"), api.delete(target.name, &params)).await.map(drop),
+            How::Evict => {
+                let body = eviction(&target, &params);
+                let post = PostParams::default();
+                let sent = api.create_subresource::<Value, Status>("eviction", target.name, &post, &body);
+                call(|| what("evict"), sent).await.map(drop)
+            }
+        };
+        match answer {
+            Ok(()) => Ok(Outcome::Deleted),
+            Err(error) if let Some(blocked) = blocked(&error).filter(|_| target.how == How::Evict) => {
+                self.undo(owner, &entry);
+                Ok(Outcome::Blocked(blocked))
+            }
             Err(error) if error.is_conflict() || error.is_not_found() => {
                 self.undo(owner, &entry);
                 Ok(Outcome::Changed)
@@ -115,4 +151,27 @@ impl Deletions {
     fn owners(&self) -> MutexGuard<'_, HashMap<String, Ledger>> {
         self.owners.lock()
     }
+}
+
+/// Written here: kube's own eviction names the options `delete_options`, which the API server passes over, and the
+/// preconditions with them.
+fn eviction(target: &Target<'_>, params: &DeleteParams) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": { "name": target.name, "namespace": target.namespace },
+        "deleteOptions": params,
+    })
+}
+
+/// What of the API server's answers to an eviction says that it is not the time: 429 with a cause, or a 500 that is no
+/// trouble of its own.
+fn blocked(error: &Error) -> Option<Blocked> {
+    let Error::Api { source, .. } = error else { return None };
+    let kube::Error::Api(status) = &**source else { return None };
+    let is_its_own = status.code == 500 && status.message.contains("more than one PodDisruptionBudget");
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    let is_budget = status.code == 429 && causes.iter().any(|cause| cause.reason == "DisruptionBudget");
+    let cause = causes.iter().map(|cause| cause.message.as_str()).find(|message| !message.is_empty());
+    (is_its_own || is_budget)
+        .then(|| Blocked { why: cause.filter(|_| is_budget).unwrap_or(&status.message).to_owned(), is_its_own })
 }

@@ -18,12 +18,13 @@ mod present;
 pub mod runtime;
 #[cfg(test)]
 mod scripted;
+pub mod status;
 pub mod sync;
 pub mod upgradeable;
 
 use std::time::Duration;
 
-pub use client::{client, connect};
+pub use client::{client, connect, server_time};
 pub use delete::Deletions;
 pub use events::Events;
 pub use named::{Data, Named, NamedKind, Reference};
@@ -126,7 +127,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Runs a request with a name and an end.
-pub(crate) async fn call<T>(
+pub async fn call<T>(
     action: impl Fn() -> String,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Error> {

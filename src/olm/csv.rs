@@ -60,7 +60,7 @@ pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Re
             "relatedImages": images,
         },
     });
-    if let Some(before) = before {
+    if let Some(before) = before.filter(|before| before.has(package)) {
         csv["spec"]["replaces"] = name(package, before).into();
         csv["metadata"]["annotations"]["olm.skipRange"] = format!(">=0.1.0 <{}", release.version).into();
     }
@@ -102,7 +102,7 @@ fn annotations(package: &Package, release: &Release) -> Result<Value, manifests:
     // Whatever is claimed here must hold: mirrored only by digest; the vendor calls take a proxy; no validated crypto.
     for (feature, holds) in [
         ("disconnected", release.is_pinned()),
-        ("proxy-aware", true),
+        ("proxy-aware", package.is_proxy_aware),
         ("fips-compliant", false),
         ("tls-profiles", false),
         ("token-auth-aws", false),
@@ -147,14 +147,17 @@ fn install(package: &Package, release: &Release) -> Value {
     }
     // The agents' ServiceAccounts exist through their one right: `use` of an SCC. OLM makes them from it.
     let agent = |account: &str| json!({ "serviceAccountName": account, "rules": [scc()] });
-    let own = json!({ "serviceAccountName": package.name, "rules": rules(package, Where::Cluster) });
-    let cluster: Vec<Value> =
-        std::iter::once(own).chain(package.accounts.iter().map(|account| agent(account))).collect();
+    let rights = rules(package, Where::Cluster);
+    let own = (!rights.is_empty()).then(|| json!({ "serviceAccountName": package.name, "rules": rights }));
+    let cluster: Vec<Value> = own.into_iter().chain(package.accounts.iter().map(|account| agent(account))).collect();
     let namespaced = [rules(package, Where::Watched), rules(package, Where::Own)].concat();
-    json!({
+    let mut spec = json!({
         "deployments": [{ "name": package.name, "label": deployment["metadata"]["labels"],
         "spec": deployment["spec"] }],
         "permissions": [{ "serviceAccountName": package.name, "rules": namespaced }],
-        "clusterPermissions": cluster,
-    })
+    });
+    if !cluster.is_empty() {
+        spec["clusterPermissions"] = cluster.into();
+    }
+    spec
 }

@@ -65,7 +65,7 @@ pub fn manifests(package: &Package) -> Result<Vec<File>, Error> {
     all.extend(user_roles(package));
     all.push(deployment(package));
     let mut files = vec![File { path: format!("config/{}/install.yaml", package.name), content: yaml(&all)? }];
-    files.extend(package.samples.iter().map(|sample| File {
+    files.extend(package.samples.iter().chain(package.companions).map(|sample| File {
         path: format!("config/{}/samples/{}", package.name, sample.file),
         content: sample.yaml.to_owned(),
     }));
@@ -85,20 +85,22 @@ fn labels(package: &Package) -> Value {
     json!({ "app.kubernetes.io/name": package.name, "app.kubernetes.io/part-of": package.name })
 }
 
+fn makes_privileged_pods(package: &Package) -> bool {
+    !package.accounts.is_empty()
+}
+
 pub(super) fn namespace(package: &Package) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {
-            "name": package.namespace,
-            // Else a cluster's default node selector silently keeps agents off infra and control-plane nodes.
-            "annotations": { "openshift.io/node-selector": "" },
-            "labels": {
-                "pod-security.kubernetes.io/enforce": "privileged",
-                "pod-security.kubernetes.io/audit": "privileged",
-                "pod-security.kubernetes.io/warn": "privileged",
-            },
-        },
-    })
+    let mut metadata = json!({ "name": package.namespace });
+    if makes_privileged_pods(package) {
+        // Else a cluster's default node selector silently keeps agents off infra and control-plane nodes.
+        metadata["annotations"] = json!({ "openshift.io/node-selector": "" });
+        metadata["labels"] = json!({
+            "pod-security.kubernetes.io/enforce": "privileged",
+            "pod-security.kubernetes.io/audit": "privileged",
+            "pod-security.kubernetes.io/warn": "privileged",
+        });
+    }
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })
 }
 
 fn rbac_objects(package: &Package) -> Vec<Value> {
@@ -126,12 +128,10 @@ fn rbac_objects(package: &Package) -> Vec<Value> {
     };
     let mut objects = vec![account(package.name)];
     objects.extend(package.accounts.iter().map(|name| account(name)));
-    objects.extend([
-        role,
-        bind("RoleBinding", "Role", true),
-        cluster_role,
-        bind("ClusterRoleBinding", "ClusterRole", false),
-    ]);
+    objects.extend([role, bind("RoleBinding", "Role", true)]);
+    if !rules(package, Where::Cluster).is_empty() {
+        objects.extend([cluster_role, bind("ClusterRoleBinding", "ClusterRole", false)]);
+    }
     objects
 }
 
@@ -176,8 +176,8 @@ fn installer(package: &Package) -> Vec<Value> {
         named("apiextensions.k8s.io", &["customresourcedefinitions"], crds),
         // OLM makes these names from hashes.
         rule("rbac.authorization.k8s.io", &rbac, &["create", "list", "watch", "get", "update", "patch", "delete"]),
-        scc(),
     ];
+    cluster.extend(makes_privileged_pods(package).then(scc));
     cluster.extend([Where::Watched, Where::Own, Where::Cluster].into_iter().flat_map(|scope| rules(package, scope)));
     let accounts = std::iter::once(&package.name).chain(package.accounts).map(|name| (*name).to_owned()).collect();
     let own = vec![

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::manifests::{File, PRODUCT};
 use crate::api::oneagent::DEFAULT_IMAGE;
+use crate::api::package::Package;
 
 /// Path of the list below the repository.
 pub const PATH: &str = "catalog/releases.yaml";
@@ -51,6 +52,8 @@ pub struct Released {
     pub release: Release,
     /// The files of its bundle, by their path in it.
     pub files: Vec<File>,
+    /// The bundle's image, where it is another than the list says.
+    pub image: Option<String>,
 }
 
 impl Released {
@@ -146,6 +149,22 @@ impl Release {
             operator_image: format!("{REPOSITORY}/{PRODUCT}:{version}"),
             agent_image: DEFAULT_IMAGE.to_owned(),
             bundle_image: format!("{REPOSITORY}/{PRODUCT}-bundle:{version}"),
+        }
+    }
+
+    /// Whether a package is part of it: it may have come later.
+    #[must_use]
+    pub fn has(&self, package: &Package) -> bool {
+        number(&self.version) >= number(package.since)
+    }
+
+    /// The image of a package's bundle.
+    #[must_use]
+    pub fn bundle_image(&self, package: &Package) -> String {
+        if package.name == PRODUCT {
+            self.bundle_image.clone()
+        } else {
+            format!("{REPOSITORY}/{}-bundle:{}", package.name, self.version)
         }
     }
 

@@ -25,7 +25,7 @@ use crate::api::oneagent::OneAgent;
 use crate::k8s::api_group::Wanted;
 use crate::k8s::drift::{APPLIED_ANNOTATION, is_current};
 use crate::kernel::apply::{apply, apply_over, merge};
-use crate::kernel::delete::{Outcome, Target};
+use crate::kernel::delete::{How, Outcome, Target};
 use crate::kernel::notes::Place;
 use crate::kernel::optional_api::Owner;
 use crate::kernel::{self};
@@ -201,7 +201,7 @@ pub async fn recycle(
         match outcome? {
             Outcome::Deleted => {}
             Outcome::Changed => changed = true,
-            Outcome::OverBudget => {
+            Outcome::Blocked(_) | Outcome::OverBudget => {
                 tracing::error!(name = resolved.name, "the plan would have exceeded the budget; a defect");
             }
         }
@@ -221,7 +221,8 @@ async fn replace(
         name: &pod.name,
         uid: &pod.uid,
         resource_version: &pod.resource_version,
-        node: &pod.node,
+        place: &step.place,
+        how: How::Delete,
     };
     let outcome = context.deletions.delete(&context.client, &resolved.uid, guard, target, context.clock.now()).await?;
     tracing::info!(
@@ -233,7 +234,7 @@ async fn replace(
         "Pod replaced"
     );
     if outcome == Outcome::Deleted {
-        context.metrics.replaced();
+        context.metrics.all.replaced();
     }
     Ok(outcome)
 }

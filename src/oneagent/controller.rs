@@ -43,7 +43,7 @@ impl Kind for Context {
     }
 
     fn is_foreign(&self, object: &OneAgent, desk: &Desk) -> bool {
-        desk.is_foreign(object)
+        desk.own.status.is_foreign(object.metadata.resource_version.as_deref(), object.status.as_ref())
     }
 
     fn listed(&self, namespace: &str, is_readable: bool) {
@@ -66,7 +66,7 @@ impl Kind for Context {
     }
 
     fn looked(&self, is_good: bool, took: Duration) {
-        self.metrics.reconciled(is_good, took);
+        self.metrics.all.reconciled(is_good, took);
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::observe::Missing;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::kernel;
+use crate::kernel::status::LastStatus;
 
 /// The desk of a OneAgent.
 pub type Desk = kernel::desk::Desk<Kept>;
@@ -25,17 +26,7 @@ pub struct Kept {
     /// Since when selected nodes have no Pod.
     missing: Mutex<Missing>,
     /// The last status written.
-    written: Mutex<Option<Written>>,
-}
-
-/// What a status write needs to know of the last one.
-#[derive(Debug)]
-pub struct Written {
-    pub status: Arc<OneAgentStatus>,
-    /// When.
-    pub at: Instant,
-    /// The object's resourceVersion after it.
-    pub version: Option<String>,
+    pub status: LastStatus<OneAgentStatus>,
 }
 
 impl Desk {
@@ -71,28 +62,8 @@ impl Desk {
         *self.own.nudged.lock() = None;
     }
 
-    /// When the status was written last.
-    pub fn written_at(&self) -> Option<Instant> {
-        self.own.written.lock().as_ref().map(|written| written.at)
-    }
-
-    /// A status was written.
-    pub fn wrote(&self, written: Written) {
-        *self.own.written.lock() = Some(written);
-    }
-
     /// The last status that we know of: our own last write, else what is stored.
     pub fn last_status(&self, object: &OneAgent) -> Arc<OneAgentStatus> {
-        let ours = self.own.written.lock().as_ref().map(|written| written.status.clone());
-        ours.unwrap_or_else(|| Arc::new(object.status.clone().unwrap_or_default()))
-    }
-
-    /// Whether somebody else wrote the status after we did: it is ours alone, and written again.
-    pub fn is_foreign(&self, object: &OneAgent) -> bool {
-        let written = self.own.written.lock();
-        let Some(ours) = &*written else { return false };
-        let version = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
-        let is_newer = version(object.metadata.resource_version.as_deref()) > version(ours.version.as_deref());
-        is_newer && object.status.as_ref() != Some(&*ours.status)
+        self.own.status.last(object.status.as_ref())
     }
 }

@@ -143,7 +143,8 @@ impl Fleet {
                 Concerns::Nobody
             }
             Event::InitApply(facts) | Event::Apply(facts) => {
-                let (Some(key), Some(mut pod)) = (owner(facts), pods::pod(facts, revision(facts))) else {
+                let (Some(key), Some(mut pod)) = (owner(facts), pods::pod(facts, revision(facts)).filter(is_bound))
+                else {
                     // It may have been ours: a label or an owner that was taken away makes it somebody else's.
                     return inner.drop_pod(facts);
                 };
@@ -230,6 +231,11 @@ fn revision(facts: &PodFacts) -> Option<Revision> {
     let annotation = |key: &str| facts.metadata.annotations.as_ref()?.get(key);
     let version = annotation(VERSION_ANNOTATION).and_then(|version| version.parse().ok());
     annotation(HASH_ANNOTATION).map(|hash| Revision { version, hash: hash.clone() })
+}
+
+/// Whether it is known of which node it is.
+fn is_bound(pod: &Pod) -> bool {
+    !pod.node.is_empty()
 }
 
 /// The OneAgent that a Pod belongs to. Labels alone do not make a Pod ours: its DaemonSet must be its controller, for

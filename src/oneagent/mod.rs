@@ -13,6 +13,7 @@ pub mod fleet;
 mod hold;
 pub mod known;
 pub mod memory;
+mod metrics;
 pub mod observe;
 pub mod overlap;
 pub mod peers;
@@ -30,8 +31,6 @@ pub mod version;
 use std::time::Duration;
 
 use chrono::Utc;
-use kube::api::Api;
-use kube::core::PartialObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::Instant;
 
@@ -41,20 +40,16 @@ use crate::api::oneagent::package::PACKAGE;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::clock::Clock;
 use crate::dynatrace::Environments;
-use crate::kernel::{
-    self, Deletions, Events, Named, NodeSelectors, Notes, OptionalApis, Upgradeable, apply::replace_status,
-};
-use crate::telemetry::Metrics;
-use desk::Written;
+use crate::kernel::status::{Saying, Writer};
+use crate::kernel::{self, Deletions, Events, Named, NodeSelectors, Notes, OptionalApis, Upgradeable};
 pub use desk::{Desk, Kept};
 use done::Done;
+pub use metrics::OwnMetrics;
 use problem::Problem;
 
 /// The package's name: field manager, Event source, and name of Lease and stop ConfigMap.
 pub const MANAGER: &str = PACKAGE.name;
 
-/// While a rollout runs, counts are written at most this often; what matters is written at once.
-const STATUS_PERIOD: Duration = Duration::from_secs(2);
 /// What was learnt while acting is planned with anew, at once.
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// What failed so often in a row is said, whatever it is.
@@ -88,7 +83,7 @@ pub struct Context {
     /// What OLM is told of rollouts.
     pub upgradeable: Upgradeable,
     pub events: Events,
-    pub metrics: Metrics,
+    pub metrics: OwnMetrics,
     /// UID of Namespace kube-system.
     pub cluster_id: tokio::sync::OnceCell<String>,
     /// Since when this process leads.
@@ -221,7 +216,9 @@ impl Look<'_> {
         let before = desk.last_status(object);
         let picture = status::Picture { object, before: &before, resolved, seen, assessment, done };
         let (status, transitions) = status::status(&picture, context.clock.now())?;
-        context.metrics.nodes(object, &status);
+        if let Some(counts) = &status.nodes {
+            context.metrics.nodes(&(resolved.namespace.clone(), resolved.name.clone()), counts);
+        }
         context.write_status(object, desk, &before, status, &transitions).await
     }
 }
@@ -315,27 +312,13 @@ impl Context {
         status: OneAgentStatus,
         transitions: &[Transition],
     ) -> Result<Option<Duration>, kernel::Error> {
-        if status == *before && !desk.is_foreign(object) {
-            return Ok(None);
-        }
-        let uid = object.uid().unwrap_or_default();
-        if let Some(last) = desk.written_at()
-            && essence(before) == essence(&status)
-            && let Some(left) = STATUS_PERIOD.checked_sub(last.elapsed())
-        {
-            return Ok(Some(left));
-        }
-        // Only its metadata is read back: an object that does not decode must be able to say so.
-        let api: Api<PartialObjectMeta<OneAgent>> =
-            Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
-        let version = replace_status(MANAGER, &api, &object.name_any(), &uid, &serde_json::to_value(&status)?).await?;
-        self.metrics.status_written();
-        desk.wrote(Written { status: status.into(), at: Instant::now(), version });
-        let about = object.object_ref(&());
-        for transition in transitions {
-            self.events
-                .publish(&about, transition.warning, &transition.reason, &transition.type_, &transition.message)
-                .await;
+        let writer = Writer { client: &self.client, manager: MANAGER, events: &self.events };
+        let is_urgent = essence(before) != essence(&status);
+        let stored = object.status.as_ref();
+        match desk.own.status.write(writer, object, stored, status, transitions, is_urgent).await? {
+            Saying::Written => self.metrics.all.status_written(),
+            Saying::Known => {}
+            Saying::TooSoon(left) => return Ok(Some(left)),
         }
         Ok(None)
     }

@@ -78,7 +78,8 @@ impl Bucket {
     }
 
     /// Whether the cause lies outside of any revision and ends by itself once it is mended.
-    pub(super) fn is_the_worlds(self) -> bool {
+    #[must_use]
+    pub fn is_the_worlds(self) -> bool {
         matches!(self, Self::Admission | Self::Image | Self::Config)
     }
 }

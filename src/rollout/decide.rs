@@ -71,7 +71,7 @@ pub fn plan<R: Revision>(
         return Plan { report, memory, ..plan };
     }
 
-    begin(&sorted, desired, inventory, plan.template, &mut memory, now);
+    begin(&sorted, desired, inventory, plan.template, &mut memory, &bounds.overdue(policy, inventory, now), now);
     let template_is_there = inventory.template == Some(&desired.revision);
     if plan.template != Template::Keep || !template_is_there || !inventory.settled {
         let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
@@ -171,6 +171,7 @@ fn begin<R: Revision>(
     inventory: &Inventory<'_, R>,
     template: Template,
     memory: &mut Memory<R>,
+    overdue: &BTreeMap<String, usize>,
     now: DateTime<Utc>,
 ) {
     let advances = template == Template::Advance && inventory.template.is_some();
@@ -182,9 +183,8 @@ fn begin<R: Revision>(
     }
     memory.phase = Phase::Rolling { since: now, stuck: None };
     if memory.touched.since.is_none() {
-        let lacks = inventory.workloads.iter().filter(|workload| workload.unavailable() > 0);
-        let lacking = lacks.take(REMEMBERED).map(|workload| (workload.name.to_string(), workload.unavailable()));
-        memory.touched = Touched { since: Some(now), lacking: lacking.collect(), ..Touched::default() };
+        memory.touched =
+            Touched { since: Some(now), lacking: lacking(sorted, inventory, overdue), ..Touched::default() };
     }
     memory.touched.joined_after = Some(now);
     if memory.last_good.is_none() && advances {
@@ -194,6 +194,23 @@ fn begin<R: Revision>(
     if let Some(from) = inventory.template.filter(|template| template.is_another_release(&desired.revision)) {
         memory.from = Some(from.clone());
     }
+}
+
+/// How many replicas of each workload are broken, or have been missing for too long. Of others that start, or are not
+/// there, somebody else may just have replaced them.
+fn lacking<R>(
+    sorted: &Sorted<'_, R>,
+    inventory: &Inventory<'_, R>,
+    overdue: &BTreeMap<String, usize>,
+) -> BTreeMap<String, usize> {
+    let mut lacking = overdue.clone();
+    for cell in sorted.cells.iter().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)) {
+        let Some(workload) = inventory.workloads.get(cell.place.workload) else { continue };
+        if lacking.len() < REMEMBERED || lacking.contains_key(&*workload.name) {
+            *lacking.entry(workload.name.to_string()).or_default() += 1;
+        }
+    }
+    lacking
 }
 
 /// Rule 0: the template is part of the plan.
@@ -269,7 +286,9 @@ fn finish_or_wait<R: Revision>(
         |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
     let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.bucket().is_some_and(ends_by_itself));
-    let moving = sorted.cells.iter().filter(moves).count() + coming;
+    // A node that is drained gets its agent from the template of then; a replica that may not go now stays as it is.
+    let held = if inventory.workloads.is_empty() { 0 } else { report.waiting };
+    let moving = sorted.cells.iter().filter(moves).count() + coming + held;
     let unheard = WaitingOn::Unheard(report.unheard, inventory.words.authority);
     if left == 0 && moving == 0 && report.unheard > 0 {
         // After a start nothing is under way until somebody says otherwise.

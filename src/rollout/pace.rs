@@ -2,11 +2,13 @@
 //!
 //! Must not decide whether anything may go at all (that is `decide`), nor read the fleet itself (that is `bucket`).
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 
 use super::bucket::{Cell, Sorted};
 use super::cause::{Bucket, Cause};
-use super::memory::{Memory, StuckPhase};
+use super::memory::{Memory, REMEMBERED, StuckPhase};
 use super::place::{Standing, Workload};
 use super::report::WaitingOn;
 use super::{Inventory, Policy, Step};
@@ -160,6 +162,20 @@ impl<'i> Bounds<'i> {
         (coming, until)
     }
 
+    /// Replicas that should have been there for long, by workload.
+    pub(super) fn overdue<R>(
+        &self,
+        policy: &Policy,
+        inventory: &Inventory<'_, R>,
+        now: DateTime<Utc>,
+    ) -> BTreeMap<String, usize> {
+        let is_overdue = |workload: &Workload| {
+            inventory.missing.get(&workload.name).is_some_and(|since| *since + policy.wait_ready <= now)
+        };
+        let overdue = self.absent().filter(|(_, workload)| is_overdue(workload)).take(REMEMBERED);
+        overdue.map(|(bound, workload)| (workload.name.to_string(), bound.absent)).collect()
+    }
+
     /// The workloads that lack Pods.
     pub(super) fn replicas(&self) -> impl Iterator<Item = WaitingOn> + '_ {
         self.absent().map(|(bound, workload)| WaitingOn::Replicas {
@@ -193,7 +209,7 @@ pub(super) fn is_a_trial<R>(memory: &Memory<R>) -> bool {
     memory.stuck_phase() == Some(StuckPhase::Trial)
 }
 
-fn age<'c, R>(cell: &&'c Cell<'_, R>) -> Option<(DateTime<Utc>, &'c str)> {
+fn age<'c, R>(cell: &'c Cell<'_, R>) -> Option<(DateTime<Utc>, &'c str)> {
     cell.pod().map(|pod| (pod.created, &*pod.name))
 }
 

@@ -204,9 +204,9 @@ pub struct Report {
     pub waiting_on: Vec<WaitingOn>,
     /// Places without an available agent for a cause that needs somebody: name and cause, at most five.
     pub troubled: Vec<(String, Cause)>,
-    /// Places whose agent is outdated, runs, and waits for its place.
+    /// Places whose agent is outdated and waits for its place.
     pub waiting: usize,
-    /// The first of them: name and why, at most five.
+    /// Those of them whose agent runs: name and why, at most five.
     pub postponed: Vec<(String, Cow<'static, str>)>,
     /// Places that joined and whose agent is within its time.
     pub joining: usize,
@@ -229,9 +229,10 @@ impl Report {
             match cell.standing() {
                 Some(Standing::Outdated) => {
                     report.outdated += 1;
-                    let waits = cell.place.busy.as_ref().filter(|_| cell.is_available());
-                    report.waiting += usize::from(waits.is_some());
-                    if let Some(why) = waits.filter(|_| report.postponed.len() < EXAMPLES) {
+                    let busy = cell.place.busy.as_ref();
+                    report.waiting += usize::from(busy.is_some());
+                    let is_named = cell.is_available() && report.postponed.len() < EXAMPLES;
+                    if let Some(why) = busy.filter(|_| is_named) {
                         report.postponed.push((cell.name().to_owned(), why.clone()));
                     }
                 }

@@ -1,11 +1,11 @@
-//! Metrics: few, with bounded labels. Names are Prometheus' own style; each help text gives the unit.
+//! Metrics that every kind has: few, with bounded labels. Names are Prometheus' own style; each help text gives the
+//! unit. A kind registers its own beside them.
 //!
 //! Labels are namespaces, names and buckets only: no error text, no node.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use kube::ResourceExt;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -13,80 +13,94 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
-
-use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::api::rollout::NodeCounts;
+use prometheus_client::registry::{Metric, Registry};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     result: &'static str,
 }
 
+/// An object's place in a scrape: what of it is counted, under which state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Nodes {
+struct Count {
     namespace: String,
     name: String,
     state: &'static str,
 }
 
-/// All metrics.
+/// Counts of objects, by state.
+#[derive(Debug, Clone, Default)]
+pub struct States(Family<Count, Gauge>);
+
+impl States {
+    /// To be registered.
+    #[must_use]
+    pub fn family(&self) -> impl Metric + use<> {
+        self.0.clone()
+    }
+
+    /// The counts of an object now.
+    pub fn set(&self, (namespace, name): &(String, String), counts: &[(&'static str, i32)]) {
+        for (state, count) in counts {
+            let labels = Count { namespace: namespace.clone(), name: name.clone(), state };
+            self.0.get_or_create(&labels).set(i64::from(*count));
+        }
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, (namespace, name): &(String, String), counts: &[(&'static str, i32)]) {
+        for (state, _) in counts {
+            self.0.remove(&Count { namespace: namespace.clone(), name: name.clone(), state });
+        }
+    }
+}
+
+/// All metrics of a process.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Mutex<Registry>,
     reconciles: Family<Outcome, Counter>,
     seconds: Histogram,
     replaced: Counter,
-    applied: Counter,
     statuses: Counter,
-    nodes: Family<Nodes, Gauge>,
     leader: Gauge<f64, AtomicU64>,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// Metrics whose names begin with `prefix`, about objects that people call `object`.
+    #[must_use]
+    pub fn new(prefix: &str, object: &str) -> Self {
         let metrics = Self {
-            registry: Mutex::new(Registry::with_prefix("oneagent")),
+            registry: Mutex::new(Registry::with_prefix(prefix)),
             reconciles: Family::default(),
             seconds: Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0]),
             replaced: Counter::default(),
-            applied: Counter::default(),
             statuses: Counter::default(),
-            nodes: Family::default(),
             leader: Gauge::default(),
         };
-        let mut registry = metrics.registry.lock();
-        registry.register("reconciles", "Looks at a OneAgent, by result", metrics.reconciles.clone());
-        registry.register("reconcile_seconds", "Duration of a look at a OneAgent, in seconds", metrics.seconds.clone());
-        registry.register("pods_replaced", "Pods deleted in order to be replaced", metrics.replaced.clone());
-        registry.register("daemonsets_applied", "Writes of a DaemonSet", metrics.applied.clone());
-        registry.register("statuses_written", "Writes of a status", metrics.statuses.clone());
-        registry.register(
-            "nodes",
-            "Nodes of a OneAgent, by state; the states are those of status.nodes",
-            metrics.nodes.clone(),
-        );
-        registry.register("leader", "1 where this process acts, 0 where it stands by", metrics.leader.clone());
-        drop(registry);
+        metrics.register("reconciles", &format!("Looks at a {object}, by result"), metrics.reconciles.clone());
+        let took = format!("Duration of a look at a {object}, in seconds");
+        metrics.register("reconcile_seconds", &took, metrics.seconds.clone());
+        metrics.register("pods_replaced", "Pods removed in order to be replaced", metrics.replaced.clone());
+        metrics.register("statuses_written", "Writes of a status", metrics.statuses.clone());
+        metrics.register("leader", "1 where this process acts, 0 where it stands by", metrics.leader.clone());
         metrics
     }
-}
 
-impl Metrics {
-    /// A look at a OneAgent.
+    /// One of a kind's own.
+    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
+        self.registry.lock().register(name, help, metric);
+    }
+
+    /// A look at an object.
     pub fn reconciled(&self, good: bool, took: Duration) {
         self.reconciles.get_or_create(&Outcome { result: if good { "success" } else { "error" } }).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 
-    /// A Pod was deleted in order to be replaced.
+    /// A Pod was removed in order to be replaced.
     pub fn replaced(&self) {
         self.replaced.inc();
-    }
-
-    /// A DaemonSet was written.
-    pub fn applied(&self) {
-        self.applied.inc();
     }
 
     /// A status was written.
@@ -99,24 +113,6 @@ impl Metrics {
         self.leader.set(f64::from(u8::from(leads)));
     }
 
-    /// The counts of a OneAgent.
-    pub fn nodes(&self, object: &OneAgent, status: &OneAgentStatus) {
-        let Some(counts) = &status.nodes else { return };
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        for (state, count) in states(counts) {
-            self.nodes
-                .get_or_create(&Nodes { namespace: namespace.clone(), name: name.clone(), state })
-                .set(i64::from(count));
-        }
-    }
-
-    /// Forgets a OneAgent that is gone.
-    pub fn forget(&self, (namespace, name): &(String, String)) {
-        for (state, _) in states(&NodeCounts::default()) {
-            self.nodes.remove(&Nodes { namespace: namespace.clone(), name: name.clone(), state });
-        }
-    }
-
     /// The text that a scrape gets.
     #[must_use]
     pub fn text(&self) -> String {
@@ -125,32 +121,4 @@ impl Metrics {
         let _ = encode(&mut text, &self.registry.lock());
         text
     }
-}
-
-/// The states of a fleet that are counted, by the names of `status.nodes`.
-fn states(counts: &NodeCounts) -> [(&'static str, i32); 22] {
-    [
-        ("selected", counts.selected),
-        ("running", counts.running),
-        ("updated", counts.updated),
-        ("outdated", counts.outdated),
-        ("versionUnknown", counts.version_unknown),
-        ("heldBack", counts.held_back),
-        ("surplus", counts.surplus),
-        ("untolerated", counts.untolerated),
-        ("arch", counts.arch),
-        ("namespaceSelector", counts.namespace_selector),
-        ("overlap", counts.overlap),
-        ("nodeNotReady", counts.node_not_ready),
-        ("nodeLost", counts.node_lost),
-        ("nodeBusy", counts.node_busy),
-        ("capacity", counts.capacity),
-        ("admission", counts.admission),
-        ("image", counts.image),
-        ("config", counts.config),
-        ("crash", counts.crash),
-        ("starting", counts.starting),
-        ("overdue", counts.overdue),
-        ("terminating", counts.terminating),
-    ]
 }

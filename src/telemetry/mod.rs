@@ -8,4 +8,4 @@ mod metrics;
 
 pub use http::{Health, serve};
 pub use logs::{LogFormat, start as start_logs};
-pub use metrics::Metrics;
+pub use metrics::{Metrics, States};

@@ -96,7 +96,8 @@ fn generate(args: &Args) -> Result<(), String> {
             files.extend(made.map_err(|error| format!("cannot generate {what:?} of {}: {error}", package.name))?);
         }
         if what == What::Catalog {
-            files.push(catalog::image(PACKAGES));
+            let released = made.iter().filter(|(_, bundles)| !bundles.is_empty());
+            files.push(catalog::image(released.map(|(package, _)| *package)));
         }
     }
     let mut wrong = check::check(&files);
@@ -174,13 +175,13 @@ fn bundles(root: &Path, package: &Package, list: &Releases) -> Result<Vec<Releas
         collect(&folder, &folder, &mut files).map_err(|error| {
             format!("the bundle of release {} is not in {}: {error}", release.version, folder.display())
         })?;
-        let bundle = Released { release: release.clone(), files };
+        let bundle = Released { release: release.clone(), files, image: None };
         match bundle.manifests("ClusterServiceVersion").as_slice() {
             [csv] if csv["spec"]["version"] == release.version.as_str() => Ok(bundle),
             _ => Err(format!("{} does not hold one CSV of version {}", folder.display(), release.version)),
         }
     };
-    list.releases.iter().map(of).collect()
+    list.releases.iter().filter(|release| release.has(package)).map(of).collect()
 }
 
 /// The files below a folder, in a fixed order.

@@ -5,6 +5,7 @@
 //! Must not know what the operator intends.
 
 mod agent;
+mod environment;
 mod seen;
 mod status;
 
@@ -54,7 +55,7 @@ pub struct Behaviour {
     pub ready_after: Duration,
     /// From deleted to gone.
     pub gone_after: Duration,
-    /// Faults by agent version.
+    /// Faults by agent version, or by the MESSAGE that a container was started with.
     pub versions: HashMap<String, Fault>,
     /// Faults by node.
     pub nodes: HashMap<String, Fault>,
@@ -90,6 +91,8 @@ pub struct Kubelet {
     times: Arc<Mutex<HashMap<String, Times>>>,
     /// Every Pod, as the one watch of this rig shows it, by namespace and name.
     pods: Arc<Mutex<HashMap<String, seen::ByName>>>,
+    /// What each container was started with, by its Pod's UID.
+    environments: Arc<Mutex<HashMap<String, environment::Environment>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -109,6 +112,7 @@ impl Kubelet {
             installed: Arc::default(),
             times: Arc::default(),
             pods: Arc::default(),
+            environments: Arc::default(),
         };
         let running = kubelet.clone();
         tokio::spawn(async move { running.follow().await });
@@ -225,20 +229,25 @@ impl Kubelet {
         let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());
         let node = pod.spec.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default();
         let installer = installer_url(pod).and_then(|url| self.vendor.installer(&url));
-        let version = installer.as_ref().map(|(_, version)| version.clone());
-        let fault = || {
+        let mut version = installer.as_ref().map(|(_, version)| version.clone());
+        let fault_of = |version: Option<&String>| {
             let now = self.behaviour(&pod.namespace().unwrap_or_default());
-            now.nodes.get(&node).or_else(|| version.as_ref().and_then(|v| now.versions.get(v))).copied()
+            now.nodes.get(&node).or_else(|| version.and_then(|v| now.versions.get(v))).copied()
         };
         // What the world keeps from starting is tried again until it starts, or is gone.
         loop {
-            let held = match fault() {
+            let held = match fault_of(version.as_ref()) {
                 Some(Fault::ImagePull) => {
                     waiting(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0)
                 }
-                _ => match self.missing_secret(pod).await {
-                    Some(why) => waiting(pod, "CreateContainerConfigError", &why, 0),
-                    None => break,
+                _ => match self.resolve(pod).await {
+                    Err(why) => waiting(pod, "CreateContainerConfigError", &why, 0),
+                    Ok(environment) => {
+                        version = version.or_else(|| environment.get("MESSAGE").cloned());
+                        let uid = pod.uid().unwrap_or_default();
+                        self.environments.lock().expect("environments").insert(uid, environment);
+                        break;
+                    }
                 },
             };
             if !self.write(pod, held).await {
@@ -246,6 +255,7 @@ impl Kubelet {
             }
             tokio::time::sleep(AGAIN).await;
         }
+        let fault = || fault_of(version.as_ref());
         match fault() {
             Some(Fault::CrashLoop) => {
                 if !self.crash(pod, "agent terminated", || fault() == Some(Fault::CrashLoop)).await {
@@ -272,7 +282,12 @@ impl Kubelet {
         {
             return;
         }
-        self.write(pod, running(pod, true)).await;
+        let environment = self.environment(pod).unwrap_or_default();
+        let mut status = running(pod, true);
+        if let Some(ip) = self.launcher.serve(pod, &environment).await {
+            (status["podIP"], status["podIPs"]) = (ip.clone().into(), json!([{ "ip": ip }]));
+        }
+        self.write(pod, status).await;
         match fault() {
             Some(Fault::CrashesAfter(later)) => {
                 tokio::time::sleep(later).await;
@@ -286,23 +301,6 @@ impl Kubelet {
             }
             _ => {}
         }
-    }
-
-    /// Why the container cannot be made: a Secret that its environment names is missing.
-    async fn missing_secret(&self, pod: &Pod) -> Option<String> {
-        let env = pod.spec.as_ref()?.containers.first()?.env.clone().unwrap_or_default();
-        for reference in env.into_iter().filter_map(|variable| variable.value_from?.secret_key_ref) {
-            let api: Api<k8s_openapi::api::core::v1::Secret> =
-                Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-            match api.get_opt(&reference.name).await {
-                Ok(None) => return Some(format!("secret \"{}\" not found", reference.name)),
-                Ok(Some(secret)) if !secret.data.as_ref().is_some_and(|data| data.contains_key(&reference.key)) => {
-                    return Some(format!("couldn't find key {} in Secret {}", reference.key, reference.name));
-                }
-                _ => {}
-            }
-        }
-        None
     }
 
     /// The node is gone, as the node lifecycle controller sees it: NotReady, and so are its Pods.

@@ -2,6 +2,7 @@
 //!
 //! Ends with a look at the audit log: no request of the operator's may have been forbidden.
 
+mod config_watcher;
 mod oneagent;
 
 pub use oneagent::{V1, V2, V3, version_of};
@@ -12,6 +13,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams};
+use oneagent_operator::api::oneagent::package::PACKAGE;
+use oneagent_operator::api::package::Package;
 use serde_json::{Value, json};
 
 use crate::audit;
@@ -29,6 +32,8 @@ pub const LONG: Duration = Duration::from_secs(240);
 /// A test's corner.
 pub struct Lab<'a> {
     pub cluster: &'a Cluster,
+    /// The package whose operator runs here.
+    pub package: &'static Package,
     /// Namespace, environment and node prefix.
     pub name: String,
     /// Names of its nodes.
@@ -45,6 +50,13 @@ impl Lab<'static> {
     pub async fn new(name: &str, count: usize) -> Self {
         Lab::on(Cluster::shared().await, name, count).await
     }
+
+    /// A corner of the shared cluster with nodes and the operator of another package.
+    pub async fn of(package: &'static Package, name: &str, count: usize) -> Self {
+        let mut lab = Lab::bare(Cluster::shared().await, package, name, count).await;
+        lab.start_operator(&[]).await;
+        lab
+    }
 }
 
 impl<'a> Lab<'a> {
@@ -57,15 +69,22 @@ impl<'a> Lab<'a> {
 
     /// A corner of a cluster, without an operator.
     pub async fn without_operator(cluster: &'a Cluster, name: &str, count: usize) -> Self {
+        Self::bare(cluster, &PACKAGE, name, count).await
+    }
+
+    async fn bare(cluster: &'a Cluster, package: &'static Package, name: &str, count: usize) -> Self {
         cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string());
-        cluster.apply(&rbac(name, name));
-        Self::in_namespace(cluster, name, count).await
+        cluster.apply(&rbac(package, name, name));
+        let mut lab = Self::in_namespace(cluster, name, count).await;
+        lab.package = package;
+        lab
     }
 
     /// A corner in a namespace that is there, with whatever rights and operator others put into it.
     pub async fn in_namespace(cluster: &'a Cluster, name: &str, count: usize) -> Self {
         let mut lab = Self {
             cluster,
+            package: &PACKAGE,
             name: name.to_owned(),
             nodes: Vec::new(),
             operators: Vec::new(),
@@ -80,7 +99,7 @@ impl<'a> Lab<'a> {
 
     /// Gives its operator its rights in another namespace, too.
     pub fn grant(&self, namespace: &str) {
-        let all = documents(&rbac(namespace, &self.name)).into_iter();
+        let all = documents(&rbac(self.package, namespace, &self.name)).into_iter();
         let there = all.filter(|object| object["kind"] == "Role" || object["kind"] == "RoleBinding");
         there.for_each(|object| self.cluster.apply(&object.to_string()));
     }
@@ -89,7 +108,7 @@ impl<'a> Lab<'a> {
     pub async fn start_operator(&mut self, extra: &[(&str, &str)]) {
         let number = self.operators.len();
         let file = self.cluster.path(&format!("{}.token", self.name));
-        std::fs::write(&file, token(&self.cluster.client, &self.name, "oneagent-operator", None).await)
+        std::fs::write(&file, token(&self.cluster.client, &self.name, self.package.name, None).await)
             .expect("a token file");
         let kubeconfig = self.cluster.plane.lock().await.token_kubeconfig(&file);
         let process = format!("{}-operator-{number}", self.name);
@@ -110,7 +129,7 @@ impl<'a> Lab<'a> {
         .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
         .collect();
         env.extend(extra.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        let operator = Operator::start(&self.cluster.path(""), &process, &kubeconfig, &env);
+        let operator = Operator::start(&self.cluster.path(""), &process, self.package.run, &kubeconfig, &env);
         self.logs.push(operator.log.clone());
         self.operators.push(operator);
     }
@@ -150,7 +169,7 @@ impl<'a> Lab<'a> {
     /// Requests of its operator, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<audit::Request> {
-        audit::requests(&self.cluster.path("audit.log"), &self.name)
+        audit::requests(&self.cluster.path("audit.log"), &self.name, self.package.name)
     }
 
     /// Ends the operators, checks that nothing was forbidden and no token was shown, and cleans up.
@@ -189,17 +208,17 @@ impl Drop for Lab<'_> {
     }
 }
 
-/// `config/oneagent-operator/rbac.yaml` for another namespace, and for an operator that lives in `home`.
-fn rbac(namespace: &str, home: &str) -> String {
-    let text = std::fs::read_to_string(repository("config/oneagent-operator/rbac.yaml"))
-        .expect("config/oneagent-operator/rbac.yaml; run `make generate`");
+/// A package's `rbac.yaml` for another namespace, and for an operator that lives in `home`.
+fn rbac(package: &Package, namespace: &str, home: &str) -> String {
+    let text = std::fs::read_to_string(repository(&format!("config/{}/rbac.yaml", package.name)))
+        .expect("rbac.yaml; run `make generate`");
     let mut all = String::new();
     for mut document in documents(&text) {
         let cluster_wide = document["metadata"].get("namespace").is_none();
         if !cluster_wide {
             document["metadata"]["namespace"] = namespace.into();
         } else if document["kind"] == "ClusterRoleBinding" {
-            document["metadata"]["name"] = format!("oneagent-operator-{namespace}").into();
+            document["metadata"]["name"] = format!("{}-{namespace}", package.name).into();
         }
         if let Some(subjects) = document.get_mut("subjects").and_then(Value::as_array_mut) {
             for subject in subjects {

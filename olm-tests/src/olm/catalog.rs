@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
+use oneagent_operator::api::package::Package;
 use oneagent_operator::olm::catalog::catalog;
 use oneagent_operator::olm::manifests::File;
 use oneagent_operator::olm::release::{PATH, Release, Released, Releases};
 use serde_json::{Value, json};
 
-use super::{NEXT, Olm, PACKAGE, PATIENCE, ROW, SYSTEM};
+use super::{NEXT, Olm, PATIENCE, ROW, SYSTEM};
 use crate::cluster::repository;
 use crate::images::{Config, pull, said};
 use crate::process::Process;
@@ -29,28 +30,35 @@ impl Olm {
     /// its commit, the present code's, or (for any other version) the present code's under that name.
     #[must_use]
     pub fn release(&self, version: &str) -> Released {
+        self.release_of(&ROW, version)
+    }
+
+    /// The same of another package.
+    #[must_use]
+    pub fn release_of(&self, package: &'static Package, version: &str) -> Released {
+        let present = repository(&format!("bundle/{}", package.name));
         let listed = releases().releases.into_iter().find(|release| release.version == version && version != NEXT);
         let (release, folder, binary) = match listed {
             Some(release) => {
-                let (folder, binary) = (repository(&Released::folder(PACKAGE, version)), binary_of(&release));
+                let (folder, binary) = (repository(&Released::folder(package.name, version)), binary_of(&release));
                 (release, folder, binary)
             }
-            None => (releases().of(version).0, repository("bundle/oneagent-operator"), operator::binary()),
+            None => (releases().of(version).0, present.clone(), operator::binary()),
         };
         let image = self.operator_image(version, &binary);
         let mut files = read(&folder);
         let named = if version == NEXT { release.operator_image.clone() } else { releases().of(NEXT).0.operator_image };
         for file in &mut files {
             file.content = file.content.replace(&named, &image).replace(&release.operator_image, &image);
-            if folder == repository("bundle/oneagent-operator") && version != NEXT {
+            if folder == present && version != NEXT {
                 file.content = file
                     .content
                     .replace(&format!(".v{NEXT}"), &format!(".v{version}"))
                     .replace(&format!("version: {NEXT}\n"), &format!("version: {version}\n"));
             }
         }
-        let mut released = Released { release: Release { operator_image: image, ..release }, files };
-        released.release.bundle_image = self.push_bundle(&released);
+        let mut released = Released { release: Release { operator_image: image, ..release }, files, image: None };
+        released.image = Some(self.push_bundle(package, &released));
         released
     }
 
@@ -107,9 +115,15 @@ impl Olm {
 
     /// The same, with packages of others beside it.
     pub async fn publish_with(&self, released: &[Released], others: &[String]) {
+        self.publish_all(&[(&ROW, released)], others).await;
+    }
+
+    /// Serves a catalog of several packages.
+    pub async fn publish_all(&self, packages: &[(&Package, &[Released])], others: &[String]) {
         let root = tempfile::tempdir().expect("a folder");
         let configs = root.path().join("configs");
-        for file in catalog(&ROW, released).expect("a catalog") {
+        let made = packages.iter().flat_map(|(package, released)| catalog(package, released).expect("a catalog"));
+        for file in made {
             if let Some(path) = file.path.strip_prefix("catalog/").filter(|path| path.contains('/')) {
                 std::fs::create_dir_all(configs.join(path).parent().expect("a folder")).expect("a folder");
                 std::fs::write(configs.join(path), file.content).expect("a file");

@@ -19,6 +19,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
+use oneagent_operator::api::package::Package;
 use oneagent_operator::olm::catalog::annotations;
 use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
@@ -62,13 +63,14 @@ pub struct Wish<'a> {
     pub starting: Option<&'a str>,
     /// Whether an administrator approves every InstallPlan.
     pub manual: bool,
+    pub package: &'static Package,
 }
 
 impl<'a> Wish<'a> {
     /// OwnNamespace, automatic, the channel's head.
     #[must_use]
     pub fn own(namespace: &'a str, targets: &'a [&'a str; 1]) -> Self {
-        Self { namespace, targets, starting: None, manual: false }
+        Self { namespace, targets, starting: None, manual: false, package: &ROW }
     }
 
     /// Beginning with a version.
@@ -183,20 +185,20 @@ impl Olm {
     }
 
     /// Pushes a bundle as an image.
-    fn push_bundle(&self, released: &Released) -> String {
+    fn push_bundle(&self, package: &Package, released: &Released) -> String {
         let root = tempfile::tempdir().expect("a folder");
         for file in &released.files {
             let path = root.path().join(&file.path);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             std::fs::write(path, &file.content).expect("a file");
         }
-        let labels = annotations(&ROW)
+        let labels = annotations(package)
             .as_object()
             .into_iter()
             .flatten()
             .map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned()))
             .collect();
-        let name = format!("{PACKAGE}-bundle:{}", released.release.version);
+        let name = format!("{}-bundle:{}", package.name, released.release.version);
         self.registry.push(
             &name,
             root.path(),
@@ -232,11 +234,12 @@ impl Olm {
         }
         let mut subscription = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
-            "metadata": { "name": PACKAGE, "namespace": wish.namespace },
-            "spec": { "channel": "stable-v0", "name": PACKAGE, "source": "oneagent", "sourceNamespace": SYSTEM },
+            "metadata": { "name": wish.package.name, "namespace": wish.namespace },
+            "spec": { "channel": "stable-v0", "name": wish.package.name, "source": "oneagent",
+                "sourceNamespace": SYSTEM },
         });
         if let Some(version) = wish.starting {
-            subscription["spec"]["startingCSV"] = format!("{PACKAGE}.v{version}").into();
+            subscription["spec"]["startingCSV"] = format!("{}.v{version}", wish.package.name).into();
         }
         if wish.manual {
             subscription["spec"]["installPlanApproval"] = "Manual".into();
@@ -252,17 +255,23 @@ impl Olm {
 
     /// Waits until a version is installed, the older one gone and the operator's Pod Ready.
     pub async fn installed(&self, namespace: &str, version: &str) {
-        let name = format!("{PACKAGE}.v{version}");
+        self.installed_of(&ROW, namespace, version).await;
+    }
+
+    /// The same of another package.
+    pub async fn installed_of(&self, package: &Package, namespace: &str, version: &str) {
+        let (package, name) = (package.name, format!("{}.v{version}", package.name));
         eventually(&format!("{name} is installed in {namespace}"), PATIENCE, || async {
             let others: Vec<String> = self
                 .list("ClusterServiceVersion", namespace)
                 .await
                 .iter()
                 .filter_map(|c| c["metadata"]["name"].as_str().map(str::to_owned))
+                .filter(|name| name.starts_with(&format!("{package}.")))
                 .collect();
             let csv = self.get("ClusterServiceVersion", namespace, &name).await.unwrap_or_default();
-            let subscription = self.get("Subscription", namespace, PACKAGE).await.unwrap_or_default();
-            let deployment = self.get("Deployment", namespace, PACKAGE).await.unwrap_or_default();
+            let subscription = self.get("Subscription", namespace, package).await.unwrap_or_default();
+            let deployment = self.get("Deployment", namespace, package).await.unwrap_or_default();
             let there = csv["status"]["phase"] == "Succeeded"
                 && others.len() == 1
                 && subscription["status"]["installedCSV"] == name.as_str();
@@ -321,7 +330,12 @@ impl Olm {
 
     /// Checks what an operator in a namespace did: nothing was forbidden, no token was printed, no panic.
     pub fn judge(&self, namespace: &str) {
-        let requests = crate::audit::requests(&self.cluster.path("audit.log"), namespace);
+        self.judge_of(&ROW, namespace);
+    }
+
+    /// The same of another package.
+    pub fn judge_of(&self, package: &Package, namespace: &str) {
+        let requests = crate::audit::requests(&self.cluster.path("audit.log"), namespace, package.name);
         assert!(requests.len() > 10, "the operator of {namespace} hardly asked for anything: {requests:?}");
         let forbidden = crate::audit::forbidden(&requests);
         assert!(forbidden.is_empty(), "{namespace}: the operator was forbidden: {forbidden:?}");
@@ -350,6 +364,7 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
         "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1", false),
         "ClusterRole" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1", false),
         "OneAgent" => ("dynatrace.com", "v1alpha1", true),
+        "ConfigWatcher" => ("k8spatterns.io", "v1", true),
         other => panic!("the rig does not know kind {other}"),
     };
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));

@@ -330,7 +330,8 @@ fn the_installation_in_one_file_works_with_the_samples() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let left = cluster.kubectl(&["-n", "dynatrace", "get", "pods", "-l", "dynatrace=oneagent", "--no-headers"]);
         assert_eq!(left.lines().count(), 3, "{left}");
-        let forbidden = audit::forbidden(&audit::requests(&cluster.path("audit.log"), "dynatrace"));
+        let forbidden =
+            audit::forbidden(&audit::requests(&cluster.path("audit.log"), "dynatrace", "oneagent-operator"));
         assert!(forbidden.is_empty(), "{forbidden:?}");
     });
 }

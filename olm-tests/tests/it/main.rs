@@ -25,4 +25,5 @@ mod secure;
 mod torn;
 mod toy;
 mod update;
+mod watcher;
 mod webhook;

@@ -6,6 +6,7 @@ use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::nodes::Shape;
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -123,7 +124,13 @@ fn single_namespace_then_several_as_the_operator_group_is_changed() {
         for name in ["operators-one", "team", "other"] {
             olm.namespace(name);
         }
-        olm.subscribe(&Wish { namespace: "operators-one", targets: &["team"], starting: None, manual: false });
+        olm.subscribe(&Wish {
+            namespace: "operators-one",
+            targets: &["team"],
+            starting: None,
+            manual: false,
+            package: &ROW,
+        });
         olm.installed("operators-one", NEXT).await;
         assert_eq!(watched(olm, "operators-one").await, ["team"]);
         agents_elsewhere(olm, "team").await;
@@ -159,6 +166,7 @@ fn several_namespaces_from_the_start() {
             targets: &["several", "several-team"],
             starting: None,
             manual: false,
+            package: &ROW,
         });
         olm.installed("several", NEXT).await;
         agents(olm, "several").await;
@@ -175,7 +183,7 @@ fn all_namespaces_and_a_second_subscription_elsewhere_does_no_harm() {
         for name in ["dynatrace", "team", "second"] {
             olm.namespace(name);
         }
-        olm.subscribe(&Wish { namespace: "dynatrace", targets: &[], starting: None, manual: false });
+        olm.subscribe(&Wish { namespace: "dynatrace", targets: &[], starting: None, manual: false, package: &ROW });
         olm.installed("dynatrace", NEXT).await;
         assert_eq!(watched(&olm, "dynatrace").await, [""]);
         agents(&olm, "dynatrace").await;

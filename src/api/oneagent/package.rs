@@ -14,6 +14,7 @@ const NAME: &str = "oneagent-operator";
 pub const PACKAGE: Package = Package {
     name: NAME,
     namespace: "dynatrace",
+    since: "0.1.0",
     kinds: &[Kind {
         name: "OneAgent",
         plural: "oneagents",
@@ -22,10 +23,12 @@ pub const PACKAGE: Package = Package {
         resources: &[("DaemonSet", "v1"), ("Pod", "v1"), ("Secret", "v1"), ("ConfigMap", "v1")],
     }],
     run: &["run"],
+    is_proxy_aware: true,
     rules: RULES,
     accounts: &["dynatrace-oneagent", "dynatrace-oneagent-unprivileged"],
     image_variable: Some("RELATED_IMAGE_DYNATRACE_ONEAGENT"),
     samples: SAMPLES,
+    companions: &[],
     texts: Texts {
         title: "OneAgent Operator",
         sentence: "Keeps a monitoring agent on the right nodes, at the right version, and can always say why.",

@@ -29,6 +29,9 @@ pub(super) struct Greeted {
 static GREETINGS: Package = Package {
     name: "greeting-operator",
     namespace: "toys",
+    since: "0.1.0",
+    companions: &[],
+    is_proxy_aware: false,
     kinds: &[api::Kind {
         name: "Greeting",
         plural: "greetings",

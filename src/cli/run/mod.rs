@@ -1,31 +1,30 @@
 //! `run`: the operator itself. Every setting is a flag and an environment variable of the same name.
 //!
-//! Wiring and lifetime: logs, probes, watches, lease, controllers, and an orderly end. Must not reconcile anything.
+//! Lifetime of a kind's process: logs, probes, watches, lease, controllers, and an orderly end. What a kind is made of
+//! stands in a file of its own. Must not reconcile anything.
+
+mod config_watcher;
+mod oneagent;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use clap::ValueEnum;
 use futures::FutureExt;
 use futures::future::Shared;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::SignedDuration;
-use kube::Client;
 use kube::api::Api;
+use kube::{Client, Resource};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
 
-use crate::api::oneagent::package::PACKAGE;
-use crate::api::oneagent::{DEFAULT_IMAGE, OneAgent};
 use crate::clock::Clock;
-use crate::dynatrace::{Environments, Periods};
 use crate::kernel::lease::{Candidate, Timing};
-use crate::kernel::runtime::{Receiver, Runtime, Triggers};
-use crate::kernel::sync::{Scope, Synced};
-use crate::kernel::{self, Events, Named};
-use crate::oneagent::controller::watch_fleet;
-use crate::oneagent::{Context, Settings, fleet::Fleet};
+use crate::kernel::runtime::{Kind, Runtime, Triggers};
+use crate::kernel::sync::{Scope, Synced, Watches};
+use crate::kernel::{self, Upgradeable};
 use crate::telemetry::{self, Health, LogFormat, Metrics};
 
 /// Arguments of `run`.
@@ -34,15 +33,25 @@ pub(super) struct Args {
     /// Which kind to keep: each is a package of its own, with just its rights.
     #[arg(long, env = "KIND", value_enum, default_value_t)]
     kind: KindName,
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    oneagent: oneagent::OneAgentArgs,
+}
+
+/// What every kind's process is told.
+#[derive(Debug, clap::Args)]
+struct Common {
     /// Namespaces to watch, separated by commas; empty means all. OLM's olm.targetNamespaces goes here.
     #[arg(long, env = "WATCH_NAMESPACE", default_value = "")]
     watch_namespace: String,
-    /// Namespace of the operator itself: its Lease and its stop ConfigMap are there.
-    #[arg(long, env = "POD_NAMESPACE", default_value = "dynatrace")]
-    pod_namespace: String,
-    /// Name of the operator's Pod; with its UID the identity in the Lease.
-    #[arg(long, env = "POD_NAME", default_value = "oneagent-operator")]
-    pod_name: String,
+    /// Namespace of the operator itself: its Lease and its stop ConfigMap are there. Default: the package's, such as
+    /// dynatrace.
+    #[arg(long, env = "POD_NAMESPACE")]
+    pod_namespace: Option<String>,
+    /// Name of the operator's Pod; with its UID the identity in the Lease. Default: the package's name.
+    #[arg(long, env = "POD_NAME")]
+    pod_name: Option<String>,
     /// UID of the operator's Pod.
     #[arg(long, env = "POD_UID", default_value = "")]
     pod_uid: String,
@@ -52,25 +61,6 @@ pub(super) struct Args {
     /// Where probes (/livez, /readyz) and metrics (/metrics) are served.
     #[arg(long, env = "LISTEN_ADDRESS", default_value = "0.0.0.0:8080")]
     listen_address: SocketAddr,
-    /// How often an environment is asked for its newest version, such as 15m, 90s or 500ms.
-    #[arg(long, env = "POLL_INTERVAL", default_value = "15m", value_parser = duration)]
-    poll_interval: Duration,
-    /// How often tokens, and whether versions are still offered, are looked at.
-    #[arg(long, env = "SLOW_POLL_INTERVAL", default_value = "60m", value_parser = duration)]
-    slow_poll_interval: Duration,
-    /// How often the host list is asked for while something needs it.
-    #[arg(long, env = "HOSTS_POLL_INTERVAL", default_value = "5m", value_parser = duration)]
-    hosts_poll_interval: Duration,
-    /// How often it is looked at whether Istio is there and its objects are as they should be, where enableIstio asks
-    /// for it.
-    #[arg(long, env = "DISCOVERY_INTERVAL", default_value = "60s", value_parser = duration)]
-    discovery_interval: Duration,
-    /// Longest time for one call to an environment.
-    #[arg(long, env = "VENDOR_TIMEOUT", default_value = "30s", value_parser = duration)]
-    vendor_timeout: Duration,
-    /// Image of the agent's installer where a OneAgent names none.
-    #[arg(long, env = "RELATED_IMAGE_DYNATRACE_ONEAGENT", default_value = DEFAULT_IMAGE)]
-    related_image_dynatrace_oneagent: String,
     /// How long a lease that is not renewed stays valid.
     #[arg(long, env = "LEASE_DURATION", default_value = "137s", value_parser = duration)]
     lease_duration: Duration,
@@ -94,6 +84,19 @@ enum KindName {
     /// OneAgents, in package oneagent-operator.
     #[default]
     Oneagent,
+    /// ConfigWatchers, in package configwatcher-operator.
+    Configwatcher,
+}
+
+/// A kind that has a process of its own.
+trait Operated: Kind {
+    /// Starts the watches that feed its caches.
+    fn watch(self: &Arc<Self>, scope: &Scope, triggers: &Triggers) -> Watches;
+    /// It leads from now on.
+    fn leads(&self, _now: DateTime<Utc>) {}
+    fn metrics(&self) -> &Metrics;
+    /// What OLM is told of what is under way.
+    fn upgradeable(&self) -> &Upgradeable;
 }
 
 /// `15m`, `90s`, `500ms`, `1h 30m`.
@@ -106,12 +109,25 @@ fn duration(text: &str) -> Result<Duration, String> {
 type Stop = Shared<futures::future::BoxFuture<'static, ()>>;
 
 pub(super) async fn run(args: Args) -> Result<(), String> {
-    match args.kind {
-        KindName::Oneagent => Box::pin(run_oneagent(args)).await,
+    let Args { kind, common, oneagent } = args;
+    match kind {
+        KindName::Oneagent => Box::pin(serve(&common, |base| oneagent::kind(&oneagent, base))).await,
+        KindName::Configwatcher => Box::pin(serve(&common, config_watcher::kind)).await,
     }
 }
 
-async fn run_oneagent(args: Args) -> Result<(), String> {
+/// What every kind is made from.
+struct Base<'a> {
+    client: Client,
+    clock: Clock,
+
+    triggers: &'a Triggers,
+    /// Namespace and name of the operator's Pod.
+    namespace: String,
+    pod: String,
+}
+
+async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>) -> Result<(), String> {
     telemetry::start_logs(&args.log_level, args.log_format)?;
     let timing = Timing {
         duration: args.lease_duration,
@@ -129,17 +145,53 @@ async fn run_oneagent(args: Args) -> Result<(), String> {
     let stop = stop_signal()?;
     let client = kernel::client().await?;
     let (triggers, receivers) = Triggers::new(&scope);
-    let context = context(&args, client.clone(), &triggers);
-    let status = Arc::new(Readiness { context: context.clone(), synced: OnceLock::new(), crd: Mutex::new(false) });
+    let clock = Clock::of_the_machine();
+    let pod = args.pod_name.clone().unwrap_or_else(|| K::PACKAGE.name.to_owned());
+    let namespace = args.pod_namespace.clone().unwrap_or_else(|| K::PACKAGE.namespace.to_owned());
+    let base = Base { client: client.clone(), clock, triggers: &triggers, namespace: namespace.clone(), pod };
+    let identity = identity(&base.pod, &args.pod_uid);
+    let kind = make(base);
+    let status = Arc::new(Readiness { kind: kind.clone(), synced: OnceLock::new(), crd: Mutex::new(false) });
     let probes = tokio::spawn(telemetry::serve(args.listen_address, status.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespaces = args.watch_namespace, "started");
 
     let work = async {
         tokio::select! {
-            () = wait_for_crd(&client, &scope, &status) => {}
+            () = wait_for_crd::<K>(&client, &scope, &status) => {}
             () = stop.clone() => return Ok(()),
         }
-        lead(&args, &context, &scope, &triggers, receivers, &status, timing, stop.clone()).await
+        let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
+        let candidate = Candidate::new(leases, K::PACKAGE.name, &identity, timing);
+        let tell_olm = async {
+            let condition = &args.operator_condition_name;
+            if condition.is_empty() {
+                std::future::pending::<()>().await;
+            }
+            kind.upgradeable().keep(client.clone(), K::PACKAGE.name, clock, &namespace, condition).await;
+        };
+        let watch = || kind.watch(&scope, &triggers);
+        let runtime = Runtime::new(client.clone(), kind.clone(), triggers.clone());
+        let leads = || {
+            tracing::info!(identity, "leading");
+            kind.leads(clock.now());
+            kind.metrics().leads(true);
+        };
+        let early = stand_by(candidate, watch, &status, stop.clone()).await?;
+        let Some((mut candidate, mut watches, synced)) = early else { return Ok(()) };
+        leads();
+        runtime.decides_from(synced);
+        let ended = tokio::select! {
+            () = runtime.run(receivers, stop.clone()) => None,
+            () = tell_olm => None,
+            error = candidate.keep() => Some(lost(&error)),
+            // What a dead watch feeds stays as it is: nothing may be decided from that.
+            defect = watches.ended() => Some(defect),
+        };
+        if let Some(error) = ended {
+            return Err(error);
+        }
+        candidate.release().await;
+        Ok(())
     };
     let outcome = tokio::select! {
         outcome = work => outcome,
@@ -152,36 +204,31 @@ async fn run_oneagent(args: Args) -> Result<(), String> {
     outcome
 }
 
-/// Stands by, leads, and gives the lease back at the end.
-#[allow(clippy::too_many_arguments, reason = "wiring, called once")]
-async fn lead(
-    args: &Args,
-    context: &Arc<Context>,
-    scope: &Scope,
-    triggers: &Triggers,
-    receivers: Vec<Receiver>,
-    status: &Readiness,
-    timing: Timing,
+/// Who a candidate is.
+fn identity(pod: &str, uid: &str) -> String {
+    if uid.is_empty() { format!("{pod}_{}", std::process::id()) } else { format!("{pod}_{uid}") }
+}
+
+/// A leader with complete caches.
+type Leader = (Candidate, Watches, Arc<Synced>);
+
+/// Waits until the lease is ours and the caches are complete; `None`: stopped before.
+async fn stand_by<K: Operated>(
+    mut candidate: Candidate,
+    watch: impl FnOnce() -> Watches,
+    status: &Readiness<K>,
     stop: Stop,
-) -> Result<(), String> {
-    let leases: Api<Lease> = Api::namespaced(context.client.clone(), &args.pod_namespace);
-    let identity = if args.pod_uid.is_empty() {
-        format!("{}_{}", args.pod_name, std::process::id())
-    } else {
-        format!("{}_{}", args.pod_name, args.pod_uid)
-    };
-    let mut candidate = Candidate::new(leases, PACKAGE.name, &identity, timing);
+) -> Result<Option<Leader>, String> {
     // Usually nobody else holds the lease: then the watches start once, after it is ours.
     let at_once = tokio::time::timeout(Duration::from_millis(500), candidate.acquire()).await.is_ok();
-    context.peers.expect(&scope.namespaces());
-    let mut watches = watch_fleet(context, scope, triggers);
+    let mut watches = watch();
     let synced = watches.synced();
     let _ = status.synced.set(synced.clone());
     if !at_once {
         tracing::info!("another operator leads; standing by");
         tokio::select! {
             () = candidate.acquire() => {}
-            () = stop.clone() => return Ok(()),
+            () = stop.clone() => return Ok(None),
         }
     }
     let lists = async {
@@ -189,94 +236,20 @@ async fn lead(
         if at_once { synced.first().await } else { synced.refresh().await }
     };
     // Lists may be slow: meanwhile the lease is renewed, and a stop is heard.
-    let early = tokio::select! {
-        () = lists => None,
-        () = stop.clone() => Some(Ok(())),
-        error = candidate.keep() => Some(Err(lost(&error))),
-        defect = watches.ended() => Some(Err(defect)),
-    };
-    if let Some(end) = early {
-        if end.is_ok() {
+    tokio::select! {
+        () = lists => {}
+        () = stop => {
             candidate.release().await;
+            return Ok(None);
         }
-        return end;
+        error = candidate.keep() => return Err(lost(&error)),
+        defect = watches.ended() => return Err(defect),
     }
-    tracing::info!(identity, "leading");
-    let _ = context.deciding_since.set(context.clock.now());
-    context.metrics.leads(true);
-    let runtime = Runtime::new(context.client.clone(), context.clone(), triggers.clone());
-    runtime.decides_from(synced);
-    let tell_olm = async {
-        if args.operator_condition_name.is_empty() {
-            std::future::pending::<()>().await;
-        }
-        let client = context.client.clone();
-        context
-            .upgradeable
-            .keep(client, PACKAGE.name, context.clock, &args.pod_namespace, &args.operator_condition_name)
-            .await;
-    };
-    let ended = tokio::select! {
-        () = runtime.run(receivers, stop) => None,
-        () = tell_olm => None,
-        error = candidate.keep() => Some(lost(&error)),
-        // What a dead watch feeds stays as it is: nothing may be decided from that.
-        defect = watches.ended() => Some(defect),
-    };
-    match ended {
-        None => {
-            candidate.release().await;
-            Ok(())
-        }
-        Some(error) => Err(error),
-    }
+    Ok(Some((candidate, watches, synced)))
 }
 
 fn lost(error: &kernel::Error) -> String {
     format!("the lease was lost ({}); ending so that only one operator acts", error.chain())
-}
-
-fn context(args: &Args, client: Client, triggers: &Triggers) -> Arc<Context> {
-    let (tell_environment, mut environments) = mpsc::unbounded_channel();
-    let (tell_named, mut named) = mpsc::unbounded_channel();
-    let periods =
-        Periods { latest: args.poll_interval, slow: args.slow_poll_interval, hosts: args.hosts_poll_interval };
-    let clock = Clock::of_the_machine();
-    let context = Arc::new(Context {
-        client: client.clone(),
-        clock,
-        settings: Settings {
-            namespace: args.pod_namespace.clone(),
-            agent_image: args.related_image_dynatrace_oneagent.clone(),
-            vendor_timeout: args.vendor_timeout,
-        },
-        fleet: Fleet::default(),
-        peers: crate::oneagent::peers::Peers::default(),
-        named: Named::new(client.clone(), tell_named),
-        environments: Environments::new(periods, clock, tell_environment),
-        deletions: kernel::Deletions::default(),
-        optional_apis: kernel::OptionalApis::new(PACKAGE.name, args.discovery_interval),
-        node_selectors: kernel::NodeSelectors::default(),
-        notes: kernel::Notes::new(PACKAGE.name),
-        upgradeable: kernel::Upgradeable::default(),
-        events: Events::new(client, PACKAGE.name, &args.pod_name),
-        metrics: Metrics::default(),
-        cluster_id: tokio::sync::OnceCell::new(),
-        deciding_since: OnceLock::new(),
-    });
-    let (told, shared) = (triggers.clone(), context.clone());
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                Some(subscriber) = environments.recv() => told.one(&(subscriber.namespace, subscriber.name)),
-                Some(reference) = named.recv() => {
-                    shared.named.subscribers(&reference).iter().for_each(|key| told.one(key));
-                }
-                else => break,
-            }
-        }
-    });
-    context
 }
 
 /// What is waited for, as the back-off's key.
@@ -284,9 +257,10 @@ const CRD: &str = "crd";
 /// A CRD that comes is noticed within this.
 const LONGEST_FOR_CRD: Duration = Duration::from_secs(10);
 
-/// Waits until the API server serves OneAgents: on a first installation the CRD may come after us.
-async fn wait_for_crd(client: &Client, scope: &Scope, status: &Readiness) {
-    let api: Api<OneAgent> = scope
+/// Waits until the API server serves the kind: on a first installation the CRD may come after us.
+async fn wait_for_crd<K: Operated>(client: &Client, scope: &Scope, status: &Readiness<K>) {
+    let plural = K::Object::plural(&());
+    let api: Api<K::Object> = scope
         .0
         .first()
         .map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
@@ -294,7 +268,7 @@ async fn wait_for_crd(client: &Client, scope: &Scope, status: &Readiness) {
         match api.list_metadata(&kube::api::ListParams::default().limit(1)).await {
             Ok(_) => break,
             Err(error) => {
-                tracing::warn!(%error, "OneAgents cannot be listed yet; is the CRD installed and the ServiceAccount \
+                tracing::warn!(%error, "{plural} cannot be listed yet; is the CRD installed and the ServiceAccount \
                     allowed?");
             }
         }
@@ -319,22 +293,22 @@ fn stop_signal() -> Result<Stop, String> {
     Ok(stop)
 }
 
-struct Readiness {
-    context: Arc<Context>,
+struct Readiness<K> {
+    kind: Arc<K>,
     synced: OnceLock<Arc<Synced>>,
     crd: Mutex<bool>,
 }
 
-impl Health for Readiness {
+impl<K: Operated> Health for Readiness<K> {
     fn not_ready(&self) -> Option<&'static str> {
         if !*self.crd.lock() {
-            return Some("the API server does not serve OneAgents yet");
+            return Some("the API server does not serve the kind yet: is its CRD installed?");
         }
         (!self.synced.get().is_some_and(|synced| synced.is_ready())).then_some("the caches are not complete yet")
     }
 
     fn metrics(&self) -> &Metrics {
-        &self.context.metrics
+        self.kind.metrics()
     }
 }
 

@@ -11,6 +11,8 @@
     reason = "a demo that cannot go on says why and ends"
 )]
 
+mod config_watcher;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -36,8 +38,11 @@ struct Args {
     #[arg(long)]
     keep: bool,
     /// Install and upgrade the operator with Operator Lifecycle Manager.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kind")]
     olm: bool,
+    /// Which kind to show.
+    #[arg(long, default_value = "oneagent", value_parser = ["oneagent", "configwatcher"])]
+    kind: String,
 }
 
 const NAMESPACE: &str = "dynatrace";
@@ -46,6 +51,13 @@ const AGENTS: [&str; 2] = ["production", "platform"];
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn show(args: &Args) -> ExitCode {
+    if args.kind == "configwatcher" {
+        let began = Instant::now();
+        return match Box::pin(config_watcher::demo()).await {
+            Ok(cluster) => end(args, &cluster, began, "configwatcher", "configwatchers,configmaps,pods").await,
+            Err(code) => code,
+        };
+    }
     if args.olm { Box::pin(demo_olm(args)).await } else { Box::pin(demo(args)).await }
 }
 
@@ -116,7 +128,7 @@ async fn demo(args: &Args) -> ExitCode {
     }
     println!("\n{}", cluster.kubectl(&["-n", NAMESPACE, "get", "oneagents", "-o", "wide"]));
     println!("{}", cluster.kubectl(&["-n", NAMESPACE, "get", "daemonsets"]));
-    end(args, &cluster, began).await
+    end(args, &cluster, began, NAMESPACE, "oneagents,daemonsets,pods").await
 }
 
 /// Catalog, Subscription, operator, agents; then the next release of the operator, under the same agents.
@@ -144,18 +156,8 @@ async fn demo_olm(args: &Args) -> ExitCode {
     if let Err(why) = screen.until(V1).await {
         return failed(&why);
     }
-    let pods = || {
-        cluster.kubectl(&[
-            "-n",
-            NAMESPACE,
-            "get",
-            "pods",
-            "-l",
-            "dynatrace=oneagent",
-            "-o",
-            "jsonpath={.items[*].metadata.uid}",
-        ])
-    };
+    let uids = ["-l", "dynatrace=oneagent", "-o", "jsonpath={.items[*].metadata.uid}"];
+    let pods = || cluster.kubectl(&[["-n", NAMESPACE, "get", "pods"].as_slice(), &uids].concat());
     let before = pods();
     screen.line(&format!(
         "all 60 nodes run an agent; the catalog now offers release {NEXT} too, and OLM upgrades the operator"
@@ -167,21 +169,19 @@ async fn demo_olm(args: &Args) -> ExitCode {
         return failed("an agent restarted because the operator was upgraded");
     }
     say("the operator was replaced, and not one agent restarted");
-    end(args, cluster, began).await
+    end(args, cluster, began, NAMESPACE, "oneagents,daemonsets,pods").await
 }
 
-async fn end(args: &Args, cluster: &Cluster, began: Instant) -> ExitCode {
+async fn end(args: &Args, cluster: &Cluster, began: Instant, namespace: &str, what: &str) -> ExitCode {
     println!("{} s in all", began.elapsed().as_secs());
     if args.keep {
         println!(
             "\nIt keeps running until Ctrl-C. Look at it with:\n  export KUBECONFIG={}",
             cluster.kubeconfig().display()
         );
-        println!(
-            "  {} -n {NAMESPACE} get oneagents,daemonsets,pods -o wide",
-            olm_tests::tools::tool("kubectl").display()
-        );
-        println!("  {} -n {NAMESPACE} describe oneagent production", olm_tests::tools::tool("kubectl").display());
+        let kubectl = olm_tests::tools::tool("kubectl").display().to_string();
+        println!("  {kubectl} -n {namespace} get {what} -o wide");
+        println!("  {kubectl} -n {namespace} describe {}", what.split(',').next().unwrap_or_default());
         std::future::pending::<()>().await;
     }
     ExitCode::SUCCESS

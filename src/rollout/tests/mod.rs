@@ -2,6 +2,8 @@
 //!
 //! What a kind's revisions make of it is tried with that kind.
 
+mod replicas;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +36,15 @@ impl fmt::Display for Number {
         write!(f, "number {}", self.0)
     }
 }
+
+const WORDS: Words = Words {
+    undecided: "nobody has counted",
+    authority: "whoever counts",
+    place: "place",
+    places: "places",
+    lacking: "empty",
+    template: "the template",
+};
 
 fn at(second: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_000_000 + second, 0).unwrap()
@@ -185,14 +196,6 @@ fn a_broken_pod_is_in_flight_until_there_is_another() {
 #[test]
 fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
     let (none, lost, missing) = (HashSet::new(), HashMap::new(), HashMap::new());
-    let words = Words {
-        undecided: "nobody has counted",
-        authority: "whoever counts",
-        place: "place",
-        places: "places",
-        lacking: "empty",
-        template: "the template",
-    };
     let memory =
         Memory { last_good: Some(Number(1)), phase: Phase::Rolling { since: at(0), stuck: None }, ..Memory::default() };
     let mut pods: Vec<Arc<Pod<Number>>> = (0..4).map(|number| pod(number, true)).collect();
@@ -215,7 +218,7 @@ fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
             deciding_since: at(-10),
             source: Source::NotNeeded,
             refused: None,
-            words,
+            words: WORDS,
             memory: &memory,
         };
         plan(&policy(1), desired, &inventory, at(5))

@@ -1,0 +1,201 @@
+//! What keeps a Pod from being replaced: PodDisruptionBudgets, failures, a pause, a stop, a spec that makes no sense.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use olm_tests::eyes::Eyes;
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::{LONG, Lab, SOON};
+use oneagent_operator::api::config_watcher::package::PACKAGE;
+use serde_json::{Value, json};
+
+use super::{lab, next_second};
+
+fn budget(lab: &Lab<'_>, name: &str, spec: &Value) {
+    let mut whole = json!({ "selector": { "matchLabels": { "app": "webapp" } } });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        whole[key] = value.clone();
+    }
+    let metadata = json!({ "name": name, "namespace": lab.name });
+    let object =
+        json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": whole });
+    lab.cluster.apply(&object.to_string());
+}
+
+#[test]
+fn nothing_goes_against_a_disruption_budget_and_it_goes_on_when_it_may() {
+    olm_tests::run(async {
+        let lab = lab("cw-pdb").await;
+        let before = lab.uids_of("webapp").await;
+        budget(&lab, "none", &json!({ "maxUnavailable": 0 }));
+        next_second().await;
+        lab.message("two");
+        let said = lab.watcher_is("watcher", "Ready", "False", "Blocked").await;
+        assert!(said.contains("disruption budget none") && said.contains("PodDisruptionBudget"), "{said}");
+        lab.watcher_shows("watcher", "all four are blocked", |status| status.pods.as_ref().unwrap().blocked == 4).await;
+        // A second one on the same Pods: the API server evicts none of them.
+        budget(&lab, "more", &json!({ "maxUnavailable": 2 }));
+        lab.watcher_shows("watcher", "two budgets are named", |status| {
+            status.rollout.as_ref().unwrap().waiting_on.iter().any(|line| line.contains("two PodDisruptionBudgets"))
+        })
+        .await;
+        assert_eq!(lab.uids_of("webapp").await, before);
+        // It asks again and again, and writes nothing for it.
+        let rollout = lab.watcher_status("watcher").await.rollout.unwrap();
+        assert_eq!((rollout.state.as_str(), rollout.finished_at), ("Waiting", None));
+        let writes = || lab.requests().iter().filter(|r| r.resource == "configwatchers/status").count();
+        let asked = || lab.requests().iter().filter(|r| r.resource == "pods/eviction").count();
+        let (written, refused) = (writes(), asked());
+        olm_tests::eventually("it was asked again", SOON, || async {
+            if asked() >= refused + 2 { Ok(()) } else { Err(asked().to_string()) }
+        })
+        .await;
+        assert!(writes() <= written + 1, "{} after {written}", writes());
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pdb", "none"]);
+        lab.all_say("webapp", "two", 4, LONG).await;
+        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn successors_that_crash_stop_it_after_the_budget_and_the_next_edit_tries_again() {
+    olm_tests::run(async {
+        let lab = lab("cw-crash").await;
+        lab.behave(|b| {
+            b.versions.insert("bad".to_owned(), Fault::CrashLoop);
+        });
+        let before = lab.uids_of("webapp").await;
+        lab.message("bad");
+        let said = lab.watcher_is("watcher", "Degraded", "True", "RolloutFailed").await;
+        assert!(said.contains("failed on 1 of 1 Pods it reached") && said.contains("ConfigMap"), "{said}");
+        assert_eq!(lab.uids_of("webapp").await.intersection(&before).count(), 3, "the others still run");
+        let eyes = Eyes::on_replicas(&lab, "app=webapp", 3).await;
+        next_second().await;
+        lab.message("three");
+        lab.all_say("webapp", "three", 4, LONG).await;
+        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.watcher_is("watcher", "Degraded", "False", "AsExpected").await;
+        assert_eq!(eyes.seen().deletions.len(), 4);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn what_failed_and_is_undone_restarts_only_whom_it_reached() {
+    olm_tests::run(async {
+        let lab = lab("cw-undone").await;
+        lab.behave(|b| {
+            b.versions.insert("bad".to_owned(), Fault::CrashLoop);
+        });
+        let before = lab.uids_of("webapp").await;
+        lab.message("bad");
+        lab.watcher_is("watcher", "Degraded", "True", "RolloutFailed").await;
+        next_second().await;
+        lab.message("one");
+        lab.all_say("webapp", "one", 4, LONG).await;
+        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        assert_eq!(lab.uids_of("webapp").await.intersection(&before).count(), 3, "who has the old data keeps running");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn of_many_workloads_only_the_first_budgets_worth_meets_a_change_that_crashes() {
+    olm_tests::run(async {
+        let lab = Lab::of(&PACKAGE, "cw-many", 3).await;
+        lab.message("one");
+        let apps: Vec<String> = (0..12).map(|number| format!("app-{number}")).collect();
+        for app in &apps {
+            let labels = json!({ "app": app, "group": "all" });
+            lab.workload("Deployment", app, &json!({ "replicas": 1 }));
+            let patch = json!({ "spec": { "template": { "metadata": { "labels": labels } } } }).to_string();
+            lab.cluster.kubectl(&["-n", &lab.name, "patch", "deployment", app, "--type=merge", "-p", &patch]);
+        }
+        for app in &apps {
+            lab.all_say(app, "one", 1, LONG).await;
+        }
+        lab.watcher(&json!({ "podSelector": { "group": "all" } }));
+        lab.watcher_shows("watcher", "all twelve are selected", |status| {
+            status.pods.as_ref().is_some_and(|pods| pods.progress == "12/12")
+        })
+        .await;
+        next_second().await;
+        lab.behave(|b| {
+            b.versions.insert("bad".to_owned(), Fault::CrashLoop);
+        });
+        let eyes = Eyes::on_replicas(&lab, "group=all", 12).await;
+        lab.message("bad");
+        lab.watcher_is("watcher", "Degraded", "True", "RolloutFailed").await;
+        assert_eq!(eyes.seen().deletions.len(), 1, "not one of each workload");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn paused_stopped_and_gone_take_no_further_step() {
+    olm_tests::run(async {
+        let mut lab = lab("cw-paused").await;
+        let before = lab.uids_of("webapp").await;
+        lab.edit_watcher(json!({ "rollout": { "paused": true } })).await;
+        lab.message("two");
+        lab.watcher_is("watcher", "Ready", "False", "Paused").await;
+        lab.config("configwatcher-operator", &json!({ "stop": "true" }));
+        lab.edit_watcher(json!({ "rollout": { "paused": false } })).await;
+        lab.watcher_is("watcher", "Ready", "False", "Stopped").await;
+        // A restart forgets none of it.
+        lab.operators.clear();
+        lab.start_operator(&[]).await;
+        lab.watcher_shows("watcher", "it is stopped still", |status| {
+            status.rollout.as_ref().is_some_and(|rollout| rollout.state == "Stopped")
+        })
+        .await;
+        assert_eq!(lab.uids_of("webapp").await, before);
+        lab.behave(|b| b.ready_after = Duration::from_secs(3));
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "configmap", "configwatcher-operator"]);
+        olm_tests::eventually("the first goes", SOON, || async {
+            let now = lab.uids_of("webapp").await;
+            if now == before { Err("none".to_owned()) } else { Ok(()) }
+        })
+        .await;
+        lab.watchers().delete("watcher", &DeleteParams::default()).await.unwrap();
+        lab.watcher_named("other", &json!({ "podSelector": { "app": "nobody" } }));
+        lab.watcher_is("other", "Ready", "False", "NoPodsSelected").await;
+        assert!(lab.uids_of("webapp").await.intersection(&before).count() >= 3);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn what_makes_no_sense_is_said_and_others_go_on() {
+    olm_tests::run(async {
+        let lab = lab("cw-bad").await;
+        for (wrong, words) in [
+            (json!({ "podSelector": {} }), "podSelector"),
+            (json!({ "configMap": "" }), "configMap"),
+            (json!({ "debounceSeconds": 1 }), "debounceSeconds"),
+            (json!({ "rollout": { "maxUnavailable": 0 } }), "maxUnavailable must be a number from 1"),
+        ] {
+            let mut spec = json!({ "configMap": "config", "podSelector": { "app": "x" } });
+            spec.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+            let object = json!({ "apiVersion": "k8spatterns.io/v1", "kind": "ConfigWatcher",
+                "metadata": { "name": "wrong", "namespace": lab.name }, "spec": spec });
+            let said = lab.cluster.try_kubectl(&["apply", "-f", "-"], Some(&object.to_string())).unwrap_err();
+            assert!(said.contains(words), "{said}");
+        }
+        lab.watcher_named("labels", &json!({ "podSelector": { "a b": "-" } }));
+        let said = lab.watcher_is("labels", "Degraded", "True", "InvalidSpec").await;
+        assert!(said.contains("spec.podSelector has \"a b\""), "{said}");
+        lab.watcher_named("nowhere", &json!({ "configMap": "nowhere" }));
+        let said = lab.watcher_is("nowhere", "Ready", "False", "ConfigMapNotFound").await;
+        assert!(said.contains("cw-bad/nowhere") && said.contains("create it"), "{said}");
+        lab.message("two");
+        lab.all_say("webapp", "two", 4, LONG).await;
+        let events = lab.cluster.kubectl(&["-n", &lab.name, "get", "events", "-o", "name"]);
+        assert!(events.contains("watcher."), "{events}");
+        let uid = lab.watchers().get("watcher").await.unwrap().uid();
+        assert!(uid.is_some());
+        lab.end().await;
+    });
+}

@@ -1,0 +1,81 @@
+//! Two packages of one catalog in one namespace: each with its own rights, installed, upgraded and removed apart.
+
+use std::time::Duration;
+
+use olm_tests::eventually;
+use olm_tests::lab::{Lab, V1};
+use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use oneagent_operator::api::config_watcher::package::PACKAGE as WATCHER;
+use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
+use serde_json::json;
+
+const PATIENCE: Duration = Duration::from_secs(180);
+
+#[test]
+fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
+    olm_tests::run(async {
+        let olm = Olm::start().await;
+        let (agents, watchers) = ([olm.release(NEXT)], [olm.release_of(&WATCHER, NEXT)]);
+        olm.publish_all(&[(&ROW, &agents), (&WATCHER, &watchers)], &[]).await;
+        olm.namespace("dynatrace");
+        olm.subscribe(&Wish { package: &WATCHER, ..Wish::own("dynatrace", &["dynatrace"]) });
+        olm.installed_of(&WATCHER, "dynatrace", NEXT).await;
+        assert!(olm.get("CustomResourceDefinition", "", "oneagents.dynatrace.com").await.is_none());
+        olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
+        olm.installed("dynatrace", NEXT).await;
+
+        let may = |account: &str, verb: &str, what: &str| {
+            let user = format!("--as=system:serviceaccount:dynatrace:{account}");
+            let (what, sub) = what.split_once('/').unwrap_or((what, ""));
+            let sub = format!("--subresource={sub}");
+            olm.cluster.try_kubectl(&["-n", "dynatrace", "auth", "can-i", verb, what, &sub, &user], None).is_ok()
+        };
+        let asked = [("delete", "pods"), ("list", "secrets"), ("patch", "daemonsets"), ("create", "pods/eviction")];
+        assert_eq!(asked.map(|(verb, what)| may(WATCHER.name, verb, what)), [false, false, false, true]);
+        assert_eq!(asked.map(|(verb, what)| may(PACKAGE, verb, what)), [true, true, true, false]);
+
+        let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 3).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 3, PATIENCE).await;
+        lab.message("one");
+        lab.workload("Deployment", "webapp", &json!({}));
+        lab.watcher(&json!({}));
+        lab.all_say("webapp", "one", 4, PATIENCE).await;
+        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        let uids = lab.uids("agent").await;
+        lab.message("two");
+        lab.all_say("webapp", "two", 4, PATIENCE).await;
+        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+
+        // One is upgraded; the other's Pod does not even notice, nor do those that either looks after.
+        let pods = || {
+            let kind = format!("app.kubernetes.io/name={PACKAGE}");
+            olm.cluster.kubectl(&["-n", "dynatrace", "get", "pods", "-l", &kind, "-o", "name"])
+        };
+        let (before, said) = (pods(), lab.uids_of("webapp").await);
+        let newer = [watchers[0].clone(), olm.release_of(&WATCHER, "9.9.9")];
+        olm.publish_all(&[(&ROW, &agents), (&WATCHER, &newer)], &[]).await;
+        olm.installed_of(&WATCHER, "dynatrace", "9.9.9").await;
+        assert_eq!(pods(), before);
+        lab.message("three");
+        lab.all_say("webapp", "three", 4, PATIENCE).await;
+        assert!(lab.uids_of("webapp").await.is_disjoint(&said));
+        assert_eq!(lab.uids("agent").await, uids);
+
+        // And removed; its rights go before it does.
+        olm.judge_of(&WATCHER, "dynatrace");
+        olm.delete("Subscription", "dynatrace", WATCHER.name).await;
+        olm.delete("ClusterServiceVersion", "dynatrace", &format!("{}.v9.9.9", WATCHER.name)).await;
+        eventually("its Deployment is gone", PATIENCE, || async {
+            match olm.get("Deployment", "dynatrace", WATCHER.name).await {
+                None => Ok(()),
+                Some(_) => Err("not yet".to_owned()),
+            }
+        })
+        .await;
+        olm.installed("dynatrace", NEXT).await;
+        assert_eq!(pods(), before);
+        assert_eq!(lab.uids("agent").await, uids);
+        olm.judge("dynatrace");
+    });
+}

@@ -1,0 +1,74 @@
+//! The conditions of a ConfigWatcher, and every reason that they can have. Each reason's doc line tells the user what
+//! to do: the README's table is made of these lines.
+//!
+//! Must not decide which one holds.
+
+use crate::api::condition::{self, Wants};
+
+/// What was found about one condition.
+pub type Finding = condition::Finding<ConditionType, Reason>;
+
+/// The conditions that every ConfigWatcher has from the first visit on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::EnumIter)]
+pub enum ConditionType {
+    /// Every selected Pod is newer than the change, and available.
+    Ready,
+    /// Something is under way.
+    Progressing,
+    /// Something needs a human.
+    Degraded,
+}
+
+impl condition::Type for ConditionType {
+    type Reason = Reason;
+    const NOT_YET: Reason = Reason::NotYetReported;
+
+    fn wants(self) -> Wants {
+        match self {
+            Self::Ready | Self::Progressing => Wants::Nothing,
+            Self::Degraded => Wants::False,
+        }
+    }
+}
+
+/// Every reason a condition can have. The doc line says what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::EnumIter, strum::EnumMessage)]
+pub enum Reason {
+    /// All is as it should be. Nothing to do.
+    AsExpected,
+    /// Every selected Pod is newer than the last change, and available. Nothing to do.
+    AllUpdated,
+    /// The data has changed a moment ago; Pods are replaced once it has stayed the same for `debounceSeconds`.
+    Debouncing,
+    /// Pods are being replaced; the message says how many are left and what is waited for.
+    RollingOut,
+    /// Pods are not available, though none is older than the change; the message names up to five of them, with the
+    /// cause of each.
+    PodsUnavailable,
+    /// Pods are older than the change and may not be replaced now: a PodDisruptionBudget forbids it, or their workload
+    /// is rolling out or paused; the message names which, and it goes on by itself when it may.
+    Blocked,
+    /// The selector matches no Pod that could be replaced: check `podSelector` against `kubectl get pods
+    /// --show-labels`.
+    NoPodsSelected,
+    /// The ConfigMap does not exist: create it, or mend `configMap`. No Pod is replaced meanwhile.
+    ConfigMapNotFound,
+    /// The ConfigMap cannot be read: grant the operator get, list and watch on ConfigMaps of this namespace.
+    ConfigMapUnreadable,
+    /// `rollout.paused` is true.
+    Paused,
+    /// Everything is stopped by key `stop` of ConfigMap `configwatcher-operator` in the operator's namespace.
+    Stopped,
+    /// New Pods do not become available, so the rollout was stopped; mend the ConfigMap: the next change is tried anew.
+    RolloutFailed,
+    /// New Pods cannot start for a cause that is not the ConfigMap's: a registry, a quota, a webhook, a missing Secret.
+    /// Mend it; the rollout then goes on by itself.
+    PodsRefused,
+    /// The spec makes no sense; the message names the field and the remedy. No Pod is replaced meanwhile.
+    InvalidSpec,
+    /// The API server refuses to evict Pods: grant the operator create on `pods/eviction` in this namespace, or mend
+    /// the webhook that the message names.
+    EvictionRefused,
+    /// Nobody has looked yet.
+    NotYetReported,
+}

@@ -1,0 +1,176 @@
+//! ConfigWatcher, the kind users hold: Pods that are replaced when a ConfigMap that they read has changed.
+//!
+//! The first two fields are those of the original watcher, whose objects apply unchanged; all others are optional. No
+//! default is written into the spec. Must not interpret anything: `config_watcher::resolve` alone reads the raw spec.
+
+#![allow(clippy::duplicated_attributes, reason = "several printer columns have one type")]
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub mod condition;
+pub mod package;
+
+use super::condition::Condition;
+use super::rollout::{any_object, int_or_string};
+
+/// Replaces the selected Pods when the data of the ConfigMap has changed.
+#[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, kube(cel))]
+#[kube(
+    group = "k8spatterns.io",
+    version = "v1",
+    kind = "ConfigWatcher",
+    plural = "configwatchers",
+    singular = "configwatcher",
+    shortname = "cw",
+    namespaced,
+    status = "ConfigWatcherStatus",
+    doc = "Pods that are replaced, a few at a time, when the data of a ConfigMap that they read has changed.",
+    printcolumn(name = "ConfigMap", type_ = "string", json_path = ".spec.configMap"),
+    printcolumn(name = "Updated", type_ = "string", json_path = ".status.pods.progress"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(name = "Changed", type_ = "date", json_path = ".status.changedAt"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Waiting", type_ = "string", json_path = ".status.rollout.waitingOn[0]", priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigWatcherSpec {
+    /// Name of the ConfigMap, in the namespace of this object.
+    #[schemars(length(min = 1, max = 253))]
+    pub config_map: String,
+    /// Labels of the Pods, in the namespace of this object: a Pod must have all of them. At least one.
+    #[schemars(extend("minProperties" = 1))]
+    pub pod_selector: BTreeMap<String, String>,
+    /// Seconds for which the data must stay as it is before Pods are replaced; changes that do not end are acted on
+    /// after five minutes, or after this time if that is longer. Default: 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 3, max = 3600))]
+    pub debounce_seconds: Option<u32>,
+    /// How fast Pods are replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+}
+
+/// How fast Pods are replaced.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// How many Pods of each workload may be unavailable: a number or a percentage of its replicas, rounded up, at
+    /// least 1. Where several ConfigWatchers select Pods of one workload the smallest counts. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')")
+        .message("maxUnavailable must be a number from 1 or a percentage from 1% to 100%"))]
+    #[schemars(schema_with = "int_or_string")]
+    pub max_unavailable: Option<IntOrString>,
+    /// Seconds for which a new Pod must stay Ready before it counts as available. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub min_ready_seconds: Option<u32>,
+    /// Seconds within which a new Pod must be Ready. Default: 300.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400))]
+    pub wait_ready_seconds: Option<u32>,
+    /// Replace no Pod. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+/// Observed state.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigWatcherStatus {
+    /// The generation of the spec that this status was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// SHA-256 of the data that the Pods were made with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_hash: Option<String>,
+    /// When the data changed last, by the API server's clock (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<String>,
+    /// The change that is being brought to the Pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingStatus>,
+    /// Counts of Pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<PodCounts>,
+    /// The rollout, under way or last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
+    /// Conditions: Ready, Progressing, Degraded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A change that is being brought to the Pods.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingStatus {
+    /// SHA-256 of the new data.
+    #[serde(default)]
+    pub hash: String,
+    /// When it changed, by the API server's clock (RFC 3339): Pods that were created no later are replaced.
+    #[serde(default)]
+    pub changed_at: String,
+}
+
+/// Counts of Pods.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodCounts {
+    /// Pods that the selector matches and that can be replaced.
+    #[serde(default)]
+    pub selected: i32,
+    /// Of them, newer than the change and available.
+    #[serde(default)]
+    pub updated: i32,
+    /// Of them, to be replaced.
+    #[serde(default)]
+    pub outdated: i32,
+    /// Of the outdated, those that may not be touched now: a PodDisruptionBudget, or their workload's own rollout.
+    #[serde(default)]
+    pub blocked: i32,
+    /// Pods that the selector matches and that are left alone: nobody would make them again, or they are at their end.
+    #[serde(default)]
+    pub skipped: i32,
+    /// Of the selected, those that are not available.
+    #[serde(default)]
+    pub unavailable: i32,
+    /// Updated of selected, for the printer column.
+    #[serde(default)]
+    pub progress: String,
+    /// At most five Pods of each count, with the cause: blocked, skipped, unavailable.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub examples: BTreeMap<String, Vec<String>>,
+}
+
+/// The rollout, under way or last.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// Complete, Rolling, Waiting, Paused, Stopped or Failed.
+    #[serde(default)]
+    pub state: String,
+    /// When the first Pod was about to be replaced (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// When the last Pod was done (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<String>,
+    /// What is waited for, most important first; at most five.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_on: Vec<String>,
+    /// What stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// What the operator must remember of it; for itself, in a form of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "any_object")]
+    pub memory: Option<serde_json::Value>,
+}

@@ -1,0 +1,60 @@
+//! A process of kind ConfigWatcher: what it is made of.
+//!
+//! Wiring only.
+
+use std::sync::{Arc, OnceLock};
+
+use chrono::{DateTime, Utc};
+use tokio::sync::mpsc;
+
+use super::{Base, Operated};
+use crate::config_watcher::controller::watch_fleet;
+use crate::config_watcher::{Context, MANAGER, OwnMetrics, fleet::Fleet};
+use crate::kernel::runtime::Triggers;
+use crate::kernel::sync::{Scope, Watches};
+use crate::kernel::{Deletions, Events, Named, Upgradeable};
+use crate::telemetry::Metrics;
+
+impl Operated for Context {
+    fn watch(self: &Arc<Self>, scope: &Scope, triggers: &Triggers) -> Watches {
+        watch_fleet(self, scope, triggers)
+    }
+
+    fn leads(&self, now: DateTime<Utc>) {
+        let _ = self.deciding_since.set(now);
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.metrics.all
+    }
+
+    fn upgradeable(&self) -> &Upgradeable {
+        &self.upgradeable
+    }
+}
+
+/// What the kind is made of.
+pub(super) fn kind(base: Base<'_>) -> Arc<Context> {
+    let Base { client, clock, triggers, namespace, pod } = base;
+    let (tell_named, mut named) = mpsc::unbounded_channel();
+    let context = Arc::new(Context {
+        client: client.clone(),
+        clock,
+        namespace,
+        fleet: Fleet::default(),
+        named: Named::new(client.clone(), tell_named),
+        deletions: Deletions::default(),
+        turns: parking_lot::Mutex::default(),
+        upgradeable: Upgradeable::default(),
+        events: Events::new(client, MANAGER, &pod),
+        metrics: OwnMetrics::default(),
+        deciding_since: OnceLock::new(),
+    });
+    let (told, shared) = (triggers.clone(), context.clone());
+    tokio::spawn(async move {
+        while let Some(reference) = named.recv().await {
+            shared.named.subscribers(&reference).iter().for_each(|key| told.one(key));
+        }
+    });
+    context
+}

@@ -1,0 +1,193 @@
+//! Changes: what of a ConfigMap has reached the Pods, what is on its way to them, and when a change counts.
+//!
+//! Pure. Must not look at a Pod, nor know how fast any is replaced.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::revision::Config;
+
+/// Changes that do not end are acted on after so long, or after the debounce if that is longer.
+const LONGEST: TimeDelta = TimeDelta::seconds(300);
+
+/// What must outlive us of a ConfigMap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tracked {
+    /// Its name: another one is another baseline.
+    pub config_map: String,
+    /// What the Pods were made with.
+    pub applied: Config,
+    /// What is being brought to them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<Pending>,
+}
+
+/// A change that is being brought to the Pods.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pending {
+    pub config: Config,
+    /// When what was applied was left: Pods that are older have that still.
+    pub left_at: DateTime<Utc>,
+}
+
+impl Tracked {
+    /// What the Pods shall be made with.
+    #[must_use]
+    pub fn desired(&self) -> &Config {
+        self.pending.as_ref().map_or(&self.applied, |pending| &pending.config)
+    }
+
+    /// Whether a Pod that was created then has something else. The API's times are whole seconds: within the same
+    /// second it may.
+    #[must_use]
+    pub fn is_outdated(&self, created: DateTime<Utc>) -> bool {
+        let Some(Pending { config, left_at }) = &self.pending else { return false };
+        let is_old = created <= config.changed_at;
+        // Who undoes a change wants what was there: Pods from before it have that.
+        let is_undone = config.hash == self.applied.hash;
+        is_old && !(is_undone && created < *left_at)
+    }
+
+    /// The change is with all of them.
+    pub fn settle(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.applied = pending.config;
+        }
+    }
+}
+
+/// A change that may not be the last one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restless {
+    config: Config,
+    /// When the first of the changes was made, by the API server's clock.
+    left_at: DateTime<Utc>,
+    /// When we saw the first of them, and the last.
+    first: DateTime<Utc>,
+    last: DateTime<Utc>,
+}
+
+/// What is to be made of a ConfigMap as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub tracked: Tracked,
+    /// A change is waited out.
+    pub restless: Option<Restless>,
+    /// Until then, unless another comes.
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// Follows a ConfigMap.
+#[must_use]
+pub fn follow(
+    before: Option<&Tracked>,
+    restless: Option<&Restless>,
+    name: &str,
+    found: &Config,
+    debounce: TimeDelta,
+    now: DateTime<Utc>,
+) -> Change {
+    let Some(tracked) = before.filter(|tracked| tracked.config_map == name) else {
+        // First sight restarts nobody: what Pods were made with before nobody can say.
+        let tracked = Tracked { config_map: name.to_owned(), applied: found.clone(), pending: None };
+        return Change { tracked, restless: None, until: None };
+    };
+    let wanted = tracked.desired();
+    let restless = match restless {
+        Some(known) if known.config.hash == found.hash => Some(known.clone()),
+        Some(known) => Some(Restless { config: found.clone(), last: now, ..known.clone() }),
+        None if wanted.hash == found.hash => None,
+        None => Some(Restless { config: found.clone(), left_at: found.changed_at, first: now, last: now }),
+    };
+    let Some(restless) = restless else {
+        return Change { tracked: tracked.clone(), restless: None, until: None };
+    };
+    let due = (restless.last + debounce).min(restless.first + LONGEST.max(debounce));
+    if due > now {
+        return Change { tracked: tracked.clone(), restless: Some(restless), until: Some(due) };
+    }
+    let left_at = tracked.pending.as_ref().map_or(restless.left_at, |pending| pending.left_at);
+    let mut tracked = tracked.clone();
+    tracked.pending = Some(Pending { config: restless.config, left_at });
+    Change { tracked, restless: None, until: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(second, 0).unwrap()
+    }
+
+    fn config(hash: &str, second: i64) -> Config {
+        Config { hash: hash.to_owned(), changed_at: at(second) }
+    }
+
+    /// What becomes of a ConfigMap that is found so, at these seconds.
+    fn after(tracked: &Tracked, found: &[(&str, i64, i64)]) -> Change {
+        let mut change = Change { tracked: tracked.clone(), restless: None, until: None };
+        for (hash, changed, seen) in found {
+            let restless = change.restless.take();
+            change = follow(
+                Some(&change.tracked),
+                restless.as_ref(),
+                "c",
+                &config(hash, *changed),
+                TimeDelta::seconds(5),
+                at(*seen),
+            );
+        }
+        change
+    }
+
+    fn baseline() -> Tracked {
+        follow(None, None, "c", &config("a", 10), TimeDelta::seconds(5), at(100)).tracked
+    }
+
+    #[test]
+    fn first_sight_and_another_name_are_a_baseline() {
+        assert_eq!((baseline().desired().hash.as_str(), baseline().pending), ("a", None));
+        let other = follow(Some(&baseline()), None, "d", &config("x", 20), TimeDelta::seconds(5), at(200)).tracked;
+        assert_eq!((other.desired().hash.as_str(), other.pending.is_none()), ("x", true));
+        assert!(!other.is_outdated(at(1)), "nobody is restarted for it");
+    }
+
+    #[test]
+    fn a_change_counts_once_it_stays_and_changes_without_end_after_five_minutes() {
+        let change = after(&baseline(), &[("b", 200, 200)]);
+        assert_eq!((change.until, change.tracked.pending), (Some(at(205)), None));
+        assert_eq!(after(&baseline(), &[("b", 200, 200), ("c", 204, 204)]).until, Some(at(209)), "it begins anew");
+        let change = after(&baseline(), &[("b", 200, 200), ("b", 200, 205)]);
+        assert_eq!(change.tracked.desired(), &config("b", 200));
+        let endless: Vec<(&str, i64, i64)> =
+            (200..=500).map(|second| (if second % 2 == 0 { "b" } else { "c" }, second, second)).collect();
+        assert!(after(&baseline(), &endless[..300]).tracked.pending.is_none());
+        assert!(after(&baseline(), &endless).tracked.pending.is_some());
+    }
+
+    #[test]
+    fn a_change_concerns_those_that_are_no_newer_and_its_undoing_those_born_in_between() {
+        let changed = after(&baseline(), &[("b", 200, 200), ("b", 200, 205)]).tracked;
+        assert!(changed.is_outdated(at(200)) && !changed.is_outdated(at(201)), "within the same second it may be old");
+        let undone = after(&baseline(), &[("b", 200, 200), ("a", 203, 203), ("a", 203, 208)]).tracked;
+        let outdated: Vec<i64> = (198..206).filter(|second| undone.is_outdated(at(*second))).collect();
+        assert_eq!(outdated, [200, 201, 202, 203]);
+        // Undone after it had begun to reach Pods: those from before it still have what is wanted.
+        let undone = after(&changed, &[("a", 300, 300), ("a", 300, 305)]).tracked;
+        assert!(!undone.is_outdated(at(199)) && undone.is_outdated(at(201)) && !undone.is_outdated(at(301)));
+        // And changed to something new: all of them.
+        let other = after(&changed, &[("c", 300, 300), ("c", 300, 305)]).tracked;
+        assert!(other.is_outdated(at(1)) && other.is_outdated(at(300)));
+    }
+
+    #[test]
+    fn what_is_with_all_pods_is_applied() {
+        let mut changed = after(&baseline(), &[("b", 200, 200), ("b", 200, 205)]).tracked;
+        changed.settle();
+        assert_eq!((changed.applied.hash.as_str(), changed.pending.is_none()), ("b", true));
+        assert!(!changed.is_outdated(at(1)));
+    }
+}

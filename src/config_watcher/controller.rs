@@ -1,0 +1,115 @@
+//! What the runtime asks of kind ConfigWatcher, and the watches that feed its fleet.
+//!
+//! Wiring only: which watch tells whom. Must not read a spec or write anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::ObjectMeta;
+use kube::core::{DeserializeGuard, PartialObjectMeta};
+
+use super::{Context, Desk, Kept, RESYNC, reconcile, resolve, status};
+use crate::api::config_watcher::condition::Reason;
+use crate::api::config_watcher::package::PACKAGE;
+use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherSpec};
+use crate::api::package::Package;
+use crate::fleet::replicas::Owner;
+use crate::k8s::facts::PodFacts;
+use crate::k8s::workload::{DaemonSetFacts, ReplicaSetFacts, StatefulSetFacts};
+use crate::kernel::runtime::{Kind, Triggers};
+use crate::kernel::sync::{Scope, Watches, api};
+use crate::kernel::{self, Key};
+
+impl Kind for Context {
+    const PACKAGE: &'static Package = &PACKAGE;
+    type Object = ConfigWatcher;
+    type Desk = Kept;
+
+    async fn reconcile(&self, object: &ConfigWatcher, desk: &Desk) -> Result<Duration, kernel::Error> {
+        Box::pin(reconcile(object, self, desk)).await
+    }
+
+    async fn undecodable(&self, metadata: &ObjectMeta, error: &str, desk: &Desk) -> Result<Duration, kernel::Error> {
+        let stand_in = ConfigWatcher { metadata: metadata.clone(), spec: ConfigWatcherSpec::default(), status: None };
+        let message = format!("the object cannot be read: {error}; compare it with kubectl explain configwatcher.spec");
+        let (said, transitions) = status::without_pods(&stand_in, Reason::InvalidSpec, &message, self.clock.now());
+        self.write(&stand_in, desk, said, &transitions, true).await.map(|_| RESYNC)
+    }
+
+    fn seen(&self, object: &DeserializeGuard<ConfigWatcher>) -> bool {
+        // Budgets are shared: every watcher is known before the first look.
+        if let Ok(object) = &object.0 {
+            let key = (object.namespace().unwrap_or_default(), object.name_any());
+            self.fleet.watches(&key, resolve::resolve(object).ok());
+        }
+        false
+    }
+
+    fn is_foreign(&self, object: &ConfigWatcher, desk: &Desk) -> bool {
+        desk.own.status.is_foreign(object.metadata.resource_version.as_deref(), object.status.as_ref())
+    }
+
+    fn gone(&self, key: &Key, _: &str, is_replaced: bool) {
+        self.upgradeable.tell(&format!("ConfigWatcher {}/{}", key.0, key.1), None);
+        if is_replaced {
+            return;
+        }
+        self.fleet.watches(key, None);
+        self.named.keep(key, &[]);
+        self.metrics.forget(key);
+    }
+
+    fn looked(&self, is_good: bool, took: Duration) {
+        self.metrics.all.reconciled(is_good, took);
+    }
+}
+
+/// Starts the watches that feed the fleet.
+pub fn watch_fleet(context: &Arc<Context>, scope: &Scope, triggers: &Triggers) -> Watches {
+    let mut watches = Watches::default();
+    let client = &context.client;
+    for namespace in scope.namespaces() {
+        let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());
+        let pods = api::<PodFacts>(client, &namespace);
+        watches.follow("pods", Some(&namespace), pods, "", move |event| tell(&told, &shared.fleet.pod(&name, &event)));
+        let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());
+        let config_maps = api::<PartialObjectMeta<ConfigMap>>(client, &namespace);
+        watches.follow("configmaps", Some(&namespace), config_maps, "", move |event| {
+            tell(&told, &shared.fleet.config_map(&name, &event));
+        });
+        own::<ReplicaSetFacts>(&mut watches, context, &namespace, triggers, ("replicasets", "ReplicaSet"));
+        own::<StatefulSetFacts>(&mut watches, context, &namespace, triggers, ("statefulsets", "StatefulSet"));
+        own::<DaemonSetFacts>(&mut watches, context, &namespace, triggers, ("daemonsets", "DaemonSet"));
+    }
+    watches
+}
+
+/// A watch of owners of Pods.
+fn own<K>(
+    watches: &mut Watches,
+    context: &Arc<Context>,
+    namespace: &str,
+    triggers: &Triggers,
+    (plural, kind): (&'static str, &'static str),
+) where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + serde::de::DeserializeOwned
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + 'static,
+    for<'k> Owner: From<&'k K>,
+{
+    let (shared, told, name) = (context.clone(), triggers.clone(), namespace.to_owned());
+    watches.follow(plural, Some(namespace), api::<K>(&context.client, namespace), "", move |event| {
+        tell(&told, &shared.fleet.owner(&name, kind, &event));
+    });
+}
+
+fn tell(triggers: &Triggers, concerned: &[Key]) {
+    for key in concerned {
+        triggers.one(key);
+    }
+}

@@ -1,0 +1,238 @@
+//! What the watches show: Pods, their owners, which ConfigMap has which version, and who watches what.
+//!
+//! Fed in place. Tells whom a change concerns. Must not decide anything, nor keep a ConfigMap's data.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt};
+use parking_lot::{RwLock, RwLockReadGuard};
+
+use super::resolve::Resolved;
+use super::revision::Config;
+use crate::fleet::pods::{pod, was_ready};
+use crate::fleet::replicas::{Corner, Owner, Replica};
+use crate::k8s::facts::PodFacts;
+use crate::kernel::Key;
+use crate::rollout::Share;
+
+#[derive(Debug, Default)]
+pub struct Fleet(RwLock<Inner>);
+
+#[derive(Debug, Default)]
+pub struct Inner {
+    corners: HashMap<String, Corner<Config>>,
+    watchers: BTreeMap<Key, Arc<Resolved>>,
+    config_maps: HashMap<Key, Version>,
+    /// What a list that is under way has named, by watch.
+    listed: HashMap<String, HashSet<Key>>,
+}
+
+/// Which version of a ConfigMap the watch shows, and how often that changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Version {
+    version: Option<String>,
+    changes: u64,
+}
+
+fn key_of(object: &impl ResourceExt) -> Key {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn is_within(scope: &str, namespace: &str) -> bool {
+    scope.is_empty() || scope == namespace
+}
+
+impl Fleet {
+    /// Takes note of a watcher.
+    pub fn watches(&self, key: &Key, resolved: Option<Resolved>) {
+        let mut inner = self.0.write();
+        match resolved {
+            Some(resolved) => drop(inner.watchers.insert(key.clone(), Arc::new(resolved))),
+            None => drop(inner.watchers.remove(key)),
+        }
+        let named: HashSet<Key> =
+            inner.watchers.iter().map(|(key, watcher)| (key.0.clone(), watcher.config_map.clone())).collect();
+        inner.config_maps.retain(|key, _| named.contains(key));
+        for key in named {
+            inner.config_maps.entry(key).or_default();
+        }
+    }
+
+    /// How often a ConfigMap has changed since it was first named.
+    pub fn changes(&self, namespace: &str, name: &str) -> u64 {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.0.read().config_maps.get(&key).map_or(0, |version| version.changes)
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.0.read()
+    }
+
+    /// Takes an event of the ConfigMaps' watch of one scope; returns whom it concerns.
+    pub fn config_map(&self, scope: &str, event: &Event<PartialObjectMeta<ConfigMap>>) -> Vec<Key> {
+        let mut inner = self.0.write();
+        let watch = format!("configmaps/{scope}");
+        let changed: Vec<Key> = match event {
+            Event::Init => {
+                inner.listed.insert(watch, HashSet::new());
+                Vec::new()
+            }
+            Event::InitApply(object) | Event::Apply(object) => {
+                let key = key_of(object);
+                let Some(known) = inner.config_maps.get_mut(&key) else { return Vec::new() };
+                let is_new = known.version != object.metadata.resource_version;
+                if is_new {
+                    *known = Version { version: object.metadata.resource_version.clone(), changes: known.changes + 1 };
+                }
+                if matches!(event, Event::InitApply(_)) {
+                    inner.listed.entry(watch).or_default().insert(key.clone());
+                }
+                if is_new { vec![key] } else { Vec::new() }
+            }
+            Event::Delete(object) => inner.lose(&[key_of(object)]),
+            Event::InitDone => {
+                let listed = inner.listed.remove(&watch).unwrap_or_default();
+                let is_gone = |key: &&Key| is_within(scope, &key.0) && !listed.contains(*key);
+                let gone: Vec<Key> = inner.config_maps.keys().filter(is_gone).cloned().collect();
+                inner.lose(&gone)
+            }
+        };
+        let concerns = |(key, watcher): (&Key, &Arc<Resolved>)| {
+            changed
+                .iter()
+                .any(|(namespace, name)| *namespace == key.0 && *name == watcher.config_map)
+                .then(|| key.clone())
+        };
+        inner.watchers.iter().filter_map(concerns).collect()
+    }
+
+    /// Takes an event of the Pods' watch of one scope; returns whom it concerns.
+    pub fn pod(&self, scope: &str, event: &Event<PodFacts>) -> Vec<Key> {
+        let mut inner = self.0.write();
+        let watch = format!("pods/{scope}");
+        match event {
+            Event::Init => {
+                inner.listed.insert(watch, HashSet::new());
+                Vec::new()
+            }
+            Event::InitApply(facts) | Event::Apply(facts) => {
+                let Some(mut new) = pod::<Config>(facts, None) else { return Vec::new() };
+                let key = key_of(facts);
+                if matches!(event, Event::InitApply(_)) {
+                    inner.listed.entry(watch).or_default().insert(key.clone());
+                }
+                let corner = inner.corners.entry(key.0.clone()).or_default();
+                let before = corner.pods.get(key.1.as_str()).filter(|known| known.pod.uid == new.uid).cloned();
+                if let Some(before) = &before {
+                    new.was_ready = was_ready(&before.pod, &new);
+                }
+                let replica = Arc::new(Replica::of(facts, new));
+                corner.pods.insert(replica.pod.name.clone(), replica.clone());
+                let is_same = before.as_ref().is_some_and(|before| before.is_like(&replica));
+                if is_same {
+                    return Vec::new();
+                }
+                let before = before.as_ref().map_or(&replica.labels, |before| &before.labels);
+                inner.selecting(&key.0, &[before, &replica.labels])
+            }
+            Event::Delete(facts) => {
+                let (namespace, name) = key_of(facts);
+                let gone = inner.corners.get_mut(&namespace).and_then(|corner| corner.pods.remove(name.as_str()));
+                gone.map(|gone| inner.selecting(&namespace, &[&gone.labels])).unwrap_or_default()
+            }
+            Event::InitDone => {
+                let listed = inner.listed.remove(&watch).unwrap_or_default();
+                for (namespace, corner) in inner.corners.iter_mut().filter(|(name, _)| is_within(scope, name)) {
+                    corner.pods.retain(|name, _| listed.contains(&(namespace.clone(), name.to_string())));
+                }
+                inner.all(scope)
+            }
+        }
+    }
+
+    /// Takes an event of the watch of one kind of owners; returns whom it concerns.
+    pub fn owner<K>(&self, scope: &str, kind: &str, event: &Event<K>) -> Vec<Key>
+    where
+        K: Resource,
+        for<'k> Owner: From<&'k K>,
+    {
+        let mut inner = self.0.write();
+        let watch = format!("{kind}/{scope}");
+        match event {
+            Event::Init => {
+                inner.listed.insert(watch, HashSet::new());
+                Vec::new()
+            }
+            Event::InitApply(object) | Event::Apply(object) => {
+                let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
+                if matches!(event, Event::InitApply(_)) {
+                    inner.listed.entry(watch).or_default().insert((namespace.clone(), uid.clone()));
+                }
+                let owner = Owner::from(object);
+                let corner = inner.corners.entry(namespace.clone()).or_default();
+                let before = corner.owners.insert(uid.as_str().into(), owner.clone());
+                if before.as_ref() == Some(&owner) { Vec::new() } else { inner.all(&namespace) }
+            }
+            Event::Delete(object) => {
+                let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
+                if let Some(corner) = inner.corners.get_mut(&namespace) {
+                    corner.owners.remove(uid.as_str());
+                }
+                inner.all(&namespace)
+            }
+            Event::InitDone => {
+                let listed = inner.listed.remove(&watch).unwrap_or_default();
+                for (namespace, corner) in inner.corners.iter_mut().filter(|(name, _)| is_within(scope, name)) {
+                    let is_listed = |uid: &str| listed.contains(&(namespace.clone(), uid.to_owned()));
+                    corner.owners.retain(|uid, owner| owner.kind != kind || is_listed(uid));
+                }
+                inner.all(scope)
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// A namespace's Pods and owners.
+    #[must_use]
+    pub fn corner(&self, namespace: &str) -> Option<&Corner<Config>> {
+        self.corners.get(namespace)
+    }
+
+    /// The smallest budget that any watcher of the namespace gives to a workload with Pods of these labels.
+    #[must_use]
+    pub fn budget(&self, namespace: &str, labels: &BTreeMap<String, String>, expected: usize, own: Share) -> Share {
+        let others = self.within(namespace).filter(|(_, watcher)| watcher.selects(labels));
+        let budgets = others.map(|(_, watcher)| watcher.policy.budget);
+        budgets.chain([own]).min_by_key(|share| share.of(expected)).unwrap_or(own)
+    }
+
+    fn within<'i>(&'i self, namespace: &'i str) -> impl Iterator<Item = (&'i Key, &'i Arc<Resolved>)> {
+        let first = (namespace.to_owned(), String::new());
+        self.watchers.range(first..).take_while(move |(key, _)| key.0 == namespace)
+    }
+
+    fn all(&self, scope: &str) -> Vec<Key> {
+        self.watchers.keys().filter(|key| is_within(scope, &key.0)).cloned().collect()
+    }
+
+    fn selecting(&self, namespace: &str, all: &[&BTreeMap<String, String>]) -> Vec<Key> {
+        let selects = |watcher: &Resolved| all.iter().any(|labels| watcher.selects(labels));
+        self.within(namespace).filter(|(_, watcher)| selects(watcher)).map(|(key, _)| key.clone()).collect()
+    }
+
+    fn lose(&mut self, gone: &[Key]) -> Vec<Key> {
+        let mut changed = Vec::new();
+        for key in gone {
+            if let Some(known) = self.config_maps.get_mut(key).filter(|known| known.version.is_some()) {
+                *known = Version { version: None, changes: known.changes + 1 };
+                changed.push(key.clone());
+            }
+        }
+        changed
+    }
+}

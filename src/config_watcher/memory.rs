@@ -1,0 +1,41 @@
+//! What must outlive us of a ConfigWatcher, as its status keeps it.
+//!
+//! Pure. What does not read is as if it were not there; what people read in the status stands in for it.
+
+use chrono::DateTime;
+use serde::{Deserialize, Serialize};
+
+use super::change::{Pending, Tracked};
+use super::revision::Config;
+use crate::api::config_watcher::ConfigWatcherStatus;
+use crate::rollout;
+
+/// What must outlive us.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What has reached the Pods; `None` before the first sight.
+    pub tracked: Option<Tracked>,
+    /// What the engine remembers.
+    #[serde(default)]
+    pub engine: rollout::Memory<Config>,
+}
+
+/// What a status remembers. `config_map`: what the spec names.
+#[must_use]
+pub fn read(status: &ConfigWatcherStatus, config_map: &str) -> Memory {
+    let stored = status.rollout.as_ref().and_then(|rollout| rollout.memory.clone());
+    let stored = stored.and_then(|stored| serde_json::from_value::<Memory>(stored).ok());
+    stored.unwrap_or_else(|| Memory { tracked: told(status, config_map), engine: rollout::Memory::default() })
+}
+
+/// What people read there: of a memory that somebody took away, the baseline is left.
+fn told(status: &ConfigWatcherStatus, config_map: &str) -> Option<Tracked> {
+    let time = |text: &str| DateTime::parse_from_rfc3339(text).map(|time| time.to_utc()).ok();
+    let changed_at = status.changed_at.as_deref().and_then(time).unwrap_or_default();
+    let applied = Config { hash: status.applied_hash.clone()?, changed_at };
+    let pending = status.pending.as_ref().and_then(|pending| {
+        let config = Config { hash: pending.hash.clone(), changed_at: time(&pending.changed_at)? };
+        Some(Pending { left_at: config.changed_at, config })
+    });
+    Some(Tracked { config_map: config_map.to_owned(), applied, pending })
+}

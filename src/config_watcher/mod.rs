@@ -1,0 +1,206 @@
+//! The pipeline of kind ConfigWatcher: resolve → observe → plan → act → status, one file a step.
+//!
+//! Here is its table of contents, and one look from beginning to end. Must not hold logic of its own.
+
+mod act;
+mod change;
+pub mod controller;
+mod desk;
+pub mod fleet;
+mod memory;
+mod metrics;
+mod observe;
+mod places;
+mod plan;
+mod resolve;
+mod revision;
+mod status;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use kube::{Client, ResourceExt};
+use parking_lot::Mutex;
+use secrecy::ExposeSecret;
+use tokio::time::Instant;
+
+use crate::api::condition::Transition;
+use crate::api::config_watcher::condition::Reason;
+use crate::api::config_watcher::package::PACKAGE;
+use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
+use crate::clock::Clock;
+use crate::kernel::named;
+use crate::kernel::status::{Saying, Writer};
+use crate::kernel::{self, Deletions, Events, Named, NamedKind, Reference, Upgradeable};
+use act::Done;
+pub use desk::{Desk, Kept};
+pub use metrics::OwnMetrics;
+use observe::Content;
+use plan::Plan;
+use resolve::Resolved;
+
+/// The package's name: field manager, Event source, and name of Lease and stop ConfigMap.
+pub const MANAGER: &str = PACKAGE.name;
+
+/// Without any event an object is looked at this often: a safety net, not a mechanism.
+const RESYNC: Duration = Duration::from_secs(900);
+/// What may not be read is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// What is due by the clock is looked at a moment later.
+const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// What every reconcile shares.
+pub struct Context {
+    pub client: Client,
+    pub clock: Clock,
+    /// The operator's own namespace.
+    pub namespace: String,
+    pub fleet: fleet::Fleet,
+    /// The stop.
+    pub named: Named,
+    /// Evictions in flight, by namespace: several watchers share a workload.
+    pub deletions: Deletions,
+    /// One look at a time in each namespace: what one evicts the next must count.
+    pub turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    pub upgradeable: Upgradeable,
+    pub events: Events,
+    pub metrics: OwnMetrics,
+    /// Since when this process leads.
+    pub deciding_since: OnceLock<DateTime<Utc>>,
+}
+
+/// Looks at one ConfigWatcher, does what is to be done now, and says when to look again.
+async fn reconcile(object: &ConfigWatcher, context: &Context, desk: &Desk) -> Result<Duration, kernel::Error> {
+    let key: kernel::Key = (object.namespace().unwrap_or_default(), object.name_any());
+    if object.metadata.deletion_timestamp.is_some() {
+        context.fleet.watches(&key, None);
+        return Ok(RESYNC);
+    }
+    let resolved = match resolve::resolve(object) {
+        Ok(resolved) => resolved,
+        Err(message) => {
+            context.fleet.watches(&key, None);
+            let (status, transitions) =
+                status::without_pods(object, Reason::InvalidSpec, &message, context.clock.now());
+            return context.write(object, desk, status, &transitions, true).await.map(|_| RESYNC);
+        }
+    };
+    context.fleet.watches(&key, Some(resolved.clone()));
+    let stored = desk.own.status.last(object.status.as_ref());
+    let memory = memory::read(&stored, &resolved.config_map);
+    let stopped = is_stopped(context, &key).await?;
+    let known = memory.tracked.as_ref().map(change::Tracked::desired);
+    let read = observe::content(context, desk, &resolved, known).await?;
+    let turn = context.turns.lock().entry(key.0.clone()).or_default().clone();
+    let _turn = turn.lock().await;
+    let look = Look { context, object, desk, resolved: &resolved, read: &read, stopped };
+    let began = Instant::now();
+    let plan = look.plan(&memory);
+    desk.planned(began.elapsed());
+    let next = look.carry_out(plan, &memory).await?;
+    let asked = matches!(read, Content::Forbidden(_)).then_some(ASK_AGAIN);
+    Ok(asked.map_or(next, |asked| next.min(asked)))
+}
+
+/// One look at one ConfigWatcher.
+struct Look<'a> {
+    context: &'a Context,
+    object: &'a ConfigWatcher,
+    desk: &'a Desk,
+    resolved: &'a Resolved,
+    read: &'a Content,
+    stopped: bool,
+}
+
+impl Look<'_> {
+    fn plan(&self, memory: &memory::Memory) -> Plan {
+        let found = match self.read {
+            Content::Found(config) => Some(config),
+            _ => None,
+        };
+        plan::plan(self.context, self.desk, self.resolved, memory, found, self.stopped)
+    }
+
+    /// Does what the plan says, then says so; returns when to look again.
+    async fn carry_out(&self, mut plan: Plan, before: &memory::Memory) -> Result<Duration, kernel::Error> {
+        let Self { context, desk, resolved, .. } = self;
+        // What must survive a crash is written before a Pod is touched.
+        if plan.memory != *before {
+            self.say(&plan, &Done::default()).await?;
+        }
+        context.deletions.settle(&resolved.namespace, plan.ledger.clone());
+        let (done, error) = match act::evict(context, desk, resolved, &plan.guard, &plan.decision.steps).await {
+            Ok(done) => (done, None),
+            Err((done, error)) => (done, Some(error)),
+        };
+        let has_acted = !plan.decision.steps.is_empty();
+        if done.is_blocked {
+            // Said is what is known now; whom else to take the next look finds.
+            plan = self.plan(&plan.memory);
+        }
+        let label = format!("ConfigWatcher {}/{}", resolved.namespace, resolved.name);
+        let until = context.clock.now() + resolved.policy.wait_ready;
+        context.upgradeable.tell(&label, plan.is_in_flight.then_some(until));
+        let later = self.say(&plan, &done).await?;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        // The watch wakes us earlier, unless it is down; and an eviction without an answer is looked at again.
+        let others = done.is_blocked && !plan.decision.steps.is_empty();
+        let soon = (done.has_changed || others).then_some(Duration::from_secs(1));
+        let unseen = has_acted.then_some(Duration::from_secs(100));
+        let due = plan.next.map(|at| (at - context.clock.now()).to_std().unwrap_or_default() + A_MOMENT);
+        Ok([due, later, soon, unseen].into_iter().flatten().fold(RESYNC, Duration::min))
+    }
+
+    /// Says what was decided and what came of it; returns how long to wait when it was too soon for mere counts.
+    async fn say(&self, plan: &Plan, done: &Done) -> Result<Option<Duration>, kernel::Error> {
+        let Self { context, object, desk, resolved, read, .. } = *self;
+        let picture = status::Picture { object, resolved, read, plan, done };
+        let last = desk.own.status.last(object.status.as_ref());
+        let (status, transitions) = status::status(&picture, &last, context.clock.now())?;
+        let is_urgent = status::essence(&last) != status::essence(&status);
+        if let Some(pods) = &status.pods {
+            context.metrics.pods(&(resolved.namespace.clone(), resolved.name.clone()), pods);
+        }
+        context.write(object, desk, status, &transitions, is_urgent).await
+    }
+}
+
+/// Whether somebody stopped everything. A stop that cannot be read may be set.
+async fn is_stopped(context: &Context, key: &kernel::Key) -> Result<bool, kernel::Error> {
+    let reference =
+        Reference { kind: NamedKind::ConfigMap, namespace: context.namespace.clone(), name: MANAGER.to_owned() };
+    match context.named.look(key, &reference).await {
+        named::Look::Found(data) => {
+            Ok(data.entries.get("stop").is_some_and(|stop| stop.expose_secret().trim() == "true"))
+        }
+        named::Look::Absent => Ok(false),
+        named::Look::Unknown(why) => Err(kernel::Error::Unread(format!(
+            "ConfigMap {}/{MANAGER}, which may hold a stop: {why}",
+            context.namespace
+        ))),
+    }
+}
+
+impl Context {
+    async fn write(
+        &self,
+        object: &ConfigWatcher,
+        desk: &Desk,
+        status: ConfigWatcherStatus,
+        transitions: &[Transition],
+        is_urgent: bool,
+    ) -> Result<Option<Duration>, kernel::Error> {
+        let writer = Writer { client: &self.client, manager: MANAGER, events: &self.events };
+        let stored = object.status.as_ref();
+        match desk.own.status.write(writer, object, stored, status, transitions, is_urgent).await? {
+            Saying::Written => self.metrics.all.status_written(),
+            Saying::Known => {}
+            Saying::TooSoon(left) => return Ok(Some(left)),
+        }
+        Ok(None)
+    }
+}

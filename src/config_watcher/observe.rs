@@ -1,0 +1,60 @@
+//! Observe: the ConfigMap as it is now. Read when its watch shows another version, and else not at all.
+//!
+//! Must not decide what becomes of a change.
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::Api;
+
+use super::resolve::Resolved;
+use super::revision::{Config, hash, written_at};
+use super::{Context, Desk};
+use crate::kernel;
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    Found(Config),
+    /// There is none.
+    Absent,
+    /// It may not be read; the API server's words.
+    Forbidden(String),
+}
+
+/// The ConfigMap now. `known`: what it was, as far as we know.
+pub async fn content(
+    context: &Context,
+    desk: &Desk,
+    resolved: &Resolved,
+    known: Option<&Config>,
+) -> Result<Content, kernel::Error> {
+    let Resolved { namespace, config_map: name, .. } = resolved;
+    let changes = context.fleet.changes(namespace, name);
+    let before = desk.own.content.lock().clone();
+    let last = match &before {
+        Some((_, Content::Found(config))) => Some(config.clone()),
+        _ => known.cloned(),
+    };
+    // What may not be read is asked for again: nobody tells when that changes.
+    if let Some((_, data)) = before.filter(|(at, data)| *at == changes && !matches!(data, Content::Forbidden(_))) {
+        return Ok(data);
+    }
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
+    let read = match kernel::call(|| format!("read ConfigMap {namespace}/{name}"), api.get(name)).await {
+        Ok(object) => Content::Found(config(context, &object, last.as_ref()).await?),
+        Err(error) if error.is_not_found() => Content::Absent,
+        Err(error) => Content::Forbidden(error.objection().ok_or(error)?),
+    };
+    *desk.own.content.lock() = Some((changes, read.clone()));
+    Ok(read)
+}
+
+async fn config(context: &Context, object: &ConfigMap, known: Option<&Config>) -> Result<Config, kernel::Error> {
+    let (hash, mut changed_at) = (hash(object), written_at(object).unwrap_or_default());
+    // Who only removes keys leaves no time behind: then it is now, by the API server's clock.
+    if known.is_some_and(|known| known.hash != hash && known.changed_at >= changed_at) {
+        let now: Option<DateTime<Utc>> = kernel::server_time(&context.client).await?;
+        changed_at = now.unwrap_or_else(|| context.clock.now());
+    }
+    Ok(Config { hash, changed_at })
+}

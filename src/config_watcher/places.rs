@@ -1,0 +1,183 @@
+//! Places: the selected Pods as the engine wants them, each a replica of its workload.
+//!
+//! Pure. Must not choose a Pod to replace, nor know how fast any is replaced.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::change::Tracked;
+use super::fleet::Inner;
+use super::resolve::Resolved;
+use super::revision::{Config, Pod};
+use crate::fleet::replicas::{Controller, Corner, Counting, Group, Replica, groups, is_unseen, workload};
+use crate::rollout::ledger::Ledger;
+use crate::rollout::{Occupant, Place, Selection, Standing, Words, Workload};
+
+/// What is waited for, in this kind's words.
+pub const WORDS: Words = Words {
+    undecided: "the ConfigMap has not been read",
+    authority: "",
+    place: "Pod",
+    places: "Pods",
+    lacking: "not available",
+    template: "the ConfigMap",
+};
+
+/// A selected Pod.
+#[derive(Debug)]
+pub struct Selected {
+    pod: Arc<Pod>,
+    standing: Standing,
+    workload: usize,
+    rank: i64,
+    busy: Option<Cow<'static, str>>,
+}
+
+/// The Pods that a selector matches.
+#[derive(Debug, Default)]
+pub struct Survey {
+    pub selected: Vec<Selected>,
+    pub workloads: Vec<Workload>,
+    /// Left alone, and why.
+    pub skipped: Vec<(Arc<str>, &'static str)>,
+    /// How many Pods there are of workloads whose size nobody says, by the UID of their controller.
+    pub counted: Vec<(Arc<str>, usize)>,
+}
+
+/// The workloads that are concerned.
+#[derive(Default)]
+struct Wanted<'c> {
+    all: Vec<Controller>,
+    /// Of the Pods of each.
+    labels: Vec<&'c BTreeMap<String, String>>,
+    index: HashMap<Arc<str>, usize>,
+}
+
+impl<'c> Wanted<'c> {
+    /// The place of a workload among them.
+    fn index(&mut self, workload: Controller, labels: &'c BTreeMap<String, String>) -> usize {
+        *self.index.entry(workload.uid.clone()).or_insert_with(|| {
+            self.all.push(workload);
+            self.labels.push(labels);
+            self.all.len() - 1
+        })
+    }
+}
+
+/// What the Pods are looked at with.
+pub struct Lens<'l> {
+    pub resolved: &'l Resolved,
+    pub tracked: &'l Tracked,
+    pub ledger: &'l Ledger,
+    /// What may not be evicted now, by workload or by UID of the Pod, and why.
+    pub blocked: &'l HashMap<Arc<str>, String>,
+    /// How many Pods workloads of kinds that are not read had.
+    pub peaks: &'l HashMap<Arc<str>, usize>,
+    /// The operator's own namespace, and the name that its Pods carry.
+    pub own: (&'l str, &'l str),
+    pub now: DateTime<Utc>,
+}
+
+impl Survey {
+    /// Looks at the Pods of the watcher's namespace.
+    #[must_use]
+    pub fn of(fleet: &Inner, lens: &Lens<'_>) -> Self {
+        let Lens { resolved, .. } = lens;
+        let mut survey = Self::default();
+        let Some(corner) = fleet.corner(&resolved.namespace) else { return survey };
+        let mut wanted = Wanted::default();
+        for replica in corner.pods.values().filter(|replica| resolved.selects(&replica.labels)) {
+            if let Some(why) = replica.skip().or_else(|| is_own(lens, replica)) {
+                survey.skipped.push((replica.pod.name.clone(), why));
+                continue;
+            }
+            // One that is being deleted is none of its workload's any more.
+            let Some(above) = workload(corner, replica).filter(|_| !replica.pod.deleting) else { continue };
+            let at = wanted.index(above, &replica.labels);
+            survey.selected.push(selected(lens, corner, replica, at));
+        }
+        // One without a Pod for the moment lacks all of them.
+        for (uid, owner) in &corner.owners {
+            if owner.size.expected > 0 && resolved.selects(&owner.labels) {
+                wanted.index(owner.workload(uid), &owner.labels);
+            }
+        }
+        let Wanted { all: wanted, labels, .. } = wanted;
+        let removed = lens.ledger.deleted();
+        let counting = Counting {
+            min_ready: resolved.policy.min_ready,
+            now: lens.now,
+            is_removed: &|uid| removed.contains(uid),
+            known: lens.peaks,
+        };
+        let all = groups(corner, &wanted, counting);
+        for selected in &mut survey.selected {
+            let Group { name, busy, .. } = &all[selected.workload];
+            let blocked = || lens.blocked.get(name).cloned().map(Cow::Owned);
+            selected.busy = selected.busy.take().or_else(|| busy.clone()).or_else(blocked);
+        }
+        let counted = wanted.iter().zip(&all).filter(|(_, group)| group.is_guessed);
+        survey.counted = counted.map(|(one, group)| (one.uid.clone(), group.there)).collect();
+        let sized = all.into_iter().zip(labels).map(|(group, labels)| Workload {
+            budget: fleet.budget(&resolved.namespace, labels, group.expected, resolved.policy.budget),
+            name: group.name,
+            expected: group.expected,
+            available: group.available,
+            refused: group.refused,
+        });
+        survey.workloads = sized.collect();
+        survey.skipped.sort();
+        survey
+    }
+
+    /// As the engine wants them.
+    #[must_use]
+    pub fn places(&self) -> Vec<Place<'_, Config>> {
+        self.selected.iter().map(Selected::place).collect()
+    }
+}
+
+impl Selected {
+    fn place(&self) -> Place<'_, Config> {
+        Place {
+            name: &self.pod.name,
+            workload: self.workload,
+            rank: self.rank,
+            selection: Selection::Selected,
+            is_ready: true,
+            ready_since: None,
+            busy: self.busy.clone(),
+            // Whoever comes during a rollout is a successor.
+            joined: DateTime::UNIX_EPOCH,
+            occupant: Some(Occupant { pod: &self.pod, standing: self.standing }),
+        }
+    }
+}
+
+fn is_own(lens: &Lens<'_>, replica: &Replica<Config>) -> Option<&'static str> {
+    let (namespace, name) = lens.own;
+    let is_own = lens.resolved.namespace == namespace
+        && replica.labels.get("app.kubernetes.io/name").is_some_and(|label| label == name);
+    is_own.then_some("it is this operator's own")
+}
+
+fn selected(lens: &Lens<'_>, corner: &Corner<Config>, replica: &Replica<Config>, workload: usize) -> Selected {
+    let is_outdated = lens.tracked.is_outdated(replica.pod.created);
+    let unseen = is_unseen(corner, replica).then_some(Cow::Borrowed("its owner is not known yet"));
+    let blocked = || lens.blocked.get(&replica.pod.uid).cloned().map(Cow::Owned);
+    Selected {
+        pod: if is_outdated { replica.pod.clone() } else { made_from(replica, lens.tracked.desired()) },
+        standing: if is_outdated { Standing::Outdated } else { Standing::Current },
+        workload,
+        rank: replica.rank(),
+        busy: unseen.or_else(blocked),
+    }
+}
+
+/// What a Pod has that is newer than the change.
+fn made_from(replica: &Replica<Config>, config: &Config) -> Arc<Pod> {
+    Arc::new(Pod { revision: Some(config.clone()), ..(*replica.pod).clone() })
+}

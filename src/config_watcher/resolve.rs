@@ -1,0 +1,88 @@
+//! Resolve: what the spec means, defaults included; or which field makes no sense, and the remedy.
+//!
+//! Pure. Must not look at a ConfigMap or a Pod.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt;
+
+use crate::api::config_watcher::{ConfigWatcher, Rollout};
+use crate::k8s::names::{is_label_key, is_label_value, is_object_name};
+use crate::rollout::{Policy, Share};
+
+/// What the spec means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    pub namespace: String,
+    pub name: String,
+    pub config_map: String,
+    pub selector: BTreeMap<String, String>,
+    pub debounce: TimeDelta,
+    pub policy: Policy,
+    pub paused: bool,
+}
+
+impl Resolved {
+    /// Whether a Pod of the namespace is meant.
+    #[must_use]
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
+}
+
+/// The meaning of a spec, or what to mend.
+pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
+    let spec = &object.spec;
+    let mut wrong = Vec::new();
+    if !is_object_name(&spec.config_map) {
+        wrong.push(format!(
+            "spec.configMap is {:?}, which is no name of a ConfigMap: use lower-case letters, digits, dashes and dots",
+            spec.config_map
+        ));
+    }
+    if spec.pod_selector.is_empty() {
+        wrong.push("spec.podSelector is empty: name at least one label, such as app: webapp".to_owned());
+    }
+    for (key, value) in &spec.pod_selector {
+        if !is_label_key(key) || !is_label_value(value) {
+            wrong.push(format!(
+                "spec.podSelector has {key:?}: {value:?}, which no label can be: at most 63 letters, digits, dashes, \
+                dots and underscores, letters or digits at both ends, the key perhaps with a domain and a slash before"
+            ));
+        }
+    }
+    let none = Rollout::default();
+    let rollout = spec.rollout.as_ref().unwrap_or(&none);
+    let budget = share(rollout.max_unavailable.as_ref()).unwrap_or_else(|why| {
+        wrong.push(format!("spec.rollout.maxUnavailable: {why}"));
+        Share::Count(1)
+    });
+    if !wrong.is_empty() {
+        return Err(wrong.join("; "));
+    }
+    let seconds = |seconds: Option<u32>, default| TimeDelta::seconds(seconds.map_or(default, i64::from));
+    Ok(Resolved {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+        config_map: spec.config_map.clone(),
+        selector: spec.pod_selector.clone(),
+        debounce: seconds(spec.debounce_seconds, 5),
+        policy: Policy {
+            budget,
+            min_ready: seconds(rollout.min_ready_seconds, 0),
+            wait_ready: seconds(rollout.wait_ready_seconds, 300),
+            hold: None,
+        },
+        paused: rollout.paused == Some(true),
+    })
+}
+
+fn share(max_unavailable: Option<&IntOrString>) -> Result<Share, String> {
+    match max_unavailable {
+        None => Ok(Share::Count(1)),
+        Some(IntOrString::Int(count)) => count.to_string().parse(),
+        Some(IntOrString::String(text)) => text.parse(),
+    }
+}

@@ -1,0 +1,253 @@
+//! Status: what was found and what came of it, in the words of conditions.
+//!
+//! Pure. Must not decide what is done.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+
+use super::act::Done;
+use super::observe::Content;
+use super::places::WORDS;
+use super::plan::Plan;
+use super::resolve::Resolved;
+use crate::api::condition::{Transition, merge, timestamp};
+use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
+use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus, PendingStatus, PodCounts, RolloutStatus};
+use crate::rollout::{Phase, Report, State};
+
+/// How many Pods are named of each count.
+const EXAMPLES: usize = 5;
+
+/// What a status is made from.
+pub struct Picture<'p> {
+    pub object: &'p ConfigWatcher,
+    pub resolved: &'p Resolved,
+    pub read: &'p Content,
+    pub plan: &'p Plan,
+    pub done: &'p Done,
+}
+
+/// The status, and what changed in it.
+pub fn status(
+    picture: &Picture<'_>,
+    before: &ConfigWatcherStatus,
+    now: DateTime<Utc>,
+) -> Result<(ConfigWatcherStatus, Vec<Transition>), serde_json::Error> {
+    let Picture { object, plan, .. } = picture;
+    let waiting = waiting_on(picture);
+    let findings = findings(picture, &waiting);
+    let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
+    let tracked = plan.memory.tracked.as_ref();
+    let pending = tracked.and_then(|tracked| tracked.pending.as_ref());
+    let state = match plan.decision.report.state {
+        _ if plan.is_restless => State::Held,
+        State::Rolling if is_blocked(&plan.decision.report) => State::Held,
+        state => state,
+    };
+    let (started_at, finished_at) = match &plan.memory.engine.phase {
+        Phase::Rolling { since, .. } => (Some(*since), None),
+        Phase::Complete { since, at } => (*since, Some(*at)),
+        Phase::Idle => (None, None),
+    };
+    let status = ConfigWatcherStatus {
+        observed_generation: object.metadata.generation,
+        applied_hash: tracked.map(|tracked| tracked.applied.hash.clone()),
+        changed_at: tracked.map(|tracked| timestamp(tracked.desired().changed_at)),
+        pending: pending.map(|pending| PendingStatus {
+            hash: pending.config.hash.clone(),
+            changed_at: timestamp(pending.config.changed_at),
+        }),
+        pods: Some(counts(plan)),
+        rollout: Some(RolloutStatus {
+            state: state.to_string(),
+            started_at: started_at.map(timestamp),
+            finished_at: finished_at.map(timestamp),
+            waiting_on: waiting,
+            failure: plan.memory.engine.failure.as_ref().map(|failure| failure.message.clone()),
+            memory: Some(serde_json::to_value(&plan.memory)?),
+        }),
+        conditions,
+    };
+    Ok((status, transitions))
+}
+
+/// The status of an object whose spec makes no sense. What was known stays.
+#[must_use]
+pub fn without_pods(
+    object: &ConfigWatcher,
+    reason: R,
+    message: &str,
+    now: DateTime<Utc>,
+) -> (ConfigWatcherStatus, Vec<Transition>) {
+    let before = object.status.clone().unwrap_or_default();
+    let findings = [
+        Finding::new(C::Ready, false, reason, message),
+        Finding::new(C::Progressing, false, reason, "no Pod is replaced until that is mended"),
+        Finding::new(C::Degraded, true, reason, message),
+    ];
+    let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
+    (ConfigWatcherStatus { observed_generation: object.metadata.generation, conditions, ..before }, transitions)
+}
+
+/// What of a status must not wait: all but counts, names and sentences that only follow them.
+#[must_use]
+pub fn essence(status: &ConfigWatcherStatus) -> ConfigWatcherStatus {
+    let mut essence = ConfigWatcherStatus { pods: None, ..status.clone() };
+    for condition in essence.conditions.iter_mut().filter(|condition| condition.type_ != "Degraded") {
+        condition.message.clear();
+    }
+    if let Some(rollout) = &mut essence.rollout {
+        rollout.waiting_on.clear();
+    }
+    essence
+}
+
+/// What is waited for: what may not be evicted first.
+fn waiting_on(picture: &Picture<'_>) -> Vec<String> {
+    let report = &picture.plan.decision.report;
+    let mut waiting: Vec<String> =
+        blocked(report).into_iter().chain(report.waiting_on.iter().map(|one| one.said(&WORDS))).collect();
+    if picture.plan.is_restless && waiting.is_empty() {
+        waiting.push("the ConfigMap has changed; it must stay the same for debounceSeconds first".to_owned());
+    }
+    waiting.truncate(EXAMPLES);
+    waiting
+}
+
+/// Each cause once, with the Pods that it concerns.
+fn blocked(report: &Report) -> Vec<String> {
+    let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, why) in &report.postponed {
+        match causes.iter_mut().find(|(known, _)| known == why) {
+            Some((_, names)) => names.push(name),
+            None => causes.push((why, vec![name])),
+        }
+    }
+    let sentence = |(why, names): (&str, Vec<&str>)| {
+        format!("{} {}: {why}", if names.len() == 1 { "Pod" } else { "Pods" }, names.join(", "))
+    };
+    causes.into_iter().map(sentence).collect()
+}
+
+fn counts(plan: &Plan) -> PodCounts {
+    let report = &plan.decision.report;
+    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let skipped = &plan.survey.skipped;
+    let mut examples = BTreeMap::new();
+    let mut name = |key: &str, names: Vec<String>| {
+        if !names.is_empty() {
+            examples.insert(key.to_owned(), names);
+        }
+    };
+    let pair = |name: &dyn std::fmt::Display, why: &dyn std::fmt::Display| format!("{name} ({why})");
+    name("blocked", report.postponed.iter().map(|(pod, why)| pair(pod, why)).collect());
+    name("skipped", skipped.iter().take(EXAMPLES).map(|(pod, why)| pair(pod, why)).collect());
+    name("unavailable", report.troubled.iter().map(|(pod, why)| pair(pod, why)).collect());
+    PodCounts {
+        selected: number(report.selected),
+        updated: number(report.updated),
+        outdated: number(report.outdated),
+        blocked: number(report.waiting),
+        skipped: number(skipped.len()),
+        unavailable: number(report.selected - report.running),
+        progress: format!("{}/{}", report.updated, report.selected),
+        examples,
+    }
+}
+
+fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
+    let Picture { resolved, plan, done, .. } = picture;
+    let report = &plan.decision.report;
+    let name = format!("ConfigMap {}/{}", resolved.namespace, resolved.config_map);
+    let waits = if waiting.is_empty() { String::new() } else { format!("; waiting: {}", waiting.join("; ")) };
+    let trouble = trouble(picture, &name);
+    let progress = format!("{} of {} Pods are newer than the change", report.updated, report.selected);
+    let ready = if let Some((reason, message)) = &trouble {
+        Finding::new(C::Ready, false, *reason, message.clone())
+    } else if report.selected == 0 {
+        let labels: Vec<String> = resolved.selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let message = format!(
+            "no Pod of namespace {} that could be replaced has labels {}; {} were left alone: see \
+            status.pods.examples, and kubectl -n {} get pods --show-labels",
+            resolved.namespace,
+            labels.join(","),
+            plan.survey.skipped.len(),
+            resolved.namespace
+        );
+        Finding::new(C::Ready, false, R::NoPodsSelected, message)
+    } else if plan.is_restless {
+        Finding::new(C::Ready, false, R::Debouncing, format!("{name} has changed a moment ago{waits}"))
+    } else if report.outdated > 0 {
+        let reason = match report.state {
+            State::Paused => R::Paused,
+            State::Stopped => R::Stopped,
+            _ if is_blocked(report) => R::Blocked,
+            _ => R::RollingOut,
+        };
+        Finding::new(C::Ready, false, reason, format!("{progress}{waits}"))
+    } else if report.updated < report.selected || report.state == State::Rolling {
+        let named: Vec<String> = report.troubled.iter().map(|(pod, why)| format!("{pod} ({why})")).collect();
+        let reason = if report.state == State::Rolling { R::RollingOut } else { R::PodsUnavailable };
+        let named = if named.is_empty() { waits.clone() } else { format!(": {}", named.join("; ")) };
+        let away = report.selected - report.updated;
+        Finding::new(C::Ready, false, reason, format!("{away} of {} Pods are not available{named}", report.selected))
+    } else {
+        Finding::new(C::Ready, true, R::AllUpdated, format!("all {} Pods are as {name} is", report.selected))
+    };
+    let moves = (report.state == State::Rolling && !is_blocked(report)) || plan.is_restless;
+    let progressing = if moves {
+        let reason = if plan.is_restless { R::Debouncing } else { R::RollingOut };
+        Finding::new(C::Progressing, true, reason, format!("{progress}{waits}"))
+    } else {
+        Finding::new(C::Progressing, false, ready.reason, "no Pod is being replaced")
+    };
+    let refused =
+        || done.refused.as_ref().map(|why| (R::EvictionRefused, format!("the API server refuses evictions: {why}")));
+    let degraded = match trouble.or_else(refused).or_else(|| worlds_fault(plan)) {
+        Some((reason, message)) => Finding::new(C::Degraded, true, reason, message),
+        None => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
+    };
+    vec![ready, progressing, degraded]
+}
+
+/// Whether all that is left may not be replaced now.
+fn is_blocked(report: &Report) -> bool {
+    report.outdated > 0 && report.waiting == report.outdated
+}
+
+/// What needs a human before anything can go on.
+fn trouble(picture: &Picture<'_>, name: &str) -> Option<(R, String)> {
+    match picture.read {
+        Content::Absent => {
+            let message =
+                format!("{name} does not exist: create it, or mend spec.configMap; no Pod is replaced meanwhile");
+            return Some((R::ConfigMapNotFound, message));
+        }
+        Content::Forbidden(why) => {
+            let message =
+                format!("{name} cannot be read: {why}; grant the operator get, list and watch on ConfigMaps there");
+            return Some((R::ConfigMapUnreadable, message));
+        }
+        Content::Found(_) => {}
+    }
+    let report = &picture.plan.decision.report;
+    let failure = picture.plan.memory.engine.failure.as_ref().filter(|_| report.state == State::Failed)?;
+    let message =
+        format!("{}; no further Pod is replaced: mend {name}, the next change is tried anew", failure.message);
+    Some((R::RolloutFailed, message))
+}
+
+/// Pods that do not start for a cause that is not the ConfigMap's.
+fn worlds_fault(plan: &Plan) -> Option<(R, String)> {
+    let refused = plan.survey.workloads.iter().find_map(|workload| {
+        let why = workload.refused.as_ref()?;
+        Some(format!("the API server refuses new Pods of {}: {why}", workload.name))
+    });
+    let cannot_start = || {
+        let is_the_worlds = |(_, cause): &&(String, crate::rollout::Cause)| cause.bucket().is_the_worlds();
+        let (pod, cause) = plan.decision.report.troubled.iter().find(is_the_worlds)?;
+        Some(format!("Pod {pod} cannot start: {cause}"))
+    };
+    refused.or_else(cannot_start).map(|message| (R::PodsRefused, message))
+}

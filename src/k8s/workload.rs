@@ -1,0 +1,139 @@
+//! What we read of workloads: how many Pods each shall have, and whether it is replacing them itself.
+//!
+//! Our own partial types, as in `facts`. Must not know a Pod.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use kube::api::ObjectMeta;
+use serde::Deserialize;
+
+use super::facts::{ConditionFacts, slim};
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SpecFacts {
+    pub replicas: Option<usize>,
+    pub update_strategy: StrategyFacts,
+    pub template: TemplateFacts,
+}
+
+/// What its Pods carry.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct TemplateFacts {
+    pub metadata: LabelFacts,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct LabelFacts {
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StrategyFacts {
+    #[serde(rename = "type")]
+    pub type_: String,
+    pub rolling_update: Option<PartitionFacts>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct PartitionFacts {
+    pub partition: Option<usize>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusFacts {
+    pub observed_generation: Option<i64>,
+    pub current_revision: Option<String>,
+    pub update_revision: Option<String>,
+    pub updated_replicas: usize,
+    pub desired_number_scheduled: usize,
+    pub updated_number_scheduled: usize,
+    pub conditions: Vec<ConditionFacts>,
+}
+
+macro_rules! workload {
+    ($name:ident, $of:ident) => {
+        #[derive(Debug, Clone, Default, Deserialize, kube::Resource)]
+        #[resource(inherit = $of)]
+        pub struct $name {
+            /// Name, namespace, UID, generation, owners.
+            #[serde(deserialize_with = "slim")]
+            pub metadata: ObjectMeta,
+            #[serde(default)]
+            pub spec: SpecFacts,
+            #[serde(default)]
+            pub status: StatusFacts,
+        }
+    };
+}
+workload!(ReplicaSetFacts, ReplicaSet);
+workload!(StatefulSetFacts, StatefulSet);
+workload!(DaemonSetFacts, DaemonSet);
+
+/// How many Pods a workload shall have, and why nobody else should replace any now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Size {
+    pub expected: usize,
+    pub busy: Option<Cow<'static, str>>,
+}
+
+const NOT_SEEN: Cow<'static, str> = Cow::Borrowed("its controller has not seen its latest edit yet");
+
+fn is_unseen(metadata: &ObjectMeta, status: &StatusFacts) -> bool {
+    metadata.generation > status.observed_generation
+}
+
+impl ReplicaSetFacts {
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let busy = is_unseen(&self.metadata, &self.status).then_some(NOT_SEEN);
+        Size { expected: self.spec.replicas.unwrap_or(1), busy }
+    }
+
+    /// Why the API server refuses its Pods.
+    #[must_use]
+    pub fn refused(&self) -> Option<String> {
+        let is_it = |condition: &&ConditionFacts| condition.type_ == "ReplicaFailure" && condition.status == "True";
+        self.status.conditions.iter().find(is_it).and_then(|condition| condition.message.clone())
+    }
+}
+
+impl StatefulSetFacts {
+    /// One with a partition is at rest once all above it are updated.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let Self { metadata, spec, status } = self;
+        let expected = spec.replicas.unwrap_or(1);
+        let partition = spec.update_strategy.rolling_update.as_ref().and_then(|rolling| rolling.partition);
+        let differs = status.current_revision != status.update_revision;
+        let rolls = spec.update_strategy.type_ != "OnDelete"
+            && differs
+            && status.updated_replicas < expected.saturating_sub(partition.unwrap_or_default());
+        Size { expected, busy: busy(metadata, status, rolls) }
+    }
+}
+
+impl DaemonSetFacts {
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let Self { metadata, spec, status } = self;
+        let expected = status.desired_number_scheduled;
+        let rolls = spec.update_strategy.type_ != "OnDelete" && status.updated_number_scheduled < expected;
+        Size { expected, busy: busy(metadata, status, rolls) }
+    }
+}
+
+fn busy(metadata: &ObjectMeta, status: &StatusFacts, rolls: bool) -> Option<Cow<'static, str>> {
+    match (is_unseen(metadata, status), rolls) {
+        (true, _) => Some(NOT_SEEN),
+        (false, true) => Some(Cow::Borrowed("it is rolling out a template of its own")),
+        (false, false) => None,
+    }
+}

@@ -1,0 +1,109 @@
+//! Statuses: the last one that we wrote of an object, and the one way to write the next.
+//!
+//! What is decided from is our own last write: a cache may be behind it. Counts alone are not written with every
+//! change. Must not word anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::Api;
+use kube::core::PartialObjectMeta;
+use kube::{Client, Resource, ResourceExt};
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::apply::replace_status;
+use super::{Error, Events};
+use crate::api::condition::Transition;
+
+/// While a rollout runs, counts are written at most this often; what matters is written at once.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// The last status that we wrote of an object.
+#[derive(Debug)]
+pub struct LastStatus<S>(Mutex<Option<Written<S>>>);
+
+#[derive(Debug)]
+struct Written<S> {
+    status: Arc<S>,
+    at: Instant,
+    /// The object's resourceVersion after it.
+    version: Option<String>,
+}
+
+impl<S> Default for LastStatus<S> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+/// Who writes, and in whose name.
+#[derive(Clone, Copy)]
+pub struct Writer<'w> {
+    pub client: &'w Client,
+    pub manager: &'static str,
+    pub events: &'w Events,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Saying {
+    Written,
+    /// It is there already.
+    Known,
+    /// It is too soon for mere counts; for so long.
+    TooSoon(Duration),
+}
+
+impl<S: Clone + Default + PartialEq + Serialize> LastStatus<S> {
+    /// The last status that we know of: our own last write, else what is `stored`.
+    pub fn last(&self, stored: Option<&S>) -> Arc<S> {
+        let ours = self.0.lock().as_ref().map(|written| written.status.clone());
+        ours.unwrap_or_else(|| Arc::new(stored.cloned().unwrap_or_default()))
+    }
+
+    /// Whether somebody else wrote the status after we did: it is ours alone, and written again.
+    pub fn is_foreign(&self, version: Option<&str>, stored: Option<&S>) -> bool {
+        let written = self.0.lock();
+        let Some(ours) = &*written else { return false };
+        let number = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
+        number(version) > number(ours.version.as_deref()) && stored != Some(&*ours.status)
+    }
+
+    /// Writes a status if it differs, and tells of every transition. `is_urgent`: more than counts changed.
+    pub async fn write<K>(
+        &self,
+        writer: Writer<'_>,
+        object: &K,
+        stored: Option<&S>,
+        status: S,
+        transitions: &[Transition],
+        is_urgent: bool,
+    ) -> Result<Saying, Error>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope> + Clone + std::fmt::Debug,
+    {
+        let metadata = object.meta();
+        if status == *self.last(stored) && !self.is_foreign(metadata.resource_version.as_deref(), stored) {
+            return Ok(Saying::Known);
+        }
+        let last = self.0.lock().as_ref().map(|written| written.at);
+        if let Some(left) = last.filter(|_| !is_urgent).and_then(|at| PERIOD.checked_sub(at.elapsed())) {
+            return Ok(Saying::TooSoon(left));
+        }
+        // Only its metadata is read back: an object that does not decode must be able to say so.
+        let api: Api<PartialObjectMeta<K>> =
+            Api::namespaced(writer.client.clone(), &object.namespace().unwrap_or_default());
+        let uid = metadata.uid.clone().unwrap_or_default();
+        let value = serde_json::to_value(&status)?;
+        let version = replace_status(writer.manager, &api, &object.name_any(), &uid, &value).await?;
+        *self.0.lock() = Some(Written { status: status.into(), at: Instant::now(), version });
+        let about = object.object_ref(&());
+        for transition in transitions {
+            let Transition { type_, reason, message, warning } = transition;
+            writer.events.publish(&about, *warning, reason, type_, message).await;
+        }
+        Ok(Saying::Written)
+    }
+}

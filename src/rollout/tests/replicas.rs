@@ -1,0 +1,215 @@
+//! The engine where places are replicas of workloads: budgets of each, a slow start over many, what was missing before.
+//!
+//! A small world stands in for the workloads' controllers: who goes is made anew under another name.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A workload and its Pods.
+struct World {
+    workloads: Vec<(usize, Share)>,
+    /// Of which workload, and the Pod.
+    pods: Vec<(usize, Arc<Pod<Number>>)>,
+    memory: Memory<Number>,
+    ledger: Ledger,
+    clock: i64,
+    born: usize,
+    /// The most that a workload lacked because of us.
+    worst: Vec<usize>,
+    /// Whether new Pods crash.
+    is_bad: bool,
+}
+
+impl World {
+    fn new(workloads: &[(usize, Share)]) -> Self {
+        let mut world = Self {
+            workloads: workloads.to_vec(),
+            pods: Vec::new(),
+            memory: Memory::default(),
+            ledger: Ledger::default(),
+            clock: 100,
+            born: 0,
+            worst: vec![0; workloads.len()],
+            is_bad: false,
+        };
+        for (at, (size, _)) in workloads.iter().enumerate() {
+            (0..*size).for_each(|_| world.make(at, 1, true));
+        }
+        world
+    }
+
+    fn make(&mut self, workload: usize, revision: u32, ready: bool) {
+        self.born += 1;
+        let named = Pod::named(&format!("p{}", self.born), "");
+        let trouble = (revision == 2 && self.is_bad).then(|| Trouble::Crash("it crashes".into()));
+        let pod = Pod {
+            revision: Some(Number(revision)),
+            created: at(self.clock),
+            ready_since: ready.then(|| at(self.clock)),
+            trouble,
+            ..named
+        };
+        self.pods.push((workload, Arc::new(pod)));
+    }
+
+    fn sizes(&self) -> Vec<Workload> {
+        let is_available = |pod: &Pod<Number>| pod.ready_since.is_some() && !self.ledger.deleted().contains(&pod.uid);
+        let size = |(at, (expected, budget)): (usize, &(usize, Share))| Workload {
+            name: format!("w{at}").into(),
+            budget: *budget,
+            expected: *expected,
+            available: self.pods.iter().filter(|(of, pod)| *of == at && is_available(pod)).count(),
+            refused: None,
+        };
+        self.workloads.iter().enumerate().map(size).collect()
+    }
+
+    /// One look; carries its steps out behind the guard, and returns the plan.
+    fn look(&mut self) -> Plan<Number> {
+        self.clock += 1;
+        let now = at(self.clock);
+        let pods = self.pods.clone();
+        self.ledger = self.ledger.shown(|uid| pods.iter().any(|(_, pod)| *pod.uid == *uid), now);
+        let workloads = self.sizes();
+        let place = |(workload, pod): &'_ (usize, Arc<Pod<Number>>)| (*workload, pod.revision == Some(Number(1)));
+        let places: Vec<Place<'_, Number>> = pods
+            .iter()
+            .map(|entry| {
+                let (workload, is_old) = place(entry);
+                let standing = if is_old { Standing::Outdated } else { Standing::Current };
+                let occupant = Some(Occupant { pod: &entry.1, standing });
+                Place { workload, occupant, ..empty(&entry.1.name) }
+            })
+            .collect();
+        let (lost, missing) = (HashMap::new(), HashMap::new());
+        let desired = Desired { revision: Number(2), insists: false };
+        let inventory = Inventory {
+            places: &places,
+            workloads: &workloads,
+            template: Some(&Number(2)),
+            settled: true,
+            deleted: &self.ledger.deleted(),
+            lost: &lost,
+            missing: &missing,
+            deciding_since: at(0),
+            source: Source::NotNeeded,
+            refused: None,
+            words: WORDS,
+            memory: &self.memory,
+        };
+        let plan = plan(&policy(1), Some(&desired), &inventory, now);
+        let before = &plan.memory.touched.lacking;
+        let in_flight = |name: &str| self.ledger.in_flight(name);
+        let guard = Guard::count_replicas(&policy(1), &workloads, &places, before, in_flight);
+        self.memory = plan.memory.clone();
+        for step in &plan.steps {
+            let admitted = self.ledger.begin(&guard, &step.place, &step.pod.uid, now);
+            assert!(admitted.is_some(), "the guard counts as the plan does: {step:?}");
+        }
+        for (at, workload) in self.sizes().iter().enumerate() {
+            let before = self.memory.touched.lacking.get(&*workload.name).copied().unwrap_or_default();
+            self.worst[at] = self.worst[at].max(workload.unavailable().saturating_sub(before));
+        }
+        plan
+    }
+
+    /// The controllers do their work: who was removed is gone, `made` of those missing are made, `ready` become Ready.
+    fn turn(&mut self, made: usize, ready: usize) {
+        let gone = self.ledger.deleted();
+        self.pods.retain(|(_, pod)| !gone.contains(&pod.uid));
+        let lacks =
+            |world: &Self, at: usize| world.workloads[at].0 - world.pods.iter().filter(|(of, _)| *of == at).count();
+        let missing: Vec<usize> = (0..self.workloads.len()).flat_map(|at| vec![at; lacks(self, at)]).collect();
+        missing.into_iter().take(made).for_each(|at| self.make(at, 2, false));
+        let clock = self.clock;
+        let waits = self.pods.iter_mut().filter(|(_, pod)| pod.ready_since.is_none() && pod.trouble.is_none());
+        for (_, pod) in waits.take(ready) {
+            Arc::make_mut(pod).ready_since = Some(at(clock));
+        }
+    }
+
+    fn old(&self) -> usize {
+        self.pods.iter().filter(|(_, pod)| pod.revision == Some(Number(1))).count()
+    }
+}
+
+proptest! {
+    #[test]
+    fn each_workload_keeps_its_budget_and_all_are_done(
+        sizes in prop::collection::vec((1usize..6, 1u32..4), 1..5),
+        turns in prop::collection::vec((0usize..4, 0usize..4), 40..80),
+    ) {
+        let workloads: Vec<(usize, Share)> =
+            sizes.iter().map(|(size, budget)| (*size, Share::Count(*budget))).collect();
+        let mut world = World::new(&workloads);
+        for (made, ready) in turns {
+            world.look();
+            world.turn(made, ready);
+        }
+        for _ in 0..60 {
+            world.look();
+            world.turn(9, 9);
+        }
+        for ((_, budget), worst) in sizes.iter().zip(&world.worst) {
+            prop_assert!(*worst <= *budget as usize, "{worst} of {budget}");
+        }
+        let last = world.look();
+        prop_assert_eq!(world.old(), 0);
+        prop_assert_eq!(last.report.state, State::Complete);
+    }
+}
+
+#[test]
+fn of_many_workloads_one_begins_and_each_success_admits_one_more() {
+    let mut world = World::new(&[(2, Share::Count(1)); 10]);
+    let mut in_flight = Vec::new();
+    for _ in 0..5 {
+        in_flight.push(world.look().steps.len());
+        world.turn(9, 9);
+    }
+    assert_eq!(in_flight, [1, 2, 4, 8, 5], "of twenty Pods");
+}
+
+#[test]
+fn a_change_that_crashes_meets_one_budgets_worth_whatever_the_number_of_workloads() {
+    let mut world = World::new(&[(2, Share::Count(1)); 10]);
+    world.is_bad = true;
+    for _ in 0..10 {
+        world.look();
+        world.turn(9, 9);
+    }
+    assert_eq!(world.old(), 19);
+    assert_eq!(world.look().report.state, State::Failed);
+}
+
+#[test]
+fn what_was_broken_before_hinders_nobody_and_says_nothing() {
+    let mut world = World::new(&[(3, Share::Count(1)), (2, Share::Count(1))]);
+    // One of the first workload has crashed for weeks, and its successor will, too.
+    let broken = Arc::make_mut(&mut world.pods[0].1);
+    (broken.ready_since, broken.trouble) = (None, Some(Trouble::Crash("it crashes".into())));
+    for _ in 0..12 {
+        world.look();
+        world.turn(9, 9);
+        for (of, pod) in &mut world.pods {
+            if *of == 0 && pod.revision == Some(Number(2)) && *pod.name == *"p6" {
+                let pod = Arc::make_mut(pod);
+                (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("it crashes".into())));
+            }
+        }
+    }
+    assert_eq!(world.old(), 0);
+    assert_eq!(world.worst, [1, 1]);
+    assert!(world.memory.failure.is_none());
+}
+
+#[test]
+fn who_was_replaced_by_somebody_else_a_moment_ago_counts() {
+    let mut world = World::new(&[(4, Share::Count(1))]);
+    // Another object's rollout took one, whose successor is not there yet.
+    world.pods.remove(0);
+    assert_eq!(world.look().steps, []);
+    world.turn(9, 9);
+    assert_eq!(world.look().steps.len(), 1);
+}
