@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::desk::Block;
 use super::resolve::Resolved;
 use super::revision::Config;
-use super::{Context, Desk};
+use super::{Context, Desk, is_stopped};
 use crate::kernel;
 use crate::kernel::delete::{Blocked, How, Outcome, Target};
 use crate::rollout::Step;
@@ -17,6 +17,8 @@ use crate::rollout::guard::Guard;
 
 /// What is blocked is tried again after so long: no watch shows a PodDisruptionBudget that changes.
 const AGAIN: Duration = Duration::from_secs(10);
+/// What failed so often in a row is said, whatever it is.
+const PERSISTENT: u32 = 3;
 
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,6 +46,12 @@ pub async fn evict(
         if workload.is_some_and(|name| desk.own.blocked.lock().contains_key(name)) {
             continue;
         }
+        // A pause, an edit or a deletion in the middle is heard, and a stop.
+        let key = (resolved.namespace.clone(), resolved.name.clone());
+        if !context.fleet.is_still(&key, resolved) || is_stopped(context, &key).await.unwrap_or(true) {
+            done.has_changed = true;
+            break;
+        }
         let target = Target {
             namespace: &resolved.namespace,
             name: &pod.name,
@@ -59,6 +67,7 @@ pub async fn evict(
             Ok(Outcome::Deleted) => {
                 // What forbade one may forbid none any more.
                 desk.own.blocked.lock().clear();
+                *desk.own.evicted_at.lock() = Some(context.clock.now());
                 context.metrics.all.replaced();
             }
             Ok(Outcome::Changed) => done.has_changed = true,
@@ -76,7 +85,8 @@ pub async fn evict(
                 blocked.insert(workload.unwrap_or(&pod.uid).clone(), block);
             }
             Err(error) => {
-                done.refused = error.objection();
+                let goes_on = || (desk.failures() >= PERSISTENT && !error.is_conflict()).then(|| error.chain());
+                done.refused = error.objection().or_else(goes_on);
                 return Err((done, error));
             }
         }
@@ -86,12 +96,13 @@ pub async fn evict(
 
 fn sentence(why: &str, is_its_own: bool) -> String {
     if is_its_own {
-        "two PodDisruptionBudgets select it, and the API server evicts no such Pod: let one of them select other labels"
+        "more than one PodDisruptionBudget selects each, and the API server evicts no such Pod: let all but one of \
+        them select other labels (kubectl get pdb)"
             .to_owned()
     } else {
         format!(
             "{why}: nothing is evicted against a PodDisruptionBudget; it goes on when more Pods are Ready, or when its \
-            maxUnavailable or minAvailable allows one to be away"
+            maxUnavailable or minAvailable lets one be away (kubectl get pdb)"
         )
     }
 }

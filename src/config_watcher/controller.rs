@@ -42,7 +42,7 @@ impl Kind for Context {
         // Budgets are shared: every watcher is known before the first look.
         if let Ok(object) = &object.0 {
             let key = (object.namespace().unwrap_or_default(), object.name_any());
-            self.fleet.watches(&key, resolve::resolve(object).ok());
+            return self.fleet.watches(&key, resolve::resolve(object).ok());
         }
         false
     }

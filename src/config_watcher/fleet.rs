@@ -27,15 +27,17 @@ pub struct Inner {
     corners: HashMap<String, Corner<Config>>,
     watchers: BTreeMap<Key, Arc<Resolved>>,
     config_maps: HashMap<Key, Version>,
+    /// How many changes of ConfigMaps there were: no two have one number.
+    changes: u64,
     /// What a list that is under way has named, by watch.
     listed: HashMap<String, HashSet<Key>>,
 }
 
-/// Which version of a ConfigMap the watch shows, and how often that changed.
+/// Which version of a ConfigMap the watch shows, and the number of its last change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Version {
     version: Option<String>,
-    changes: u64,
+    change: u64,
 }
 
 fn key_of(object: &impl ResourceExt) -> Key {
@@ -47,8 +49,11 @@ fn is_within(scope: &str, namespace: &str) -> bool {
 }
 
 impl Fleet {
-    /// Takes note of a watcher.
-    pub fn watches(&self, key: &Key, resolved: Option<Resolved>) {
+    /// Takes note of a watcher. Returns whether it is another than before.
+    pub fn watches(&self, key: &Key, resolved: Option<Resolved>) -> bool {
+        if self.0.read().watchers.get(key).map(|known| &**known) == resolved.as_ref() {
+            return false;
+        }
         let mut inner = self.0.write();
         match resolved {
             Some(resolved) => drop(inner.watchers.insert(key.clone(), Arc::new(resolved))),
@@ -57,15 +62,25 @@ impl Fleet {
         let named: HashSet<Key> =
             inner.watchers.iter().map(|(key, watcher)| (key.0.clone(), watcher.config_map.clone())).collect();
         inner.config_maps.retain(|key, _| named.contains(key));
+        let inner = &mut *inner;
         for key in named {
-            inner.config_maps.entry(key).or_default();
+            inner.config_maps.entry(key).or_insert_with(|| {
+                inner.changes += 1;
+                Version { version: None, change: inner.changes }
+            });
         }
+        true
     }
 
-    /// How often a ConfigMap has changed since it was first named.
-    pub fn changes(&self, namespace: &str, name: &str) -> u64 {
+    /// The number of a ConfigMap's last change. Whoever names it anew gets another.
+    pub fn last_change(&self, namespace: &str, name: &str) -> Option<u64> {
         let key = (namespace.to_owned(), name.to_owned());
-        self.0.read().config_maps.get(&key).map_or(0, |version| version.changes)
+        self.0.read().config_maps.get(&key).map(|version| version.change)
+    }
+
+    /// Whether a watcher is still what it was.
+    pub fn is_still(&self, key: &Key, resolved: &Resolved) -> bool {
+        self.0.read().watchers.get(key).is_some_and(|known| **known == *resolved)
     }
 
     pub fn read(&self) -> RwLockReadGuard<'_, Inner> {
@@ -83,10 +98,12 @@ impl Fleet {
             }
             Event::InitApply(object) | Event::Apply(object) => {
                 let key = key_of(object);
+                let inner = &mut *inner;
                 let Some(known) = inner.config_maps.get_mut(&key) else { return Vec::new() };
                 let is_new = known.version != object.metadata.resource_version;
                 if is_new {
-                    *known = Version { version: object.metadata.resource_version.clone(), changes: known.changes + 1 };
+                    inner.changes += 1;
+                    *known = Version { version: object.metadata.resource_version.clone(), change: inner.changes };
                 }
                 if matches!(event, Event::InitApply(_)) {
                     inner.listed.entry(watch).or_default().insert(key.clone());
@@ -228,8 +245,9 @@ impl Inner {
     fn lose(&mut self, gone: &[Key]) -> Vec<Key> {
         let mut changed = Vec::new();
         for key in gone {
-            if let Some(known) = self.config_maps.get_mut(key).filter(|known| known.version.is_some()) {
-                *known = Version { version: None, changes: known.changes + 1 };
+            if let Some(known) = self.config_maps.get_mut(key) {
+                self.changes += 1;
+                *known = Version { version: None, change: self.changes };
                 changed.push(key.clone());
             }
         }

@@ -3,17 +3,17 @@
 //! Here is its table of contents, and one look from beginning to end. Must not hold logic of its own.
 
 mod act;
-mod change;
+pub mod change;
 pub mod controller;
 mod desk;
 pub mod fleet;
 mod memory;
 mod metrics;
 mod observe;
-mod places;
+pub mod places;
 mod plan;
-mod resolve;
-mod revision;
+pub mod resolve;
+pub mod revision;
 mod status;
 
 use std::collections::HashMap;
@@ -88,13 +88,14 @@ async fn reconcile(object: &ConfigWatcher, context: &Context, desk: &Desk) -> Re
         }
     };
     context.fleet.watches(&key, Some(resolved.clone()));
-    let stored = desk.own.status.last(object.status.as_ref());
-    let memory = memory::read(&stored, &resolved.config_map);
-    let stopped = is_stopped(context, &key).await?;
-    let known = memory.tracked.as_ref().map(change::Tracked::desired);
-    let read = observe::content(context, desk, &resolved, known).await?;
+    // What happened while others had their turn counts.
     let turn = context.turns.lock().entry(key.0.clone()).or_default().clone();
     let _turn = turn.lock().await;
+    let stopped = is_stopped(context, &key).await?;
+    let stored = desk.own.status.last(object.status.as_ref());
+    let memory = memory::read(&stored, &resolved.config_map);
+    let known = memory.tracked.as_ref().map(change::Tracked::desired);
+    let read = observe::content(context, desk, &resolved, known).await?;
     let look = Look { context, object, desk, resolved: &resolved, read: &read, stopped };
     let began = Instant::now();
     let plan = look.plan(&memory);
@@ -141,8 +142,9 @@ impl Look<'_> {
             plan = self.plan(&plan.memory);
         }
         let label = format!("ConfigWatcher {}/{}", resolved.namespace, resolved.name);
-        let until = context.clock.now() + resolved.policy.wait_ready;
-        context.upgradeable.tell(&label, plan.is_in_flight.then_some(until));
+        // While nothing may be replaced, nothing that OLM could interrupt is under way.
+        let evicted_at = desk.own.evicted_at.lock().filter(|_| plan.is_in_flight);
+        context.upgradeable.tell(&label, evicted_at.map(|at| at + resolved.policy.wait_ready));
         let later = self.say(&plan, &done).await?;
         if let Some(error) = error {
             return Err(error);

@@ -29,14 +29,14 @@ pub async fn content(
     known: Option<&Config>,
 ) -> Result<Content, kernel::Error> {
     let Resolved { namespace, config_map: name, .. } = resolved;
-    let changes = context.fleet.changes(namespace, name);
+    let change = context.fleet.last_change(namespace, name);
     let before = desk.own.content.lock().clone();
     let last = match &before {
         Some((_, Content::Found(config))) => Some(config.clone()),
         _ => known.cloned(),
     };
     // What may not be read is asked for again: nobody tells when that changes.
-    if let Some((_, data)) = before.filter(|(at, data)| *at == changes && !matches!(data, Content::Forbidden(_))) {
+    if let Some((_, data)) = before.filter(|(at, data)| *at == change && !matches!(data, Content::Forbidden(_))) {
         return Ok(data);
     }
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
@@ -45,7 +45,7 @@ pub async fn content(
         Err(error) if error.is_not_found() => Content::Absent,
         Err(error) => Content::Forbidden(error.objection().ok_or(error)?),
     };
-    *desk.own.content.lock() = Some((changes, read.clone()));
+    *desk.own.content.lock() = Some((change, read.clone()));
     Ok(read)
 }
 

@@ -36,11 +36,16 @@ pub struct Selected {
     busy: Option<Cow<'static, str>>,
 }
 
+/// What a workload looks like: expected, available and all its Pods, and when the newest was made.
+pub type Sign = (usize, usize, usize, DateTime<Utc>);
+
 /// The Pods that a selector matches.
 #[derive(Debug, Default)]
 pub struct Survey {
     pub selected: Vec<Selected>,
     pub workloads: Vec<Workload>,
+    /// What each of them looks like.
+    pub signs: Vec<Sign>,
     /// Left alone, and why.
     pub skipped: Vec<(Arc<str>, &'static str)>,
     /// How many Pods there are of workloads whose size nobody says, by the UID of their controller.
@@ -116,9 +121,12 @@ impl Survey {
         let all = groups(corner, &wanted, counting);
         for selected in &mut survey.selected {
             let Group { name, busy, .. } = &all[selected.workload];
-            let blocked = || lens.blocked.get(name).cloned().map(Cow::Owned);
+            // What forbids an eviction says nothing of a Pod that is not to be evicted.
+            let is_outdated = selected.standing == Standing::Outdated;
+            let blocked = || lens.blocked.get(name).filter(|_| is_outdated).cloned().map(Cow::Owned);
             selected.busy = selected.busy.take().or_else(|| busy.clone()).or_else(blocked);
         }
+        survey.signs = all.iter().map(|group| (group.expected, group.available, group.there, group.newest)).collect();
         let counted = wanted.iter().zip(&all).filter(|(_, group)| group.is_guessed);
         survey.counted = counted.map(|(one, group)| (one.uid.clone(), group.there)).collect();
         let sized = all.into_iter().zip(labels).map(|(group, labels)| Workload {
@@ -126,6 +134,7 @@ impl Survey {
             name: group.name,
             expected: group.expected,
             available: group.available,
+            is_busy: group.busy.is_some(),
             refused: group.refused,
         });
         survey.workloads = sized.collect();
@@ -167,7 +176,7 @@ fn is_own(lens: &Lens<'_>, replica: &Replica<Config>) -> Option<&'static str> {
 fn selected(lens: &Lens<'_>, corner: &Corner<Config>, replica: &Replica<Config>, workload: usize) -> Selected {
     let is_outdated = lens.tracked.is_outdated(replica.pod.created);
     let unseen = is_unseen(corner, replica).then_some(Cow::Borrowed("its owner is not known yet"));
-    let blocked = || lens.blocked.get(&replica.pod.uid).cloned().map(Cow::Owned);
+    let blocked = || lens.blocked.get(&replica.pod.uid).filter(|_| is_outdated).cloned().map(Cow::Owned);
     Selected {
         pod: if is_outdated { replica.pod.clone() } else { made_from(replica, lens.tracked.desired()) },
         standing: if is_outdated { Standing::Outdated } else { Standing::Current },

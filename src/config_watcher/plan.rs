@@ -11,16 +11,19 @@ use tokio::time::Instant;
 
 use super::change::{self, Change};
 use super::memory::Memory;
-use super::places::{Lens, Survey, WORDS};
+use super::places::{Lens, Sign, Survey, WORDS};
 use super::resolve::Resolved;
 use super::revision::Config;
 use super::{Context, Desk, MANAGER};
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{self, Desired, Hold, Inventory, Policy, Source, State};
+use crate::rollout::{self, Desired, Hold, Inventory, Policy, Source, State, Workload};
 
-const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true" };
-const STOPPED: Hold = Hold { state: State::Stopped, why: "ConfigMap configwatcher-operator has key stop: \"true\"" };
+const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true; set it to false to go on" };
+const STOPPED: Hold = Hold {
+    state: State::Stopped,
+    why: "ConfigMap configwatcher-operator in the operator's namespace has key stop: \"true\"; delete the key to go on",
+};
 const UNREAD: Hold = Hold { state: State::Held, why: "the ConfigMap is not there, or cannot be read" };
 const RESTLESS: Hold = Hold {
     state: State::Held,
@@ -153,17 +156,22 @@ fn ask(
     let in_flight = |workload: &str| ledger.in_flight(workload);
     let guard = Guard::count_replicas(policy, &survey.workloads, &places, before, in_flight);
     let is_rolling = engine.started().is_some();
-    let is_in_flight = is_rolling && survey.workloads.iter().any(|workload| workload.unavailable() > 0);
+    let is_in_flight =
+        is_rolling && policy.hold.is_none() && survey.workloads.iter().any(|workload| workload.unavailable() > 0);
     drop(places);
     let memory = Memory { engine, ..memory };
     Plan { decision, memory, survey, guard, ledger, is_restless: false, is_in_flight, next: None }
 }
 
-/// Since when workloads lack replicas, as of this look.
+/// Since when workloads lack the same replicas, as of this look: while they are replaced in turn, others are
+/// away each time.
 fn missing(desk: &Desk, survey: &Survey, now: DateTime<Utc>) -> HashMap<Arc<str>, DateTime<Utc>> {
     let mut missing = desk.own.missing.lock();
-    let lacking = survey.workloads.iter().filter(|workload| workload.unavailable() > 0);
-    *missing =
-        lacking.map(|workload| (workload.name.clone(), missing.get(&workload.name).copied().unwrap_or(now))).collect();
-    missing.clone()
+    let lacking = survey.workloads.iter().zip(&survey.signs).filter(|(workload, _)| workload.unavailable() > 0);
+    let since = |(workload, sign): (&Workload, &Sign)| {
+        let known = missing.get(&workload.name).filter(|(_, known)| known == sign);
+        (workload.name.clone(), (known.map_or(now, |(since, _)| *since), *sign))
+    };
+    *missing = lacking.map(since).collect();
+    missing.iter().map(|(name, (since, _))| (name.clone(), *since)).collect()
 }

@@ -14,7 +14,7 @@ use super::resolve::Resolved;
 use crate::api::condition::{Transition, merge, timestamp};
 use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus, PendingStatus, PodCounts, RolloutStatus};
-use crate::rollout::{Phase, Report, State};
+use crate::rollout::{Phase, Report, State, Workload};
 
 /// How many Pods are named of each count.
 const EXAMPLES: usize = 5;
@@ -157,23 +157,25 @@ fn counts(plan: &Plan) -> PodCounts {
 }
 
 fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
-    let Picture { resolved, plan, done, .. } = picture;
+    let Picture { resolved, plan, .. } = picture;
+    let namespace = &resolved.namespace;
     let report = &plan.decision.report;
     let name = format!("ConfigMap {}/{}", resolved.namespace, resolved.config_map);
     let waits = if waiting.is_empty() { String::new() } else { format!("; waiting: {}", waiting.join("; ")) };
     let trouble = trouble(picture, &name);
+    // Those that are terminating or not made yet are no Pods that the selector matches, and are missing all the same.
+    let lacking: usize = plan.survey.workloads.iter().map(Workload::unavailable).sum();
+    let absent = lacking.saturating_sub(report.selected - report.running);
     let progress = format!("{} of {} Pods are newer than the change", report.updated, report.selected);
     let ready = if let Some((reason, message)) = &trouble {
         Finding::new(C::Ready, false, *reason, message.clone())
-    } else if report.selected == 0 {
+    } else if report.selected == 0 && absent == 0 {
         let labels: Vec<String> = resolved.selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let message = format!(
-            "no Pod of namespace {} that could be replaced has labels {}; {} were left alone: see \
-            status.pods.examples, and kubectl -n {} get pods --show-labels",
-            resolved.namespace,
+            "no Pod of namespace {namespace} that could be replaced has labels {}; {} were left alone: see \
+            status.pods.examples, and kubectl -n {namespace} get pods --show-labels; or their workload has 0 replicas",
             labels.join(","),
             plan.survey.skipped.len(),
-            resolved.namespace
         );
         Finding::new(C::Ready, false, R::NoPodsSelected, message)
     } else if plan.is_restless {
@@ -186,25 +188,27 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
             _ => R::RollingOut,
         };
         Finding::new(C::Ready, false, reason, format!("{progress}{waits}"))
-    } else if report.updated < report.selected || report.state == State::Rolling {
+    } else if report.updated < report.selected || absent > 0 || report.state == State::Rolling {
         let named: Vec<String> = report.troubled.iter().map(|(pod, why)| format!("{pod} ({why})")).collect();
         let reason = if report.state == State::Rolling { R::RollingOut } else { R::PodsUnavailable };
         let named = if named.is_empty() { waits.clone() } else { format!(": {}", named.join("; ")) };
-        let away = report.selected - report.updated;
-        Finding::new(C::Ready, false, reason, format!("{away} of {} Pods are not available{named}", report.selected))
+        let (away, all) = (report.selected - report.updated + absent, report.selected + absent);
+        Finding::new(C::Ready, false, reason, format!("{away} of {all} Pods are not available{named}"))
     } else {
-        Finding::new(C::Ready, true, R::AllUpdated, format!("all {} Pods are as {name} is", report.selected))
+        let message = format!(
+            "none of {} Pods is older than the last change of {name} that was seen, and all are available",
+            report.selected
+        );
+        Finding::new(C::Ready, true, R::AllUpdated, message)
     };
-    let moves = (report.state == State::Rolling && !is_blocked(report)) || plan.is_restless;
-    let progressing = if moves {
-        let reason = if plan.is_restless { R::Debouncing } else { R::RollingOut };
-        Finding::new(C::Progressing, true, reason, format!("{progress}{waits}"))
+    let progressing = if plan.is_restless {
+        Finding::new(C::Progressing, true, R::Debouncing, format!("{name} has changed a moment ago{waits}"))
+    } else if report.state == State::Rolling && !is_blocked(report) && trouble.is_none() {
+        Finding::new(C::Progressing, true, R::RollingOut, format!("{progress}{waits}"))
     } else {
         Finding::new(C::Progressing, false, ready.reason, "no Pod is being replaced")
     };
-    let refused =
-        || done.refused.as_ref().map(|why| (R::EvictionRefused, format!("the API server refuses evictions: {why}")));
-    let degraded = match trouble.or_else(refused).or_else(|| worlds_fault(plan)) {
+    let degraded = match trouble.or_else(|| worlds_fault(plan)) {
         Some((reason, message)) => Finding::new(C::Degraded, true, reason, message),
         None => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
     };
@@ -231,10 +235,21 @@ fn trouble(picture: &Picture<'_>, name: &str) -> Option<(R, String)> {
         }
         Content::Found(_) => {}
     }
+    if let Some(why) = &picture.done.refused {
+        let message = format!(
+            "the API server refuses evictions in namespace {}: {why}; grant it create on pods/eviction there, \
+            or mend the webhook that refuses them; it is tried again",
+            picture.resolved.namespace
+        );
+        return Some((R::EvictionRefused, message));
+    }
     let report = &picture.plan.decision.report;
     let failure = picture.plan.memory.engine.failure.as_ref().filter(|_| report.state == State::Failed)?;
-    let message =
-        format!("{}; no further Pod is replaced: mend {name}, the next change is tried anew", failure.message);
+    let message = format!(
+        "{}; no further Pod is replaced: mend that in {name}, the next change of its data is tried anew; or, if it was \
+        no fault of the data, leave the Pods that failed: once they have been Ready for waitReadySeconds it goes on",
+        failure.message
+    );
     Some((R::RolloutFailed, message))
 }
 

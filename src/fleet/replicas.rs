@@ -163,6 +163,8 @@ pub struct Group {
     pub refused: Option<String>,
     /// How many Pods there are.
     pub there: usize,
+    /// When the newest of them was made.
+    pub newest: DateTime<Utc>,
     /// Nobody says how many it shall have: its owner is of a kind that is not read.
     pub is_guessed: bool,
 }
@@ -219,7 +221,7 @@ impl<R> Parts<'_, R> {
         let is_available = |replica: &&&Replica<R>| {
             replica.is_available(counting.min_ready, counting.now) && !(counting.is_removed)(&replica.pod.uid)
         };
-        let there = self.pods.iter().filter(|replica| replica.is_there()).count();
+        let there = self.there();
         let known = counting.known.get(&one.uid).copied().unwrap_or_default();
         let is_guessed = self.sets.is_empty();
         let sized = || self.sets.iter().map(|(_, set)| set.size.expected).sum();
@@ -227,15 +229,20 @@ impl<R> Parts<'_, R> {
             name: format!("{} {}", one.kind, one.name).into(),
             expected: if is_guessed { there.max(known) } else { sized() },
             available: self.pods.iter().filter(is_available).count(),
-            busy: self.busy().map(|why| Cow::Owned(format!("{} {}: {why}", one.kind, one.name))),
+            busy: self.busy(there).map(|why| Cow::Owned(format!("{} {}: {why}", one.kind, one.name))),
             refused: self.sets.iter().find_map(|(_, set)| set.refused.clone()),
             there,
+            newest: self.pods.iter().map(|replica| replica.pod.created).max().unwrap_or_default(),
             is_guessed,
         }
     }
 
+    fn there(&self) -> usize {
+        self.pods.iter().filter(|replica| replica.is_there()).count()
+    }
+
     /// Why nobody should replace a Pod of it now: it does so itself.
-    fn busy(&self) -> Option<&str> {
+    fn busy(&self, there: usize) -> Option<&str> {
         let has_pods = |uid: &str| {
             let is_its = |replica: &&Replica<R>| {
                 replica.is_there() && replica.controller.as_ref().is_some_and(|controller| *controller.uid == *uid)
@@ -245,7 +252,15 @@ impl<R> Parts<'_, R> {
         // A ReplicaSet without a Pod may be about to get the first.
         let is_active = |(uid, set): &&(&Arc<str>, &Owner)| set.size.expected > 0 || has_pods(uid);
         if self.sets.iter().filter(is_active).count() > 1 {
-            return Some("it is rolling out a template of its own; if it is paused, resume it");
+            return Some(
+                "it is rolling out a template of its own; if it is paused, resume it (kubectl rollout resume)",
+            );
+        }
+        // Which of them its controller takes nobody knows. A DaemonSet's may run where no new one may start.
+        let expected: usize = self.sets.iter().map(|(_, set)| set.size.expected).sum();
+        let scales = |(_, set): &(&Arc<str>, &Owner)| set.kind != "DaemonSet";
+        if there > expected && self.sets.iter().any(scales) {
+            return Some("it has more Pods than it shall have, and is about to remove some");
         }
         self.sets.iter().find_map(|(_, set)| set.size.busy.as_deref())
     }

@@ -10,7 +10,9 @@ use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 /// Annotations worth keeping; all others are skipped.
-pub const ANNOTATIONS: &[&str] = &[VERSION_ANNOTATION, HASH_ANNOTATION];
+pub const ANNOTATIONS: &[&str] = &[VERSION_ANNOTATION, HASH_ANNOTATION, DESIRED_REPLICAS];
+/// Annotation of a ReplicaSet: how many Pods its Deployment shall have in all.
+pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// Annotation of a Pod: the agent version it was made from.
 pub const VERSION_ANNOTATION: &str = "oneagent.dynatrace.com/agent-version";
 /// Annotation of a Pod: hash of the template it was made from.

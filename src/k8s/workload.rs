@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 
-use super::facts::{ConditionFacts, slim};
+use super::facts::{ConditionFacts, DESIRED_REPLICAS, slim};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -52,8 +52,9 @@ pub struct StatusFacts {
     pub observed_generation: Option<i64>,
     pub current_revision: Option<String>,
     pub update_revision: Option<String>,
-    pub updated_replicas: usize,
+    pub current_replicas: usize,
     pub desired_number_scheduled: usize,
+    pub current_number_scheduled: usize,
     pub updated_number_scheduled: usize,
     pub conditions: Vec<ConditionFacts>,
 }
@@ -93,8 +94,12 @@ fn is_unseen(metadata: &ObjectMeta, status: &StatusFacts) -> bool {
 impl ReplicaSetFacts {
     #[must_use]
     pub fn size(&self) -> Size {
-        let busy = is_unseen(&self.metadata, &self.status).then_some(NOT_SEEN);
-        Size { expected: self.spec.replicas.unwrap_or(1), busy }
+        let expected = self.spec.replicas.unwrap_or(1);
+        // While its Deployment rolls out without a surge, this one is scaled down before the next one is scaled up.
+        let annotations = self.metadata.annotations.as_ref();
+        let whole = annotations.and_then(|all| all.get(DESIRED_REPLICAS)?.parse::<usize>().ok());
+        let rolls = expected > 0 && whole.is_some_and(|whole| whole > expected);
+        Size { expected, busy: busy(&self.metadata, &self.status, rolls) }
     }
 
     /// Why the API server refuses its Pods.
@@ -115,7 +120,7 @@ impl StatefulSetFacts {
         let differs = status.current_revision != status.update_revision;
         let rolls = spec.update_strategy.type_ != "OnDelete"
             && differs
-            && status.updated_replicas < expected.saturating_sub(partition.unwrap_or_default());
+            && status.current_replicas > partition.unwrap_or_default();
         Size { expected, busy: busy(metadata, status, rolls) }
     }
 }
@@ -125,7 +130,9 @@ impl DaemonSetFacts {
     pub fn size(&self) -> Size {
         let Self { metadata, spec, status } = self;
         let expected = status.desired_number_scheduled;
-        let rolls = spec.update_strategy.type_ != "OnDelete" && status.updated_number_scheduled < expected;
+        // A node whose Pod is being made anew is in neither count.
+        let is_behind = status.updated_number_scheduled < status.current_number_scheduled;
+        let rolls = spec.update_strategy.type_ != "OnDelete" && is_behind;
         Size { expected, busy: busy(metadata, status, rolls) }
     }
 }

@@ -92,13 +92,13 @@ impl Upgradeable {
 /// What OLM reads.
 fn condition(busy: Option<&str>, now: DateTime<Utc>) -> Value {
     let (status, reason, message) = match busy {
-        None => ("True", "NothingInFlight", "no agent is between deletion and replacement".to_owned()),
+        None => ("True", "NothingInFlight", "no Pod is between removal and replacement".to_owned()),
         Some(who) => (
             "False",
-            "ReplacingAgents",
+            "ReplacingPods",
             format!(
-                "agents of OneAgent {who} are deleted and not yet replaced; an upgrade waits until none is, or \
-                waitReadySeconds after the last deletion; rollout.paused lifts it"
+                "Pods of {who} are removed and not yet replaced; an upgrade waits until none is, or waitReadySeconds \
+                after the last removal; rollout.paused lifts it"
             ),
         ),
     };

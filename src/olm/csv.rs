@@ -92,13 +92,16 @@ fn annotations(package: &Package, release: &Release) -> Result<Value, manifests:
         "createdAt": format!("{}T00:00:00Z", release.date),
         "description": package.texts.sentence,
         "operator.openshift.io/uninstall-message": package.texts.uninstall,
-        "operatorframework.io/initialization-resource":
-            serde_json::to_string(examples.first().unwrap_or(&Value::Null))?,
         "operatorframework.io/suggested-namespace": package.namespace,
         "operatorframework.io/suggested-namespace-template": serde_json::to_string(&namespace)?,
         "repository": env!("CARGO_PKG_REPOSITORY"),
         "support": "The maintainers, through the repository's issues",
     });
+    if package.companions.is_empty() {
+        // The console asks for this object right after the installation: it must make sense alone.
+        let first = serde_json::to_string(examples.first().unwrap_or(&Value::Null))?;
+        annotations["operatorframework.io/initialization-resource"] = first.into();
+    }
     // Whatever is claimed here must hold: mirrored only by digest; the vendor calls take a proxy; no validated crypto.
     for (feature, holds) in [
         ("disconnected", release.is_pinned()),

@@ -61,7 +61,7 @@ impl Kind for Context {
         self.fleet.forget(key);
         self.named.keep(key, &[]);
         self.environments.forget(&Subscriber { namespace: key.0.clone(), name: key.1.clone() });
-        self.upgradeable.tell(&format!("{}/{}", key.0, key.1), None);
+        self.upgradeable.tell(&format!("OneAgent {}/{}", key.0, key.1), None);
         self.metrics.forget(key);
     }
 

@@ -191,7 +191,8 @@ impl Look<'_> {
             .ledger(&resolved.uid)
             .latest()
             .filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
-        context.upgradeable.tell(&label(self.object), latest.map(|at| at + resolved.policy.wait_ready));
+        let who = format!("OneAgent {}", label(self.object));
+        context.upgradeable.tell(&who, latest.map(|at| at + resolved.policy.wait_ready));
         done.pod_changed = *recycled.as_ref().unwrap_or(&false);
         let later = self.say(&plan.assessment, &done).await?;
         recycled?;

@@ -254,7 +254,13 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             let since = self.inventory.missing.get(place.name).copied().unwrap_or(self.now);
             return (!known).then_some(since);
         };
-        if began.map_or_else(|| self.is_from_desired(pod), |began| pod.created >= began) {
+        // Of replicas the kind says which are new, by one clock.
+        let is_new = if self.inventory.workloads.is_empty() {
+            began.map_or_else(|| self.is_from_desired(pod), |began| pod.created >= began)
+        } else {
+            standing == Standing::Current
+        };
+        if is_new {
             return Some(pod.created);
         }
         (pod.deleting && standing == Standing::Outdated).then(|| pod.gone_by.unwrap_or(self.now))

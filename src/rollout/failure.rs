@@ -8,6 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::bucket::{Cell, Sorted};
 use super::cause::{Bucket, Cause};
 use super::memory::{Failure, Memory, Phase, REMEMBERED, Stuck, StuckPhase, Withdrawn};
+use super::pace::is_open;
 use super::place::{Revision, Standing};
 use super::{Desired, Inventory, Policy};
 
@@ -31,14 +32,20 @@ pub(super) fn judge<R: Revision>(
     budget: usize,
     memory: &mut Memory<R>,
 ) {
-    let failures: Vec<&Cell<'_, R>> = sorted.cells.iter().filter(|cell| cell.speaks).collect();
+    let failures = speakers(sorted, inventory);
     let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     // A budget larger than what can be reached must not let everything fail without a word.
     let all_fail = || {
         let excused = |cell: &Cell<'_, R>| matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeBusy(_)));
         !failures.is_empty() && sorted.cells.iter().all(|cell| cell.speaks || excused(cell))
     };
-    let too_many = failures.len() >= budget || all_fail();
+    // Of replicas behind a PodDisruptionBudget not so many may go as the budget wants.
+    let nothing_goes = || {
+        let counts = |cell: &&Cell<'_, R>| cell.counts;
+        let is_stuck = !failures.is_empty() && !sorted.cells.iter().any(is_open);
+        is_stuck && !inventory.workloads.is_empty() && sorted.cells.iter().filter(counts).all(|cell| cell.speaks)
+    };
+    let too_many = failures.len() >= budget || all_fail() || nothing_goes();
     // Outside of a rollout an agent that fails says nothing about a revision.
     let in_rollout = inventory.memory.started().is_some() && inventory.template == Some(&desired.revision);
     if known || !too_many || !in_rollout {
@@ -66,6 +73,22 @@ pub(super) fn judge<R: Revision>(
         ),
         places: failures.iter().take(REMEMBERED).map(|cell| cell.name().to_owned()).collect(),
     });
+}
+
+/// The places that speak against the desired revision. Of a workload that had broken replicas before, as many are not
+/// heard: which of them those are nobody can say.
+fn speakers<'s, 'a, R>(sorted: &'s Sorted<'a, R>, inventory: &Inventory<'_, R>) -> Vec<&'s Cell<'a, R>> {
+    let lacking = &inventory.memory.touched.lacking;
+    let mut excused: Vec<usize> =
+        inventory.workloads.iter().map(|workload| lacking.get(&*workload.name).copied().unwrap_or_default()).collect();
+    let is_heard = |cell: &&Cell<'_, R>| match excused.get_mut(cell.place.workload) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            false
+        }
+        _ => true,
+    };
+    sorted.cells.iter().filter(|cell| cell.speaks).filter(is_heard).collect()
 }
 
 fn reached<R>(sorted: &Sorted<'_, R>) -> usize {

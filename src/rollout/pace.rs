@@ -34,6 +34,8 @@ struct Bound<'i> {
     budget: usize,
     used: usize,
     /// Replicas without a Pod, or with one that is being deleted.
+    missing: usize,
+    /// Those of them that may be away because of us.
     absent: usize,
 }
 
@@ -48,7 +50,7 @@ impl<'i> Bounds<'i> {
             let removed = memory.touched.away.values().flatten().count();
             let used = sorted.cells.iter().filter(|cell| cell.counts).count() + sorted.outside.len() + removed;
             let budget = policy.budget.of(sorted.cells.len());
-            let each = vec![Bound { of: None, budget, used, absent: 0 }];
+            let each = vec![Bound { of: None, budget, used, missing: 0, absent: 0 }];
             return Self { each, budget, whole: budget, used };
         }
         let mut unready = vec![0; inventory.workloads.len()];
@@ -57,17 +59,22 @@ impl<'i> Bounds<'i> {
         }
         let bound = |(workload, unready): (&'i Workload, usize)| {
             let before = memory.touched.lacking.get(&*workload.name).copied().unwrap_or_default();
+            let missing = workload.unavailable().saturating_sub(unready);
             Bound {
                 of: Some(workload),
                 budget: workload.budget.of(workload.expected),
                 used: workload.unavailable().saturating_sub(before),
-                absent: workload.unavailable().saturating_sub(unready),
+                absent: if workload.is_busy { 0 } else { missing.saturating_sub(before) },
+                missing,
             }
         };
         let each: Vec<Bound<'_>> = inventory.workloads.iter().zip(unready).map(bound).collect();
         let budget = each.iter().map(|bound| bound.budget).max().unwrap_or(1);
-        let used = each.iter().map(|bound| bound.used).sum();
-        let is_done = |cell: &&Cell<'_, R>| cell.touched && cell.is_available();
+        // In all only that counts which this rollout has done: what others do to a workload is that one's alone.
+        let counts = sorted.cells.iter().filter(|cell| cell.counts && !cell.is_going()).count();
+        let used = counts + each.iter().map(|bound| bound.absent).sum::<usize>();
+        let is_done =
+            |cell: &&Cell<'_, R>| cell.touched && cell.is_available() && cell.standing() == Some(Standing::Current);
         Self { whole: budget + sorted.cells.iter().filter(is_done).count(), each, budget, used }
     }
 
@@ -152,10 +159,10 @@ impl<'i> Bounds<'i> {
         now: DateTime<Utc>,
     ) -> (usize, Option<DateTime<Utc>>) {
         let (mut coming, mut until) = (0, None);
-        for (bound, workload) in self.absent() {
+        for (bound, workload) in self.missing() {
             let due = inventory.missing.get(&workload.name).copied().unwrap_or(now) + policy.wait_ready;
             if due > now {
-                coming += bound.absent;
+                coming += bound.missing;
                 until = Some(until.map_or(due, |until: DateTime<Utc>| until.min(due)));
             }
         }
@@ -172,23 +179,23 @@ impl<'i> Bounds<'i> {
         let is_overdue = |workload: &Workload| {
             inventory.missing.get(&workload.name).is_some_and(|since| *since + policy.wait_ready <= now)
         };
-        let overdue = self.absent().filter(|(_, workload)| is_overdue(workload)).take(REMEMBERED);
-        overdue.map(|(bound, workload)| (workload.name.to_string(), bound.absent)).collect()
+        let overdue = self.missing().filter(|(_, workload)| is_overdue(workload)).take(REMEMBERED);
+        overdue.map(|(bound, workload)| (workload.name.to_string(), bound.missing)).collect()
     }
 
     /// The workloads that lack Pods.
     pub(super) fn replicas(&self) -> impl Iterator<Item = WaitingOn> + '_ {
-        self.absent().map(|(bound, workload)| WaitingOn::Replicas {
+        self.missing().map(|(bound, workload)| WaitingOn::Replicas {
             of: workload.name.clone(),
-            missing: bound.absent,
+            missing: bound.missing,
             expected: workload.expected,
             refused: workload.refused.clone(),
         })
     }
 
-    fn absent(&self) -> impl Iterator<Item = (&Bound<'i>, &'i Workload)> + '_ {
-        let is_absent = |bound: &&Bound<'_>| bound.absent > 0;
-        self.each.iter().filter(is_absent).filter_map(|bound| Some((bound, bound.of?)))
+    fn missing(&self) -> impl Iterator<Item = (&Bound<'i>, &'i Workload)> + '_ {
+        let is_missing = |bound: &&Bound<'_>| bound.missing > 0;
+        self.each.iter().filter(is_missing).filter_map(|bound| Some((bound, bound.of?)))
     }
 }
 

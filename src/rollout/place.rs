@@ -56,6 +56,8 @@ pub struct Workload {
     pub expected: usize,
     /// How many of them are available.
     pub available: usize,
+    /// Somebody else is replacing its Pods: what it lacks is not ours.
+    pub is_busy: bool,
     /// Why the API server refuses new Pods of it, if that is known.
     pub refused: Option<String>,
 }

@@ -105,9 +105,14 @@ impl WaitingOn {
             Self::Failure(message) => message.clone(),
             Self::Decision(what) => (*what).to_owned(),
             Self::Template => "the DaemonSet controller has not seen the new template yet".to_owned(),
-            Self::Budget { of, used, whole } => {
-                let of = of.as_ref().map(|of| format!("{of}: ")).unwrap_or_default();
-                format!("{of}{used} of at most {whole} {} are {}", words.places, words.lacking)
+            Self::Budget { of: Some(of), used, whole } => {
+                format!(
+                    "{of}: {used} of its {} are {}, and {whole} may be; the next goes when one is back",
+                    words.places, words.lacking
+                )
+            }
+            Self::Budget { of: None, used, whole } => {
+                format!("{used} of at most {whole} {} are {}", words.places, words.lacking)
             }
             Self::Replicas { of, missing, expected, refused } => format!(
                 "{of}: {missing} of {expected} Pods {} terminating or not made yet{}",

@@ -22,7 +22,7 @@ use super::Metrics;
 /// What the probes ask.
 pub trait Health: Send + Sync + 'static {
     /// Why the process is not ready; `None` when it is.
-    fn not_ready(&self) -> Option<&'static str>;
+    fn not_ready(&self) -> Option<String>;
     fn metrics(&self) -> &Metrics;
 }
 
@@ -90,7 +90,7 @@ mod tests {
     struct Well(Metrics);
 
     impl Health for Well {
-        fn not_ready(&self) -> Option<&'static str> {
+        fn not_ready(&self) -> Option<String> {
             None
         }
         fn metrics(&self) -> &Metrics {

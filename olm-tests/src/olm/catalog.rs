@@ -58,7 +58,9 @@ impl Olm {
             }
         }
         let mut released = Released { release: Release { operator_image: image, ..release }, files, image: None };
-        released.image = Some(self.push_bundle(package, &released));
+        let image = self.push_bundle(package, &released);
+        released.release.bundle_image.clone_from(&image);
+        released.image = Some(image);
         released
     }
 

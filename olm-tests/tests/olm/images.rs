@@ -18,7 +18,7 @@ fn there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success())
 }
 
-/// Builds and pushes the images; returns them by digest: operator, bundle, catalog.
+/// Builds and pushes the images; returns them by digest: operator, bundle, catalog, the other package's bundle.
 fn build(registry: &Registry, folder: &Path) -> Vec<String> {
     let storage =
         format!("[storage]\ndriver = \"vfs\"\ngraphroot = \"{0}/root\"\nrunroot = \"{0}/run\"\n", folder.display());
@@ -65,7 +65,7 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
         let olm = Olm::start().await;
         let folder = tempfile::tempdir().unwrap();
         let images = build(&olm.registry, folder.path());
-        assert_eq!(images.len(), 3, "{images:?}");
+        assert_eq!(images.len(), 4, "{images:?}");
         said(
             Command::new("touch")
                 .arg(repository("LICENSE"))

@@ -36,7 +36,8 @@ impl condition::Type for ConditionType {
 pub enum Reason {
     /// All is as it should be. Nothing to do.
     AsExpected,
-    /// Every selected Pod is newer than the last change, and available. Nothing to do.
+    /// No selected Pod is older than the last change that was seen, and all are available. A change from before the
+    /// ConfigWatcher was created, or before `configMap` was edited, reached no Pod: `kubectl rollout restart`.
     AllUpdated,
     /// The data has changed a moment ago; Pods are replaced once it has stayed the same for `debounceSeconds`.
     Debouncing,
@@ -45,8 +46,9 @@ pub enum Reason {
     /// Pods are not available, though none is older than the change; the message names up to five of them, with the
     /// cause of each.
     PodsUnavailable,
-    /// Pods are older than the change and may not be replaced now: a PodDisruptionBudget forbids it, or their workload
-    /// is rolling out or paused; the message names which, and it goes on by itself when it may.
+    /// Pods are older than the change and may not be replaced now: a PodDisruptionBudget forbids it, or their
+    /// workload is rolling out or paused; the message names which, and it goes on when it may. If it lasts:
+    /// `kubectl get pdb`, `kubectl rollout status`.
     Blocked,
     /// The selector matches no Pod that could be replaced: check `podSelector` against `kubectl get pods
     /// --show-labels`.
@@ -55,19 +57,21 @@ pub enum Reason {
     ConfigMapNotFound,
     /// The ConfigMap cannot be read: grant the operator get, list and watch on ConfigMaps of this namespace.
     ConfigMapUnreadable,
-    /// `rollout.paused` is true.
+    /// `rollout.paused` is true: set it to false to go on.
     Paused,
-    /// Everything is stopped by key `stop` of ConfigMap `configwatcher-operator` in the operator's namespace.
+    /// Everything is stopped by key `stop` of ConfigMap `configwatcher-operator` in the operator's namespace:
+    /// delete the key to go on.
     Stopped,
-    /// New Pods do not become available, so the rollout was stopped; mend the ConfigMap: the next change is tried anew.
+    /// New Pods do not become available, so the rollout was stopped; mend what the message names: the next change
+    /// of the data is tried anew. If the Pods recover and stay Ready for `waitReadySeconds`, it goes on by itself.
     RolloutFailed,
-    /// New Pods cannot start for a cause that is not the ConfigMap's: a registry, a quota, a webhook, a missing Secret.
-    /// Mend it; the rollout then goes on by itself.
+    /// New Pods cannot start: a registry, a quota, a webhook, a missing Secret, or a key that is missing from the
+    /// ConfigMap. Mend what the message names; the rollout then goes on by itself.
     PodsRefused,
     /// The spec makes no sense; the message names the field and the remedy. No Pod is replaced meanwhile.
     InvalidSpec,
-    /// The API server refuses to evict Pods: grant the operator create on `pods/eviction` in this namespace, or mend
-    /// the webhook that the message names.
+    /// The API server refuses to evict Pods: grant the operator create on `pods/eviction` in this namespace, or
+    /// mend the webhook that the message names.
     EvictionRefused,
     /// Nobody has looked yet.
     NotYetReported,

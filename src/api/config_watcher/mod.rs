@@ -88,7 +88,7 @@ pub struct ConfigWatcherStatus {
     /// The generation of the spec that this status was made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// SHA-256 of the data that the Pods were made with.
+    /// SHA-256 of the data that all Pods count as having: as it was first read, or as it was rolled out last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_hash: Option<String>,
     /// When the data changed last, by the API server's clock (RFC 3339).

@@ -300,11 +300,12 @@ struct Readiness<K> {
 }
 
 impl<K: Operated> Health for Readiness<K> {
-    fn not_ready(&self) -> Option<&'static str> {
+    fn not_ready(&self) -> Option<String> {
         if !*self.crd.lock() {
-            return Some("the API server does not serve the kind yet: is its CRD installed?");
+            return Some(format!("the API server does not serve {}s yet: is the CRD installed?", K::Object::kind(&())));
         }
-        (!self.synced.get().is_some_and(|synced| synced.is_ready())).then_some("the caches are not complete yet")
+        (!self.synced.get().is_some_and(|synced| synced.is_ready()))
+            .then(|| "the caches are not complete yet".to_owned())
     }
 
     fn metrics(&self) -> &Metrics {

@@ -19,6 +19,10 @@ struct World {
     worst: Vec<usize>,
     /// Whether new Pods crash.
     is_bad: bool,
+    /// A workload that somebody else is replacing.
+    busy: Option<usize>,
+    /// Whether nothing more may go.
+    is_held: bool,
 }
 
 impl World {
@@ -32,6 +36,8 @@ impl World {
             born: 0,
             worst: vec![0; workloads.len()],
             is_bad: false,
+            busy: None,
+            is_held: false,
         };
         for (at, (size, _)) in workloads.iter().enumerate() {
             (0..*size).for_each(|_| world.make(at, 1, true));
@@ -60,6 +66,7 @@ impl World {
             budget: *budget,
             expected: *expected,
             available: self.pods.iter().filter(|(of, pod)| *of == at && is_available(pod)).count(),
+            is_busy: self.busy == Some(at),
             refused: None,
         };
         self.workloads.iter().enumerate().map(size).collect()
@@ -79,7 +86,9 @@ impl World {
                 let (workload, is_old) = place(entry);
                 let standing = if is_old { Standing::Outdated } else { Standing::Current };
                 let occupant = Some(Occupant { pod: &entry.1, standing });
-                Place { workload, occupant, ..empty(&entry.1.name) }
+                let is_busy = self.busy == Some(workload) || (self.is_held && is_old);
+                let busy = is_busy.then(|| "not now".into());
+                Place { workload, busy, occupant, ..empty(&entry.1.name) }
             })
             .collect();
         let (lost, missing) = (HashMap::new(), HashMap::new());
@@ -212,4 +221,52 @@ fn who_was_replaced_by_somebody_else_a_moment_ago_counts() {
     assert_eq!(world.look().steps, []);
     world.turn(9, 9);
     assert_eq!(world.look().steps.len(), 1);
+}
+
+#[test]
+fn what_a_change_before_achieved_admits_nothing_of_the_next() {
+    let mut world = World::new(&[(1, Share::Count(1)); 10]);
+    for _ in 0..6 {
+        world.look();
+        world.turn(9, 9);
+    }
+    assert_eq!(world.old(), 0);
+    // All of them are old again: another change, in the middle of the first one's rollout.
+    for (_, pod) in &mut world.pods {
+        Arc::make_mut(pod).revision = Some(Number(1));
+    }
+    world.memory.phase = Phase::Rolling { since: at(world.clock), stuck: None };
+    world.memory.touched.since = Some(at(0));
+    assert_eq!(world.look().steps.len(), 1);
+}
+
+#[test]
+fn a_workload_that_others_are_replacing_stops_no_other() {
+    let mut world = World::new(&[(2, Share::Count(1)), (2, Share::Count(1))]);
+    world.busy = Some(0);
+    let (_, pod) = &mut world.pods[0];
+    Arc::make_mut(pod).ready_since = None;
+    for _ in 0..6 {
+        world.look();
+        world.turn(0, 0);
+        world.turn(9, 0);
+        let clock = world.clock;
+        for (_, pod) in world.pods.iter_mut().filter(|(of, pod)| *of == 1 && pod.ready_since.is_none()) {
+            Arc::make_mut(pod).ready_since = Some(at(clock));
+        }
+    }
+    assert_eq!(world.old(), 2, "those of the busy one, and no other");
+}
+
+#[test]
+fn a_successor_that_crashes_where_no_other_may_go_is_a_failure_whatever_the_budget() {
+    let mut world = World::new(&[(4, Share::Count(2))]);
+    world.is_bad = true;
+    world.look();
+    world.turn(9, 9);
+    // Two went; a budget of the cluster's holds the others.
+    world.pods.remove(world.pods.iter().position(|(_, pod)| pod.trouble.is_some()).unwrap());
+    world.make(0, 2, true);
+    world.is_held = true;
+    assert_eq!(world.look().report.state, State::Failed);
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench that cannot go on stops")]
 
 mod scale;
+mod watchers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What can be asked for alone: `make bench ONLY="latency plan"`.
-const SECTIONS: [&str; 7] = ["plan", "latency", "rollout", "large", "flap", "fifty", "memory"];
+const SECTIONS: [&str; 8] = ["plan", "latency", "rollout", "watchers", "large", "flap", "fifty", "memory"];
 /// Between two rounds of a latency: what the last one set off has come to rest.
 const REST: Duration = Duration::from_millis(300);
 
@@ -64,7 +65,13 @@ fn main() {
             &format!("{:.2} ms", plan_time(size).as_secs_f64() * 1000.0),
         );
     }
+    if wanted("watchers") {
+        watchers::looks(10_000);
+    }
     olm_tests::run(async {
+        if wanted("watchers") {
+            watchers::edit(200).await;
+        }
         if wanted("latency") {
             latency().await;
         }

@@ -59,3 +59,31 @@ fn what_changes_no_data_restarts_nobody_and_what_is_undone_neither() {
         lab.end().await;
     });
 }
+
+#[test]
+fn another_configmap_is_a_baseline_and_one_that_is_not_there_is_said() {
+    olm_tests::run(async {
+        let mut lab = lab("cw-renamed").await;
+        lab.config("other", &json!({ "message": "other" }));
+        // After a start nobody has changed anything yet.
+        lab.operators.clear();
+        lab.start_operator(&[]).await;
+        let before = lab.uids_of("webapp").await;
+        let eyes = Eyes::on_replicas(&lab, "app=webapp", 4).await;
+        let first = lab.watcher_status("watcher").await;
+        lab.edit_watcher(json!({ "configMap": "other" })).await;
+        lab.is_applied("watcher", &first).await;
+        lab.cluster.kubectl(&["-n", &lab.name, "label", "configmap", "other", "touched=yes"]);
+        lab.edit_watcher(json!({ "configMap": "nowhere" })).await;
+        lab.watcher_is("watcher", "Degraded", "True", "ConfigMapNotFound").await;
+        lab.edit_watcher(json!({ "configMap": "other" })).await;
+        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        assert_eq!(eyes.seen().deletions.len(), 0);
+        assert_eq!(lab.uids_of("webapp").await, before);
+        // What goes was never edited since the start.
+        let api: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        api.delete("other", &DeleteParams::default()).await.unwrap();
+        lab.watcher_is("watcher", "Degraded", "True", "ConfigMapNotFound").await;
+        lab.end().await;
+    });
+}

@@ -37,7 +37,13 @@ fn nothing_goes_against_a_disruption_budget_and_it_goes_on_when_it_may() {
         // A second one on the same Pods: the API server evicts none of them.
         budget(&lab, "more", &json!({ "maxUnavailable": 2 }));
         lab.watcher_shows("watcher", "two budgets are named", |status| {
-            status.rollout.as_ref().unwrap().waiting_on.iter().any(|line| line.contains("two PodDisruptionBudgets"))
+            status
+                .rollout
+                .as_ref()
+                .unwrap()
+                .waiting_on
+                .iter()
+                .any(|line| line.contains("more than one PodDisruptionBudget"))
         })
         .await;
         assert_eq!(lab.uids_of("webapp").await, before);
