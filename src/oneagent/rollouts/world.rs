@@ -22,6 +22,8 @@ struct World {
     bad: HashSet<u32>,
     /// Nodes that lost an available agent by us and have had none since.
     ours: HashSet<Arc<str>>,
+    /// Whether this operator has looked since it started.
+    has_looked: bool,
     policy: Policy,
 }
 
@@ -36,6 +38,7 @@ impl World {
             next: 1000,
             bad: HashSet::new(),
             ours: HashSet::new(),
+            has_looked: true,
             policy: Policy { min_ready: TimeDelta::seconds(min_ready), ..policy(budget) },
         }
     }
@@ -86,6 +89,12 @@ impl World {
         self.truth.lost.retain(|node, _| !available(node));
         self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.uid == *uid && !pod.deleting));
         self.notice();
+        if !std::mem::replace(&mut self.has_looked, true) {
+            // Whether the agent of a node that a taint closed before this first look is missing because of us nobody
+            // knows any more.
+            let closed = |name: &Arc<str>| self.truth.nodes.iter().any(|n| n.name == *name && !n.taints.is_empty());
+            self.ours.retain(|name| !closed(name));
+        }
         let wanted = self.wanted();
         let inventory = Inventory { pods: &self.shown, ..self.truth.inventory() };
         let plan = plan(&self.policy, Some(&wanted), &inventory, at(self.clock));
@@ -173,9 +182,8 @@ impl World {
                 let joined = |name: &Arc<str>| {
                     self.truth.nodes.iter().any(|n| n.name == *name && began.is_some_and(|began| n.created > began))
                 };
-                // Nor whether that of a node which a taint has closed since is.
-                let closed = |name: &Arc<str>| self.truth.nodes.iter().any(|n| n.name == *name && !n.taints.is_empty());
-                self.ours.retain(|name| !joined(name) && !closed(name));
+                self.ours.retain(|name| !joined(name));
+                self.has_looked = false;
                 self.shown.clone_from(&self.truth.pods);
             }
             9 => self.node_comes_or_goes(pick),

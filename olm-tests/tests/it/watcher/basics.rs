@@ -38,6 +38,8 @@ fn what_changes_no_data_restarts_nobody_and_what_is_undone_neither() {
         let api: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         let label = Patch::Merge(json!({ "metadata": { "labels": { "a": "b" }, "annotations": { "c": "d" } } }));
         api.patch("config", &PatchParams::default(), &label).await.unwrap();
+        // Long enough for a machine that has other work too.
+        lab.edit_watcher(json!({ "debounceSeconds": 20 })).await;
         lab.message("two");
         lab.watcher_is("watcher", "Ready", "False", "Debouncing").await;
         lab.message("one");
@@ -50,6 +52,7 @@ fn what_changes_no_data_restarts_nobody_and_what_is_undone_neither() {
         assert_eq!(eyes.seen().deletions.len(), 0);
         assert_eq!(lab.uids_of("webapp").await, before);
         // Gone and made again otherwise; ten edits in a row are one.
+        lab.edit_watcher(json!({ "debounceSeconds": 5 })).await;
         api.delete("config", &DeleteParams::default()).await.unwrap();
         for number in 0..10 {
             lab.message(&number.to_string());

@@ -158,7 +158,7 @@ fn paused_stopped_and_gone_take_no_further_step() {
         })
         .await;
         assert_eq!(lab.uids_of("webapp").await, before);
-        lab.behave(|b| b.ready_after = Duration::from_secs(3));
+        lab.behave(|b| b.ready_after = Duration::from_secs(30));
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "configmap", "configwatcher-operator"]);
         olm_tests::eventually("the first goes", SOON, || async {
             let now = lab.uids_of("webapp").await;
