@@ -4,7 +4,6 @@
 //! touch anything outside its folder.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use kube::{Client, Config};
 use tempfile::TempDir;
 
 use crate::pki::Ca;
-use crate::process::Process;
+use crate::process::{Process, free_port};
 use crate::tools::tool;
 
 /// A running control plane.
@@ -41,11 +40,6 @@ fn sweep() {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("no free port on 127.0.0.1");
-    listener.local_addr().expect("an address").port()
 }
 
 fn args(list: &[&str]) -> Vec<String> {

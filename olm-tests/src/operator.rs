@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt};
 
-use crate::process::Process;
+use crate::process::{Process, free_port};
 
 /// Where the operator's binary is: `OPERATOR_BINARY`, else beside the test's own.
 #[must_use]
@@ -59,8 +59,7 @@ pub async fn token(client: &Client, namespace: &str, account: &str, pod: Option<
 /// A free port of 127.0.0.1.
 #[must_use]
 pub fn free_address() -> String {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("an address").to_string()
+    format!("127.0.0.1:{}", free_port())
 }
 
 /// A running operator.

@@ -4,11 +4,12 @@
 //! started the child, hence one thread that starts all and never ends. Must not know what it starts.
 
 use std::fs::File;
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 type Job = (Command, Sender<std::io::Result<Child>>);
@@ -27,6 +28,25 @@ fn starter() -> &'static std::sync::Mutex<Sender<Job>> {
             .expect("a thread");
         std::sync::Mutex::new(jobs)
     })
+}
+
+/// Below the ports that the kernel gives to outgoing connections, so that none takes one before its server does.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// A port of 127.0.0.1 that nobody listens on, and that is given to nobody else in this process.
+#[must_use]
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let count = u32::from(PORTS.end - PORTS.start);
+    for _ in 0..count {
+        // Another process of tests begins elsewhere.
+        let next = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id().wrapping_mul(97));
+        let port = PORTS.start + u16::try_from(next % count).expect("a port");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port on 127.0.0.1");
 }
 
 /// A process that is killed when this is dropped.
