@@ -34,6 +34,15 @@ pub struct Rollout {
     pub paused: Option<bool>,
 }
 
+/// `maxUnavailable` as people write it.
+#[must_use]
+pub fn written(max_unavailable: &IntOrString) -> String {
+    match max_unavailable {
+        IntOrString::Int(count) => count.to_string(),
+        IntOrString::String(text) => text.clone(),
+    }
+}
+
 pub(super) fn int_or_string(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "x-kubernetes-int-or-string": true, "maxLength": 10 })
 }

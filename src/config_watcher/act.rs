@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::desk::Block;
 use super::resolve::Resolved;
 use super::revision::Config;
-use super::{Context, Desk, is_stopped};
+use super::{Context, Desk};
 use crate::kernel;
 use crate::kernel::delete::{Blocked, How, Outcome, Target};
 use crate::rollout::Step;
@@ -17,8 +17,6 @@ use crate::rollout::guard::Guard;
 
 /// What is blocked is tried again after so long: no watch shows a PodDisruptionBudget that changes.
 const AGAIN: Duration = Duration::from_secs(10);
-/// What failed so often in a row is said, whatever it is.
-const PERSISTENT: u32 = 3;
 
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,7 +46,7 @@ pub async fn evict(
         }
         // A pause, an edit or a deletion in the middle is heard, and a stop.
         let key = (resolved.namespace.clone(), resolved.name.clone());
-        if !context.fleet.is_still(&key, resolved) || is_stopped(context, &key).await.unwrap_or(true) {
+        if !context.fleet.is_still(&key, resolved) || context.is_stopped(&key).await.unwrap_or(true) {
             done.has_changed = true;
             break;
         }
@@ -85,8 +83,7 @@ pub async fn evict(
                 blocked.insert(workload.unwrap_or(&pod.uid).clone(), block);
             }
             Err(error) => {
-                let goes_on = || (desk.failures() >= PERSISTENT && !error.is_conflict()).then(|| error.chain());
-                done.refused = error.objection().or_else(goes_on);
+                done.refused = desk.complaint(&error);
                 return Err((done, error));
             }
         }

@@ -48,7 +48,7 @@ impl Kind for Context {
     }
 
     fn is_foreign(&self, object: &ConfigWatcher, desk: &Desk) -> bool {
-        desk.own.status.is_foreign(object.metadata.resource_version.as_deref(), object.status.as_ref())
+        desk.own.status.is_foreign(object)
     }
 
     fn gone(&self, key: &Key, _: &str, is_replaced: bool) {

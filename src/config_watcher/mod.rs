@@ -23,7 +23,6 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use kube::{Client, ResourceExt};
 use parking_lot::Mutex;
-use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
 use crate::api::condition::Transition;
@@ -31,9 +30,8 @@ use crate::api::config_watcher::condition::Reason;
 use crate::api::config_watcher::package::PACKAGE;
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
 use crate::clock::Clock;
-use crate::kernel::named;
 use crate::kernel::status::{Saying, Writer};
-use crate::kernel::{self, Deletions, Events, Named, NamedKind, Reference, Upgradeable};
+use crate::kernel::{self, Deletions, Events, Named, Reference, Upgradeable};
 use act::Done;
 pub use desk::{Desk, Kept};
 pub use metrics::OwnMetrics;
@@ -91,8 +89,8 @@ async fn reconcile(object: &ConfigWatcher, context: &Context, desk: &Desk) -> Re
     // What happened while others had their turn counts.
     let turn = context.turns.lock().entry(key.0.clone()).or_default().clone();
     let _turn = turn.lock().await;
-    let stopped = is_stopped(context, &key).await?;
-    let stored = desk.own.status.last(object.status.as_ref());
+    let stopped = context.is_stopped(&key).await?;
+    let stored = desk.own.status.last(object);
     let memory = memory::read(&stored, &resolved.config_map);
     let known = memory.tracked.as_ref().map(change::Tracked::desired);
     let read = observe::content(context, desk, &resolved, known).await?;
@@ -161,7 +159,7 @@ impl Look<'_> {
     async fn say(&self, plan: &Plan, done: &Done) -> Result<Option<Duration>, kernel::Error> {
         let Self { context, object, desk, resolved, read, .. } = *self;
         let picture = status::Picture { object, resolved, read, plan, done };
-        let last = desk.own.status.last(object.status.as_ref());
+        let last = desk.own.status.last(object);
         let (status, transitions) = status::status(&picture, &last, context.clock.now())?;
         let is_urgent = status::essence(&last) != status::essence(&status);
         if let Some(pods) = &status.pods {
@@ -171,23 +169,13 @@ impl Look<'_> {
     }
 }
 
-/// Whether somebody stopped everything. A stop that cannot be read may be set.
-async fn is_stopped(context: &Context, key: &kernel::Key) -> Result<bool, kernel::Error> {
-    let reference =
-        Reference { kind: NamedKind::ConfigMap, namespace: context.namespace.clone(), name: MANAGER.to_owned() };
-    match context.named.look(key, &reference).await {
-        named::Look::Found(data) => {
-            Ok(data.entries.get("stop").is_some_and(|stop| stop.expose_secret().trim() == "true"))
-        }
-        named::Look::Absent => Ok(false),
-        named::Look::Unknown(why) => Err(kernel::Error::Unread(format!(
-            "ConfigMap {}/{MANAGER}, which may hold a stop: {why}",
-            context.namespace
-        ))),
-    }
-}
-
 impl Context {
+    /// Whether somebody stopped everything.
+    async fn is_stopped(&self, key: &kernel::Key) -> Result<bool, kernel::Error> {
+        let stop = Reference::stop(&self.namespace, MANAGER);
+        self.named.look(key, &stop).await.is_stop(&stop)
+    }
+
     async fn write(
         &self,
         object: &ConfigWatcher,
@@ -197,8 +185,7 @@ impl Context {
         is_urgent: bool,
     ) -> Result<Option<Duration>, kernel::Error> {
         let writer = Writer { client: &self.client, manager: MANAGER, events: &self.events };
-        let stored = object.status.as_ref();
-        match desk.own.status.write(writer, object, stored, status, transitions, is_urgent).await? {
+        match desk.own.status.write(writer, object, status, transitions, is_urgent).await? {
             Saying::Written => self.metrics.all.status_written(),
             Saying::Known => {}
             Saying::TooSoon(left) => return Ok(Some(left)),

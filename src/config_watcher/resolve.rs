@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 
 use crate::api::config_watcher::{ConfigWatcher, Rollout};
+use crate::api::rollout::written;
 use crate::k8s::names::{is_label_key, is_label_value, is_object_name};
 use crate::rollout::{Policy, Share};
 
@@ -55,7 +55,8 @@ pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
     }
     let none = Rollout::default();
     let rollout = spec.rollout.as_ref().unwrap_or(&none);
-    let budget = share(rollout.max_unavailable.as_ref()).unwrap_or_else(|why| {
+    let budget = rollout.max_unavailable.as_ref().map_or(Ok(Share::Count(1)), |share| written(share).parse());
+    let budget = budget.unwrap_or_else(|why: String| {
         wrong.push(format!("spec.rollout.maxUnavailable: {why}"));
         Share::Count(1)
     });
@@ -77,12 +78,4 @@ pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
         },
         paused: rollout.paused == Some(true),
     })
-}
-
-fn share(max_unavailable: Option<&IntOrString>) -> Result<Share, String> {
-    match max_unavailable {
-        None => Ok(Share::Count(1)),
-        Some(IntOrString::Int(count)) => count.to_string().parse(),
-        Some(IntOrString::String(text)) => text.parse(),
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure. Must not read a ConfigMap.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::ByteString;
@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::k8s::hex::hex;
 use crate::rollout;
 
 /// The data of a ConfigMap, as of a change.
@@ -60,10 +61,7 @@ pub fn hash(object: &ConfigMap) -> String {
     for (key, ByteString(value)) in object.binary_data.iter().flatten() {
         add("binaryData", key, value);
     }
-    hasher.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&hasher.finalize())
 }
 
 /// When somebody last wrote data, by the API server's clock: labels and annotations do not move it. Where nobody owns

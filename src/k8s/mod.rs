@@ -6,6 +6,7 @@
 pub mod api_group;
 pub mod drift;
 pub mod facts;
+pub mod hex;
 pub mod names;
 pub mod node;
 pub mod node_selector;

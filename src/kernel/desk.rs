@@ -10,7 +10,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::Key;
+use super::{Error, Key};
+
+/// What failed so often in a row is said.
+const PERSISTENT: u32 = 3;
 
 /// What every kind keeps of an object, beside its own.
 #[derive(Debug, Default)]
@@ -24,9 +27,11 @@ pub struct Desk<D> {
 }
 
 impl<D> Desk<D> {
-    /// Failures in a row.
-    pub fn failures(&self) -> u32 {
-        *self.failures.lock()
+    /// What of an error is to be said to the user: what the API server objects to, and what goes on failing, whatever
+    /// it is.
+    pub fn complaint(&self, error: &Error) -> Option<String> {
+        let goes_on = || (*self.failures.lock() >= PERSISTENT && !error.is_conflict()).then(|| error.chain());
+        error.objection().or_else(goes_on)
     }
 
     pub(super) fn failed(&self) -> u32 {

@@ -127,7 +127,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Runs a request with a name and an end.
-pub async fn call<T>(
+pub(crate) async fn call<T>(
     action: impl Fn() -> String,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Error> {

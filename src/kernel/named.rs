@@ -14,10 +14,12 @@ use kube::api::{Api, ObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource};
 use parking_lot::{Mutex, MutexGuard};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
+
+use super::Error;
 
 /// Each watch is a connection: whoever may write OneAgents in a namespace cannot have more of them.
 const WATCHES: usize = 300;
@@ -40,6 +42,14 @@ pub struct Reference {
     pub name: String,
 }
 
+impl Reference {
+    /// The ConfigMap with which everything of a package is stopped.
+    #[must_use]
+    pub fn stop(namespace: &str, package: &str) -> Self {
+        Self { kind: NamedKind::ConfigMap, namespace: namespace.to_owned(), name: package.to_owned() }
+    }
+}
+
 /// What is in it.
 #[derive(Debug, Clone, Default)]
 pub struct Data {
@@ -60,6 +70,19 @@ pub enum Look {
     Absent,
     /// The API server does not say; the cause.
     Unknown(String),
+}
+
+impl Look {
+    /// Whether this ConfigMap says that everything shall stop. One that cannot be read may say so.
+    pub fn is_stop(&self, reference: &Reference) -> Result<bool, Error> {
+        match self {
+            Self::Found(data) => Ok(data.entries.get("stop").is_some_and(|stop| stop.expose_secret().trim() == "true")),
+            Self::Absent => Ok(false),
+            Self::Unknown(why) => {
+                Err(Error::Unread(format!("ConfigMap {}/{}: {why}", reference.namespace, reference.name)))
+            }
+        }
+    }
 }
 
 #[derive(Clone, Deserialize, kube::Resource)]
@@ -269,7 +292,6 @@ impl Follower {
 mod tests {
     use super::super::scripted::{Answer, client};
     use super::*;
-    use secrecy::ExposeSecret;
     use serde_json::{Value, json};
 
     const WHO: (&str, &str) = ("n", "agent");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kube::api::Api;
 use kube::core::PartialObjectMeta;
+use kube::core::object::HasStatus;
 use kube::{Client, Resource, ResourceExt};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -57,18 +58,19 @@ pub enum Saying {
 }
 
 impl<S: Clone + Default + PartialEq + Serialize> LastStatus<S> {
-    /// The last status that we know of: our own last write, else what is `stored`.
-    pub fn last(&self, stored: Option<&S>) -> Arc<S> {
+    /// The last status that we know of: our own last write, else what is stored.
+    pub fn last(&self, object: &impl HasStatus<Status = S>) -> Arc<S> {
         let ours = self.0.lock().as_ref().map(|written| written.status.clone());
-        ours.unwrap_or_else(|| Arc::new(stored.cloned().unwrap_or_default()))
+        ours.unwrap_or_else(|| Arc::new(object.status().cloned().unwrap_or_default()))
     }
 
     /// Whether somebody else wrote the status after we did: it is ours alone, and written again.
-    pub fn is_foreign(&self, version: Option<&str>, stored: Option<&S>) -> bool {
+    pub fn is_foreign<K: Resource + HasStatus<Status = S>>(&self, object: &K) -> bool {
         let written = self.0.lock();
         let Some(ours) = &*written else { return false };
         let number = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
-        number(version) > number(ours.version.as_deref()) && stored != Some(&*ours.status)
+        let is_newer = number(object.meta().resource_version.as_deref()) > number(ours.version.as_deref());
+        is_newer && object.status() != Some(&*ours.status)
     }
 
     /// Writes a status if it differs, and tells of every transition. `is_urgent`: more than counts changed.
@@ -76,16 +78,17 @@ impl<S: Clone + Default + PartialEq + Serialize> LastStatus<S> {
         &self,
         writer: Writer<'_>,
         object: &K,
-        stored: Option<&S>,
         status: S,
         transitions: &[Transition],
         is_urgent: bool,
     ) -> Result<Saying, Error>
     where
-        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope> + Clone + std::fmt::Debug,
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + HasStatus<Status = S>
+            + Clone
+            + std::fmt::Debug,
     {
-        let metadata = object.meta();
-        if status == *self.last(stored) && !self.is_foreign(metadata.resource_version.as_deref(), stored) {
+        if status == *self.last(object) && !self.is_foreign(object) {
             return Ok(Saying::Known);
         }
         let last = self.0.lock().as_ref().map(|written| written.at);
@@ -95,7 +98,7 @@ impl<S: Clone + Default + PartialEq + Serialize> LastStatus<S> {
         // Only its metadata is read back: an object that does not decode must be able to say so.
         let api: Api<PartialObjectMeta<K>> =
             Api::namespaced(writer.client.clone(), &object.namespace().unwrap_or_default());
-        let uid = metadata.uid.clone().unwrap_or_default();
+        let uid = object.uid().unwrap_or_default();
         let value = serde_json::to_value(&status)?;
         let version = replace_status(writer.manager, &api, &object.name_any(), &uid, &value).await?;
         *self.0.lock() = Some(Written { status: status.into(), at: Instant::now(), version });

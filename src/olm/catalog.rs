@@ -140,7 +140,6 @@ fn entry(package: &Package, release: &Release, before: Option<&Release>) -> Valu
 /// What a catalog says of a release: its bundle without the manifests that only the installation needs.
 fn blob(package: &Package, bundle: &Released) -> Option<Value> {
     let release = &bundle.release;
-    let image = bundle.image.clone().unwrap_or_else(|| release.bundle_image(package));
     let csv = bundle.manifests("ClusterServiceVersion").into_iter().next()?;
     let spec = &csv["spec"];
     let property = |kind: &str, value: Value| json!({ "type": kind, "value": value });
@@ -171,9 +170,9 @@ fn blob(package: &Package, bundle: &Released) -> Option<Value> {
         metadata[key] = spec[key].clone();
     }
     properties.push(property("olm.csv.metadata", metadata));
-    let mut images: Vec<Value> = vec![json!({ "name": "", "image": image })];
+    let mut images: Vec<Value> = vec![json!({ "name": "", "image": bundle.image })];
     images.extend(spec["relatedImages"].as_array().into_iter().flatten().cloned());
     images.sort_by_key(|image| image["image"].as_str().unwrap_or_default().to_owned());
     Some(json!({ "schema": "olm.bundle", "name": csv::name(package, release), "package": package.name,
-            "image": image, "properties": properties, "relatedImages": images }))
+            "image": bundle.image, "properties": properties, "relatedImages": images }))
 }

@@ -52,8 +52,8 @@ pub struct Released {
     pub release: Release,
     /// The files of its bundle, by their path in it.
     pub files: Vec<File>,
-    /// The bundle's image, where it is another than the list says.
-    pub image: Option<String>,
+    /// The image of its bundle.
+    pub image: String,
 }
 
 impl Released {

@@ -43,7 +43,7 @@ impl Kind for Context {
     }
 
     fn is_foreign(&self, object: &OneAgent, desk: &Desk) -> bool {
-        desk.own.status.is_foreign(object.metadata.resource_version.as_deref(), object.status.as_ref())
+        desk.own.status.is_foreign(object)
     }
 
     fn listed(&self, namespace: &str, is_readable: bool) {

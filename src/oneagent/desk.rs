@@ -2,14 +2,13 @@
 //!
 //! Must not decide anything.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::observe::Missing;
-use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::api::oneagent::OneAgentStatus;
 use crate::kernel;
 use crate::kernel::status::LastStatus;
 
@@ -60,10 +59,5 @@ impl Desk {
     /// No Pod is missing any more.
     pub fn forget_nudge(&self) {
         *self.own.nudged.lock() = None;
-    }
-
-    /// The last status that we know of: our own last write, else what is stored.
-    pub fn last_status(&self, object: &OneAgent) -> Arc<OneAgentStatus> {
-        self.own.status.last(object.status.as_ref())
     }
 }

@@ -52,8 +52,6 @@ pub const MANAGER: &str = PACKAGE.name;
 
 /// What was learnt while acting is planned with anew, at once.
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// What failed so often in a row is said, whatever it is.
-const PERSISTENT: u32 = 3;
 /// Without any event an object is looked at this often: a safety net, not a mechanism.
 const RESYNC: Duration = Duration::from_secs(900);
 
@@ -129,7 +127,7 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
     let now = context.clock.now();
     let seen = observe::observe(context, desk, &resolved, now).await?;
     let began = Instant::now();
-    let memory = memory::read(&desk.last_status(object));
+    let memory = memory::read(&desk.own.status.last(object));
     let mut plan = plan::plan(&memory, &resolved, &seen, &context.settings.agent_image, now)?;
     desk.planned(began.elapsed());
     // First in memory, whatever becomes of the rest: who is gone stays gone since then.
@@ -214,7 +212,7 @@ impl Look<'_> {
     /// Says what was decided and what came of it; returns how long to wait when it was too soon for mere counts.
     async fn say(&self, assessment: &plan::Assessment, done: &Done) -> Result<Option<Duration>, kernel::Error> {
         let Self { context, object, desk, resolved, seen } = *self;
-        let before = desk.last_status(object);
+        let before = desk.own.status.last(object);
         let picture = status::Picture { object, before: &before, resolved, seen, assessment, done };
         let (status, transitions) = status::status(&picture, context.clock.now())?;
         if let Some(counts) = &status.nodes {
@@ -242,8 +240,7 @@ fn refusal(
                 let message = format!("the API server refuses what the spec asks for: {message}");
                 return (Some((Reason::InvalidSpec, message)), Ok(RESYNC));
             }
-            let goes_on = || (desk.failures() >= PERSISTENT).then(|| error.chain()).filter(|_| !error.is_conflict());
-            let said = error.objection().or_else(goes_on).map(|message| {
+            let said = desk.complaint(&error).map(|message| {
                 let message = format!(
                     "the API server refuses DaemonSet {}: {message}; mend the policy, webhook or right that refuses \
                     it; it is tried again",
@@ -276,7 +273,7 @@ async fn refuse(
     reason: Reason,
     message: &str,
 ) -> Result<Duration, kernel::Error> {
-    let before = desk.last_status(object);
+    let before = desk.own.status.last(object);
     let (status, transitions) =
         status::invalid(object.metadata.generation, &before, reason, message, context.clock.now());
     context.write_status(object, desk, &before, status, &transitions).await?;
@@ -315,8 +312,7 @@ impl Context {
     ) -> Result<Option<Duration>, kernel::Error> {
         let writer = Writer { client: &self.client, manager: MANAGER, events: &self.events };
         let is_urgent = essence(before) != essence(&status);
-        let stored = object.status.as_ref();
-        match desk.own.status.write(writer, object, stored, status, transitions, is_urgent).await? {
+        match desk.own.status.write(writer, object, status, transitions, is_urgent).await? {
             Saying::Written => self.metrics.all.status_written(),
             Saying::Known => {}
             Saying::TooSoon(left) => return Ok(Some(left)),

@@ -175,7 +175,7 @@ fn bundles(root: &Path, package: &Package, list: &Releases) -> Result<Vec<Releas
         collect(&folder, &folder, &mut files).map_err(|error| {
             format!("the bundle of release {} is not in {}: {error}", release.version, folder.display())
         })?;
-        let bundle = Released { release: release.clone(), files, image: None };
+        let bundle = Released { release: release.clone(), files, image: release.bundle_image(package) };
         match bundle.manifests("ClusterServiceVersion").as_slice() {
             [csv] if csv["spec"]["version"] == release.version.as_str() => Ok(bundle),
             _ => Err(format!("{} does not hold one CSV of version {}", folder.display(), release.version)),

@@ -57,10 +57,9 @@ impl Olm {
                     .replace(&format!("version: {NEXT}\n"), &format!("version: {version}\n"));
             }
         }
-        let mut released = Released { release: Release { operator_image: image, ..release }, files, image: None };
-        let image = self.push_bundle(package, &released);
-        released.release.bundle_image.clone_from(&image);
-        released.image = Some(image);
+        let mut released =
+            Released { release: Release { operator_image: image, ..release }, files, image: String::new() };
+        released.image = self.push_bundle(package, &released);
         released
     }
 

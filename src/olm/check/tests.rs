@@ -24,7 +24,7 @@ fn broken(path: &str, change: impl FnOnce(&mut Value)) -> Vec<String> {
     let released = Released {
         release: Release::new("0.2.0", "2026-11-21", "abcdef0"),
         files: bundle().into_iter().filter_map(inside).collect(),
-        image: None,
+        image: String::new(),
     };
     let mut files = [bundle(), catalog::catalog(&PACKAGE, &[released]).unwrap()].concat();
     let file = files.iter_mut().find(|f| f.path.ends_with(path)).unwrap();

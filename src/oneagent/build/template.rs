@@ -4,7 +4,6 @@
 //! version or the image that it chooses (an operator's upgrade restarts no agent), nor a token.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, Capabilities, ConfigMapVolumeSource, Container, EnvVar, EnvVarSource, ExecAction,
@@ -15,6 +14,7 @@ use kube::api::ObjectMeta;
 use sha2::{Digest, Sha256};
 
 use crate::api::oneagent::DEFAULT_IMAGE;
+use crate::k8s::hex::hex;
 use crate::oneagent::resolve::{FromImage, PodShape, ProxySource, Resolved, SCRIPT_URL, Wish};
 
 /// Stands for the version until a template is rendered.
@@ -183,10 +183,7 @@ pub fn asks_for_the_same(noted: &PodTemplateSpec, base: &PodTemplateSpec, image:
 
 /// 16 hexadecimal digits of a SHA-256.
 pub(crate) fn short_hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(8).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&Sha256::digest(bytes)[..8])
 }
 
 /// Labels that the selector asks for.

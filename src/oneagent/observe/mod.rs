@@ -112,12 +112,9 @@ pub async fn observe(
         look(proxy.clone()),
         look(trusted.clone()),
         look(pull.clone()),
-        look(Some(stop.clone()))
+        context.named.look(&key, &stop)
     );
-    if let Some(Look::Unknown(why)) = &stop_look {
-        // A stop that cannot be read may be set.
-        return Err(kernel::Error::Unread(format!("ConfigMap {}/{}: {why}", context.settings.namespace, MANAGER)));
-    }
+    let stopped = stop_look.is_stop(&stop)?;
     let pull_secret = pull.as_ref().map(|pull| pull_secret_of(pull_look, &resolved.namespace, &pull.name));
     let named_objects = [Some(secret), proxy, trusted, pull, Some(stop)].into_iter().flatten().collect();
 
@@ -179,15 +176,9 @@ pub async fn observe(
         namespace_selector: selector.labels.clone(),
         selector_enforced,
         cluster_id: cluster_id(context).await?,
-        stopped: is_stopped(stop_look.as_ref()),
+        stopped,
         other_operator,
     })
-}
-
-/// Whether somebody stopped every rollout of the cluster.
-fn is_stopped(look: Option<&Look>) -> bool {
-    let Some(Look::Found(data)) = look else { return false };
-    data.entries.get("stop").is_some_and(|value| value.expose_secret().trim() == "true")
 }
 
 /// Selected nodes that can run an agent now.

@@ -64,11 +64,7 @@ pub(super) fn references(context: &Context, resolved: &Resolved) -> References {
             .as_ref()
             .and_then(|image| image.secret(&resolved.name))
             .map(|name| here(NamedKind::Secret, &name)),
-        stop: Reference {
-            kind: NamedKind::ConfigMap,
-            namespace: context.settings.namespace.clone(),
-            name: MANAGER.to_owned(),
-        },
+        stop: Reference::stop(&context.settings.namespace, MANAGER),
     }
 }
 

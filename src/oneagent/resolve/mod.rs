@@ -16,12 +16,12 @@ use chrono::TimeDelta;
 use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{Resource, ResourceExt};
 use secrecy::SecretString;
 
 use crate::api::name::{Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
+use crate::api::rollout::written;
 use crate::k8s::placement::Placement;
 use crate::k8s::quantity::quantity;
 use crate::oneagent::conflict::{Conflict, Doubt};
@@ -360,12 +360,10 @@ fn wish(spec: &OneAgentSpec, from_image: Option<&FromImage>, env: &[EnvVar], wro
 }
 
 fn budget(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Share {
-    let raw = match spec.rollout.as_ref().and_then(|rollout| rollout.max_unavailable.as_ref()) {
-        None => return Share::Percent(10),
-        Some(IntOrString::Int(number)) => number.to_string(),
-        Some(IntOrString::String(text)) => text.clone(),
+    let Some(share) = spec.rollout.as_ref().and_then(|rollout| rollout.max_unavailable.as_ref()) else {
+        return Share::Percent(10);
     };
-    raw.parse().unwrap_or_else(|error| {
+    written(share).parse().unwrap_or_else(|error| {
         wrong.push(Refusal(format!("spec.rollout.maxUnavailable: {error}")));
         Share::Percent(10)
     })
