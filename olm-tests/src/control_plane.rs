@@ -24,6 +24,7 @@ pub struct ControlPlane {
     // Dropped in this order: clients before their server, or an apiserver without its etcd hangs on.
     scheduler: Option<Process>,
     controller_manager: Option<Process>,
+    manager_args: Vec<String>,
     apiserver: Option<Process>,
     _etcd: Process,
 }
@@ -153,6 +154,7 @@ impl ControlPlane {
             apiserver_args,
             _etcd: etcd_process,
             controller_manager: None,
+            manager_args: Vec::new(),
             scheduler: None,
             url,
             ca: ca.pem(),
@@ -189,10 +191,20 @@ impl ControlPlane {
         let start = |name: &str, list: Vec<String>| {
             Process::start(name, &tool(name), &list, &[], &plane.path(&format!("{name}.log")))
         };
-        let (manager, scheduler) = (start("kube-controller-manager", manager), start("kube-scheduler", scheduler));
-        plane.controller_manager = Some(manager);
-        plane.scheduler = Some(scheduler);
+        plane.scheduler = Some(start("kube-scheduler", scheduler));
+        plane.manager_args = manager;
+        plane.restart_controller_manager();
         plane
+    }
+
+    /// Starts kube-controller-manager, again if it runs: its garbage collector learns the kinds that exist when it
+    /// starts, and else every 30 seconds. Of a kind that it does not know it hears no deletion, but asks, and twice as
+    /// long after each time, so that a dependant may outlive its owner by minutes.
+    pub fn restart_controller_manager(&mut self) {
+        self.controller_manager = None;
+        let name = "kube-controller-manager";
+        let log = self.path(&format!("{name}.log"));
+        self.controller_manager = Some(Process::start(name, &tool(name), &self.manager_args, &[], &log));
     }
 
     /// A file of its folder.

@@ -113,6 +113,7 @@ impl Olm {
             "-f",
             &tool("olm-crds").display().to_string(),
         ]);
+        cluster.plane.lock().await.restart_controller_manager();
         let rest = std::fs::read_to_string(tool("olm.yaml")).expect("olm.yaml");
         let wanted = |o: &Value| {
             !["Deployment", "CatalogSource", "ClusterServiceVersion"].contains(&o["kind"].as_str().unwrap_or_default())

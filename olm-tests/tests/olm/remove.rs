@@ -13,10 +13,9 @@ fn csv() -> String {
     format!("{PACKAGE}.v{NEXT}")
 }
 
-/// Waits until an object is gone. Of an owner whose CRD is new the garbage collector hears nothing yet: it asks again
-/// and again instead, twice as long after each time, so that a dependant may outlive its owner by minutes.
+/// Waits until an object is gone.
 async fn gone(olm: &Olm, kind: &str, namespace: &str, name: &str) {
-    eventually(&format!("{kind} {namespace}/{name} is gone"), 4 * PATIENCE, || async {
+    eventually(&format!("{kind} {namespace}/{name} is gone"), PATIENCE, || async {
         match olm.get(kind, namespace, name).await {
             None => Ok(()),
             Some(object) => Err(object["metadata"].to_string()),
@@ -30,6 +29,8 @@ async fn installed<'a>(olm: &'a Olm, namespace: &'a str) -> Lab<'a> {
     olm.namespace(namespace);
     olm.subscribe(&Wish::own(namespace, &[namespace]));
     olm.installed(namespace, NEXT).await;
+    // It hears at once of OneAgents that go.
+    olm.cluster.plane.lock().await.restart_controller_manager();
     let lab = Lab::in_namespace(&olm.cluster, namespace, 3).await;
     lab.oneagent(&json!({}));
     lab.all_at("agent", V1, 3, PATIENCE).await;
