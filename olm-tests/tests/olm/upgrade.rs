@@ -71,7 +71,7 @@ fn edges(catalog: &str) -> BTreeSet<(String, String, String)> {
 /// The same, as opm's semver template makes it from the pushed bundle images.
 fn of_template(all: &[Released]) -> BTreeSet<(String, String, String)> {
     let home = home();
-    let bundles: Vec<Value> = all.iter().map(|r| json!({ "image": r.release.bundle_image })).collect();
+    let bundles: Vec<Value> = all.iter().map(|r| json!({ "image": r.image })).collect();
     let template = json!({ "schema": "olm.semver", "generateMajorChannels": true, "generateMinorChannels": false,
         "candidate": { "bundles": bundles }, "stable": { "bundles": bundles } });
     let file = home.path().join("template.yaml");
