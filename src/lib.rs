@@ -30,8 +30,8 @@
 //! # Invariants
 //!
 //! 1. `api`, `fleet`, `k8s`, `rollout`, `olm`, and of a kind all but `observe`, `act`, `controller`, `fleet`, `peers`
-//!    and `desk` (and ConfigWatcher's `plan`, which takes from its desk) are synchronous: no client, no clock, no
-//!    environment, no log. No two files of a room use one another. A test reads the sources and holds this.
+//!    and `desk` are synchronous: no client, no clock, no environment, no log. No two files of a room use one another.
+//!    A test reads the sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never
 //!    written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.

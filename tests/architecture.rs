@@ -176,7 +176,7 @@ fn pure_rooms_reach_for_no_client_clock_runtime_environment_or_log() {
         .map(|file| src.join(format!("oneagent/{file}.rs"))),
     );
     pure.extend(
-        ["change", "memory", "places", "resolve", "revision", "status"]
+        ["change", "memory", "places", "plan", "resolve", "revision", "status"]
             .map(|file| src.join(format!("config_watcher/{file}.rs"))),
     );
     // Clippy's list names single functions; these name what they stand in.

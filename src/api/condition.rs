@@ -142,6 +142,13 @@ pub fn merge<T: Type>(
     (merged, transitions)
 }
 
+/// Clears the sentences that may wait, for most only follow counts; what needs a human is said at once.
+pub fn keep_what_is_urgent(conditions: &mut [Condition]) {
+    for condition in conditions.iter_mut().filter(|condition| condition.type_ != "Degraded") {
+        condition.message.clear();
+    }
+}
+
 /// A time as the API server writes it.
 #[must_use]
 pub fn timestamp(time: DateTime<Utc>) -> String {

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 
-use super::{Context, Desk, Kept, RESYNC, reconcile, resolve, status};
+use super::{Context, Desk, Kept, reconcile, refuse, resolve};
 use crate::api::config_watcher::condition::Reason;
 use crate::api::config_watcher::package::PACKAGE;
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherSpec};
@@ -32,10 +32,15 @@ impl Kind for Context {
     }
 
     async fn undecodable(&self, metadata: &ObjectMeta, error: &str, desk: &Desk) -> Result<Duration, kernel::Error> {
-        let stand_in = ConfigWatcher { metadata: metadata.clone(), spec: ConfigWatcherSpec::default(), status: None };
+        let status = kernel::status::stored::<ConfigWatcher>(&self.client, metadata).await?;
+        let stand_in = ConfigWatcher { metadata: metadata.clone(), spec: ConfigWatcherSpec::default(), status };
         let message = format!("the object cannot be read: {error}; compare it with kubectl explain configwatcher.spec");
-        let (said, transitions) = status::without_pods(&stand_in, Reason::InvalidSpec, &message, self.clock.now());
-        self.write(&stand_in, desk, said, &transitions, true).await.map(|_| RESYNC)
+        refuse(self, &stand_in, desk, Reason::InvalidSpec, &message).await
+    }
+
+    async fn unreadable(&self, object: &ConfigWatcher, why: &str, desk: &Desk) -> Result<Duration, kernel::Error> {
+        let message = format!("{why}; grant the operator list and watch of that");
+        refuse(self, object, desk, Reason::RightsMissing, &message).await
     }
 
     fn seen(&self, object: &DeserializeGuard<ConfigWatcher>) -> bool {

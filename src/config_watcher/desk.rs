@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::change::Restless;
 use super::observe::Content;
-use super::places::Sign;
+use super::plan::{Missing, Plan};
 use crate::api::config_watcher::ConfigWatcherStatus;
 use crate::kernel;
 use crate::kernel::status::LastStatus;
@@ -39,9 +39,6 @@ pub struct Kept {
     pub peaks: Mutex<HashMap<Arc<str>, Peak>>,
 }
 
-/// By workload.
-pub type Missing = HashMap<Arc<str>, (DateTime<Utc>, Sign)>;
-
 /// Why something is not evicted, and until when nobody asks again.
 #[derive(Debug, Clone)]
 pub struct Block {
@@ -57,23 +54,37 @@ pub struct Peak {
 }
 
 impl Kept {
-    /// Notes how many Pods there are; fewer are believed after a while.
-    pub fn counted(&self, uid: &Arc<str>, pods: usize, believed_after: Duration) {
-        let mut peaks = self.peaks.lock();
+    /// Keeps what a plan found. `believed_after`: fewer Pods than there were are believed after so long.
+    pub fn keep(&self, plan: &Plan, believed_after: Duration) {
+        self.restless.lock().clone_from(&plan.restless);
+        self.missing.lock().clone_from(&plan.missing);
+        let (mut peaks, now) = (self.peaks.lock(), Instant::now());
         // Whoever was not seen for so long is gone.
-        peaks.retain(|_, peak| peak.at.elapsed() <= believed_after * 2);
-        let now = Instant::now();
-        let peak = peaks.entry(uid.clone()).or_insert(Peak { pods, at: now });
-        if pods >= peak.pods || peak.at.elapsed() > believed_after {
-            *peak = Peak { pods, at: now };
+        peaks.retain(|_, peak| peak.at.elapsed() <= believed_after.saturating_mul(2));
+        for (uid, pods) in &plan.survey.counted {
+            let peak = peaks.entry(uid.clone()).or_insert(Peak { pods: *pods, at: now });
+            if *pods >= peak.pods || peak.at.elapsed() > believed_after {
+                *peak = Peak { pods: *pods, at: now };
+            }
         }
     }
 
-    /// What is blocked now.
-    pub fn blocked(&self) -> HashMap<Arc<str>, Block> {
+    /// What is blocked now, and why.
+    pub fn blocked(&self) -> HashMap<Arc<str>, String> {
         let mut blocked = self.blocked.lock();
         let now = Instant::now();
         blocked.retain(|_, block| block.until > now);
-        blocked.clone()
+        blocked.iter().map(|(key, block)| (key.clone(), block.why.clone())).collect()
+    }
+
+    /// How long until something is not blocked any more.
+    pub fn unblocked_in(&self) -> Option<Duration> {
+        let until = self.blocked.lock().values().map(|block| block.until).min()?;
+        Some(until.saturating_duration_since(Instant::now()))
+    }
+
+    /// The most Pods that were seen of workloads of kinds that are not read.
+    pub fn peaks(&self) -> HashMap<Arc<str>, usize> {
+        self.peaks.lock().iter().map(|(uid, peak)| (uid.clone(), peak.pods)).collect()
     }
 }

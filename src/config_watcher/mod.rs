@@ -36,7 +36,7 @@ use act::Done;
 pub use desk::{Desk, Kept};
 pub use metrics::OwnMetrics;
 use observe::Content;
-use plan::Plan;
+use plan::{Facts, Plan};
 use resolve::Resolved;
 
 /// The package's name: field manager, Event source, and name of Lease and stop ConfigMap.
@@ -80,9 +80,7 @@ async fn reconcile(object: &ConfigWatcher, context: &Context, desk: &Desk) -> Re
         Ok(resolved) => resolved,
         Err(message) => {
             context.fleet.watches(&key, None);
-            let (status, transitions) =
-                status::without_pods(object, Reason::InvalidSpec, &message, context.clock.now());
-            return context.write(object, desk, status, &transitions, true).await.map(|_| RESYNC);
+            return refuse(context, object, desk, Reason::InvalidSpec, &message).await;
         }
     };
     context.fleet.watches(&key, Some(resolved.clone()));
@@ -119,7 +117,27 @@ impl Look<'_> {
             Content::Found(config) => Some(config),
             _ => None,
         };
-        plan::plan(self.context, self.desk, self.resolved, memory, found, self.stopped)
+        let Self { context, resolved, .. } = self;
+        let (kept, now) = (&self.desk.own, context.clock.now());
+        let restless = kept.restless.lock().clone();
+        let missing = kept.missing.lock().clone();
+        let plan = plan::plan(&Facts {
+            resolved,
+            memory,
+            found,
+            stopped: self.stopped,
+            fleet: &context.fleet.read(),
+            ledger: &context.deletions.ledger(&resolved.namespace),
+            restless: restless.as_ref(),
+            blocked: &kept.blocked(),
+            peaks: &kept.peaks(),
+            missing: &missing,
+            deciding_since: context.deciding_since.get().copied().unwrap_or(now),
+            own: (&context.namespace, MANAGER),
+            now,
+        });
+        kept.keep(&plan, resolved.policy.wait_ready.to_std().unwrap_or(Duration::MAX));
+        plan
     }
 
     /// Does what the plan says, then says so; returns when to look again.
@@ -152,7 +170,8 @@ impl Look<'_> {
         let soon = (done.has_changed || others).then_some(Duration::from_secs(1));
         let unseen = has_acted.then_some(Duration::from_secs(100));
         let due = plan.next.map(|at| (at - context.clock.now()).to_std().unwrap_or_default() + A_MOMENT);
-        Ok([due, later, soon, unseen].into_iter().flatten().fold(RESYNC, Duration::min))
+        let unblocked = desk.own.unblocked_in().map(|wait| wait + A_MOMENT);
+        Ok([due, later, soon, unseen, unblocked].into_iter().flatten().fold(RESYNC, Duration::min))
     }
 
     /// Says what was decided and what came of it; returns how long to wait when it was too soon for mere counts.
@@ -167,6 +186,21 @@ impl Look<'_> {
         }
         context.write(object, desk, status, &transitions, is_urgent).await
     }
+}
+
+/// Says in the status why nothing can be done, and waits for a change.
+async fn refuse(
+    context: &Context,
+    object: &ConfigWatcher,
+    desk: &Desk,
+    reason: Reason,
+    message: &str,
+) -> Result<Duration, kernel::Error> {
+    let before = desk.own.status.last(object);
+    let (status, transitions) =
+        status::invalid(object.metadata.generation, &before, reason, message, context.clock.now());
+    context.write(object, desk, status, &transitions, true).await?;
+    Ok(RESYNC)
 }
 
 impl Context {

@@ -75,7 +75,8 @@ impl<'c> Wanted<'c> {
 /// What the Pods are looked at with.
 pub struct Lens<'l> {
     pub resolved: &'l Resolved,
-    pub tracked: &'l Tracked,
+    /// What of the ConfigMap is known; nothing before the first sight.
+    pub tracked: Option<&'l Tracked>,
     pub ledger: &'l Ledger,
     /// What may not be evicted now, by workload or by UID of the Pod, and why.
     pub blocked: &'l HashMap<Arc<str>, String>,
@@ -174,11 +175,12 @@ fn is_own(lens: &Lens<'_>, replica: &Replica<Config>) -> Option<&'static str> {
 }
 
 fn selected(lens: &Lens<'_>, corner: &Corner<Config>, replica: &Replica<Config>, workload: usize) -> Selected {
-    let is_outdated = lens.tracked.is_outdated(replica.pod.created);
+    let current = lens.tracked.filter(|tracked| !tracked.is_outdated(replica.pod.created));
+    let is_outdated = lens.tracked.is_some() && current.is_none();
     let unseen = is_unseen(corner, replica).then_some(Cow::Borrowed("its owner is not known yet"));
     let blocked = || lens.blocked.get(&replica.pod.uid).filter(|_| is_outdated).cloned().map(Cow::Owned);
     Selected {
-        pod: if is_outdated { replica.pod.clone() } else { made_from(replica, lens.tracked.desired()) },
+        pod: current.map_or_else(|| replica.pod.clone(), |tracked| made_from(replica, tracked.desired())),
         standing: if is_outdated { Standing::Outdated } else { Standing::Current },
         workload,
         rank: replica.rank(),

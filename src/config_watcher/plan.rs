@@ -1,20 +1,18 @@
 //! Plan: follows the ConfigMap, looks at the Pods, asks the engine.
 //!
-//! Takes what is kept of the object from its desk and puts it back. Must not send anything.
+//! Pure: what is known comes in, what is to be kept goes out. Must not keep or send anything itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use tokio::time::Instant;
 
-use super::change::{self, Change};
+use super::change::{self, Change, Restless};
+use super::fleet::Inner;
 use super::memory::Memory;
 use super::places::{Lens, Sign, Survey, WORDS};
 use super::resolve::Resolved;
 use super::revision::Config;
-use super::{Context, Desk, MANAGER};
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
 use crate::rollout::{self, Desired, Hold, Inventory, Policy, Source, State, Workload};
@@ -30,6 +28,33 @@ const RESTLESS: Hold = Hold {
     why: "the ConfigMap has changed again; it must stay the same for debounceSeconds first",
 };
 
+/// Since when workloads lack the same replicas, and what they looked like then, by name.
+pub type Missing = HashMap<Arc<str>, (DateTime<Utc>, Sign)>;
+
+/// All that a plan is made from.
+pub struct Facts<'f> {
+    pub resolved: &'f Resolved,
+    pub memory: &'f Memory,
+    /// The ConfigMap's data, if it could be read.
+    pub found: Option<&'f Config>,
+    pub stopped: bool,
+    pub fleet: &'f Inner,
+    /// Evictions in flight.
+    pub ledger: &'f Ledger,
+    /// A change that may not be the last one.
+    pub restless: Option<&'f Restless>,
+    /// What may not be evicted now, by workload or by UID of the Pod, and why.
+    pub blocked: &'f HashMap<Arc<str>, String>,
+    /// How many Pods workloads of kinds that are not read had.
+    pub peaks: &'f HashMap<Arc<str>, usize>,
+    pub missing: &'f Missing,
+    /// Since when this process leads.
+    pub deciding_since: DateTime<Utc>,
+    /// The operator's own namespace, and the name that its Pods carry.
+    pub own: (&'f str, &'f str),
+    pub now: DateTime<Utc>,
+}
+
 /// What to do now, and what is known.
 #[derive(Debug)]
 pub struct Plan {
@@ -39,99 +64,73 @@ pub struct Plan {
     pub guard: Guard,
     /// The ledger without what the watches have shown.
     pub ledger: Ledger,
-    /// A change is waited out.
-    pub is_restless: bool,
+    /// A change that is waited out.
+    pub restless: Option<Restless>,
+    pub missing: Missing,
     /// Pods of ours are away.
     pub is_in_flight: bool,
     /// When to look again if nothing happens before.
     pub next: Option<DateTime<Utc>>,
 }
 
-/// Plans one look. `found`: the ConfigMap's data, if it could be read.
-pub fn plan(
-    context: &Context,
-    desk: &Desk,
-    resolved: &Resolved,
-    memory: &Memory,
-    found: Option<&Config>,
-    stopped: bool,
-) -> Plan {
-    let now = context.clock.now();
-    let mut memory = memory.clone();
+/// Plans one look.
+#[must_use]
+pub fn plan(facts: &Facts<'_>) -> Plan {
+    let Facts { resolved, now, .. } = *facts;
+    let mut memory = facts.memory.clone();
     let mut until = None;
-    let mut is_restless = false;
-    if let Some(found) = found {
-        let mut restless = desk.own.restless.lock();
+    let mut restless = facts.restless.cloned();
+    if let Some(found) = facts.found {
         let name = &resolved.config_map;
-        let change = change::follow(memory.tracked.as_ref(), restless.as_ref(), name, found, resolved.debounce, now);
+        let change = change::follow(memory.tracked.as_ref(), facts.restless, name, found, resolved.debounce, now);
         let Change { tracked, restless: goes_on, until: due } = change;
         if memory.tracked.as_ref().is_some_and(|before| before.config_map != tracked.config_map) {
             // Another ConfigMap is another story.
             memory.engine = rollout::Memory::default();
         }
-        (memory.tracked, until, is_restless) = (Some(tracked), due, goes_on.is_some());
-        *restless = goes_on;
+        (memory.tracked, until, restless) = (Some(tracked), due, goes_on);
     }
-    let hold = if stopped {
+    let hold = if facts.stopped {
         Some(STOPPED)
     } else if resolved.paused {
         Some(PAUSED)
-    } else if found.is_none() {
+    } else if facts.found.is_none() {
         Some(UNREAD)
     } else {
-        is_restless.then_some(RESTLESS)
+        restless.is_some().then_some(RESTLESS)
     };
     let policy = Policy { hold, ..resolved.policy.clone() };
-    let mut plan = ask(context, desk, resolved, &policy, memory, now);
+    let mut plan = ask(facts, &policy, memory);
     let is_done = plan.decision.report.state == State::Complete && plan.decision.report.outdated == 0;
     if let Some(tracked) = plan.memory.tracked.as_mut().filter(|_| is_done && hold.is_none()) {
         tracked.settle();
     }
-    plan.is_restless = is_restless;
-    let blocked = desk.own.blocked.lock().values().map(|block| block.until).min();
-    let blocked = blocked.map(|until| now + until.saturating_duration_since(Instant::now()));
-    plan.next = [plan.decision.next, until, blocked].into_iter().flatten().min();
-    plan
+    plan.next = [plan.decision.next, until].into_iter().flatten().min();
+    Plan { restless, ..plan }
 }
 
 /// Asks the engine about the Pods as they are.
-fn ask(
-    context: &Context,
-    desk: &Desk,
-    resolved: &Resolved,
-    policy: &Policy,
-    memory: Memory,
-    now: DateTime<Utc>,
-) -> Plan {
-    let fleet = context.fleet.read();
+fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
+    let Facts { resolved, fleet, now, .. } = *facts;
     let corner = fleet.corner(&resolved.namespace);
     let is_shown = |uid: &str| {
         let is_it = |pod: &rollout::Pod<Config>| *pod.uid == *uid && !pod.deleting;
         corner.is_some_and(|corner| corner.pods.values().any(|replica| is_it(&replica.pod)))
     };
-    let ledger = context.deletions.ledger(&resolved.namespace).shown(is_shown, now);
-    let none = change::Tracked {
-        config_map: String::new(),
-        applied: Config { hash: String::new(), changed_at: now },
-        pending: None,
-    };
-    let tracked = memory.tracked.as_ref().unwrap_or(&none);
-    let blocked = desk.own.blocked().into_iter().map(|(key, block)| (key, block.why)).collect();
-    let peaks = desk.own.peaks.lock().iter().map(|(uid, peak)| (uid.clone(), peak.pods)).collect();
+    let ledger = facts.ledger.clone().shown(is_shown, now);
     let lens = Lens {
         resolved,
-        tracked,
+        tracked: memory.tracked.as_ref(),
         ledger: &ledger,
-        blocked: &blocked,
-        peaks: &peaks,
-        own: (&context.namespace, MANAGER),
+        blocked: facts.blocked,
+        peaks: facts.peaks,
+        own: facts.own,
         now,
     };
-    let survey = Survey::of(&fleet, &lens);
-    drop(fleet);
-    let believed_after = policy.wait_ready.to_std().unwrap_or(Duration::MAX);
-    survey.counted.iter().for_each(|(uid, pods)| desk.own.counted(uid, *pods, believed_after));
-    let missing = missing(desk, &survey, now);
+    let survey = Survey::of(fleet, &lens);
+    let missing = missing(facts.missing, &survey, now);
+    let since: HashMap<Arc<str>, DateTime<Utc>> =
+        missing.iter().map(|(name, (since, _))| (name.clone(), *since)).collect();
     let desired =
         memory.tracked.as_ref().map(|tracked| Desired { revision: tracked.desired().clone(), insists: false });
     let places = survey.places();
@@ -143,8 +142,8 @@ fn ask(
         settled: true,
         deleted: &ledger.deleted(),
         lost: &HashMap::new(),
-        missing: &missing,
-        deciding_since: context.deciding_since.get().copied().unwrap_or(now),
+        missing: &since,
+        deciding_since: facts.deciding_since,
         source: Source::NotNeeded,
         refused: None,
         words: WORDS,
@@ -160,18 +159,16 @@ fn ask(
         is_rolling && policy.hold.is_none() && survey.workloads.iter().any(|workload| workload.unavailable() > 0);
     drop(places);
     let memory = Memory { engine, ..memory };
-    Plan { decision, memory, survey, guard, ledger, is_restless: false, is_in_flight, next: None }
+    Plan { decision, memory, survey, guard, ledger, restless: None, missing, is_in_flight, next: None }
 }
 
 /// Since when workloads lack the same replicas, as of this look: while they are replaced in turn, others are
 /// away each time.
-fn missing(desk: &Desk, survey: &Survey, now: DateTime<Utc>) -> HashMap<Arc<str>, DateTime<Utc>> {
-    let mut missing = desk.own.missing.lock();
+fn missing(before: &Missing, survey: &Survey, now: DateTime<Utc>) -> Missing {
     let lacking = survey.workloads.iter().zip(&survey.signs).filter(|(workload, _)| workload.unavailable() > 0);
     let since = |(workload, sign): (&Workload, &Sign)| {
-        let known = missing.get(&workload.name).filter(|(_, known)| known == sign);
+        let known = before.get(&workload.name).filter(|(_, known)| known == sign);
         (workload.name.clone(), (known.map_or(now, |(since, _)| *since), *sign))
     };
-    *missing = lacking.map(since).collect();
-    missing.iter().map(|(name, (since, _))| (name.clone(), *since)).collect()
+    lacking.map(since).collect()
 }

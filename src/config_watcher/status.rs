@@ -11,7 +11,7 @@ use super::observe::Content;
 use super::places::WORDS;
 use super::plan::Plan;
 use super::resolve::Resolved;
-use crate::api::condition::{Transition, merge, timestamp};
+use crate::api::condition::{Transition, keep_what_is_urgent, merge, timestamp};
 use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus, PendingStatus, PodCounts, RolloutStatus};
 use crate::rollout::{Phase, Report, State, Workload};
@@ -41,7 +41,7 @@ pub fn status(
     let tracked = plan.memory.tracked.as_ref();
     let pending = tracked.and_then(|tracked| tracked.pending.as_ref());
     let state = match plan.decision.report.state {
-        _ if plan.is_restless => State::Held,
+        _ if plan.restless.is_some() => State::Held,
         State::Rolling if is_blocked(&plan.decision.report) => State::Held,
         state => state,
     };
@@ -72,31 +72,29 @@ pub fn status(
     Ok((status, transitions))
 }
 
-/// The status of an object whose spec makes no sense. What was known stays.
+/// The status of an object of which nothing can be decided. What was known stays.
 #[must_use]
-pub fn without_pods(
-    object: &ConfigWatcher,
+pub fn invalid(
+    generation: Option<i64>,
+    before: &ConfigWatcherStatus,
     reason: R,
     message: &str,
     now: DateTime<Utc>,
 ) -> (ConfigWatcherStatus, Vec<Transition>) {
-    let before = object.status.clone().unwrap_or_default();
     let findings = [
         Finding::new(C::Ready, false, reason, message),
         Finding::new(C::Progressing, false, reason, "no Pod is replaced until that is mended"),
         Finding::new(C::Degraded, true, reason, message),
     ];
-    let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
-    (ConfigWatcherStatus { observed_generation: object.metadata.generation, conditions, ..before }, transitions)
+    let (conditions, transitions) = merge(&before.conditions, &findings, generation, now);
+    (ConfigWatcherStatus { observed_generation: generation, conditions, ..before.clone() }, transitions)
 }
 
 /// What of a status must not wait: all but counts, names and sentences that only follow them.
 #[must_use]
 pub fn essence(status: &ConfigWatcherStatus) -> ConfigWatcherStatus {
     let mut essence = ConfigWatcherStatus { pods: None, ..status.clone() };
-    for condition in essence.conditions.iter_mut().filter(|condition| condition.type_ != "Degraded") {
-        condition.message.clear();
-    }
+    keep_what_is_urgent(&mut essence.conditions);
     if let Some(rollout) = &mut essence.rollout {
         rollout.waiting_on.clear();
     }
@@ -108,7 +106,7 @@ fn waiting_on(picture: &Picture<'_>) -> Vec<String> {
     let report = &picture.plan.decision.report;
     let mut waiting: Vec<String> =
         blocked(report).into_iter().chain(report.waiting_on.iter().map(|one| one.said(&WORDS))).collect();
-    if picture.plan.is_restless && waiting.is_empty() {
+    if picture.plan.restless.is_some() && waiting.is_empty() {
         waiting.push("the ConfigMap has changed; it must stay the same for debounceSeconds first".to_owned());
     }
     waiting.truncate(EXAMPLES);
@@ -178,7 +176,7 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
             plan.survey.skipped.len(),
         );
         Finding::new(C::Ready, false, R::NoPodsSelected, message)
-    } else if plan.is_restless {
+    } else if plan.restless.is_some() {
         Finding::new(C::Ready, false, R::Debouncing, format!("{name} has changed a moment ago{waits}"))
     } else if report.outdated > 0 {
         let reason = match report.state {
@@ -201,7 +199,7 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
         );
         Finding::new(C::Ready, true, R::AllUpdated, message)
     };
-    let progressing = if plan.is_restless {
+    let progressing = if plan.restless.is_some() {
         Finding::new(C::Progressing, true, R::Debouncing, format!("{name} has changed a moment ago{waits}"))
     } else if report.state == State::Rolling && !is_blocked(report) && trouble.is_none() {
         Finding::new(C::Progressing, true, R::RollingOut, format!("{progress}{waits}"))

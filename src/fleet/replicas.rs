@@ -224,12 +224,12 @@ impl<R> Parts<'_, R> {
         let there = self.there();
         let known = counting.known.get(&one.uid).copied().unwrap_or_default();
         let is_guessed = self.sets.is_empty();
-        let sized = || self.sets.iter().map(|(_, set)| set.size.expected).sum();
+        let sized = self.sets.iter().map(|(_, set)| set.size.expected).sum();
         Group {
             name: format!("{} {}", one.kind, one.name).into(),
-            expected: if is_guessed { there.max(known) } else { sized() },
+            expected: if is_guessed { there.max(known) } else { sized },
             available: self.pods.iter().filter(is_available).count(),
-            busy: self.busy(there).map(|why| Cow::Owned(format!("{} {}: {why}", one.kind, one.name))),
+            busy: self.busy(there, sized).map(|why| Cow::Owned(format!("{} {}: {why}", one.kind, one.name))),
             refused: self.sets.iter().find_map(|(_, set)| set.refused.clone()),
             there,
             newest: self.pods.iter().map(|replica| replica.pod.created).max().unwrap_or_default(),
@@ -242,7 +242,7 @@ impl<R> Parts<'_, R> {
     }
 
     /// Why nobody should replace a Pod of it now: it does so itself.
-    fn busy(&self, there: usize) -> Option<&str> {
+    fn busy(&self, there: usize, expected: usize) -> Option<&str> {
         let has_pods = |uid: &str| {
             let is_its = |replica: &&Replica<R>| {
                 replica.is_there() && replica.controller.as_ref().is_some_and(|controller| *controller.uid == *uid)
@@ -257,7 +257,6 @@ impl<R> Parts<'_, R> {
             );
         }
         // Which of them its controller takes nobody knows. A DaemonSet's may run where no new one may start.
-        let expected: usize = self.sets.iter().map(|(_, set)| set.size.expected).sum();
         let scales = |(_, set): &(&Arc<str>, &Owner)| set.kind != "DaemonSet";
         if there > expected && self.sets.iter().any(scales) {
             return Some("it has more Pods than it shall have, and is about to remove some");

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::backoff;
 use super::desk::{Desk, Desks};
 use super::present::{Present, key_of, uid_of};
-use super::sync::{PAGE, Scope, Synced, api, is_refused};
+use super::sync::{PAGE, Scope, Synced, api, refusal};
 use super::{Error, Key, chain};
 use crate::api::package::Package;
 
@@ -80,6 +80,14 @@ pub trait Kind: Send + Sync + Sized + 'static {
         &self,
         metadata: &ObjectMeta,
         error: &str,
+        desk: &Desk<Self::Desk>,
+    ) -> impl Future<Output = Result<Duration, Error>> + Send;
+
+    /// What it is decided from may not be read: to be said in its status.
+    fn unreadable(
+        &self,
+        object: &Self::Object,
+        why: &str,
         desk: &Desk<Self::Desk>,
     ) -> impl Future<Output = Result<Duration, Error>> + Send;
 
@@ -206,7 +214,19 @@ impl<K: Kind> Runtime<K> {
         stop: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) {
         let controllers = receivers.into_iter().map(|receiver| self.clone().run_namespace(receiver, stop.clone()));
-        futures::future::join_all(controllers).await;
+        tokio::select! {
+            _ = futures::future::join_all(controllers) => {}
+            () = self.hear_refusals() => {}
+        }
+    }
+
+    /// Whoever may read less than before, or more, looks again.
+    async fn hear_refusals(&self) {
+        let Some(synced) = self.synced.get() else { return std::future::pending().await };
+        let mut refusals = synced.refusals();
+        while refusals.changed().await.is_ok() {
+            self.triggers.concerns(Concerns::All);
+        }
     }
 
     async fn run_namespace(
@@ -224,7 +244,7 @@ impl<K: Kind> Runtime<K> {
             .reflect(writer)
             .inspect_ok(move |event| own.take(&name, event))
             .inspect_err(move |error| {
-                if is_refused(error) {
+                if refusal(error).is_some() {
                     unread.kind.listed(&of, false);
                 }
             })
@@ -288,12 +308,21 @@ impl<K: Kind> Runtime<K> {
 
     async fn look(&self, object: &DeserializeGuard<K::Object>) -> Result<Action, Error> {
         let key = key_of(object);
-        if !self.synced.get().is_some_and(|synced| synced.covers(&key.0)) {
-            return Ok(Action::requeue(Duration::from_secs(1)));
-        }
+        let Some(synced) = self.synced.get() else { return Ok(Action::requeue(Duration::from_secs(1))) };
         let (desk, before) = self.desks.of(&key, &uid_of(object));
         if let Some(before) = before {
             self.kind.gone(&key, &before.uid, true);
+        }
+        if let Some(why) = synced.refusal(&key.0) {
+            // What is known is old, so nothing is decided from it.
+            let error = Error::Unread(why);
+            if let (Some(said), Ok(object)) = (desk.complaint(&error), &object.0) {
+                self.kind.unreadable(object, &said, &desk).await?;
+            }
+            return Err(error);
+        }
+        if !synced.covers(&key.0) {
+            return Ok(Action::requeue(Duration::from_secs(1)));
         }
         if let Some(wait) = too_soon(&desk) {
             return Ok(Action::requeue(wait));

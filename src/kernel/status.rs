@@ -6,16 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::Api;
-use kube::core::PartialObjectMeta;
+use kube::api::{Api, DynamicObject, ListParams, ObjectMeta};
 use kube::core::object::HasStatus;
+use kube::core::{ApiResource, PartialObjectMeta};
 use kube::{Client, Resource, ResourceExt};
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::apply::replace_status;
-use super::{Error, Events};
+use super::{Error, Events, call};
 use crate::api::condition::Transition;
 
 /// While a rollout runs, counts are written at most this often; what matters is written at once.
@@ -45,6 +46,21 @@ pub struct Writer<'w> {
     pub client: &'w Client,
     pub manager: &'static str,
     pub events: &'w Events,
+}
+
+/// The stored status of an object that does not decode, as far as it reads: what it remembers must outlive that. By a
+/// list, for more than that no kind may.
+pub async fn stored<K>(client: &Client, metadata: &ObjectMeta) -> Result<Option<K::Status>, Error>
+where
+    K: Resource<DynamicType = ()> + HasStatus,
+    K::Status: DeserializeOwned,
+{
+    let (namespace, name) = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &ApiResource::erase::<K>(&()));
+    let one = ListParams::default().fields(&format!("metadata.name={name}"));
+    let list = call(|| format!("read the status of {namespace}/{name}"), api.list(&one)).await?;
+    let status = list.items.into_iter().next().and_then(|object| object.data.get("status").cloned());
+    Ok(status.and_then(|status| serde_json::from_value(status).ok()))
 }
 
 /// What came of it.

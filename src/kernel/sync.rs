@@ -3,8 +3,9 @@
 //!
 //! Here because every kind decides from caches, and may not before they are complete. Must not know what is cached.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::NamespaceResourceScope;
@@ -17,10 +18,13 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::chain;
+use super::{backoff, chain};
 
 /// Objects on a page of a list: small pages keep the peak low.
 pub(super) const PAGE: u32 = 25;
+
+/// What is refused is asked for again after at most so long.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// Which namespaces are watched; empty means all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,23 +55,38 @@ type Name = (&'static str, Option<String>);
 pub struct Synced {
     epoch: watch::Sender<u64>,
     done: Mutex<HashMap<Name, u64>>,
-    /// Watches of namespaces that cannot be read: nobody waits for them.
-    refused: Mutex<HashSet<Name>>,
+    /// Watches that the API server refuses, and what it says. Nobody waits for those of one namespace.
+    refused: watch::Sender<BTreeMap<Name, String>>,
     watches: Mutex<Vec<Name>>,
     changed: Notify,
 }
 
 impl Synced {
-    /// A namespace cannot be read: it was deleted, or its rights are gone. The others go on without it.
-    fn refuse(&self, watch: &Name) {
-        self.refused.lock().insert(watch.clone());
+    /// The right to a watch is gone, or was never there.
+    fn refuse(&self, watch: &Name, why: String) {
+        self.refused.send_if_modified(|refused| refused.insert(watch.clone(), why).is_none());
         self.changed.notify_waiters();
     }
 
     fn mark(&self, watch: &Name, epoch: u64) {
-        self.refused.lock().remove(watch);
         self.done.lock().insert(watch.clone(), epoch);
+        self.refused.send_if_modified(|refused| refused.remove(watch).is_some());
         self.changed.notify_waiters();
+    }
+
+    /// What may not be read that a namespace needs, and the API server's words: what is known of it is old.
+    #[must_use]
+    pub fn refusal(&self, namespace: &str) -> Option<String> {
+        let refused = self.refused.borrow();
+        let ((kind, within), why) = refused.iter().find(|((_, within), _)| concerns(within.as_deref(), namespace))?;
+        let place = within.iter().filter(|within| !within.is_empty()).map(|within| format!(" of namespace {within}"));
+        Some(format!("{kind}{}: {why}", place.collect::<String>()))
+    }
+
+    /// Tells when the API server refuses one more, or one less.
+    #[must_use]
+    pub fn refusals(&self) -> watch::Receiver<BTreeMap<Name, String>> {
+        self.refused.subscribe()
     }
 
     /// Whether what is known of a namespace is complete.
@@ -75,9 +94,7 @@ impl Synced {
     pub fn covers(&self, namespace: &str) -> bool {
         let done = self.done.lock();
         let is_done = |kind: &str| {
-            let of = |(name, within): &Name| {
-                *name == kind && within.as_deref().is_none_or(|within| within.is_empty() || within == namespace)
-            };
+            let of = |(name, within): &Name| *name == kind && concerns(within.as_deref(), namespace);
             done.keys().any(of)
         };
         let kinds: BTreeSet<&str> = self.watches.lock().iter().map(|(kind, _)| *kind).collect();
@@ -91,11 +108,12 @@ impl Synced {
     }
 
     fn at_least(&self, epoch: u64) -> bool {
-        let (done, refused) = (self.done.lock(), self.refused.lock());
-        self.watches
-            .lock()
-            .iter()
-            .all(|watch| done.get(watch).is_some_and(|at| *at >= epoch) || refused.contains(watch))
+        let (done, refused) = (self.done.lock(), self.refused.borrow());
+        // Of one namespace only: without nodes, or with rights for all namespaces, nobody could go on.
+        let is_passed_over =
+            |watch: &Name| refused.contains_key(watch) && watch.1.as_deref().is_some_and(|n| !n.is_empty());
+        let is_there = |watch: &Name| done.get(watch).is_some_and(|at| *at >= epoch);
+        self.watches.lock().iter().all(|watch| is_there(watch) || is_passed_over(watch))
     }
 
     /// Lists everything anew and waits for it: what another leader did last is then seen.
@@ -135,7 +153,7 @@ impl Default for Watches {
         let synced = Synced {
             epoch: watch::channel(0).0,
             done: Mutex::default(),
-            refused: Mutex::default(),
+            refused: watch::Sender::default(),
             watches: Mutex::default(),
             changed: Notify::new(),
         };
@@ -188,6 +206,7 @@ async fn follow<K>(
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
 {
     let mut epochs = synced.epoch.subscribe();
+    let mut refusals = 0;
     loop {
         let epoch = *epochs.borrow_and_update();
         let mut events = watcher(api.clone(), config.clone()).default_backoff().boxed();
@@ -202,14 +221,11 @@ async fn follow<K>(
                     let complete = matches!(event, Event::InitDone);
                     take(event);
                     if complete {
+                        refusals = 0;
                         synced.mark(&name, epoch);
                     }
                 }
                 Some(Err(error)) => {
-                    // Of one namespace only: without nodes, or with rights for all namespaces, nobody could go on.
-                    if is_refused(&error) && name.1.as_deref().is_some_and(|namespace| !namespace.is_empty()) {
-                        synced.refuse(&name);
-                    }
                     let (kind, namespace) = &name;
                     tracing::warn!(
                         kind,
@@ -217,6 +233,16 @@ async fn follow<K>(
                         error = chain(&error),
                         "a watch was interrupted and is taken up again"
                     );
+                    // What was missed meanwhile only a new list can tell, and that it is allowed again.
+                    if let Some(why) = refusal(&error) {
+                        refusals += 1;
+                        synced.refuse(&name, why);
+                        tokio::select! {
+                            _ = epochs.changed() => {}
+                            () = tokio::time::sleep(backoff::wait(refusals, &name).min(LONGEST)) => {}
+                        }
+                        break;
+                    }
                 }
                 None => break,
             }
@@ -224,14 +250,19 @@ async fn follow<K>(
     }
 }
 
-/// Whether the API server forbids a list, or knows no such thing.
-pub(super) fn is_refused(error: &watcher::Error) -> bool {
-    let of = |error: &kube::Error| matches!(error, kube::Error::Api(status) if [403, 404].contains(&status.code));
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => of(error),
-        watcher::Error::WatchError(status) => [403, 404].contains(&status.code),
-        watcher::Error::NoResourceVersion => false,
-    }
+/// Whether a watch has what a namespace needs.
+fn concerns(within: Option<&str>, namespace: &str) -> bool {
+    within.is_none_or(|within| within.is_empty() || within == namespace)
+}
+
+/// The API server's words when it forbids a list, or knows no such thing.
+pub(super) fn refusal(error: &watcher::Error) -> Option<String> {
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+    | watcher::Error::WatchFailed(kube::Error::Api(status))
+    | watcher::Error::WatchError(status)) = error
+    else {
+        return None;
+    };
+    [403, 404].contains(&status.code).then(|| status.message.clone())
 }

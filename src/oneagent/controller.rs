@@ -33,9 +33,15 @@ impl Kind for Context {
     }
 
     async fn undecodable(&self, metadata: &ObjectMeta, error: &str, desk: &Desk) -> Result<Duration, kernel::Error> {
-        let stand_in = OneAgent { metadata: metadata.clone(), spec: OneAgentSpec::default(), status: None };
+        let status = kernel::status::stored::<OneAgent>(&self.client, metadata).await?;
+        let stand_in = OneAgent { metadata: metadata.clone(), spec: OneAgentSpec::default(), status };
         let message = format!("the object cannot be read: {error}; compare it with kubectl explain oneagent.spec");
         refuse(self, &stand_in, desk, Reason::InvalidSpec, &message).await
+    }
+
+    async fn unreadable(&self, object: &OneAgent, why: &str, desk: &Desk) -> Result<Duration, kernel::Error> {
+        let message = format!("{why}; grant the operator list and watch of that; agents run on, and none is replaced");
+        refuse(self, object, desk, Reason::RightsMissing, &message).await
     }
 
     fn seen(&self, object: &DeserializeGuard<OneAgent>) -> bool {

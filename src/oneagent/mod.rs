@@ -34,7 +34,7 @@ use chrono::Utc;
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::Instant;
 
-use crate::api::condition::Transition;
+use crate::api::condition::{Transition, keep_what_is_urgent};
 use crate::api::oneagent::condition::Reason;
 use crate::api::oneagent::package::PACKAGE;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
@@ -289,11 +289,7 @@ fn essence(status: &OneAgentStatus) -> OneAgentStatus {
         updated_timestamp: None,
         ..status.clone()
     };
-    for condition in &mut essence.conditions {
-        if condition.type_ != "Degraded" {
-            condition.message.clear();
-        }
-    }
+    keep_what_is_urgent(&mut essence.conditions);
     if let Some(rollout) = &mut essence.rollout {
         rollout.waiting_on.clear();
     }

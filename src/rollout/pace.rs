@@ -98,7 +98,7 @@ impl<'i> Bounds<'i> {
             cell.touched && !cell.counts && matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating))
         };
         let mut of_each: Vec<Vec<&Cell<'_, R>>> = self.each.iter().map(|_| Vec::new()).collect();
-        for cell in &sorted.cells {
+        for cell in sorted.cells.iter().filter(|cell| is_open(cell) || is_freed(cell)) {
             of_each[self.index(cell)].push(cell);
         }
         let mut freed_in_all = 0;

@@ -12,7 +12,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use oneagent_operator::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
 use serde_json::{Value, json};
 
-use super::{Lab, SOON, is_ready};
+use super::{LONG, Lab, SOON, is_ready};
 use crate::eventually;
 
 impl Lab<'_> {
@@ -116,6 +116,12 @@ impl Lab<'_> {
             Err(format!("{good} of {}; {:?} {:?} {:#?}", pods.len(), status.pods, status.rollout, status.conditions))
         })
         .await;
+    }
+
+    /// Waits until the four Pods of `webapp` say a message, and their watcher that all are updated.
+    pub async fn all_updated(&self, message: &str) {
+        self.all_say("webapp", message, 4, LONG).await;
+        self.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
     }
 
     /// Waits until something holds of the status of a ConfigWatcher.

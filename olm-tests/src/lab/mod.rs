@@ -72,7 +72,8 @@ impl<'a> Lab<'a> {
         Self::bare(cluster, &PACKAGE, name, count).await
     }
 
-    async fn bare(cluster: &'a Cluster, package: &'static Package, name: &str, count: usize) -> Self {
+    /// A corner of a cluster for the operator of a package, without one.
+    pub async fn bare(cluster: &'a Cluster, package: &'static Package, name: &str, count: usize) -> Self {
         cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string());
         cluster.apply(&rbac(package, name, name));
         let mut lab = Self::in_namespace(cluster, name, count).await;

@@ -73,6 +73,9 @@ pub enum Reason {
     /// The API server refuses to evict Pods: grant the operator create on `pods/eviction` in this namespace, or
     /// mend the webhook that the message names.
     EvictionRefused,
+    /// The operator may not list or watch what it decides from; the message quotes the API server. Grant it that right:
+    /// no Pod is replaced meanwhile.
+    RightsMissing,
     /// Nobody has looked yet.
     NotYetReported,
 }

@@ -87,6 +87,9 @@ pub enum Reason {
     Held,
     /// The API server refuses what the operator writes, by a policy or a webhook; the message quotes it.
     WriteRefused,
+    /// The operator may not list or watch what it decides from; the message quotes the API server. Grant it that right;
+    /// agents run on, and none is replaced meanwhile.
+    RightsMissing,
     /// A pinned version is not offered by the environment: choose one it offers.
     VersionNotOffered,
     /// A pin or an image below a running version needs `update.allowDowngrade: true`.

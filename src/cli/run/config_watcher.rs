@@ -5,7 +5,6 @@
 use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
-use tokio::sync::mpsc;
 
 use super::{Base, Operated};
 use crate::config_watcher::controller::watch_fleet;
@@ -24,6 +23,10 @@ impl Operated for Context {
         let _ = self.deciding_since.set(now);
     }
 
+    fn named(&self) -> &Named {
+        &self.named
+    }
+
     fn metrics(&self) -> &Metrics {
         &self.metrics.all
     }
@@ -35,9 +38,8 @@ impl Operated for Context {
 
 /// What the kind is made of.
 pub(super) fn kind(base: Base<'_>) -> Arc<Context> {
-    let Base { client, clock, triggers, namespace, pod } = base;
-    let (tell_named, mut named) = mpsc::unbounded_channel();
-    let context = Arc::new(Context {
+    let Base { client, clock, tell_named, namespace, pod, .. } = base;
+    Arc::new(Context {
         client: client.clone(),
         clock,
         namespace,
@@ -49,12 +51,5 @@ pub(super) fn kind(base: Base<'_>) -> Arc<Context> {
         events: Events::new(client, MANAGER, &pod),
         metrics: OwnMetrics::default(),
         deciding_since: OnceLock::new(),
-    });
-    let (told, shared) = (triggers.clone(), context.clone());
-    tokio::spawn(async move {
-        while let Some(reference) = named.recv().await {
-            shared.named.subscribers(&reference).iter().for_each(|key| told.one(key));
-        }
-    });
-    context
+    })
 }

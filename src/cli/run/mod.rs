@@ -19,12 +19,13 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::api::Api;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::kernel::lease::{Candidate, Timing};
 use crate::kernel::runtime::{Kind, Runtime, Triggers};
 use crate::kernel::sync::{Scope, Synced, Watches};
-use crate::kernel::{self, Upgradeable};
+use crate::kernel::{self, Named, Reference, Upgradeable};
 use crate::telemetry::{self, Health, LogFormat, Metrics};
 
 /// Arguments of `run`.
@@ -93,7 +94,9 @@ trait Operated: Kind {
     /// Starts the watches that feed its caches.
     fn watch(self: &Arc<Self>, scope: &Scope, triggers: &Triggers) -> Watches;
     /// It leads from now on.
-    fn leads(&self, _now: DateTime<Utc>) {}
+    fn leads(&self, now: DateTime<Utc>);
+    /// The objects that its objects name.
+    fn named(&self) -> &Named;
     fn metrics(&self) -> &Metrics;
     /// What OLM is told of what is under way.
     fn upgradeable(&self) -> &Upgradeable;
@@ -120,8 +123,9 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
 struct Base<'a> {
     client: Client,
     clock: Clock,
-
     triggers: &'a Triggers,
+    /// Told of every object named that changes.
+    tell_named: mpsc::UnboundedSender<Reference>,
     /// Namespace and name of the operator's Pod.
     namespace: String,
     pod: String,
@@ -148,9 +152,12 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
     let clock = Clock::of_the_machine();
     let pod = args.pod_name.clone().unwrap_or_else(|| K::PACKAGE.name.to_owned());
     let namespace = args.pod_namespace.clone().unwrap_or_else(|| K::PACKAGE.namespace.to_owned());
-    let base = Base { client: client.clone(), clock, triggers: &triggers, namespace: namespace.clone(), pod };
+    let (tell_named, named) = mpsc::unbounded_channel();
+    let base =
+        Base { client: client.clone(), clock, triggers: &triggers, tell_named, namespace: namespace.clone(), pod };
     let identity = identity(&base.pod, &args.pod_uid);
     let kind = make(base);
+    tokio::spawn(wake(kind.clone(), named, triggers.clone()));
     let status = Arc::new(Readiness { kind: kind.clone(), synced: OnceLock::new(), crd: Mutex::new(false) });
     let probes = tokio::spawn(telemetry::serve(args.listen_address, status.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespaces = args.watch_namespace, "started");
@@ -171,14 +178,11 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
         };
         let watch = || kind.watch(&scope, &triggers);
         let runtime = Runtime::new(client.clone(), kind.clone(), triggers.clone());
-        let leads = || {
-            tracing::info!(identity, "leading");
-            kind.leads(clock.now());
-            kind.metrics().leads(true);
-        };
         let early = stand_by(candidate, watch, &status, stop.clone()).await?;
         let Some((mut candidate, mut watches, synced)) = early else { return Ok(()) };
-        leads();
+        tracing::info!(identity, "leading");
+        kind.leads(clock.now());
+        kind.metrics().leads(true);
         runtime.decides_from(synced);
         let ended = tokio::select! {
             () = runtime.run(receivers, stop.clone()) => None,
@@ -202,6 +206,13 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
     };
     tracing::info!("ended");
     outcome
+}
+
+/// Has those looked at who name an object that changed.
+async fn wake<K: Operated>(kind: Arc<K>, mut named: mpsc::UnboundedReceiver<Reference>, triggers: Triggers) {
+    while let Some(reference) = named.recv().await {
+        kind.named().subscribers(&reference).iter().for_each(|key| triggers.one(key));
+    }
 }
 
 /// Who a candidate is.
@@ -304,8 +315,13 @@ impl<K: Operated> Health for Readiness<K> {
         if !*self.crd.lock() {
             return Some(format!("the API server does not serve {}s yet: is the CRD installed?", K::Object::kind(&())));
         }
-        (!self.synced.get().is_some_and(|synced| synced.is_ready()))
-            .then(|| "the caches are not complete yet".to_owned())
+        let synced = self.synced.get();
+        if synced.is_some_and(|synced| synced.is_ready()) {
+            return None;
+        }
+        // Whom a right of the whole cluster lacks never gets further.
+        let refused = synced.and_then(|synced| synced.refusal("")).map(|why| format!(": {why}"));
+        Some(format!("the caches are not complete yet{}", refused.unwrap_or_default()))
     }
 
     fn metrics(&self) -> &Metrics {

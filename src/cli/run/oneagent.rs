@@ -52,6 +52,10 @@ impl Operated for Context {
         let _ = self.deciding_since.set(now);
     }
 
+    fn named(&self) -> &Named {
+        &self.named
+    }
+
     fn metrics(&self) -> &Metrics {
         &self.metrics.all
     }
@@ -63,9 +67,8 @@ impl Operated for Context {
 
 /// What the kind is made of.
 pub(super) fn kind(args: &OneAgentArgs, base: Base<'_>) -> Arc<Context> {
-    let Base { client, clock, triggers, namespace, pod } = base;
+    let Base { client, clock, triggers, tell_named, namespace, pod } = base;
     let (tell_environment, mut environments) = mpsc::unbounded_channel();
-    let (tell_named, mut named) = mpsc::unbounded_channel();
     let periods =
         Periods { latest: args.poll_interval, slow: args.slow_poll_interval, hosts: args.hosts_poll_interval };
     let context = Arc::new(Context {
@@ -90,16 +93,10 @@ pub(super) fn kind(args: &OneAgentArgs, base: Base<'_>) -> Arc<Context> {
         cluster_id: tokio::sync::OnceCell::new(),
         deciding_since: OnceLock::new(),
     });
-    let (told, shared) = (triggers.clone(), context.clone());
+    let told = triggers.clone();
     tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                Some(subscriber) = environments.recv() => told.one(&(subscriber.namespace, subscriber.name)),
-                Some(reference) = named.recv() => {
-                    shared.named.subscribers(&reference).iter().for_each(|key| told.one(key));
-                }
-                else => break,
-            }
+        while let Some(subscriber) = environments.recv().await {
+            told.one(&(subscriber.namespace, subscriber.name));
         }
     });
     context

@@ -82,7 +82,7 @@ pub(super) fn looks(pods: usize) {
     let (ledger, blocked, peaks) = (Ledger::default(), HashMap::new(), HashMap::new());
     let lens = Lens {
         resolved: &all,
-        tracked: &tracked,
+        tracked: Some(&tracked),
         ledger: &ledger,
         blocked: &blocked,
         peaks: &peaks,

@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use olm_tests::cluster::{Cluster, repository};
 use olm_tests::nodes::{self, Shape};
-use olm_tests::tools::{CONTROL_PLANE, prepare};
 use olm_tests::webapp::Clients;
 
-use super::{PATIENCE, say};
+use super::{PATIENCE, prepared, say};
 
 const NAMESPACE: &str = "configwatcher";
 const REPLICAS: usize = 4;
@@ -21,12 +20,7 @@ const REPLICAS: usize = 4;
 const OLD: Duration = Duration::from_secs(2);
 
 pub(super) async fn demo() -> Result<Cluster, ExitCode> {
-    say("starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler (built from Go modules on the \
-        first run)");
-    if let Err(why) = prepare(CONTROL_PLANE) {
-        eprintln!("{why}");
-        return Err(ExitCode::FAILURE);
-    }
+    prepared()?;
     let cluster = Cluster::bare(Vec::new()).await;
     let fleet = (0..3).map(|i| nodes::node(&format!("node-{i}"), &Shape::default()));
     nodes::create(&cluster.client, fleet.collect()).await;

@@ -75,13 +75,20 @@ fn main() -> ExitCode {
     })
 }
 
-async fn demo(args: &Args) -> ExitCode {
-    let began = Instant::now();
+/// Has the tools that a cluster is made of.
+fn prepared() -> Result<(), ExitCode> {
     say("starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler (built from Go modules on the \
         first run)");
-    if let Err(why) = olm_tests::tools::prepare(olm_tests::tools::CONTROL_PLANE) {
+    olm_tests::tools::prepare(olm_tests::tools::CONTROL_PLANE).map_err(|why| {
         eprintln!("{why}");
-        return ExitCode::FAILURE;
+        ExitCode::FAILURE
+    })
+}
+
+async fn demo(args: &Args) -> ExitCode {
+    let began = Instant::now();
+    if let Err(failure) = prepared() {
+        return failure;
     }
     let settings = [("POLL_INTERVAL", "1s"), ("HOSTS_POLL_INTERVAL", "1s")];
     let cluster = Cluster::bare(settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()).await;

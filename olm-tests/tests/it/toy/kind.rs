@@ -93,6 +93,10 @@ impl Kind for Greeter {
         self.say(metadata, "whom?").await
     }
 
+    async fn unreadable(&self, object: &Greeting, why: &str, _: &Desk<Mutex<u32>>) -> Result<Duration, Error> {
+        self.say(object.meta(), why).await
+    }
+
     fn gone(&self, key: &Key, _: &str, is_replaced: bool) {
         self.gone.lock().unwrap().push(format!("{} {is_replaced}", key.1));
     }

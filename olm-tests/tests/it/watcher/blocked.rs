@@ -59,8 +59,7 @@ fn nothing_goes_against_a_disruption_budget_and_it_goes_on_when_it_may() {
         .await;
         assert!(writes() <= written + 1, "{} after {written}", writes());
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "pdb", "none"]);
-        lab.all_say("webapp", "two", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("two").await;
         lab.end().await;
     });
 }
@@ -80,8 +79,7 @@ fn successors_that_crash_stop_it_after_the_budget_and_the_next_edit_tries_again(
         let eyes = Eyes::on_replicas(&lab, "app=webapp", 3).await;
         next_second().await;
         lab.message("three");
-        lab.all_say("webapp", "three", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("three").await;
         lab.watcher_is("watcher", "Degraded", "False", "AsExpected").await;
         assert_eq!(eyes.seen().deletions.len(), 4);
         lab.end().await;
@@ -100,8 +98,7 @@ fn what_failed_and_is_undone_restarts_only_whom_it_reached() {
         lab.watcher_is("watcher", "Degraded", "True", "RolloutFailed").await;
         next_second().await;
         lab.message("one");
-        lab.all_say("webapp", "one", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("one").await;
         assert_eq!(lab.uids_of("webapp").await.intersection(&before).count(), 3, "who has the old data keeps running");
         lab.end().await;
     });

@@ -7,19 +7,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams};
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab, SOON};
+use olm_tests::lab::Lab;
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::{Value, json};
 
-use super::{lab, next_second};
-
-/// Waits until one Pod of `webapp` was replaced.
-async fn one_is_gone(eyes: &Eyes) {
-    olm_tests::eventually("the first is gone", SOON, || async {
-        if eyes.seen().deletions.is_empty() { Err("none".to_owned()) } else { Ok(()) }
-    })
-    .await;
-}
+use super::{lab, next_second, one_is_gone};
 
 #[test]
 fn another_leader_goes_on_where_the_first_was_killed() {
@@ -32,8 +24,7 @@ fn another_leader_goes_on_where_the_first_was_killed() {
         one_is_gone(&eyes).await;
         lab.operators[0].process.signal("KILL");
         drop(lab.operators.remove(0));
-        lab.all_say("webapp", "two", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("two").await;
         assert_eq!(eyes.seen().counts(), (1, 4));
         lab.end().await;
     });
@@ -54,8 +45,7 @@ fn a_configmap_that_goes_in_the_middle_holds_everything_until_it_is_back() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(eyes.seen().deletions.len(), gone, "a successor could not start");
         lab.message("two");
-        lab.all_say("webapp", "two", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("two").await;
         assert_eq!(eyes.seen().most_unready, 1);
         lab.end().await;
     });
@@ -90,8 +80,7 @@ fn a_missing_right_is_named_and_a_quota_takes_one_pod_and_no_more() {
         assert!(said.contains("Deployment webapp") && said.contains("exceeded quota"), "{said}");
         assert_eq!(lab.uids_of("webapp").await.intersection(&before).count(), 3);
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "resourcequota", "few"]);
-        lab.all_say("webapp", "two", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("two").await;
         lab.unjudged = Some((began, chrono::Utc::now()));
         lab.end().await;
     });
@@ -122,8 +111,7 @@ fn broken_pods_behind_a_budget_are_named_with_it() {
         let said = lab.watcher_is("watcher", "Ready", "False", "Blocked").await;
         assert!(said.contains("disruption budget two"), "{said}");
         budget("AlwaysAllow");
-        lab.all_say("webapp", "good", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("good").await;
         lab.end().await;
     });
 }

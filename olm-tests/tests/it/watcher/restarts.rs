@@ -28,8 +28,7 @@ fn what_changed_while_nobody_looked_is_acted_on_and_what_is_old_is_not() {
         lab.message("two");
         next_second().await;
         lab.start_operator(&[]).await;
-        lab.all_say("webapp", "two", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("two").await;
         lab.end().await;
     });
 }
@@ -52,8 +51,7 @@ fn killed_again_and_again_in_the_middle_it_does_nothing_twice() {
             lab.operators.clear();
             lab.start_operator(&[]).await;
         }
-        lab.all_say("webapp", "two", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("two").await;
         assert_eq!(eyes.seen().counts(), (1, 4));
         lab.end().await;
     });
@@ -104,8 +102,7 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         // Who stands by follows the lease.
         lab.start_operator(&[]).await;
         lab.message("two");
-        lab.all_say("webapp", "two", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("two").await;
         olm_tests::eventually("the second one stands by", SOON, || async {
             if lab.operators[1].printed().contains("standing by") { Ok(()) } else { Err("not yet".to_owned()) }
         })

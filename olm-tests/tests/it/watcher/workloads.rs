@@ -118,8 +118,7 @@ fn who_rolls_out_itself_is_waited_for_and_a_paused_deployment_is_named() {
         let said = lab.watcher_is("watcher", "Ready", "False", "Blocked").await;
         assert!(said.contains("Deployment webapp: it is rolling out") && said.contains("resume"), "{said}");
         edit(json!({ "spec": { "paused": false } })).await;
-        lab.all_say("webapp", "two", 4, LONG).await;
-        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        lab.all_updated("two").await;
         lab.end().await;
     });
 }
