@@ -254,3 +254,92 @@ impl Inner {
         changed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config_watcher::resolve::resolve;
+    use crate::k8s::workload::ReplicaSetFacts;
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    fn read<K: DeserializeOwned>(value: Value) -> K {
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// Watcher `n/w` of ConfigMap `c` and Pods `app: a`.
+    fn fleet() -> (Fleet, Key) {
+        let (fleet, key) = (Fleet::default(), ("n".to_owned(), "w".to_owned()));
+        let spec = json!({ "configMap": "c", "podSelector": { "app": "a" } });
+        let object: Value = json!({ "apiVersion": "k8spatterns.io/v1", "kind": "ConfigWatcher",
+            "metadata": { "name": "w", "namespace": "n" }, "spec": spec });
+        fleet.watches(&key, Some(resolve(&read(object)).unwrap()));
+        (fleet, key)
+    }
+
+    fn config_map(name: &str, version: &str) -> PartialObjectMeta<ConfigMap> {
+        read(json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": "n", "resourceVersion": version } }))
+    }
+
+    fn pod_of(name: &str, app: &str) -> PodFacts {
+        read(json!({ "metadata": { "name": name, "namespace": "n", "uid": name, "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": { "app": app } },
+            "spec": { "nodeName": "node" }, "status": { "phase": "Running" } }))
+    }
+
+    #[test]
+    fn a_list_after_a_gap_tells_of_a_configmap_that_changed_or_went_in_it_and_of_no_other() {
+        let (fleet, key) = fleet();
+        let relist = |objects: &[PartialObjectMeta<ConfigMap>]| -> Vec<Key> {
+            let mut told = fleet.config_map("", &Event::Init);
+            told.extend(objects.iter().flat_map(|object| fleet.config_map("", &Event::InitApply(object.clone()))));
+            told.extend(fleet.config_map("", &Event::InitDone));
+            told
+        };
+        let number = || fleet.last_change("n", "c");
+        let named = number();
+        assert_eq!(relist(&[config_map("c", "1"), config_map("x", "1")]), std::slice::from_ref(&key));
+        let first = number();
+        assert!(first > named);
+        assert_eq!((relist(&[config_map("c", "1")]), number()), (Vec::new(), first), "the same is no news");
+        assert_eq!(relist(&[config_map("c", "2")]), std::slice::from_ref(&key));
+        let second = number();
+        assert!(second > first);
+        assert_eq!(relist(&[config_map("x", "3")]), [key], "it went while nobody looked");
+        assert!(number() > second);
+        // A list that was begun and not finished says nothing of what it has not named.
+        let before = number();
+        fleet.config_map("", &Event::InitApply(config_map("c", "4")));
+        let there = number();
+        fleet.config_map("", &Event::Init);
+        assert_eq!((number(), before < there), (there, true));
+    }
+
+    #[test]
+    fn a_list_after_a_gap_forgets_the_pods_and_owners_that_went_in_it() {
+        let (fleet, key) = fleet();
+        let names = || {
+            let inner = fleet.read();
+            let mut names: Vec<String> = inner.corner("n").unwrap().pods.keys().map(ToString::to_string).collect();
+            names.sort();
+            (names, inner.corner("n").unwrap().owners.len())
+        };
+        let set = |uid: &str| -> ReplicaSetFacts {
+            read(json!({ "metadata": { "name": uid, "namespace": "n", "uid": uid }, "spec": { "replicas": 1 },
+                "status": {} }))
+        };
+        assert_eq!(fleet.pod("", &Event::Apply(pod_of("one", "a"))), std::slice::from_ref(&key));
+        assert!(fleet.pod("", &Event::Apply(pod_of("two", "b"))).is_empty(), "nobody selects it");
+        fleet.owner("", "ReplicaSet", &Event::Apply(set("r1")));
+        fleet.owner("", "ReplicaSet", &Event::Apply(set("r2")));
+        fleet.pod("", &Event::Init);
+        fleet.pod("", &Event::InitApply(pod_of("two", "b")));
+        assert_eq!(names(), (vec!["one".to_owned(), "two".to_owned()], 2), "not before the list is whole");
+        assert_eq!(fleet.pod("", &Event::InitDone), std::slice::from_ref(&key));
+        fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::Init);
+        fleet.owner("", "ReplicaSet", &Event::InitApply(set("r2")));
+        fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::InitDone);
+        assert_eq!(names(), (vec!["two".to_owned()], 1));
+    }
+}

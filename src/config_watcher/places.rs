@@ -50,6 +50,8 @@ pub struct Survey {
     pub skipped: Vec<(Arc<str>, &'static str)>,
     /// How many Pods there are of workloads whose size nobody says, by the UID of their controller.
     pub counted: Vec<(Arc<str>, usize)>,
+    /// A workload lacks replicas and has Pods that are not selected: no watch tells when they are available.
+    pub is_unheard: bool,
 }
 
 /// The workloads that are concerned.
@@ -127,6 +129,11 @@ impl Survey {
             let blocked = || lens.blocked.get(name).filter(|_| is_outdated).cloned().map(Cow::Owned);
             selected.busy = selected.busy.take().or_else(|| busy.clone()).or_else(blocked);
         }
+        let mut selected = vec![0; all.len()];
+        survey.selected.iter().for_each(|one| selected[one.workload] += 1);
+        let is_unheard =
+            |(group, selected): (&Group, usize)| group.available < group.expected && group.there > selected;
+        survey.is_unheard = all.iter().zip(selected).any(is_unheard);
         survey.signs = all.iter().map(|group| (group.expected, group.available, group.there, group.newest)).collect();
         let counted = wanted.iter().zip(&all).filter(|(_, group)| group.is_guessed);
         survey.counted = counted.map(|(one, group)| (one.uid.clone(), group.there)).collect();

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::change::{self, Change, Restless};
 use super::fleet::Inner;
@@ -16,6 +16,9 @@ use super::revision::Config;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
 use crate::rollout::{self, Desired, Hold, Inventory, Policy, Source, State, Workload};
+
+/// What no watch tells is looked at again after so long.
+const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 
 const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true; set it to false to go on" };
 const STOPPED: Hold = Hold {
@@ -105,7 +108,8 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     if let Some(tracked) = plan.memory.tracked.as_mut().filter(|_| is_done && hold.is_none()) {
         tracked.settle();
     }
-    plan.next = [plan.decision.next, until].into_iter().flatten().min();
+    let unheard = (plan.survey.is_unheard && plan.decision.report.outdated > 0).then(|| now + UNHEARD);
+    plan.next = [plan.decision.next, until, unheard].into_iter().flatten().min();
     Plan { restless, ..plan }
 }
 

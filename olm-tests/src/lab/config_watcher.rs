@@ -30,6 +30,12 @@ impl Lab<'_> {
 
     /// A workload `webapp` whose Pods take MESSAGE from ConfigMap `config` when they start; `spec` goes on top.
     pub fn workload(&self, kind: &str, name: &str, spec: &Value) {
+        self.cluster.apply(&self.workload_of(kind, name, spec).to_string());
+    }
+
+    /// The same, to be applied.
+    #[must_use]
+    pub fn workload_of(&self, kind: &str, name: &str, spec: &Value) -> Value {
         let labels = json!({ "app": name, "lab": self.name });
         let from = json!({ "configMapKeyRef": { "name": "config", "key": "message" } });
         let container =
@@ -48,7 +54,7 @@ impl Lab<'_> {
         for (key, value) in spec.as_object().into_iter().flatten() {
             object["spec"][key] = value.clone();
         }
-        self.cluster.apply(&object.to_string());
+        object
     }
 
     /// Applies a ConfigWatcher `watcher` of ConfigMap `config` and Pods `app: webapp`, with `spec` on top.

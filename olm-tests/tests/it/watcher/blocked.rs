@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
+use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{LONG, Lab, SOON};
@@ -109,26 +110,24 @@ fn of_many_workloads_only_the_first_budgets_worth_meets_a_change_that_crashes() 
     olm_tests::run(async {
         let lab = Lab::of(&PACKAGE, "cw-many", 3).await;
         lab.message("one");
-        let apps: Vec<String> = (0..12).map(|number| format!("app-{number}")).collect();
-        for app in &apps {
-            let labels = json!({ "app": app, "group": "all" });
-            lab.workload("Deployment", app, &json!({ "replicas": 1 }));
-            let patch = json!({ "spec": { "template": { "metadata": { "labels": labels } } } }).to_string();
-            lab.cluster.kubectl(&["-n", &lab.name, "patch", "deployment", app, "--type=merge", "-p", &patch]);
-        }
-        for app in &apps {
-            lab.all_say(app, "one", 1, LONG).await;
-        }
+        let deployment = |number| {
+            let mut object = lab.workload_of("Deployment", &format!("app-{number}"), &json!({ "replicas": 1 }));
+            object["spec"]["template"]["metadata"]["labels"]["group"] = "all".into();
+            object.to_string()
+        };
+        let all: Vec<String> = (0..100).map(deployment).collect();
+        lab.cluster.apply(&all.join("\n---\n"));
         lab.watcher(&json!({ "podSelector": { "group": "all" } }));
-        lab.watcher_shows("watcher", "all twelve are selected", |status| {
-            status.pods.as_ref().is_some_and(|pods| pods.progress == "12/12")
+        eventually("all hundred are selected", LONG, || async {
+            let progress = lab.watcher_status("watcher").await.pods.map(|pods| pods.progress);
+            if progress.as_deref() == Some("100/100") { Ok(()) } else { Err(format!("{progress:?}")) }
         })
         .await;
         next_second().await;
         lab.behave(|b| {
             b.versions.insert("bad".to_owned(), Fault::CrashLoop);
         });
-        let eyes = Eyes::on_replicas(&lab, "group=all", 12).await;
+        let eyes = Eyes::on_replicas(&lab, "group=all", 100).await;
         lab.message("bad");
         lab.watcher_is("watcher", "Degraded", "True", "RolloutFailed").await;
         assert_eq!(eyes.seen().deletions.len(), 1, "not one of each workload");

@@ -145,8 +145,8 @@ fn a_status_that_somebody_writes_is_put_right_and_one_that_is_lost_restarts_nobo
         };
         lab.message("two");
         one_is_gone(&eyes).await;
-        status(json!({ "appliedHash": "rubbish", "pending": null, "rollout": { "state": "Odd", "memory": { "engine": "?" } } }))
-            .await;
+        let odd = json!({ "state": "Odd", "memory": { "engine": "?" } });
+        status(json!({ "appliedHash": "rubbish", "pending": null, "rollout": odd })).await;
         lab.all_updated("two").await;
         assert_eq!(eyes.seen().counts(), (1, 4));
 
@@ -222,6 +222,39 @@ fn who_refuses_evictions_is_quoted_and_it_goes_on_when_they_are_let() {
         assert_eq!(lab.uids_of("webapp").await, before);
         lab.cluster.kubectl(&["delete", "validatingwebhookconfiguration", "dead.webhook.example"]);
         lab.all_updated("two").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn pods_of_the_workload_that_the_watcher_does_not_select_take_the_budget_too() {
+    olm_tests::run(async {
+        let lab = lab("cw-partly").await;
+        let names: Vec<String> = lab.labelled("app=webapp").await.into_keys().collect();
+        for name in &names[..2] {
+            lab.cluster.kubectl(&["-n", &lab.name, "label", "pod", name, "tier=web"]);
+        }
+        lab.watcher(&json!({ "podSelector": { "tier": "web" } }));
+        lab.watcher_shows("watcher", "two of them are selected", |status| {
+            status.pods.as_ref().is_some_and(|pods| pods.progress == "2/2")
+        })
+        .await;
+        lab.cluster.kubelet.say_ready(&lab.labelled("app=webapp").await[&names[3]], false).await;
+        lab.message("two");
+        lab.watcher_shows("watcher", "it waits", |status| {
+            let waiting = status.rollout.as_ref().map(|rollout| rollout.waiting_on.join("; ")).unwrap_or_default();
+            status.pods.as_ref().is_some_and(|pods| pods.outdated == 2) && waiting.contains("Deployment webapp")
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(evictions(&lab), 0);
+        lab.cluster.kubelet.say_ready(&lab.labelled("app=webapp").await[&names[3]], true).await;
+        eventually("both are evicted", SOON, || async {
+            if evictions(&lab) == 2 { Ok(()) } else { Err(format!("{:?}", lab.watcher_status("watcher").await)) }
+        })
+        .await;
+        let there = lab.labelled("app=webapp").await;
+        assert!(names[2..].iter().all(|name| there.contains_key(name)), "the others stay");
         lab.end().await;
     });
 }
