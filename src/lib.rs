@@ -12,7 +12,7 @@
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ config_watcher           the other kind, on the same rooms but dynatrace
 //!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
-//!               └─▶ telemetry                  logs, metrics, probes
+//!               └─▶ telemetry                  logs, metrics, probes; beside all of them clock and backoff
 //! ```
 //!
 //! A kind is what implements [`kernel::runtime::Kind`]: its package, its objects, what it keeps of one between two
@@ -59,6 +59,7 @@
 //! once and never in the hash.
 
 pub mod api;
+pub mod backoff;
 pub mod cli;
 pub mod clock;
 pub mod config_watcher;

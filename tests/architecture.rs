@@ -46,11 +46,12 @@ fn rooms_use_only_the_rooms_that_they_may() {
             "api" => &["api"],
             "k8s" => &["k8s"],
             "rollout" => &["rollout"],
+            "backoff" => &["backoff"],
             "clock" => &["clock"],
             "fleet" => &["fleet", "k8s", "rollout"],
-            "dynatrace" => &["api", "clock", "dynatrace"],
+            "dynatrace" => &["api", "backoff", "clock", "dynatrace"],
             // For the guard's sake.
-            "kernel" => &["api", "clock", "k8s", "kernel", "rollout"],
+            "kernel" => &["api", "backoff", "clock", "k8s", "kernel", "rollout"],
             // The samples are resolved in a test only.
             "olm" => &["api", "olm"],
             "telemetry" => &["api", "telemetry"],
@@ -58,6 +59,7 @@ fn rooms_use_only_the_rooms_that_they_may() {
             "oneagent" => &["api", "clock", "dynatrace", "fleet", "k8s", "kernel", "oneagent", "rollout", "telemetry"],
             _ => &[
                 "api",
+                "backoff",
                 "cli",
                 "clock",
                 "config_watcher",

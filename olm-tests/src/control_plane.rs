@@ -3,6 +3,7 @@
 //! Free ports, a folder of its own, an audit log, RBAC, and the admission plugin that OpenShift has on. Must not
 //! touch anything outside its folder.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,11 +23,20 @@ pub struct ControlPlane {
     ca: String,
     apiserver_args: Vec<String>,
     // Dropped in this order: clients before their server, or an apiserver without its etcd hangs on.
-    scheduler: Option<Process>,
-    controller_manager: Option<Process>,
-    manager_args: Vec<String>,
+    controllers: BTreeMap<&'static str, Controller>,
     apiserver: Option<Process>,
     _etcd: Process,
+}
+
+/// Makes Pods for what wants some, removes what has no owner left, and more.
+pub const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+/// Binds Pods to nodes.
+pub const SCHEDULER: &str = "kube-scheduler";
+
+/// One of the two, with what it is started with.
+struct Controller {
+    args: Vec<String>,
+    process: Option<Process>,
 }
 
 const PREFIX: &str = "oneagent-rig-";
@@ -153,9 +163,7 @@ impl ControlPlane {
             apiserver: Some(start("kube-apiserver", apiserver_args.clone())),
             apiserver_args,
             _etcd: etcd_process,
-            controller_manager: None,
-            manager_args: Vec::new(),
-            scheduler: None,
+            controllers: BTreeMap::new(),
             url,
             ca: ca.pem(),
             folder,
@@ -188,23 +196,26 @@ impl ControlPlane {
         ]);
         let mut scheduler = kubeconfig("scheduler");
         scheduler.extend([flag("kube-api-qps", "500"), flag("kube-api-burst", "1000")]);
-        let start = |name: &str, list: Vec<String>| {
-            Process::start(name, &tool(name), &list, &[], &plane.path(&format!("{name}.log")))
-        };
-        plane.scheduler = Some(start("kube-scheduler", scheduler));
-        plane.manager_args = manager;
-        plane.restart_controller_manager();
+        for (name, args) in [(CONTROLLER_MANAGER, manager), (SCHEDULER, scheduler)] {
+            plane.controllers.insert(name, Controller { args, process: None });
+            plane.start_controller(name);
+        }
         plane
     }
 
-    /// Starts kube-controller-manager, again if it runs: its garbage collector learns the kinds that exist when it
-    /// starts, and else every 30 seconds. Of a kind that it does not know it hears no deletion, but asks, and twice as
-    /// long after each time, so that a dependant may outlive its owner by minutes.
-    pub fn restart_controller_manager(&mut self) {
-        self.controller_manager = None;
-        let name = "kube-controller-manager";
+    /// Starts the controller manager or the scheduler, again if it runs. The garbage collector learns the kinds that
+    /// exist when it starts, and else every 30 seconds. Of a kind that it does not know it hears no deletion, but asks,
+    /// and twice as long after each time, so that a dependant may outlive its owner by minutes.
+    pub fn start_controller(&mut self, name: &str) {
+        self.kill_controller(name);
         let log = self.path(&format!("{name}.log"));
-        self.controller_manager = Some(Process::start(name, &tool(name), &self.manager_args, &[], &log));
+        let controller = self.controllers.get_mut(name).expect("one of the two");
+        controller.process = Some(Process::start(name, &tool(name), &controller.args, &[], &log));
+    }
+
+    /// `kill -9` of the controller manager or the scheduler.
+    pub fn kill_controller(&mut self, name: &str) {
+        self.controllers.get_mut(name).expect("one of the two").process = None;
     }
 
     /// A file of its folder.

@@ -40,6 +40,44 @@ impl Seen {
         (self.most_unready, self.deletions.len())
     }
 
+    /// Takes a Pod as the watch shows it, with its place.
+    fn take(&mut self, pod: &Pod, place: Option<String>, gone: bool) {
+        let (Some(place), Some(uid)) = (place, pod.uid()) else { return };
+        if (gone || pod.metadata.deletion_timestamp.is_some()) && self.deleting.insert(uid.clone()) {
+            self.deletions.push(Instant::now());
+        }
+        let on_place = self.ready.entry(place.clone()).or_default();
+        let became_ready = !gone && is_ready(pod) && on_place.insert(uid.clone());
+        if gone || !is_ready(pod) {
+            on_place.remove(&uid);
+        }
+        if became_ready && self.counting {
+            self.readies.push(Instant::now());
+        }
+        self.pods.entry(place).or_default().insert(uid);
+    }
+
+    /// A list is whole: who is not in it went while the watch was cut.
+    fn keep(&mut self, listed: &BTreeSet<String>) {
+        let gone: Vec<String> = self.pods.values().flatten().filter(|uid| !listed.contains(*uid)).cloned().collect();
+        for uid in gone {
+            self.ready.values_mut().for_each(|ready| _ = ready.remove(&uid));
+            if self.deleting.insert(uid) {
+                self.deletions.push(Instant::now());
+            }
+        }
+    }
+
+    /// Counts who lacks a Ready one. Nodes that join are none of those that it was opened on.
+    fn count(&mut self, places: usize) {
+        let unready = places.saturating_sub(self.ready.values().filter(|pods| !pods.is_empty()).count());
+        // Counting begins with the first complete fleet: before that Pods are starting, not replaced.
+        self.counting |= unready == 0;
+        if self.counting {
+            self.most_unready = self.most_unready.max(unready);
+        }
+    }
+
     /// Nodes that did not have exactly so many Pods, one after the other.
     #[must_use]
     pub fn without(&self, count: usize) -> Vec<(&String, usize)> {
@@ -77,34 +115,23 @@ impl Eyes {
         let config = watcher::Config::default().labels(labels);
         tokio::spawn(async move {
             let mut events = watcher(api, config).default_backoff().boxed();
+            let mut listed: Option<BTreeSet<String>> = None;
             while let Some(event) = events.next().await {
                 let mut seen = shared.lock().expect("what was seen");
-                let (pod, gone) = match event {
-                    Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => (pod, false),
-                    Ok(watcher::Event::Delete(pod)) => (pod, true),
-                    _ => continue,
-                };
-                let (Some(node), Some(uid)) = (place(&pod), pod.uid()) else {
-                    continue;
-                };
-                if (gone || pod.metadata.deletion_timestamp.is_some()) && seen.deleting.insert(uid.clone()) {
-                    seen.deletions.push(Instant::now());
+                match event {
+                    Ok(watcher::Event::Apply(pod)) => seen.take(&pod, place(&pod), false),
+                    Ok(watcher::Event::Delete(pod)) => seen.take(&pod, place(&pod), true),
+                    Ok(watcher::Event::Init) => listed = Some(BTreeSet::new()),
+                    Ok(watcher::Event::InitApply(pod)) => {
+                        listed.get_or_insert_default().extend(pod.uid());
+                        seen.take(&pod, place(&pod), false);
+                    }
+                    Ok(watcher::Event::InitDone) => seen.keep(&listed.take().unwrap_or_default()),
+                    Err(_) => continue,
                 }
-                let on_node = seen.ready.entry(node.clone()).or_default();
-                let became_ready = !gone && is_ready(&pod) && on_node.insert(uid.clone());
-                if gone || !is_ready(&pod) {
-                    on_node.remove(&uid);
-                }
-                if became_ready && seen.counting {
-                    seen.readies.push(Instant::now());
-                }
-                seen.pods.entry(node).or_default().insert(uid);
-                // Nodes that join are none of those that it was opened on.
-                let unready = nodes.saturating_sub(seen.ready.values().filter(|pods| !pods.is_empty()).count());
-                // Counting begins with the first complete fleet: before that Pods are starting, not replaced.
-                seen.counting |= unready == 0;
-                if seen.counting {
-                    seen.most_unready = seen.most_unready.max(unready);
+                // Half a list is no moment that there ever was.
+                if listed.is_none() {
+                    seen.count(nodes);
                 }
                 drop(seen);
                 let _ = tell.send(());

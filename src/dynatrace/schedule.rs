@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Error;
+use crate::backoff;
 
 /// Longest wait after a failure, unless the environment asks for more.
 const BACKOFF_AT_MOST: Duration = Duration::from_secs(25);
@@ -48,11 +49,10 @@ impl Due {
                 period
             }
             Err(error) => {
-                self.failures += 1;
-                let backoff = Duration::from_secs(1 << self.failures.min(6).saturating_sub(1))
-                    .min(BACKOFF_AT_MOST)
-                    .min(period.max(Duration::from_millis(200)));
-                error.retry_after().map_or(backoff, |after| after.clamp(backoff, RETRY_AFTER_AT_MOST))
+                self.failures = self.failures.saturating_add(1);
+                let longest = BACKOFF_AT_MOST.min(period.max(Duration::from_millis(200)));
+                let wait = backoff::wait(self.failures, period).min(longest);
+                error.retry_after().map_or(wait, |after| after.clamp(wait, RETRY_AFTER_AT_MOST))
             }
         };
         self.at = Instant::now() + jitter(wait);

@@ -5,7 +5,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{created, since, time};
-use crate::k8s::facts::{PodFacts, WhyFacts};
+use crate::k8s::facts::{ConditionFacts, PodFacts, WhyFacts};
 use crate::rollout::{Pod, Trouble};
 
 /// For how long a Pod was Ready before it ceased to be: the longest time that was seen, else what its status lets
@@ -35,7 +35,10 @@ const RUNS_WELL: TimeDelta = TimeDelta::minutes(10);
 pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
     let condition = facts.status.conditions.iter().find(|c| c.type_ == "Ready");
     let ready = condition.filter(|c| c.status == "True");
-    let unready_since = condition.filter(|c| c.status != "True").and_then(since);
+    let is_unready_since = condition.filter(|c| c.status != "True").and_then(since);
+    let bound = facts.status.conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "True");
+    // Before it was bound to its node nobody could start it.
+    let unready_since = is_unready_since.max(bound.filter(|_| ready.is_none()).and_then(since));
     let taken_on = facts.status.start_time.as_deref().and_then(time);
     Some(Pod {
         name: facts.metadata.name.as_deref()?.into(),
@@ -53,7 +56,10 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
         gone_by: facts.metadata.deletion_timestamp.as_ref().map(|at| created(Some(at))),
         ready_since: ready.map(|c| since(c).unwrap_or_default()),
         unready_since,
-        was_ready: unready_since.zip(taken_on).map(|(unready, taken)| unready - taken).filter(|time| *time > TAKING_ON),
+        was_ready: is_unready_since
+            .zip(taken_on)
+            .map(|(unready, taken)| unready - taken)
+            .filter(|time| *time > TAKING_ON),
         restarts: facts.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or_default(),
         trouble: if ready.is_some() { None } else { trouble(facts, unready_since) },
     })
@@ -109,11 +115,14 @@ fn trouble(facts: &PodFacts, unready_since: Option<DateTime<Utc>>) -> Option<Tro
     if facts.status.phase.as_deref() == Some("Failed") {
         return Some(Trouble::Start("the Pod has failed, and its controller makes another".to_owned()));
     }
-    let unscheduled =
-        facts.status.conditions.iter().find(|c| {
-            c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
-        })?;
-    Some(Trouble::Capacity(unscheduled.message.as_deref().unwrap_or("no room").chars().take(160).collect()))
+    let is_unschedulable = |c: &&ConditionFacts| {
+        c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
+    };
+    if let Some(unscheduled) = facts.status.conditions.iter().find(is_unschedulable) {
+        let why = unscheduled.message.as_deref().unwrap_or("no room").chars().take(160).collect();
+        return Some(Trouble::Capacity(why));
+    }
+    facts.spec.node_name.as_deref().is_none_or(str::is_empty).then_some(Trouble::Unbound)
 }
 
 /// So many restarts, and a container counts as one that crashes again and again.
@@ -166,5 +175,19 @@ mod tests {
         assert!(matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False",
                 "reason": "Unschedulable", "message": "no room" }] })),
                 Some(Trouble::Capacity(why)) if why == "no room"));
+    }
+
+    #[test]
+    fn a_pod_that_no_scheduler_has_bound_is_said_to_be_so_and_its_time_begins_when_it_is() {
+        let read = |node: Option<&str>, conditions: Value| {
+            let facts = json!({ "metadata": { "name": "p", "uid": "u" }, "spec": { "nodeName": node },
+                "status": { "phase": "Pending", "conditions": conditions } });
+            pod::<()>(&serde_json::from_value(facts).unwrap(), None).unwrap()
+        };
+        let unbound = read(None, json!([]));
+        assert_eq!((unbound.trouble, unbound.unready_since), (Some(Trouble::Unbound), None));
+        let at = |text: &str| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": text }]);
+        let bound = read(Some("node-1"), at("2026-01-01T00:00:07Z"));
+        assert_eq!((bound.trouble, bound.unready_since), (None, time("2026-01-01T00:00:07Z")));
     }
 }

@@ -4,7 +4,6 @@
 //! objects, back-off. Must not know OneAgent or the vendor, nor decide what is written.
 
 pub mod apply;
-pub mod backoff;
 mod client;
 pub mod delete;
 pub mod desk;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::Error;
 use super::apply::{apply, merge};
-use super::backoff::Backoff;
+use crate::backoff::Backoff;
 
 /// Changes within so long are written together.
 const GATHER: Duration = Duration::from_secs(10);

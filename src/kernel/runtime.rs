@@ -23,12 +23,12 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::backoff;
 use super::desk::{Desk, Desks};
 use super::present::{Present, key_of, uid_of};
 use super::sync::{PAGE, Scope, Synced, api, refusal};
 use super::{Error, Key, chain};
 use crate::api::package::Package;
+use crate::backoff;
 
 /// Reconciles under way at once.
 const CONCURRENCY: u16 = 8;

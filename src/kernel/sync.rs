@@ -18,7 +18,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::{backoff, chain};
+use super::chain;
+use crate::backoff;
 
 /// Objects on a page of a list: small pages keep the peak low.
 pub(super) const PAGE: u32 = 25;

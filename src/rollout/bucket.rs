@@ -188,7 +188,8 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let overdue = deadline <= self.now;
         let (speaks, needs_proof) = match bucket {
             Bucket::Crash => (!self.inventory.memory.touched.flapping.contains(cell.name()), true),
-            Bucket::Overdue => (pod.is_some() && !was_available, true),
+            // Whom nobody made, or bound to its node, has not been tried.
+            Bucket::Overdue => (pod.is_some_and(|pod| pod.trouble != Some(Trouble::Unbound)) && !was_available, true),
             // Where it is not known which came first, the node or the agent, nobody is blamed.
             Bucket::NodeLost => (overdue && !was_available && went_since(cell.place, touched_at), false),
             Bucket::Capacity => (overdue, false),
@@ -334,10 +335,14 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Some(Trouble::Config(why)) => return Cause::Config(why.clone()),
             Some(Trouble::Capacity(why)) => return Cause::Capacity(why.clone()),
             Some(Trouble::Start(why)) => Some(why.clone()),
-            None => None,
+            Some(Trouble::Unbound) | None => None,
         };
-        let start = Start::NotReady(self.policy.wait_ready.num_seconds(), said);
-        // An agent that was Ready, or whose node was away, gets its time anew.
+        let start = if pod.trouble == Some(Trouble::Unbound) {
+            Start::NotBound
+        } else {
+            Start::NotReady(self.policy.wait_ready.num_seconds(), said)
+        };
+        // An agent that was Ready, that was bound late, or whose node was away, gets its time anew.
         let since = [pod.unready_since, place.ready_since].into_iter().flatten().fold(pod.created, DateTime::max);
         let deadline = since + self.policy.wait_ready;
         if deadline <= self.now {

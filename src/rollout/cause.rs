@@ -52,6 +52,8 @@ pub enum Cause {
 pub enum Start {
     /// Nobody has made it.
     NotMade,
+    /// No scheduler has said anything of it.
+    NotBound,
     /// It is not Ready; for how many seconds it is waited, and what its status says.
     NotReady(i64, Option<String>),
     /// It is Ready, and must stay so for so many seconds.
@@ -95,6 +97,7 @@ impl fmt::Display for Cause {
             }
             Self::Starting(start) => match start {
                 Start::NotMade => f.write_str("the Pod is not made yet"),
+                Start::NotBound => f.write_str("the Pod is not bound to its node yet"),
                 Start::NotReady(_, said) => write!(f, "not Ready yet{}", after_colon(said.as_deref())),
                 Start::Settling(seconds) => write!(f, "Ready, and must stay so for {seconds} s"),
             },
@@ -104,6 +107,9 @@ impl fmt::Display for Cause {
                 {seconds} s{}",
                 after_colon(said.as_deref())
             ),
+            Self::Overdue(Start::NotBound) => {
+                f.write_str("no scheduler has bound the Pod to its node: does kube-scheduler run?")
+            }
             Self::Overdue(_) => f.write_str(
                 "nobody has made the Pod: does kube-controller-manager run, and is the \
                 DaemonSet not being deleted?",

@@ -185,4 +185,6 @@ pub enum Trouble {
     Capacity(String),
     /// It does not start, which is not held against it before its time is up.
     Start(String),
+    /// No scheduler has bound it to a node, or said why not.
+    Unbound,
 }

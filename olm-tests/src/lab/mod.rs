@@ -29,6 +29,9 @@ pub const SOON: Duration = Duration::from_secs(90);
 /// How long it waits for a rollout.
 pub const LONG: Duration = Duration::from_secs(240);
 
+/// A lease that outlives an API server that is away for a while: the operator does not end for it.
+pub const LONG_LEASE: [(&str, &str); 2] = [("LEASE_DURATION", "200s"), ("LEASE_RENEW_DEADLINE", "190s")];
+
 /// A test's corner.
 pub struct Lab<'a> {
     pub cluster: &'a Cluster,

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::cluster::{Cluster, documents, repository};
+use crate::control_plane::CONTROLLER_MANAGER;
 use crate::images::{Config, Registry, said};
 use crate::nodes::{self, Shape};
 use crate::process::Process;
@@ -113,7 +114,7 @@ impl Olm {
             "-f",
             &tool("olm-crds").display().to_string(),
         ]);
-        cluster.plane.lock().await.restart_controller_manager();
+        cluster.plane.lock().await.start_controller(CONTROLLER_MANAGER);
         let rest = std::fs::read_to_string(tool("olm.yaml")).expect("olm.yaml");
         let wanted = |o: &Value| {
             !["Deployment", "CatalogSource", "ClusterServiceVersion"].contains(&o["kind"].as_str().unwrap_or_default())

@@ -6,6 +6,7 @@ mod adopt;
 mod bundle;
 mod calm;
 mod check;
+mod controllers;
 mod dying;
 mod edits;
 mod fail;

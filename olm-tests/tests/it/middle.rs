@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, version_of};
 use olm_tests::nodes;
@@ -90,6 +91,87 @@ fn nodes_that_are_made_anew_under_their_old_names_in_the_middle_are_served_and_h
         nodes::create(&lab.cluster.client, again.iter().map(|name| nodes::node(name, &shape)).collect()).await;
         lab.all_at("agent", V2, 10, LONG).await;
         assert!(lab.status("agent").await.rejected_versions.is_empty());
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_node_that_is_tainted_while_it_has_no_agent_keeps_its_place_in_the_budget() {
+    olm_tests::run(async {
+        let lab = Lab::new("middle-taint", 6).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        lab.all_at("agent", V1, 6, SOON).await;
+        // Long enough to be seen between its two agents.
+        lab.behave(|b| b.gone_after = Duration::from_secs(3));
+        let eyes = Eyes::on(&lab, "agent", 6).await;
+        let before = lab.uids("agent").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let node = eventually("one agent is leaving", SOON, || async {
+            let there = lab.uids("agent").await;
+            before.keys().find(|node| !there.contains_key(*node)).cloned().ok_or_else(|| format!("{there:?}"))
+        })
+        .await;
+        let taints = |list: serde_json::Value| json!({ "spec": { "taints": list } });
+        let taint = json!([{ "key": "maintenance", "value": "x", "effect": "NoSchedule" }]);
+        nodes::patch(&lab.cluster.client, &node, &taints(taint)).await;
+        lab.behave(|b| b.gone_after = Duration::from_millis(50));
+        // Nobody else goes meanwhile: it lost its agent by us.
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(eyes.seen().counts(), (1, 1));
+        nodes::patch(&lab.cluster.client, &node, &taints(serde_json::Value::Null)).await;
+        lab.all_at("agent", V2, 6, LONG).await;
+        assert_eq!(eyes.seen().most_unready, 1);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn while_a_status_cannot_be_written_nobody_is_replaced_who_would_not_be_remembered() {
+    olm_tests::run(async {
+        let lab = Lab::new("middle-mute", 6).await;
+        lab.behave(|b| b.ready_after = Duration::from_millis(700));
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        lab.all_at("agent", V1, 6, SOON).await;
+        lab.is_noted("agent").await;
+        let eyes = Eyes::on(&lab, "agent", 6).await;
+        let policy = json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": { "name": "no-status" },
+            "spec": { "matchConstraints": {
+                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": lab.name } },
+                "resourceRules": [{ "apiGroups": ["dynatrace.com"], "apiVersions": ["*"], "operations": ["UPDATE"],
+                    "resources": ["oneagents/status"] }] },
+                "validations": [{ "expression": "false", "message": "nobody writes a status" }] } });
+        let binding = json!({ "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding", "metadata": { "name": "no-status" },
+            "spec": { "policyName": "no-status", "validationActions": ["Deny"] } });
+        lab.cluster.apply(&format!("{policy}\n---\n{binding}"));
+        // A policy is heard of after a moment.
+        eventually("statuses are refused", SOON, || async {
+            let patch = r#"{"status":{"phase":"Odd"}}"#;
+            let args = [
+                "-n",
+                &lab.name,
+                "patch",
+                "oneagent",
+                "agent",
+                "--subresource=status",
+                "--type=merge",
+                "--dry-run=server",
+                "-p",
+                patch,
+            ];
+            match lab.cluster.try_kubectl(&args, None) {
+                Err(why) if why.contains("nobody writes a status") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(eyes.seen().deletions.len(), 0, "what is begun must be remembered first");
+        lab.cluster.kubectl(&["delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "no-status"]);
+        lab.all_at("agent", V2, 6, LONG).await;
+        assert_eq!(eyes.seen().counts(), (1, 6));
         lab.end().await;
     });
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use olm_tests::control_plane::CONTROLLER_MANAGER;
 use olm_tests::eventually;
 use olm_tests::lab::{Lab, V1};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
@@ -30,7 +31,7 @@ async fn installed<'a>(olm: &'a Olm, namespace: &'a str) -> Lab<'a> {
     olm.subscribe(&Wish::own(namespace, &[namespace]));
     olm.installed(namespace, NEXT).await;
     // It hears at once of OneAgents that go.
-    olm.cluster.plane.lock().await.restart_controller_manager();
+    olm.cluster.plane.lock().await.start_controller(CONTROLLER_MANAGER);
     let lab = Lab::in_namespace(&olm.cluster, namespace, 3).await;
     lab.oneagent(&json!({}));
     lab.all_at("agent", V1, 3, PATIENCE).await;

@@ -21,6 +21,7 @@ use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use crate::backoff;
 use crate::clock::Clock;
 use crate::kernel::lease::{Candidate, Timing};
 use crate::kernel::runtime::{Kind, Runtime, Triggers};
@@ -283,7 +284,7 @@ async fn wait_for_crd<K: Operated>(client: &Client, scope: &Scope, status: &Read
                     allowed?");
             }
         }
-        tokio::time::sleep(kernel::backoff::wait(failures, CRD).min(LONGEST_FOR_CRD)).await;
+        tokio::time::sleep(backoff::wait(failures, CRD).min(LONGEST_FOR_CRD)).await;
     }
     *status.crd.lock() = true;
 }

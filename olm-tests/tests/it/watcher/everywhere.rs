@@ -6,7 +6,7 @@ use std::time::Duration;
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{LONG, Lab, SOON};
+use olm_tests::lab::{LONG, LONG_LEASE, Lab, SOON};
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn all_namespaces_an_api_server_that_goes_and_rights_that_are_taken_away() {
         let role: Value = serde_json::from_str(&role).unwrap();
         let whole = role["rules"].clone();
         grant(&lab, &whole);
-        lab.start_operator(&[("WATCH_NAMESPACE", "")]).await;
+        lab.start_operator(&[&LONG_LEASE[..], &[("WATCH_NAMESPACE", "")]].concat()).await;
         webapp(&lab).await;
         webapp(&other).await;
         for lab in [&lab, &other] {
@@ -46,9 +46,6 @@ fn all_namespaces_an_api_server_that_goes_and_rights_that_are_taken_away() {
         cluster.plane.lock().await.kill_apiserver();
         tokio::time::sleep(Duration::from_secs(1)).await;
         cluster.plane.lock().await.start_apiserver().await;
-        if lab.operators[0].process.ended().is_some() {
-            lab.start_operator(&[("WATCH_NAMESPACE", "")]).await;
-        }
         lab.all_updated("two").await;
         assert_eq!((eyes.0.seen().counts(), eyes.1.seen().counts()), ((1, 4), (0, 0)));
 

@@ -1,0 +1,62 @@
+//! The cluster's own controllers are away in the middle of a rollout: no Pod is made, or none is bound. That is
+//! nobody's fault: at most the budget is away, no version is condemned, and it goes on by itself.
+
+use std::time::Duration;
+
+use olm_tests::cluster::Cluster;
+use olm_tests::control_plane::{CONTROLLER_MANAGER, SCHEDULER};
+use olm_tests::eventually;
+use olm_tests::eyes::Eyes;
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3};
+use oneagent_operator::api::config_watcher::package::PACKAGE;
+use serde_json::json;
+
+/// Waits until somebody was replaced, beyond so many.
+async fn more_than(eyes: &Eyes, count: usize) {
+    eventually("one more is gone", SOON, || async {
+        let gone = eyes.seen().deletions.len();
+        if gone > count { Ok(()) } else { Err(gone.to_string()) }
+    })
+    .await;
+}
+
+#[test]
+fn without_controller_manager_or_scheduler_a_rollout_waits_and_condemns_nothing() {
+    olm_tests::run(async {
+        let cluster = Cluster::start(Vec::new()).await;
+        let agents = Lab::on(&cluster, "controllers", 8).await;
+        let mut web = Lab::bare(&cluster, &PACKAGE, "controllers-web", 3).await;
+        web.start_operator(&[]).await;
+        agents.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 2 } }));
+        web.message("one");
+        web.workload("Deployment", "webapp", &json!({}));
+        web.watcher(&json!({ "rollout": { "waitReadySeconds": 4 } }));
+        agents.all_at("agent", V1, 8, SOON).await;
+        web.all_updated("one").await;
+        for lab in [&agents, &web] {
+            lab.behave(|b| b.ready_after = Duration::from_secs(1));
+        }
+        let eyes = (Eyes::on(&agents, "agent", 8).await, Eyes::on_replicas(&web, "app=webapp", 4).await);
+        for (controller, version, message) in [(CONTROLLER_MANAGER, V2, "two"), (SCHEDULER, V3, "three")] {
+            let before = (eyes.0.seen().deletions.len(), eyes.1.seen().deletions.len());
+            agents.cluster.vendor.publish(&agents.name, version);
+            web.message(message);
+            more_than(&eyes.0, before.0).await;
+            more_than(&eyes.1, before.1).await;
+            cluster.plane.lock().await.kill_controller(controller);
+            // Four times the deadline.
+            tokio::time::sleep(Duration::from_secs(16)).await;
+            let (status, watcher) = (agents.status("agent").await, web.watcher_status("watcher").await);
+            assert_eq!(status.rejected_versions.len(), 0, "{controller}: {status:#?}");
+            assert_eq!(status.rollout.and_then(|rollout| rollout.failure), None, "{controller}");
+            assert_eq!(watcher.rollout.and_then(|rollout| rollout.failure), None, "{controller}");
+            cluster.plane.lock().await.start_controller(controller);
+            agents.all_at("agent", version, 8, LONG).await;
+            web.all_updated(message).await;
+            assert!(eyes.0.seen().most_unready <= 2, "{controller}: {}", eyes.0.seen().most_unready);
+            assert_eq!(eyes.1.seen().most_unready, 1, "{controller}");
+        }
+        agents.end().await;
+        web.end().await;
+    });
+}
