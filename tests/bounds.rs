@@ -66,6 +66,7 @@ fn bytes_of_a_plan(size: usize) -> usize {
         lost: &none,
         missing: &none,
         deciding_since: DateTime::UNIX_EPOCH,
+        heard_since: chrono::DateTime::UNIX_EPOCH,
         reported: Reported::Silent,
         source: Source::NotNeeded,
         refused: None,

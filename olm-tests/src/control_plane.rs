@@ -25,7 +25,7 @@ pub struct ControlPlane {
     // Dropped in this order: clients before their server, or an apiserver without its etcd hangs on.
     controllers: BTreeMap<&'static str, Controller>,
     apiserver: Option<Process>,
-    _etcd: Process,
+    etcd: Process,
 }
 
 /// Makes Pods for what wants some, removes what has no owner left, and more.
@@ -162,7 +162,7 @@ impl ControlPlane {
         let mut plane = Self {
             apiserver: Some(start("kube-apiserver", apiserver_args.clone())),
             apiserver_args,
-            _etcd: etcd_process,
+            etcd: etcd_process,
             controllers: BTreeMap::new(),
             url,
             ca: ca.pem(),
@@ -245,6 +245,11 @@ impl ControlPlane {
     /// A client with all rights.
     pub async fn admin(&self) -> Client {
         client(&self.admin_kubeconfig()).await
+    }
+
+    /// Sends etcd a signal: stopped, it answers nobody.
+    pub fn signal_etcd(&self, signal: &str) {
+        self.etcd.signal(signal);
     }
 
     /// `kill -9` of the API server.

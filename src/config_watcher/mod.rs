@@ -17,10 +17,9 @@ pub mod revision;
 mod status;
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use kube::{Client, ResourceExt};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -31,7 +30,7 @@ use crate::api::config_watcher::package::PACKAGE;
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
 use crate::clock::Clock;
 use crate::kernel::status::{Saying, Writer};
-use crate::kernel::{self, Deletions, Events, Named, Reference, Upgradeable};
+use crate::kernel::{self, Deletions, Events, Heard, Named, Reference, Upgradeable};
 use act::Done;
 pub use desk::{Desk, Kept};
 pub use metrics::OwnMetrics;
@@ -65,8 +64,8 @@ pub struct Context {
     pub upgradeable: Upgradeable,
     pub events: Events,
     pub metrics: OwnMetrics,
-    /// Since when this process leads.
-    pub deciding_since: OnceLock<DateTime<Utc>>,
+    /// Since when this process leads, and is answered.
+    pub heard: Arc<Heard>,
 }
 
 /// Looks at one ConfigWatcher, does what is to be done now, and says when to look again.
@@ -132,7 +131,8 @@ impl Look<'_> {
             blocked: &kept.blocked(),
             peaks: &kept.peaks(),
             missing: &missing,
-            deciding_since: context.deciding_since.get().copied().unwrap_or(now),
+            deciding_since: context.heard.deciding_since(),
+            heard_since: context.heard.unbroken_since(),
             own: (&context.namespace, MANAGER),
             now,
         });

@@ -53,6 +53,8 @@ pub struct Facts<'f> {
     pub missing: &'f Missing,
     /// Since when this process leads.
     pub deciding_since: DateTime<Utc>,
+    /// Since when the API server has answered without a break.
+    pub heard_since: DateTime<Utc>,
     /// The operator's own namespace, and the name that its Pods carry.
     pub own: (&'f str, &'f str),
     pub now: DateTime<Utc>,
@@ -148,6 +150,7 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
         lost: &HashMap::new(),
         missing: &since,
         deciding_since: facts.deciding_since,
+        heard_since: facts.heard_since,
         source: Source::NotNeeded,
         refused: None,
         words: WORDS,

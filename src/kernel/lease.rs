@@ -3,8 +3,10 @@
 //! Expiry is judged by when we saw the record change, never by comparing clocks. A holder that cannot renew in time
 //! ends the process. Must not know what the leader does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -13,7 +15,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio::time::Instant;
 
-use super::{Error, call};
+use super::{Error, Heard, call};
 
 /// How long, how late, how often.
 #[derive(Debug, Clone, Copy)]
@@ -63,14 +65,15 @@ pub struct Candidate {
     name: String,
     me: String,
     timing: Timing,
+    heard: Arc<Heard>,
     held: Option<Lease>,
 }
 
 impl Candidate {
     /// `me` must be other for every process that may run at once.
     #[must_use]
-    pub fn new(api: Api<Lease>, name: &str, me: &str, timing: Timing) -> Self {
-        Self { api, name: name.to_owned(), me: me.to_owned(), timing, held: None }
+    pub fn new(api: Api<Lease>, name: &str, me: &str, timing: Timing, heard: Arc<Heard>) -> Self {
+        Self { api, name: name.to_owned(), me: me.to_owned(), timing, heard, held: None }
     }
 
     /// Waits until the lease is ours. Watches it, so that one that is given back is taken at once.
@@ -174,14 +177,15 @@ impl Candidate {
 
     #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
     async fn write(&mut self, seen: Option<Lease>, acquire: bool) -> Result<(), Error> {
-        let now = MicroTime(Timestamp::now());
+        let now = Timestamp::now();
         let before = seen.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
+        let renewed = before.renew_time.clone();
         let changes_hands = before.holder_identity.as_deref() != Some(&self.me);
         let spec = LeaseSpec {
             holder_identity: Some(self.me.clone()),
             lease_duration_seconds: Some(i32::try_from(self.timing.duration.as_secs().max(1)).unwrap_or(i32::MAX)),
-            acquire_time: if acquire && changes_hands { Some(now.clone()) } else { before.acquire_time.clone() },
-            renew_time: Some(now),
+            acquire_time: if acquire && changes_hands { Some(MicroTime(now)) } else { before.acquire_time.clone() },
+            renew_time: Some(MicroTime(now)),
             lease_transitions: Some(
                 before.lease_transitions.unwrap_or(0) + i32::from(acquire && changes_hands && seen.is_some()),
             ),
@@ -204,6 +208,13 @@ impl Candidate {
             }
         };
         self.held = Some(stored);
+        if acquire {
+            let renewed =
+                renewed.and_then(|time| TimeDelta::try_milliseconds(now.as_millisecond() - time.0.as_millisecond()));
+            self.heard.leads(renewed);
+        } else {
+            self.heard.answered();
+        }
         Ok(())
     }
 

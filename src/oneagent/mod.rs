@@ -30,7 +30,6 @@ pub mod version;
 
 use std::time::Duration;
 
-use chrono::Utc;
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::Instant;
 
@@ -84,8 +83,8 @@ pub struct Context {
     pub metrics: OwnMetrics,
     /// UID of Namespace kube-system.
     pub cluster_id: tokio::sync::OnceCell<String>,
-    /// Since when this process leads.
-    pub deciding_since: std::sync::OnceLock<chrono::DateTime<Utc>>,
+    /// Since when this process leads, and is answered.
+    pub heard: std::sync::Arc<kernel::Heard>,
 }
 
 /// Settings that a reconcile needs.

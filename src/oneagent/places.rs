@@ -49,6 +49,8 @@ pub struct Inventory<'a> {
     pub missing: &'a HashMap<Arc<str>, DateTime<Utc>>,
     /// Since when this process decides: what was done before it does not know.
     pub deciding_since: DateTime<Utc>,
+    /// Since when the API server has answered without a break.
+    pub heard_since: DateTime<Utc>,
     /// Versions that the vendor reports.
     pub reported: Reported<'a>,
     /// The environment that Pods download from.
@@ -109,6 +111,7 @@ pub fn decide(
         lost: inventory.lost,
         missing: inventory.missing,
         deciding_since: inventory.deciding_since,
+        heard_since: inventory.heard_since,
         source: inventory.source,
         refused: inventory.refused,
         words: WORDS,

@@ -184,7 +184,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let pod = cell.pod();
         let made_from_desired = pod.is_none_or(|pod| self.is_from_desired(pod));
         let was_available = pod.is_some_and(|pod| pod.was_available(self.policy));
-        let deadline = touched_at + self.policy.wait_ready;
+        let deadline = touched_at.max(self.inventory.heard_since) + self.policy.wait_ready;
         let overdue = deadline <= self.now;
         let (speaks, needs_proof) = match bucket {
             Bucket::Crash => (!self.inventory.memory.touched.flapping.contains(cell.name()), true),
@@ -320,6 +320,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             return Cause::Admission(refused.to_owned());
         }
         let since = self.inventory.missing.get(place.name).copied().unwrap_or(self.now);
+        let since = since.max(self.inventory.heard_since);
         let deadline = place.ready_since.map_or(since, |ready| since.max(ready)) + self.policy.wait_ready;
         if deadline <= self.now {
             return Cause::Overdue(Start::NotMade);
@@ -342,8 +343,10 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         } else {
             Start::NotReady(self.policy.wait_ready.num_seconds(), said)
         };
-        // An agent that was Ready, that was bound late, or whose node was away, gets its time anew.
-        let since = [pod.unready_since, place.ready_since].into_iter().flatten().fold(pod.created, DateTime::max);
+        // An agent that was Ready, that was bound late, or whose node was away, gets its time anew; so do all when
+        // the API server was away.
+        let since = [pod.unready_since, place.ready_since, Some(self.inventory.heard_since)];
+        let since = since.into_iter().flatten().fold(pod.created, DateTime::max);
         let deadline = since + self.policy.wait_ready;
         if deadline <= self.now {
             return Cause::Overdue(start);

@@ -115,6 +115,8 @@ pub struct Inventory<'a, R> {
     pub missing: &'a HashMap<Arc<str>, DateTime<Utc>>,
     /// Since when this process decides: what was done before it does not know.
     pub deciding_since: DateTime<Utc>,
+    /// Since when the API server has answered without a break: no deadline runs out while it is silent.
+    pub heard_since: DateTime<Utc>,
     /// The source that Pods download from.
     pub source: Source,
     /// Why the API server refuses new Pods, if it does.

@@ -7,9 +7,12 @@ use olm_tests::cluster::Cluster;
 use olm_tests::control_plane::{CONTROLLER_MANAGER, SCHEDULER};
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3};
+use olm_tests::lab::{LONG, LONG_LEASE, Lab, SOON, V1, V2, V3};
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::json;
+
+/// Newer than all others.
+const V4: &str = "1.303.40.20250401-100000";
 
 /// Waits until somebody was replaced, beyond so many.
 async fn more_than(eyes: &Eyes, count: usize) {
@@ -24,9 +27,10 @@ async fn more_than(eyes: &Eyes, count: usize) {
 fn without_controller_manager_or_scheduler_a_rollout_waits_and_condemns_nothing() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
-        let agents = Lab::on(&cluster, "controllers", 8).await;
+        let mut agents = Lab::without_operator(&cluster, "controllers", 8).await;
+        agents.start_operator(&LONG_LEASE).await;
         let mut web = Lab::bare(&cluster, &PACKAGE, "controllers-web", 3).await;
-        web.start_operator(&[]).await;
+        web.start_operator(&LONG_LEASE).await;
         agents.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 2 } }));
         web.message("one");
         web.workload("Deployment", "webapp", &json!({}));
@@ -56,6 +60,24 @@ fn without_controller_manager_or_scheduler_a_rollout_waits_and_condemns_nothing(
             assert!(eyes.0.seen().most_unready <= 2, "{controller}: {}", eyes.0.seen().most_unready);
             assert_eq!(eyes.1.seen().most_unready, 1, "{controller}");
         }
+        // And the store of all: whoever writes waits.
+        let began = chrono::Utc::now();
+        let before = (eyes.0.seen().deletions.len(), eyes.1.seen().deletions.len());
+        agents.cluster.vendor.publish(&agents.name, V4);
+        web.message("four");
+        more_than(&eyes.0, before.0).await;
+        more_than(&eyes.1, before.1).await;
+        cluster.plane.lock().await.signal_etcd("STOP");
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        cluster.plane.lock().await.signal_etcd("CONT");
+        for lab in [&mut agents, &mut web] {
+            lab.unjudged = Some((began, chrono::Utc::now()));
+        }
+        agents.all_at("agent", V4, 8, LONG).await;
+        web.all_updated("four").await;
+        assert!(eyes.0.seen().most_unready <= 2, "{}", eyes.0.seen().most_unready);
+        assert_eq!(eyes.1.seen().counts(), (1, 12), "nobody was replaced twice");
+        assert_eq!(eyes.0.seen().deletions.len(), 24, "nobody was replaced twice");
         agents.end().await;
         web.end().await;
     });

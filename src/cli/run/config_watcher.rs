@@ -2,9 +2,7 @@
 //!
 //! Wiring only.
 
-use std::sync::{Arc, OnceLock};
-
-use chrono::{DateTime, Utc};
+use std::sync::Arc;
 
 use super::{Base, Operated};
 use crate::config_watcher::controller::watch_fleet;
@@ -17,10 +15,6 @@ use crate::telemetry::Metrics;
 impl Operated for Context {
     fn watch(self: &Arc<Self>, scope: &Scope, triggers: &Triggers) -> Watches {
         watch_fleet(self, scope, triggers)
-    }
-
-    fn leads(&self, now: DateTime<Utc>) {
-        let _ = self.deciding_since.set(now);
     }
 
     fn named(&self) -> &Named {
@@ -38,7 +32,7 @@ impl Operated for Context {
 
 /// What the kind is made of.
 pub(super) fn kind(base: Base<'_>) -> Arc<Context> {
-    let Base { client, clock, tell_named, namespace, pod, .. } = base;
+    let Base { client, clock, heard, tell_named, namespace, pod, .. } = base;
     Arc::new(Context {
         client: client.clone(),
         clock,
@@ -50,6 +44,6 @@ pub(super) fn kind(base: Base<'_>) -> Arc<Context> {
         upgradeable: Upgradeable::default(),
         events: Events::new(client, MANAGER, &pod),
         metrics: OwnMetrics::default(),
-        deciding_since: OnceLock::new(),
+        heard,
     })
 }

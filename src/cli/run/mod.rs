@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use clap::ValueEnum;
 use futures::FutureExt;
 use futures::future::Shared;
@@ -26,7 +25,7 @@ use crate::clock::Clock;
 use crate::kernel::lease::{Candidate, Timing};
 use crate::kernel::runtime::{Kind, Runtime, Triggers};
 use crate::kernel::sync::{Scope, Synced, Watches};
-use crate::kernel::{self, Named, Reference, Upgradeable};
+use crate::kernel::{self, Heard, Named, Reference, Upgradeable};
 use crate::telemetry::{self, Health, LogFormat, Metrics};
 
 /// Arguments of `run`.
@@ -94,8 +93,6 @@ enum KindName {
 trait Operated: Kind {
     /// Starts the watches that feed its caches.
     fn watch(self: &Arc<Self>, scope: &Scope, triggers: &Triggers) -> Watches;
-    /// It leads from now on.
-    fn leads(&self, now: DateTime<Utc>);
     /// The objects that its objects name.
     fn named(&self) -> &Named;
     fn metrics(&self) -> &Metrics;
@@ -124,6 +121,7 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
 struct Base<'a> {
     client: Client,
     clock: Clock,
+    heard: Arc<Heard>,
     triggers: &'a Triggers,
     /// Told of every object named that changes.
     tell_named: mpsc::UnboundedSender<Reference>,
@@ -154,8 +152,16 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
     let pod = args.pod_name.clone().unwrap_or_else(|| K::PACKAGE.name.to_owned());
     let namespace = args.pod_namespace.clone().unwrap_or_else(|| K::PACKAGE.namespace.to_owned());
     let (tell_named, named) = mpsc::unbounded_channel();
-    let base =
-        Base { client: client.clone(), clock, triggers: &triggers, tell_named, namespace: namespace.clone(), pod };
+    let heard = Arc::new(Heard::new(clock, timing.retry_period));
+    let base = Base {
+        client: client.clone(),
+        clock,
+        heard: heard.clone(),
+        triggers: &triggers,
+        tell_named,
+        namespace: namespace.clone(),
+        pod,
+    };
     let identity = identity(&base.pod, &args.pod_uid);
     let kind = make(base);
     tokio::spawn(wake(kind.clone(), named, triggers.clone()));
@@ -169,7 +175,7 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
             () = stop.clone() => return Ok(()),
         }
         let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
-        let candidate = Candidate::new(leases, K::PACKAGE.name, &identity, timing);
+        let candidate = Candidate::new(leases, K::PACKAGE.name, &identity, timing, heard);
         let tell_olm = async {
             let condition = &args.operator_condition_name;
             if condition.is_empty() {
@@ -182,7 +188,6 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
         let early = stand_by(candidate, watch, &status, stop.clone()).await?;
         let Some((mut candidate, mut watches, synced)) = early else { return Ok(()) };
         tracing::info!(identity, "leading");
-        kind.leads(clock.now());
         kind.metrics().leads(true);
         runtime.decides_from(synced);
         let ended = tokio::select! {

@@ -2,10 +2,9 @@
 //!
 //! Wiring only.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 
 use super::{Base, Operated, duration};
@@ -48,10 +47,6 @@ impl Operated for Context {
         watch_fleet(self, scope, triggers)
     }
 
-    fn leads(&self, now: DateTime<Utc>) {
-        let _ = self.deciding_since.set(now);
-    }
-
     fn named(&self) -> &Named {
         &self.named
     }
@@ -67,7 +62,7 @@ impl Operated for Context {
 
 /// What the kind is made of.
 pub(super) fn kind(args: &OneAgentArgs, base: Base<'_>) -> Arc<Context> {
-    let Base { client, clock, triggers, tell_named, namespace, pod } = base;
+    let Base { client, clock, heard, triggers, tell_named, namespace, pod } = base;
     let (tell_environment, mut environments) = mpsc::unbounded_channel();
     let periods =
         Periods { latest: args.poll_interval, slow: args.slow_poll_interval, hosts: args.hosts_poll_interval };
@@ -91,7 +86,7 @@ pub(super) fn kind(args: &OneAgentArgs, base: Base<'_>) -> Arc<Context> {
         events: Events::new(client, MANAGER, &pod),
         metrics: crate::oneagent::OwnMetrics::default(),
         cluster_id: tokio::sync::OnceCell::new(),
-        deciding_since: OnceLock::new(),
+        heard,
     });
     let told = triggers.clone();
     tokio::spawn(async move {

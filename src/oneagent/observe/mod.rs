@@ -78,6 +78,8 @@ pub struct Observed {
     pub missing: Missing,
     /// Since when this process decides.
     pub deciding_since: DateTime<Utc>,
+    /// Since when the API server has answered without a break.
+    pub heard_since: DateTime<Utc>,
     /// Why the API server refuses new Pods.
     pub refused: Option<String>,
     /// Labels that the namespace itself wants of nodes.
@@ -171,7 +173,8 @@ pub async fn observe(
         pods,
         ledger,
         missing,
-        deciding_since: context.deciding_since.get().copied().unwrap_or(now),
+        deciding_since: context.heard.deciding_since(),
+        heard_since: context.heard.unbroken_since(),
         refused,
         namespace_selector: selector.labels.clone(),
         selector_enforced,

@@ -157,10 +157,9 @@ pub fn plan(
     let refused =
         seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
     let edited = edited(resolved, seen, live.filter(|_| adopted), &record, running.as_ref(), default_image)?;
-    let pods = edited.mark(&seen.pods);
     let inventory = Inventory {
         nodes: &seen.nodes,
-        pods: &pods,
+        pods: &edited.mark(&seen.pods),
         placement: &placement,
         template: template.as_ref(),
         settled: live.is_some_and(settled),
@@ -168,6 +167,7 @@ pub fn plan(
         lost: &seen.ledger.lost(),
         missing: &seen.missing,
         deciding_since: seen.deciding_since,
+        heard_since: seen.heard_since,
         reported,
         source,
         refused: refused.as_ref().map(|refused| refused.short),

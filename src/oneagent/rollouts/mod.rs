@@ -142,6 +142,7 @@ impl Fleet {
             lost: &self.lost,
             missing: &self.missing,
             deciding_since: at(self.deciding_since),
+            heard_since: chrono::DateTime::UNIX_EPOCH,
             reported: match &self.reported {
                 _ if !self.asked => Reported::NotYet,
                 Some(hosts) => Reported::Answered(hosts),

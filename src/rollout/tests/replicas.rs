@@ -102,6 +102,7 @@ impl World {
             lost: &lost,
             missing: &missing,
             deciding_since: at(0),
+            heard_since: chrono::DateTime::UNIX_EPOCH,
             source: Source::NotNeeded,
             refused: None,
             words: WORDS,

@@ -121,6 +121,7 @@ fn plan_time(size: usize) -> Duration {
         lost: &none,
         missing: &none,
         deciding_since: Utc::now(),
+        heard_since: chrono::DateTime::UNIX_EPOCH,
         reported: Reported::Silent,
         source: Source::NotNeeded,
         refused: None,
