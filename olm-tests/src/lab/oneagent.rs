@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use oneagent_operator::api::oneagent::{OneAgent, OneAgentStatus};
@@ -198,10 +198,15 @@ impl Lab<'_> {
 
     /// Waits until the nodes with an agent are noted.
     pub async fn is_noted(&self, name: &str) {
-        eventually("the nodes are noted", SOON, || async {
-            self.cluster
-                .try_kubectl(&["-n", &self.name, "get", "configmap", &format!("{name}-known-nodes")], None)
-                .map(drop)
+        let api: Api<ConfigMap> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        eventually("all nodes are noted", SOON, || async {
+            let note = api.get_opt(&format!("{name}-known-nodes")).await.unwrap_or_default();
+            let lines: Vec<String> = note.and_then(|note| note.data).unwrap_or_default().into_values().collect();
+            let is_there = |node: &String| {
+                lines.iter().flat_map(|text| text.lines()).any(|line| line.split(' ').next() == Some(node))
+            };
+            let missing: Vec<_> = self.nodes.iter().filter(|node| !is_there(node)).collect();
+            if missing.is_empty() { Ok(()) } else { Err(format!("{missing:?}")) }
         })
         .await;
     }
