@@ -5,7 +5,7 @@ CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 GENERATE = $(CARGO) run --quiet --package olm-tests --bin generate --
 
-.PHONY: demo test bench generate bundle catalog check build tools images release clean
+.PHONY: demo test bench generate bundle catalog check build tools images release publish clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
 # KIND=configwatcher shows that kind instead. OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1
@@ -47,17 +47,23 @@ bundle:
 catalog:
 	$(GENERATE) catalog
 
-# Images of operator, bundle and catalog for every architecture that the toolchain can, by buildah or podman:
-# make images [REGISTRY=host/path] [PUSH=1]
+# Images of operator, bundles and catalog for every architecture that the toolchain can, by buildah or podman:
+# make images [REGISTRY=host/path] [PUSH=1] [AGENT_IMAGE=…@sha256:…] [OPM_IMAGE=…]
 images:
 	@REGISTRY="$(REGISTRY)" PUSH="$(PUSH)" .ci/images
 
-# Adds the code's version to the release list and the catalog, and keeps its bundle:
-# make release VERSION=0.3.0 [OPERATOR_IMAGE=…@sha256:…]
+# Adds the code's version to the release list, and keeps its bundles:
+# make release VERSION=0.3.0 [OPERATOR_IMAGE=…@sha256:…] [AGENT_IMAGE=…@sha256:…]
 release:
 	@test -n "$(VERSION)" || { echo "make release VERSION=…: name the version, as in Cargo.toml"; exit 1; }
 	@git diff --quiet HEAD || { echo "there are uncommitted changes: commit first, because a release names its commit"; exit 1; }
 	$(GENERATE) --release $(VERSION) --commit $$(git rev-parse HEAD) --date $$(date -u +%F)
+
+# Says that a release's images are pushed: from then on the catalog has it.
+# make publish VERSION=0.3.0 BUNDLE_IMAGES="oneagent-operator=…@sha256:… configwatcher-operator=…@sha256:…"
+publish:
+	@test -n "$(VERSION)" || { echo "make publish VERSION=…: name the release, as in catalog/releases.yaml"; exit 1; }
+	BUNDLE_IMAGES="$(BUNDLE_IMAGES)" $(GENERATE) --publish $(VERSION)
 
 clean:
 	$(CARGO) clean

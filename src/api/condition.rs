@@ -16,6 +16,7 @@ use strum::IntoEnumIterator;
 pub struct Condition {
     /// What the condition is about, such as Ready.
     #[serde(rename = "type", default)]
+    #[schemars(required)]
     pub type_: String,
     /// True, False or Unknown.
     #[serde(default)]

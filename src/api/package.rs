@@ -52,12 +52,35 @@ pub struct Texts {
     pub categories: &'static str,
     /// OperatorHub's level of maturity.
     pub capabilities: &'static str,
-    /// Widgets of the OpenShift console, by field; every other field is plain text or edited as YAML.
-    pub widgets: &'static [(&'static str, &'static str)],
-    /// Fields that its form shows at once; the others are behind "advanced".
-    pub plain: &'static [&'static str],
-    /// Fields whose own fields are shown too.
-    pub groups: &'static [&'static str],
+    /// The OpenShift console's form for the first kind: every field of its spec, in the order of the form.
+    pub form: &'static [Shown],
+    /// What the console's page of such an object shows of its status.
+    pub page: &'static [Shown],
+}
+
+/// A field as the OpenShift console shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// Its path below `spec` or `status`.
+    pub path: &'static str,
+    /// What stands before it.
+    pub title: &'static str,
+    /// The console's widgets for it; without one it is drawn as its schema says.
+    pub widgets: &'static [&'static str],
+    /// Whether the form hides it behind "advanced".
+    pub advanced: bool,
+}
+
+/// A field that the form shows at once, or the page.
+#[must_use]
+pub const fn shown(path: &'static str, title: &'static str, widgets: &'static [&'static str]) -> Shown {
+    Shown { path, title, widgets, advanced: false }
+}
+
+/// A field behind "advanced".
+#[must_use]
+pub const fn advanced(path: &'static str, title: &'static str, widgets: &'static [&'static str]) -> Shown {
+    Shown { advanced: true, ..shown(path, title, widgets) }
 }
 
 /// A kind.

@@ -30,6 +30,12 @@ pub fn name(package: &Package, release: &Release) -> String {
     format!("{}.v{}", package.name, release.version)
 }
 
+/// The versions from which one may go straight to a release: all older ones.
+#[must_use]
+pub fn skip_range(release: &Release) -> String {
+    format!(">=0.1.0 <{}", release.version)
+}
+
 /// The CSV of a release that replaces `before`.
 pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Result<Value, manifests::Error> {
     let modes = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"]
@@ -52,7 +58,12 @@ pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Re
             "maintainers": [{ "name": "OneAgent Operator maintainers",
             "email": "maintainers@oneagent-operator.example" }],
             "provider": { "name": "OneAgent Operator", "url": env!("CARGO_PKG_REPOSITORY") },
-            "links": [{ "name": "Source", "url": env!("CARGO_PKG_REPOSITORY") }],
+            "links": [
+                { "name": "Documentation", "url": concat!(env!("CARGO_PKG_REPOSITORY"), "#readme") },
+                { "name": "Source", "url": env!("CARGO_PKG_REPOSITORY") },
+                { "name": "Releases", "url": concat!(env!("CARGO_PKG_REPOSITORY"), "/releases") },
+                { "name": "Support", "url": concat!(env!("CARGO_PKG_REPOSITORY"), "/issues") },
+            ],
             "installModes": modes,
             "customresourcedefinitions": { "owned": package.kinds.iter().map(|kind| owned(package,
             kind)).collect::<Result<Vec<_>, _>>()? },
@@ -62,7 +73,7 @@ pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Re
     });
     if let Some(before) = before.filter(|before| before.has(package)) {
         csv["spec"]["replaces"] = name(package, before).into();
-        csv["metadata"]["annotations"]["olm.skipRange"] = format!(">=0.1.0 <{}", release.version).into();
+        csv["metadata"]["annotations"]["olm.skipRange"] = skip_range(release).into();
     }
     Ok(csv)
 }
@@ -131,8 +142,8 @@ fn owned(package: &Package, kind: &Kind) -> Result<Value, manifests::Error> {
         "displayName": kind.name,
         "description": version["schema"]["openAPIV3Schema"]["description"],
         "resources": kind.resources.iter().map(resource).collect::<Vec<_>>(),
-        "specDescriptors": descriptors(&package.texts, &crd, "spec"),
-        "statusDescriptors": descriptors(&package.texts, &crd, "status"),
+        "specDescriptors": descriptors(package.texts.form, &crd, "spec"),
+        "statusDescriptors": descriptors(package.texts.page, &crd, "status"),
     }))
 }
 

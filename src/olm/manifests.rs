@@ -98,6 +98,8 @@ pub(super) fn namespace(package: &Package) -> Value {
             "pod-security.kubernetes.io/enforce": "privileged",
             "pod-security.kubernetes.io/audit": "privileged",
             "pod-security.kubernetes.io/warn": "privileged",
+            // Else OpenShift may set these labels by what it believes that the namespace needs.
+            "security.openshift.io/scc.podSecurityLabelSync": "false",
         });
     }
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })
@@ -244,7 +246,9 @@ pub(super) fn deployment(package: &Package) -> Value {
             "selector": { "matchLabels": { "app.kubernetes.io/name": package.name } },
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
             "template": {
-                "metadata": { "labels": labels(package) },
+                // On OpenShift no broader SCC is taken, even if the account may use one; elsewhere nobody reads it.
+                "metadata": { "labels": labels(package),
+                    "annotations": { "openshift.io/required-scc": "restricted-v2" } },
                 "spec": {
                     "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
                         "nodeSelectorTerms": [{ "matchExpressions": arch }] } } },

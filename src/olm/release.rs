@@ -4,6 +4,8 @@
 //! any more: its bundle is kept below `catalog/bundles/`. Pure: the command line reads the files. Must not invent a
 //! digest: an image that was not built has none, and then nothing may claim that it can be mirrored.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,9 +19,17 @@ pub const PATH: &str = "catalog/releases.yaml";
 /// Where images are pushed.
 pub const REPOSITORY: &str = "ghcr.io/oneagent-operator";
 
+/// Channels, the default first. A pre-release (0.4.0-rc.1) is in the second alone.
+pub const CHANNELS: [&str; 2] = ["stable-v0", "candidate-v0"];
+
 /// What the list begins with.
-pub const HEAD: &str = "# Every release, oldest first; `make release VERSION=…` adds one. An image is named by its \
-    digest once it was built.\n";
+pub const HEAD: &str = "\
+# Every release, oldest first; `make release VERSION=…` adds one, `make publish VERSION=…` says that its images are
+# pushed. The catalog begins with the first published one. By hand, followed by `make generate`:
+#   channels: [candidate-v0]            in this channel alone; without it in all (a pre-release in candidate-v0)
+#   skips: [0.3.1]                      nobody shall be upgraded to that one any more, but from it to this one
+#   deprecated: It loses agents. ...    what OLM and the console say to those who have it
+";
 
 /// The list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +39,7 @@ pub struct Releases {
     pub releases: Vec<Release>,
 }
 
+/// One release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Release {
@@ -38,11 +49,24 @@ pub struct Release {
     pub date: String,
     /// Commit that it was made from.
     pub commit: String,
+    /// Whether its images are pushed, so that the catalog may name it.
+    pub published: bool,
     /// Image of the operator: by digest once it is pushed, by tag before.
     pub operator_image: String,
     /// Image of the agent's installer.
     pub agent_image: String,
-    pub bundle_image: String,
+    /// Images of the bundles, by package; by tag where nothing is said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bundle_images: BTreeMap<String, String>,
+    /// The channels that it is in, where not in all that take it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<String>,
+    /// Older releases to which nobody shall be upgraded any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skips: Vec<String>,
+    /// Why it should not be used any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deprecated: Option<String>,
 }
 
 /// A release with its bundle.
@@ -83,95 +107,180 @@ impl Releases {
     /// Reads the list.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let list: Self = serde_yaml::from_str(text).map_err(|error| Invalid(error.to_string()))?;
-        let mut before = None;
+        let mut before: Vec<&Release> = Vec::new();
         for release in &list.releases {
-            let number = number(&release.version)
-                .ok_or_else(|| Invalid(format!("version {:?} is not of the form 0.1.0", release.version)))?;
-            if before.is_some_and(|before: semver::Version| before >= number) {
-                return Err(Invalid(format!(
-                    "version {} does not come after the one before it; list the oldest first",
-                    release.version
-                )));
-            }
-            before = Some(number);
-            let parts: Vec<&str> = release.date.split('-').collect();
-            if release.date.len() != 10
-                || parts.len() != 3
-                || !parts.iter().all(|p| p.bytes().all(|b| b.is_ascii_digit()))
-            {
-                return Err(Invalid(format!(
-                    "date {:?} of {} is not of the form 2026-11-21",
-                    release.date, release.version
-                )));
-            }
-            if release.commit.len() < 7 || !release.commit.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(Invalid(format!(
-                    "commit {:?} of {} is not a commit's hash",
-                    release.commit, release.version
-                )));
-            }
+            release.check(&before).map_err(Invalid)?;
+            before.push(release);
         }
         if list.releases.is_empty() { Err(Invalid("it lists no release".into())) } else { Ok(list) }
     }
 
-    /// The release of a version, and the one before it. A version that is not listed is not released yet: its images
-    /// have no digest, and its day is the last release's, for a bundle must not depend on when it is generated.
+    /// The release of a version, and the published one before it, which its bundle replaces. A version that is not
+    /// listed is not released yet: its images have no digest, and its day is the last release's, for a bundle must not
+    /// depend on when it is generated.
     #[must_use]
     pub fn of(&self, version: &str) -> (Release, Option<&Release>) {
-        if let Some(at) = self.releases.iter().position(|release| release.version == version) {
-            return (self.releases[at].clone(), at.checked_sub(1).map(|before| &self.releases[before]));
-        }
-        let before = self.releases.last();
-        (Release::new(version, before.map_or("2026-01-01", |release| &release.date), ""), before)
+        let at = self.releases.iter().position(|release| release.version == version);
+        let older = &self.releases[..at.unwrap_or(self.releases.len())];
+        let release = at.map_or_else(
+            || Release::new(version, self.releases.last().map_or("2026-01-01", |release| &release.date), ""),
+            |at| self.releases[at].clone(),
+        );
+        let before = older.iter().rev().find(|older| older.published && !release.skips.contains(&older.version));
+        (release, before)
     }
 
     /// Adds a release; it must come after all others.
     pub fn add(&mut self, release: Release) -> Result<(), Invalid> {
         self.releases.push(release);
+        self.checked()
+    }
+
+    /// Says that the images of a release are pushed, the bundles' under these names by package.
+    pub fn publish(&mut self, version: &str, images: &BTreeMap<String, String>) -> Result<(), Invalid> {
+        let found = self.releases.iter_mut().find(|release| release.version == version);
+        let release = found
+            .ok_or_else(|| Invalid(format!("version {version} is not listed; add it first with `make release`")))?;
+        release.published = true;
+        release.bundle_images.extend(images.clone());
+        self.checked()
+    }
+
+    fn checked(&mut self) -> Result<(), Invalid> {
         *self = Self::parse(&serde_yaml::to_string(self).map_err(|error| Invalid(error.to_string()))?)?;
         Ok(())
     }
 }
 
-/// A release has neither a pre-release nor a build in its number.
+/// A release has no build in its number.
 fn number(version: &str) -> Option<semver::Version> {
-    version.parse::<semver::Version>().ok().filter(|number| number.pre.is_empty() && number.build.is_empty())
+    version.parse::<semver::Version>().ok().filter(|number| number.build.is_empty())
+}
+
+/// Whether an image is named by a digest.
+fn is_pinned(image: &str) -> bool {
+    image.split_once("@sha256:").is_some_and(|(name, digest)| {
+        !name.is_empty() && digest.len() == 64 && digest.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
 }
 
 impl Release {
-    /// A release whose images are named by tag.
+    /// A release whose images are named by tag, and not pushed.
     #[must_use]
     pub fn new(version: &str, date: &str, commit: &str) -> Self {
         Self {
             version: version.to_owned(),
             date: date.to_owned(),
             commit: commit.to_owned(),
+            published: false,
             operator_image: format!("{REPOSITORY}/{PRODUCT}:{version}"),
             agent_image: DEFAULT_IMAGE.to_owned(),
-            bundle_image: format!("{REPOSITORY}/{PRODUCT}-bundle:{version}"),
+            bundle_images: BTreeMap::new(),
+            channels: Vec::new(),
+            skips: Vec::new(),
+            deprecated: None,
+        }
+    }
+
+    /// What is wrong with it, after these older ones; one sentence with the remedy.
+    fn check(&self, older: &[&Self]) -> Result<(), String> {
+        let version = &self.version;
+        let Some(number) = number(version) else {
+            return Err(format!("version {version:?} is not of the form 0.1.0 or 0.1.0-rc.1"));
+        };
+        if older.iter().any(|older| older.version == *version) {
+            return Err(format!(
+                "version {version} is listed already; a release is never made twice, take the next number"
+            ));
+        }
+        if older.last().is_some_and(|older| self::number(&older.version) >= Some(number.clone())) {
+            return Err(format!("version {version} does not come after the one before it; list the oldest first"));
+        }
+        if chrono::NaiveDate::parse_from_str(&self.date, "%Y-%m-%d").is_err() || self.date.len() != 10 {
+            return Err(format!("date {:?} of {version} is not of the form 2026-11-21", self.date));
+        }
+        if self.commit.len() < 7 || !self.commit.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(format!("commit {:?} of {version} is not a commit's hash", self.commit));
+        }
+        for (what, image) in self.images() {
+            if image.contains('@') && !is_pinned(image) {
+                return Err(format!(
+                    "{what} of {version}, {image:?}, names no digest; it ends with @sha256: and 64 hexadecimal digits"
+                ));
+            }
+            if self.published && what != "agentImage" && !is_pinned(image) {
+                return Err(format!(
+                    "{what} of {version}, {image:?}, is published without a digest; take what `make images` printed"
+                ));
+            }
+        }
+        if let Some(unknown) = self.channels.iter().find(|channel| !CHANNELS.contains(&channel.as_str())) {
+            return Err(format!("channel {unknown:?} of {version} is none; there are {}", CHANNELS.join(" and ")));
+        }
+        if !number.pre.is_empty() && self.channels.iter().any(|channel| channel == CHANNELS[0]) {
+            return Err(format!(
+                "{version} is a pre-release and cannot be in {}; {} takes it",
+                CHANNELS[0], CHANNELS[1]
+            ));
+        }
+        for skipped in &self.skips {
+            let known = older.iter().find(|older| older.version == *skipped);
+            match (known, self::number(skipped)) {
+                (Some(older), _) if self.published && !older.published => {
+                    return Err(format!("{version} skips {skipped}, which was never published; leave it out of skips"));
+                }
+                (Some(_), _) => {}
+                (None, Some(other)) if other >= number => {
+                    return Err(format!(
+                        "{version} skips {skipped}, which does not come before it: upgrades would go in a circle"
+                    ));
+                }
+                _ => return Err(format!("{version} skips {skipped:?}, which is not listed; correct the number")),
+            }
+        }
+        if self.deprecated.as_ref().is_some_and(|why| why.trim().is_empty()) {
+            return Err(format!("{version} is deprecated without a reason; say what to do instead"));
+        }
+        Ok(())
+    }
+
+    /// Its images, by field; the bundles' of the packages that it is the release of.
+    fn images(&self) -> Vec<(String, &str)> {
+        let own = [("operatorImage", &self.operator_image), ("agentImage", &self.agent_image)];
+        let own = own.into_iter().map(|(what, image)| (what.to_owned(), image.as_str()));
+        let bundles = self.bundle_images.iter().map(|(name, image)| (format!("bundleImages.{name}"), image.as_str()));
+        own.chain(bundles).collect()
+    }
+
+    /// Whether a channel has it.
+    #[must_use]
+    pub fn is_in(&self, channel: &str) -> bool {
+        if self.channels.is_empty() {
+            channel != CHANNELS[0] || number(&self.version).is_some_and(|number| number.pre.is_empty())
+        } else {
+            self.channels.iter().any(|own| own == channel)
         }
     }
 
     /// Whether a package is part of it: it may have come later.
     #[must_use]
     pub fn has(&self, package: &Package) -> bool {
-        number(&self.version) >= number(package.since)
+        // A pre-release comes before the release in which the package came, and has it all the same.
+        let without = |version: &str| number(version).map(|v| (v.major, v.minor, v.patch));
+        without(&self.version) >= without(package.since)
     }
 
     /// The image of a package's bundle.
     #[must_use]
     pub fn bundle_image(&self, package: &Package) -> String {
-        if package.name == PRODUCT {
-            self.bundle_image.clone()
-        } else {
-            format!("{REPOSITORY}/{}-bundle:{}", package.name, self.version)
-        }
+        let named = self.bundle_images.get(package.name);
+        named.cloned().unwrap_or_else(|| format!("{REPOSITORY}/{}-bundle:{}", package.name, self.version))
     }
 
     /// Whether every image is named by its digest, so that it can be mirrored.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
-        [&self.operator_image, &self.agent_image].iter().all(|image| image.contains("@sha256:"))
+        [&self.operator_image, &self.agent_image].iter().all(|image| is_pinned(image))
     }
 }
 
@@ -179,40 +288,76 @@ impl Release {
 mod tests {
     use super::*;
 
-    fn list(versions: &[&str]) -> String {
+    const DIGEST: &str = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    /// A list of these versions, with lines added to the last of them.
+    fn list(versions: &[&str], more: &str) -> String {
         let entry = |v: &&str| {
             format!(
-                "- {{ version: {v}, date: 2026-11-21, commit: abcdef0, operatorImage: a, agentImage: b, \
-                bundleImage: c }}\n"
+                "- version: {v}\n  date: 2026-11-21\n  commit: abcdef0\n  published: false\n  operatorImage: a\n  \
+                agentImage: b\n"
             )
         };
-        format!("releases:\n{}", versions.iter().map(entry).collect::<String>())
+        format!("releases:\n{}{more}", versions.iter().map(entry).collect::<String>())
     }
 
     #[test]
     fn a_list_is_ordered_and_well_formed_or_refused_with_its_place() {
-        let two = Releases::parse(&list(&["0.1.0", "0.2.0"])).unwrap();
-        let before = |version: &str| two.of(version).1.map(|release| release.version.clone());
-        assert_eq!(
-            (before("0.1.0"), before("0.2.0"), before("0.3.0")),
-            (None, Some("0.1.0".into()), Some("0.2.0".into()))
-        );
-        assert!(
-            two.clone()
-                .add(Release::new("0.2.0", "2026-11-22", "abcdef0"))
-                .unwrap_err()
-                .to_string()
-                .contains("oldest first")
-        );
+        let two = ["0.1.0", "0.2.0"];
         for (wrong, words) in [
-            (list(&["0.2.0", "0.1.0"]), "oldest first"),
-            (list(&["v0.1.0"]), "of the form 0.1.0"),
-            (list(&["0.01.0"]), "of the form"),
+            (list(&["0.2.0", "0.1.0"], ""), "oldest first"),
+            (list(&["0.1.0", "0.1.0"], ""), "listed already"),
+            (list(&["v0.1.0"], ""), "of the form 0.1.0"),
+            (list(&["0.01.0"], ""), "of the form"),
+            (list(&["0.1.0+1"], ""), "of the form"),
             ("releases: []".into(), "no release"),
             ("x: 1".into(), "unknown field"),
+            (list(&two, "").replace("2026-11-21", "2026-13-41"), "of the form 2026-11-21"),
+            (list(&two, "").replace("abcdef0", "HEAD"), "not a commit's hash"),
+            (list(&two, "  channels: [stable]\n"), "channel \"stable\" of 0.2.0 is none; there are stable-v0 and"),
+            (list(&["0.1.0-rc.1"], "  channels: [stable-v0]\n"), "is a pre-release and cannot be in stable-v0"),
+            (list(&two, "  skips: [0.2.0]\n"), "in a circle"),
+            (list(&two, "  skips: [0.3.0]\n"), "in a circle"),
+            (list(&two, "  skips: [0.1.1]\n"), "0.2.0 skips \"0.1.1\", which is not listed"),
+            (list(&two, "  deprecated: ''\n"), "without a reason"),
+            (list(&two, "").replace("operatorImage: a", "operatorImage: a@sha256:abc"), "names no digest"),
+            (list(&two, "").replace("agentImage: b", "agentImage: b@sha512:abc"), "agentImage of 0.1.0"),
+            (list(&two, "").replace("published: false", "published: true"), "is published without a digest"),
         ] {
             let said = Releases::parse(&wrong).unwrap_err().to_string();
-            assert!(said.contains(words) && said.contains(PATH), "{said}");
+            assert!(said.contains(words) && said.contains(PATH) && !said.contains('\n'), "{said}\n{wrong}");
         }
+    }
+
+    #[test]
+    fn a_release_replaces_the_published_one_before_it_that_it_does_not_skip() {
+        let text =
+            list(&["0.1.0", "0.2.0", "0.3.0"], "").replace("operatorImage: a", &format!("operatorImage: a{DIGEST}"));
+        let mut three = Releases::parse(&text).unwrap();
+        let before = |list: &Releases, version: &str| list.of(version).1.map(|release| release.version.clone());
+        assert_eq!(before(&three, "0.4.0"), None, "nothing is published");
+        let said = three.clone().publish("0.9.0", &BTreeMap::new()).unwrap_err().to_string();
+        assert!(said.contains("0.9.0 is not listed"), "{said}");
+        let said =
+            three.clone().publish("0.2.0", &BTreeMap::from([("x".into(), "x:1".into())])).unwrap_err().to_string();
+        assert!(said.contains("bundleImages.x of 0.2.0") && said.contains("without a digest"), "{said}");
+        three.publish("0.2.0", &BTreeMap::new()).unwrap();
+        assert_eq!(before(&three, "0.4.0"), Some("0.2.0".into()));
+        assert_eq!((before(&three, "0.3.0"), before(&three, "0.2.0")), (Some("0.2.0".into()), None));
+        three.publish("0.1.0", &BTreeMap::new()).unwrap();
+        three.releases[2].skips = vec!["0.2.0".into()];
+        assert_eq!(before(&three, "0.3.0"), Some("0.1.0".into()));
+        let again = three.add(Release::new("0.2.0", "2026-11-22", "abcdef0")).unwrap_err().to_string();
+        assert!(again.contains("listed already"), "{again}");
+    }
+
+    #[test]
+    fn a_release_is_in_all_channels_but_a_pre_release_in_the_second_alone() {
+        let of = |version: &str| Release::new(version, "2026-11-21", "abcdef0");
+        let channels = |release: &Release| CHANNELS.map(|channel| release.is_in(channel));
+        assert_eq!((channels(&of("0.3.0")), channels(&of("0.3.0-rc.1"))), ([true, true], [false, true]));
+        assert_eq!(channels(&Release { channels: vec![CHANNELS[1].into()], ..of("0.3.0") }), [false, true]);
+        let package = &crate::api::config_watcher::package::PACKAGE;
+        assert!(of("0.3.0-rc.1").has(package) && !of("0.2.9").has(package));
     }
 }

@@ -1,10 +1,10 @@
 //! `generate`: writes what is made from the Rust types and the release list, or with `--check` says whether it differs.
 //!
 //! A program of the repository: it does not ship. Must not make anything up: all content comes from the operator's
-//! `olm`.
+//! `olm`. Nothing is written before all of it was found to be right.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
@@ -13,6 +13,9 @@ use oneagent_operator::api::{PACKAGES, schema};
 use oneagent_operator::olm::manifests::{self, File};
 use oneagent_operator::olm::release::{self, Release, Released, Releases};
 use oneagent_operator::olm::{catalog, check};
+
+/// Folders in which every file is generated.
+const OURS: [&str; 2] = ["bundle", "config"];
 
 /// Writes the generated files of the repository.
 #[derive(Debug, Parser)]
@@ -30,6 +33,12 @@ struct Args {
     /// First add a release of this version, which must be the code's own, to the release list.
     #[arg(long, value_name = "VERSION", requires = "commit", requires = "date", conflicts_with_all = ["check", "what"])]
     release: Option<String>,
+    /// First note in the release list that the images of this version are pushed.
+    #[arg(long, value_name = "VERSION", conflicts_with_all = ["check", "what", "release"])]
+    publish: Option<String>,
+    /// Write bundle and catalog of the present code alone into this folder, as if it were released with these images.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["check", "release", "publish"])]
+    preview: Option<PathBuf>,
     /// Commit that the release is made from.
     #[arg(long, value_name = "HASH")]
     commit: Option<String>,
@@ -39,9 +48,13 @@ struct Args {
     /// The operator's image as it was built; by digest, or mirrors cannot be told of it. Default: by tag.
     #[arg(long, value_name = "IMAGE", env = "OPERATOR_IMAGE")]
     operator_image: Option<String>,
-    /// The bundle's image as it was built. Default: by tag.
-    #[arg(long, value_name = "IMAGE", env = "BUNDLE_IMAGE")]
-    bundle_image: Option<String>,
+    /// The image of the agent's installer; by digest, or the bundle cannot claim that it can be mirrored.
+    #[arg(long, value_name = "IMAGE", env = "AGENT_IMAGE")]
+    agent_image: Option<String>,
+    /// The bundle's image of a package as it was pushed; once for each package. Default: by tag.
+    #[arg(long = "bundle-image", value_name = "PACKAGE=IMAGE", env = "BUNDLE_IMAGES", value_delimiter = ' ',
+        value_parser = of_package)]
+    bundle_images: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -54,9 +67,11 @@ enum What {
     Manifests,
     /// The OLM bundle that the present code would be released as.
     Bundle,
-    /// The file-based catalog of the releases in the release list.
+    /// The file-based catalog of the published releases.
     Catalog,
 }
+
+const EVERYTHING: [What; 5] = [What::Crds, What::Rbac, What::Manifests, What::Bundle, What::Catalog];
 
 fn main() -> ExitCode {
     match generate(&Args::parse()) {
@@ -68,54 +83,65 @@ fn main() -> ExitCode {
     }
 }
 
-/// A package, and its bundles as they were released.
-type Made = (&'static Package, Vec<Released>);
+fn of_package(text: &str) -> Result<(String, String), String> {
+    let names: Vec<&str> = PACKAGES.iter().map(|package| package.name).collect();
+    match text.split_once('=') {
+        Some((package, image)) if names.contains(&package) => Ok((package.to_owned(), image.to_owned())),
+        _ => Err(format!("write PACKAGE=IMAGE, where PACKAGE is {}", names.join(" or "))),
+    }
+}
 
 fn generate(args: &Args) -> Result<(), String> {
     let mut list = list(&args.root)?;
-    if let Some(version) = &args.release {
-        add(args, &mut list, version)?;
+    if let Some(folder) = &args.preview {
+        return write_all(folder, &preview(args, &list)?);
     }
-    let made: Vec<Made> = PACKAGES
-        .iter()
-        .map(|package| Ok((*package, bundles(&args.root, package, &list)?)))
-        .collect::<Result<_, String>>()?;
+    let mut files = Vec::new();
+    if let Some(version) = &args.release {
+        files.extend(add(args, &mut list, version)?);
+    }
+    if let Some(version) = &args.publish {
+        let images = args.bundle_images.iter().cloned().collect();
+        list.publish(version, &images).map_err(|error| error.to_string())?;
+        files.push(list_file(&list)?);
+    }
+    let released = files.clone();
     let (release, before) = list.of(env!("CARGO_PKG_VERSION"));
     let wanted = |what| args.what.is_empty() || args.what.contains(&what);
-    let everything = [What::Crds, What::Rbac, What::Manifests, What::Bundle, What::Catalog];
-    let mut files = Vec::new();
-    for what in everything.into_iter().filter(|what| wanted(*what)) {
-        for (package, bundles) in &made {
+    let mut wrong = Vec::new();
+    for package in PACKAGES {
+        let bundles = bundles(&args.root, package, &list, &released)?;
+        let published: Vec<Released> = bundles.iter().filter(|bundle| bundle.release.published).cloned().collect();
+        for what in EVERYTHING.into_iter().filter(|what| wanted(*what)) {
             let made = match what {
                 What::Crds => manifests::crds(package),
                 What::Rbac => manifests::rbac(package),
                 What::Manifests => manifests::manifests(package),
                 What::Bundle => catalog::bundle(package, &release, before),
-                What::Catalog => catalog::catalog(package, bundles),
+                What::Catalog => catalog::catalog(package, &published),
             };
             files.extend(made.map_err(|error| format!("cannot generate {what:?} of {}: {error}", package.name))?);
         }
-        if what == What::Catalog {
-            let released = made.iter().filter(|(_, bundles)| !bundles.is_empty());
-            files.push(catalog::image(released.map(|(package, _)| *package)));
-        }
+        wrong.extend(check::history(&history(package, &published)?));
     }
-    let mut wrong = check::check(&files);
-    for (package, bundles) in &made {
-        wrong.extend(check::history(&history(package, bundles)?));
+    if wanted(What::Catalog) {
+        files.extend(catalog::images(&files));
     }
+    wrong.extend(check::check(&files));
     if !wrong.is_empty() {
         return Err(format!("what was generated breaks the rules of OLM:\n  {}", wrong.join("\n  ")));
     }
-    let mut differing = Vec::new();
-    for file in &files {
-        let path = args.root.join(&file.path);
-        if args.check {
-            differing.extend(difference(&path, file));
-        } else {
-            write(&path, &file.content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    let stale = if args.what.is_empty() { stale(&args.root, &files)? } else { Vec::new() };
+    if !args.check {
+        write_all(&args.root, &files)?;
+        for path in stale {
+            std::fs::remove_file(args.root.join(&path)).map_err(|error| format!("cannot remove {path}: {error}"))?;
         }
+        return Ok(());
     }
+    let mut differing: Vec<String> =
+        files.iter().filter_map(|file| difference(&args.root.join(&file.path), file)).collect();
+    differing.extend(stale.iter().map(|path| format!("  {path} is not generated any more")));
     if differing.is_empty() {
         Ok(())
     } else {
@@ -123,7 +149,34 @@ fn generate(args: &Args) -> Result<(), String> {
     }
 }
 
-/// The CRDs of each release of a package, and those of the present code.
+/// The present code as if it were released alone.
+fn preview(args: &Args, list: &Releases) -> Result<Vec<File>, String> {
+    let version = env!("CARGO_PKG_VERSION");
+    let release = with_images(args, Release { skips: Vec::new(), ..list.of(version).0 });
+    let mut files = Vec::new();
+    for package in PACKAGES {
+        let bundle = catalog::bundle(package, &release, None).map_err(|error| error.to_string())?;
+        let inside = bundle.iter().map(|file| File { path: inside(package, file), ..file.clone() }).collect();
+        let released = Released { release: release.clone(), files: inside, image: release.bundle_image(package) };
+        files.extend(bundle);
+        files.extend(catalog::catalog(package, &[released]).map_err(|error| error.to_string())?);
+    }
+    files.extend(catalog::images(&files));
+    let wrong = check::check(&files);
+    if wrong.is_empty() { Ok(files) } else { Err(wrong.join("\n  ")) }
+}
+
+/// A release with the images that were named.
+fn with_images(args: &Args, release: Release) -> Release {
+    Release {
+        operator_image: args.operator_image.clone().unwrap_or(release.operator_image),
+        agent_image: args.agent_image.clone().unwrap_or(release.agent_image),
+        bundle_images: release.bundle_images.into_iter().chain(args.bundle_images.iter().cloned()).collect(),
+        ..release
+    }
+}
+
+/// The CRDs of each published release of a package, and those of the present code.
 fn history(package: &Package, bundles: &[Released]) -> Result<Vec<(String, Vec<serde_json::Value>)>, String> {
     let released = bundles.iter().map(|r| (r.release.version.clone(), r.manifests("CustomResourceDefinition")));
     let crds =
@@ -139,65 +192,93 @@ fn list(root: &Path) -> Result<Releases, String> {
     Releases::parse(&text).map_err(|error| error.to_string())
 }
 
-/// Adds a release to the list, and keeps its bundle as it is released.
-fn add(args: &Args, list: &mut Releases, version: &str) -> Result<(), String> {
+/// Adds a release to the list; the list and its bundles as they are released.
+fn add(args: &Args, list: &mut Releases, version: &str) -> Result<Vec<File>, String> {
     if version != env!("CARGO_PKG_VERSION") {
         return Err(format!(
             "the code is version {}; set version in Cargo.toml to {version} and commit before releasing it",
             env!("CARGO_PKG_VERSION")
         ));
     }
-    let mut release =
+    let release =
         Release::new(version, args.date.as_deref().unwrap_or_default(), args.commit.as_deref().unwrap_or_default());
-    release.operator_image = args.operator_image.clone().unwrap_or(release.operator_image);
-    release.bundle_image = args.bundle_image.clone().unwrap_or(release.bundle_image);
-    list.add(release).map_err(|error| error.to_string())?;
+    list.add(with_images(args, release)).map_err(|error| error.to_string())?;
     let (release, before) = list.of(version);
+    let mut files = vec![list_file(list)?];
     for package in PACKAGES {
-        let folder = args.root.join(Released::folder(package.name, version));
-        for file in catalog::bundle(package, &release, before).map_err(|error| error.to_string())? {
-            let inside = Path::new(&file.path).strip_prefix(catalog::folder(package)).unwrap_or(Path::new(&file.path));
-            let path = folder.join(inside);
-            write(&path, &file.content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        }
+        let folder = Released::folder(package.name, version);
+        let made = catalog::bundle(package, &release, before).map_err(|error| error.to_string())?;
+        files
+            .extend(made.into_iter().map(|file| File { path: format!("{folder}/{}", inside(package, &file)), ..file }));
     }
-    let text = serde_yaml::to_string(list).map_err(|error| error.to_string())?;
-    let path = args.root.join(release::PATH);
-    write(&path, &format!("{}{text}", release::HEAD))
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    Ok(files)
 }
 
-/// The bundles of a package in the listed releases, as they were released.
-fn bundles(root: &Path, package: &Package, list: &Releases) -> Result<Vec<Released>, String> {
+fn list_file(list: &Releases) -> Result<File, String> {
+    let text = serde_yaml::to_string(list).map_err(|error| error.to_string())?;
+    Ok(File { path: release::PATH.to_owned(), content: format!("{}{text}", release::HEAD) })
+}
+
+/// The path of a bundle's file within it.
+fn inside(package: &Package, file: &File) -> String {
+    file.path.strip_prefix(&format!("{}/", catalog::folder(package))).unwrap_or(&file.path).to_owned()
+}
+
+/// The bundles of a package in the listed releases, as they were released or (`new`) are about to be.
+fn bundles(root: &Path, package: &Package, list: &Releases, new: &[File]) -> Result<Vec<Released>, String> {
     let of = |release: &Release| {
-        let folder = root.join(Released::folder(package.name, &release.version));
-        let mut files = Vec::new();
-        collect(&folder, &folder, &mut files).map_err(|error| {
-            format!("the bundle of release {} is not in {}: {error}", release.version, folder.display())
-        })?;
+        let folder = Released::folder(package.name, &release.version);
+        let within = |file: &File| {
+            let path = file.path.strip_prefix(&format!("{folder}/"))?.to_owned();
+            Some(File { path, content: file.content.clone() })
+        };
+        let mut files: Vec<File> = new.iter().filter_map(within).collect();
+        if files.is_empty() {
+            let paths = below(root, &folder)
+                .map_err(|error| format!("the bundle of release {} is not in {folder}: {error}", release.version))?;
+            for path in paths {
+                let content = std::fs::read_to_string(root.join(&path)).map_err(|error| format!("{path}: {error}"))?;
+                files.push(File { path: path[folder.len() + 1..].to_owned(), content });
+            }
+        }
         let bundle = Released { release: release.clone(), files, image: release.bundle_image(package) };
         match bundle.manifests("ClusterServiceVersion").as_slice() {
             [csv] if csv["spec"]["version"] == release.version.as_str() => Ok(bundle),
-            _ => Err(format!("{} does not hold one CSV of version {}", folder.display(), release.version)),
+            _ => Err(format!("{folder} does not hold one CSV of version {}", release.version)),
         }
     };
     list.releases.iter().filter(|release| release.has(package)).map(of).collect()
 }
 
-/// The files below a folder, in a fixed order.
-fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> std::io::Result<()> {
-    let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            collect(root, &path, files)?;
+/// Paths of all files below a folder of the repository, in a fixed order.
+fn below(root: &Path, folder: &str) -> std::io::Result<Vec<String>> {
+    let mut entries = BTreeMap::new();
+    for entry in std::fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        entries.insert(format!("{folder}/{}", entry.file_name().to_string_lossy()), entry.path().is_dir());
+    }
+    let mut paths = Vec::new();
+    for (path, is_folder) in entries {
+        if is_folder {
+            paths.extend(below(root, &path)?);
         } else {
-            let inside = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            files.push(File { path: inside, content: std::fs::read_to_string(&path)? });
+            paths.push(path);
         }
     }
-    Ok(())
+    Ok(paths)
+}
+
+/// Files where all is generated that would not be any more.
+fn stale(root: &Path, files: &[File]) -> Result<Vec<String>, String> {
+    let catalogs = PACKAGES.iter().map(|package| format!("catalog/{}", package.name));
+    let mut stale = Vec::new();
+    for folder in OURS.map(str::to_owned).into_iter().chain(catalogs).filter(|folder| root.join(folder).is_dir()) {
+        stale.extend(below(root, &folder).map_err(|error| format!("cannot read {folder}: {error}"))?);
+    }
+    let images = ["catalog/Containerfile", "catalog/Containerfile.content"].map(str::to_owned);
+    stale.extend(images.into_iter().filter(|path| root.join(path).is_file()));
+    stale.retain(|path| !files.iter().any(|file| file.path == *path));
+    Ok(stale)
 }
 
 fn difference(path: &Path, file: &File) -> Option<String> {
@@ -210,9 +291,15 @@ fn difference(path: &Path, file: &File) -> Option<String> {
     Some(format!("  {} line {}:\n    - {}\n    + {}", file.path, line + 1, show(&found), show(&file.content)))
 }
 
-fn write(path: &Path, content: &str) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+fn write_all(root: &Path, files: &[File]) -> Result<(), String> {
+    let write = |path: &Path, content: &str| {
+        std::fs::create_dir_all(path.parent().unwrap_or(root))?;
+        std::fs::write(path, content)
+    };
+    for file in files {
+        let path = root.join(&file.path);
+        write(&path, &file.content)
+            .map_err(|error: std::io::Error| format!("cannot write {}: {error}", path.display()))?;
     }
-    std::fs::write(path, content)
+    Ok(())
 }

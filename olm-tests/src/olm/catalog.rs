@@ -165,6 +165,15 @@ impl Olm {
     }
 }
 
+/// A listed release as it is kept in the repository: its images are named by tag, and nobody has them.
+#[must_use]
+pub fn kept(package: &Package, version: &str) -> Released {
+    let release = releases().of(version).0;
+    let files = read(&repository(&Released::folder(package.name, version)));
+    let image = release.bundle_image(package);
+    Released { release, files, image }
+}
+
 /// The release list.
 #[must_use]
 pub fn releases() -> Releases {

@@ -7,7 +7,7 @@
 
 mod catalog;
 
-pub use catalog::{binary_of, releases};
+pub use catalog::{binary_of, kept, releases};
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,10 +1,14 @@
 //! The bundle and the catalog, as the field's own validators see them.
 
+use std::path::Path;
 use std::process::Command;
 
 use olm_tests::cluster::{Cluster, documents, repository};
+use olm_tests::olm::kept;
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
+use oneagent_operator::api::oneagent::package::PACKAGE;
+use oneagent_operator::olm::catalog::catalog;
 use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
 
@@ -27,30 +31,67 @@ fn csv() -> Value {
     read("bundle/oneagent-operator/manifests/oneagent-operator.clusterserviceversion.yaml").remove(0)
 }
 
+/// The catalog of these releases, in a folder of its own.
+fn catalog_of(releases: &[Released]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let file = catalog(&PACKAGE, releases).unwrap().remove(0);
+    std::fs::write(folder.path().join("catalog.yaml"), file.content).unwrap();
+    folder
+}
+
+/// Every release of the list, as it is kept.
+fn all() -> Vec<Released> {
+    let all: Vec<_> = olm_tests::olm::releases().releases.iter().map(|r| kept(&PACKAGE, &r.version)).collect();
+    assert!(all.len() > 1);
+    all
+}
+
+fn validate(folder: &Path) -> (bool, String) {
+    let (good, _, said) = output(Command::new(tool("opm")).arg("validate").arg(folder));
+    (good, said)
+}
+
 #[test]
 fn opm_finds_the_catalog_valid_and_a_broken_one_not() {
-    let (good, _, said) =
-        output(Command::new(tool("opm")).arg("validate").arg(repository("catalog/oneagent-operator")));
+    // The folder that ships, with bundles and release list beside the catalog.
+    let (good, said) = validate(&repository("catalog"));
     assert!(good, "{said}");
-    // A channel without a head: the validator is really asked.
-    let folder = tempfile::tempdir().unwrap();
-    let text = std::fs::read_to_string(repository("catalog/oneagent-operator/catalog.yaml")).unwrap();
-    std::fs::write(
-        folder.path().join("catalog.yaml"),
-        text.replace("defaultChannel: stable-v0", "defaultChannel: none"),
-    )
-    .unwrap();
-    let (good, _, said) = output(Command::new(tool("opm")).arg("validate").arg(folder.path()));
-    assert!(!good && said.contains("none"), "{said}");
+    let mut releases = all();
+    let newest = releases.len() - 1;
+    releases[0].release.deprecated = Some("It is old; install a newer one.".into());
+    let skipped = releases[newest - 1].release.version.clone();
+    releases[newest].release.skips = vec![skipped.clone()];
+    releases[newest].release.channels = vec!["candidate-v0".into()];
+    let folder = catalog_of(&releases);
+    let (good, said) = validate(folder.path());
+    assert!(good, "{said}");
+    let path = folder.path().join("catalog.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let blobs = documents(&text);
+    let channel =
+        |name: &str| blobs.iter().find(|blob| blob["schema"] == "olm.channel" && blob["name"] == name).unwrap();
+    let head = |name: &str| channel(name)["entries"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(head("stable-v0")["name"], format!("oneagent-operator.v{skipped}"));
+    assert_eq!(head("candidate-v0")["skips"], json!([format!("oneagent-operator.v{skipped}")]));
+    let notes = blobs.iter().find(|blob| blob["schema"] == "olm.deprecations").unwrap();
+    assert_eq!(notes["entries"][0]["message"], "It is old; install a newer one.");
+    // The validator is really asked: for what it says of a channel, and of the note.
+    for (from, to, words) in [
+        ("defaultChannel: stable-v0", "defaultChannel: none", "none"),
+        ("It is old; install a newer one.", "''", "message"),
+    ] {
+        std::fs::write(&path, text.replace(from, to)).unwrap();
+        let (good, said) = validate(folder.path());
+        assert!(!good && said.contains(words), "{said}");
+    }
 }
 
 /// What opm makes of a bundle directory is what our catalog says of that release.
 #[test]
 fn opm_renders_every_released_bundle_to_what_the_catalog_has() {
-    let catalog = read("catalog/oneagent-operator/catalog.yaml");
-    let releases = olm_tests::olm::releases().releases;
-    assert!(!releases.is_empty());
-    for release in releases {
+    let releases = all();
+    let catalog = documents(&std::fs::read_to_string(catalog_of(&releases).path().join("catalog.yaml")).unwrap());
+    for Released { release, image, .. } in releases {
         let level = [
             "render",
             "-o",
@@ -58,7 +99,7 @@ fn opm_renders_every_released_bundle_to_what_the_catalog_has() {
             "--migrate-level",
             "bundle-object-to-csv-metadata",
             "--alpha-image-ref-template",
-            &release.bundle_image,
+            &image,
         ];
         let (good, rendered, said) = output(
             Command::new(tool("opm"))
@@ -137,7 +178,7 @@ fn operator_sdk_has_nothing_to_say_of_any_bundle() {
     assert!(copied.success());
     let path = folder.path().join("bundle/manifests/oneagent-operator.clusterserviceversion.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("capabilities: Deep Insights", "capabilities: Deepest Insights")).unwrap();
+    std::fs::write(&path, text.replace("capabilities: Full Lifecycle", "capabilities: Fullest Lifecycle")).unwrap();
     assert!(!validate(&folder.path().join("bundle"))["outputs"].as_array().unwrap().is_empty());
 }
 

@@ -22,6 +22,7 @@ mod outages;
 mod overlap;
 mod recover;
 mod refused;
+mod releases;
 mod secure;
 mod torn;
 mod toy;

@@ -7,9 +7,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use olm_tests::cluster::repository;
-use olm_tests::images::{Registry, said};
+use olm_tests::eventually;
+use olm_tests::images::{Config, Registry, home, pull, said};
 use olm_tests::lab::{Lab, V1};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use olm_tests::operator::free_address;
+use olm_tests::process::Process;
 use olm_tests::tools::{cache, tool};
 use serde_json::Value;
 
@@ -18,8 +21,16 @@ fn there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success())
 }
 
-/// Builds and pushes the images; returns them by digest: operator, bundle, catalog, the other package's bundle.
-fn build(registry: &Registry, folder: &Path) -> Vec<String> {
+/// An image with opm alone: what the catalog's is built on, for opm's own cannot be pulled here.
+fn opm_image(registry: &Registry) -> String {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("bin")).unwrap();
+    std::fs::copy(tool("opm"), root.path().join("bin/opm")).unwrap();
+    registry.push("opm:base", root.path(), &["bin"], &Config::default())
+}
+
+/// Builds and pushes the images; returns them by digest: operator, both bundles, the catalog without and with a server.
+fn build(registry: &Registry, folder: &Path, opm: &str) -> Vec<String> {
     let storage =
         format!("[storage]\ndriver = \"vfs\"\ngraphroot = \"{0}/root\"\nrunroot = \"{0}/run\"\n", folder.display());
     std::fs::write(folder.join("storage.conf"), storage).unwrap();
@@ -36,7 +47,9 @@ fn build(registry: &Registry, folder: &Path) -> Vec<String> {
         .env("PARTIAL", "1")
         .env("TLS_VERIFY", "false")
         .env("PROFILE", "dev")
-        .env("BUILD_TOOL", "buildah");
+        .env("BUILD_TOOL", "buildah")
+        .env("GENERATE", env!("CARGO_BIN_EXE_generate"))
+        .env("OPM_IMAGE", opm);
     // Kept outside of the clone; without symbols, which would be most of what is packed.
     command
         .env("BINARIES", cache().join("images"))
@@ -64,15 +77,18 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
     olm_tests::run(async {
         let olm = Olm::start().await;
         let folder = tempfile::tempdir().unwrap();
-        let images = build(&olm.registry, folder.path());
-        assert_eq!(images.len(), 4, "{images:?}");
+        let opm = opm_image(&olm.registry);
+        let images = build(&olm.registry, folder.path(), &opm);
+        assert_eq!(images.len(), 5, "{images:?}");
         said(
             Command::new("touch")
                 .arg(repository("LICENSE"))
                 .arg(repository("bundle/oneagent-operator/manifests"))
                 .arg(repository("catalog")),
         );
-        assert_eq!(build(&olm.registry, folder.path()), images, "times of files are in an image");
+        // The cache of the last one, the server's, differs from build to build.
+        let again = build(&olm.registry, folder.path(), &opm);
+        assert_eq!(again[..4], images[..4], "times of files are in an image");
 
         let crane = |args: &[&str]| said(Command::new(tool("crane")).args(args));
         let index = json(&crane(&["manifest", &images[0]]));
@@ -104,7 +120,11 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
             json(&crane(&["config", "--platform", "linux/amd64", image]))["config"]["Labels"][key].clone()
         };
         assert_eq!(label(&images[1], "operators.operatorframework.io.bundle.package.v1"), PACKAGE);
-        assert_eq!(label(&images[2], "operators.operatorframework.io.index.configs.v1"), "/configs");
+        assert_eq!(label(&images[2], "operators.operatorframework.io.bundle.package.v1"), "configwatcher-operator");
+        for catalog in &images[3..] {
+            assert_eq!(label(catalog, "operators.operatorframework.io.index.configs.v1"), "/configs");
+        }
+        serves(&olm, folder.path(), &images[4], &images[1]).await;
 
         if platforms.len() == 2 && there("podman") {
             multiarch(folder.path(), &images[0]);
@@ -125,6 +145,39 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
         lab.all_at("agent", V1, 2, Duration::from_secs(60)).await;
         olm.judge("dynatrace");
     });
+}
+
+/// The catalog's image serves itself: what its entrypoint is told runs as it is, from its cache, and OLM reads from it.
+async fn serves(olm: &Olm, folder: &Path, image: &str, bundle: &str) {
+    let root = folder.join("catalog");
+    pull(image, &root).unwrap();
+    let config = json(&said(Command::new(tool("crane")).args(["config", "--platform", "linux/amd64", image])));
+    let list = |key: &str| -> Vec<String> { serde_json::from_value(config["config"][key].clone()).unwrap() };
+    let mut command = [list("Entrypoint"), list("Cmd")].concat();
+    let address = free_address();
+    let (_, port) = address.rsplit_once(':').unwrap();
+    command.extend(
+        ["-p", port, "--pprof-addr", "", "--termination-log", "/tmp/log", "--cache-enforce-integrity"]
+            .map(str::to_owned),
+    );
+    let args = [vec!["-r".to_owned(), "chroot".to_owned(), root.display().to_string()], command].concat();
+    let _server = Process::start("catalog", Path::new("unshare"), &args, &[], &folder.join("catalog.log"));
+    let source = |name: &str| {
+        serde_json::json!({ "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": { "name": name, "namespace": "olm" }, "spec": { "sourceType": "grpc", "address": address } })
+    };
+    olm.cluster.apply(&source("self").to_string());
+    eventually("OLM reads from the catalog's image", Duration::from_secs(60), || async {
+        let source = olm.get("CatalogSource", "olm", "self").await.unwrap_or_default();
+        let state = &source["status"]["connectionState"]["lastObservedState"];
+        let log = std::fs::read_to_string(folder.join("catalog.log")).unwrap_or_default();
+        if *state == "READY" { Ok(()) } else { Err(format!("{state}\n{log}")) }
+    })
+    .await;
+    let home = home();
+    let rendered = said(Command::new(tool("opm")).args(["render", "--use-http", image]).env("HOME", home.path()));
+    assert!(rendered.contains(bundle), "the catalog names the bundle that was pushed with it");
+    olm.delete("CatalogSource", "olm", "self").await;
 }
 
 /// What the bundle claims of architectures is what the image has.

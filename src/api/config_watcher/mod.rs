@@ -105,6 +105,7 @@ pub struct ConfigWatcherStatus {
     pub rollout: Option<RolloutStatus>,
     /// Conditions: Ready, Progressing, Degraded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

@@ -5,7 +5,7 @@
 use kube::CustomResourceExt;
 
 use super::ConfigWatcher;
-use crate::api::package::{Kind, Package, Rule, Sample, Texts, Where, rule};
+use crate::api::package::{Kind, Package, Rule, Sample, Shown, Texts, Where, rule, shown};
 
 const NAME: &str = "configwatcher-operator";
 
@@ -37,9 +37,8 @@ pub const PACKAGE: Package = Package {
         keywords: &["configmap", "configuration", "restart", "rollout", "eviction"],
         categories: "Developer Tools",
         capabilities: "Seamless Upgrades",
-        widgets: WIDGETS,
-        plain: &["configMap", "podSelector", "rollout"],
-        groups: &["rollout"],
+        form: FORM,
+        page: PAGE,
     },
 };
 
@@ -78,13 +77,35 @@ const RULES: &[Rule] = &[
     },
 ];
 
-const WIDGETS: &[(&str, &str)] = &[
-    ("configMap", "io.kubernetes:ConfigMap"),
-    ("debounceSeconds", "com.tectonic.ui:number"),
-    ("rollout.minReadySeconds", "com.tectonic.ui:number"),
-    ("rollout.waitReadySeconds", "com.tectonic.ui:number"),
-    ("rollout.paused", "com.tectonic.ui:booleanSwitch"),
-    ("conditions", "io.kubernetes.conditions"),
+const NUMBER: &[&str] = &["com.tectonic.ui:number"];
+
+const FORM: &[Shown] = &[
+    shown("configMap", "ConfigMap", &["io.kubernetes:ConfigMap"]),
+    shown("podSelector", "Pod selector", &["com.tectonic.ui:selector:core:v1:Pod"]),
+    shown("debounceSeconds", "Seconds to wait for further changes", NUMBER),
+    shown("rollout", "Rollout", &[]),
+    shown(
+        "rollout.maxUnavailable",
+        "Pods of a workload that are unavailable, at most",
+        &["com.tectonic.ui:select:1%", "com.tectonic.ui:select:10%", "com.tectonic.ui:select:25%"],
+    ),
+    shown("rollout.minReadySeconds", "Seconds that a new Pod must stay ready", NUMBER),
+    shown("rollout.waitReadySeconds", "Seconds within which a new Pod must be ready", NUMBER),
+    shown("rollout.paused", "Paused", &["com.tectonic.ui:booleanSwitch"]),
+];
+
+const PAGE: &[Shown] = &[
+    shown("pods.progress", "Pods newer than the change", &[]),
+    shown("pods.selected", "Selected Pods", &[]),
+    shown("pods.blocked", "Pods that may not be evicted", &[]),
+    shown("pods.skipped", "Pods that are left alone", &[]),
+    shown("pods.unavailable", "Unavailable Pods", &[]),
+    shown("changedAt", "Changed", &[]),
+    shown("rollout.state", "Rollout", &[]),
+    shown("rollout.startedAt", "Rollout began", &[]),
+    shown("rollout.finishedAt", "Rollout ended", &[]),
+    shown("rollout.failure", "Why the rollout failed", &[]),
+    shown("conditions", "Conditions", &["io.kubernetes.conditions"]),
 ];
 
 const WATCHER: &str = "apiVersion: k8spatterns.io/v1

@@ -6,7 +6,7 @@ use kube::CustomResourceExt;
 
 use super::OneAgent;
 use super::samples::SAMPLES;
-use crate::api::package::{Kind, Package, Rule, Texts, Where, rule};
+use crate::api::package::{Kind, Package, Rule, Shown, Texts, Where, advanced, rule, shown};
 
 const NAME: &str = "oneagent-operator";
 
@@ -37,11 +37,10 @@ pub const PACKAGE: Package = Package {
             OneAgents that are left keep running, but new ones cannot start once the ServiceAccounts of this operator \
             are gone. What agents installed on hosts stays there: run the vendor's uninstall script on each host.",
         keywords: &["monitoring", "observability", "agent", "oneagent", "daemonset"],
-        categories: "Monitoring,Observability",
-        capabilities: "Deep Insights",
-        widgets: WIDGETS,
-        plain: &["apiUrl", "tokens", "nodeSelector", "tolerations", "update", "rollout"],
-        groups: &["proxy", "update", "rollout"],
+        categories: "Monitoring,Logging & Tracing",
+        capabilities: "Full Lifecycle",
+        form: FORM,
+        page: PAGE,
     },
 };
 
@@ -136,24 +135,73 @@ const RULES: &[Rule] = &[
     },
 ];
 
-const WIDGETS: &[(&str, &str)] = &[
-    ("apiUrl", "com.tectonic.ui:text"),
-    ("tokens", "io.kubernetes:Secret"),
-    ("skipCertCheck", "com.tectonic.ui:booleanSwitch"),
-    ("enableIstio", "com.tectonic.ui:booleanSwitch"),
-    ("proxy.valueFrom", "io.kubernetes:Secret"),
-    ("trustedCAs", "io.kubernetes:ConfigMap"),
-    ("useImmutableImage", "com.tectonic.ui:booleanSwitch"),
-    ("waitReadySeconds", "com.tectonic.ui:number"),
-    ("resources", "com.tectonic.ui:resourceRequirements"),
-    ("customPullSecret", "io.kubernetes:Secret"),
-    ("webhookInjection", "com.tectonic.ui:booleanSwitch"),
-    ("disableAgentUpdate", "com.tectonic.ui:booleanSwitch"),
-    ("serviceAccountName", "io.kubernetes:ServiceAccount"),
-    ("useUnprivilegedMode", "com.tectonic.ui:booleanSwitch"),
-    ("update.allowDowngrade", "com.tectonic.ui:booleanSwitch"),
-    ("rollout.minReadySeconds", "com.tectonic.ui:number"),
-    ("rollout.paused", "com.tectonic.ui:booleanSwitch"),
-    ("conditions", "io.kubernetes.conditions"),
-    ("phase", "io.kubernetes.phase"),
+const SWITCH: &[&str] = &["com.tectonic.ui:booleanSwitch"];
+const NUMBER: &[&str] = &["com.tectonic.ui:number"];
+const SECRET: &[&str] = &["io.kubernetes:Secret"];
+
+const FORM: &[Shown] = &[
+    shown("apiUrl", "API URL", &["com.tectonic.ui:text"]),
+    shown("tokens", "Secret with the tokens", SECRET),
+    shown("nodeSelector", "Node selector", &["com.tectonic.ui:selector:core:v1:Node"]),
+    shown("tolerations", "Tolerations", &[]),
+    shown("rollout", "Rollout", &[]),
+    shown(
+        "rollout.maxUnavailable",
+        "Nodes without an available agent, at most",
+        &[
+            "com.tectonic.ui:select:1%",
+            "com.tectonic.ui:select:5%",
+            "com.tectonic.ui:select:10%",
+            "com.tectonic.ui:select:20%",
+        ],
+    ),
+    shown("rollout.minReadySeconds", "Seconds that a new agent must stay ready", NUMBER),
+    shown("rollout.paused", "Paused", SWITCH),
+    shown("waitReadySeconds", "Seconds within which a new agent must be ready", NUMBER),
+    shown("update", "Update", &[]),
+    shown("update.version", "Exactly this version", &[]),
+    shown("update.allowDowngrade", "Allow a downgrade", SWITCH),
+    advanced("disableAgentUpdate", "Keep running agents at their version", SWITCH),
+    advanced("networkZone", "Network zone", &[]),
+    advanced("proxy", "Proxy", &[]),
+    shown("proxy.valueFrom", "Secret with the proxy's URL", SECRET),
+    shown("proxy.value", "Proxy URL", &[]),
+    shown("proxy.noProxy", "No proxy for", &[]),
+    advanced("trustedCAs", "ConfigMap with trusted CAs", &["io.kubernetes:ConfigMap"]),
+    advanced("skipCertCheck", "Skip the check of certificates", SWITCH),
+    advanced("enableIstio", "Let traffic through Istio", SWITCH),
+    advanced("useImmutableImage", "Run the agent from its image", SWITCH),
+    advanced("image", "Image", &[]),
+    advanced("customPullSecret", "Pull secret", SECRET),
+    advanced("agentVersion", "Agent version", &[]),
+    advanced("resources", "Resources", &["com.tectonic.ui:resourceRequirements"]),
+    advanced("env", "Environment variables", &[]),
+    advanced("args", "Arguments", &[]),
+    advanced("affinity", "Affinity", &[]),
+    shown("affinity.nodeAffinity", "Node affinity", &["com.tectonic.ui:nodeAffinity"]),
+    advanced("priorityClassName", "Priority class", &[]),
+    advanced("dnsPolicy", "DNS policy", &[]),
+    advanced("labels", "Labels of the Pods", &[]),
+    advanced("annotations", "Annotations of the Pods", &[]),
+    advanced("serviceAccountName", "ServiceAccount", &["io.kubernetes:ServiceAccount"]),
+    advanced("useUnprivilegedMode", "Unprivileged mode", SWITCH),
+    advanced("webhookInjection", "Injection by a webhook", SWITCH),
+];
+
+const PAGE: &[Shown] = &[
+    shown("phase", "Phase", &["io.kubernetes.phase"]),
+    shown("version", "Version", &[]),
+    shown("desiredVersion", "Desired version", &[]),
+    shown("nodes.progress", "Nodes with the desired agent", &[]),
+    shown("nodes.selected", "Selected nodes", &[]),
+    shown("nodes.running", "Nodes with an agent", &[]),
+    shown("nodes.untolerated", "Nodes with a taint that is not tolerated", &[]),
+    shown("rollout.state", "Rollout", &[]),
+    shown("rollout.startedAt", "Rollout began", &[]),
+    shown("rollout.finishedAt", "Rollout ended", &[]),
+    shown("rollout.failure.message", "Why the rollout failed", &[]),
+    shown("lastGoodVersion", "Last good version", &[]),
+    shown("versionSource", "Source of the version", &[]),
+    shown("environmentID", "Environment", &[]),
+    shown("conditions", "Conditions", &["io.kubernetes.conditions"]),
 ];

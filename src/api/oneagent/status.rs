@@ -41,6 +41,7 @@ pub struct OneAgentStatus {
     pub phase: Option<String>,
     /// Conditions: Ready, Available, Progressing, Degraded, APIToken, PaaSToken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
     /// Counts of nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

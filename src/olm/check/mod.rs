@@ -192,10 +192,14 @@ pub fn history(releases: &[(String, Vec<Value>)]) -> Vec<String> {
     wrong
 }
 
-/// R13: how a CRD may not change between releases. Returns complaints, by field.
+/// R13: how a CRD may not change between releases, by the published rules of crdify, with which OLM v1 looks at an
+/// upgrade. It refuses what it has no rule for, and so do we. Returns complaints, by field.
 #[must_use]
 pub fn evolution(before: &Value, after: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
+    if before["spec"]["scope"] != after["spec"]["scope"] {
+        wrong.push("R13: its scope changed; objects of the other scope would be lost".to_owned());
+    }
     let versions = |crd: &Value| crd["spec"]["versions"].as_array().cloned().unwrap_or_default();
     for old in versions(before) {
         match versions(after).iter().find(|new| new["name"] == old["name"]) {
@@ -206,45 +210,57 @@ pub fn evolution(before: &Value, after: &Value) -> Vec<String> {
     wrong
 }
 
+/// Bounds that may grow, and bounds that may shrink; each may be dropped and none may come.
+const UPPER: [&str; 4] = ["maximum", "maxLength", "maxItems", "maxProperties"];
+const LOWER: [&str; 4] = ["minimum", "minLength", "minItems", "minProperties"];
+
 fn narrowed(old: &Value, new: &Value, path: &str, wrong: &mut Vec<String>) {
-    let mut complain = |what: &str| wrong.push(format!("R13: {path}: {what}"));
-    if old["type"] != new["type"] {
-        complain("its type changed");
-    }
-    if new["default"] != old["default"] {
-        complain("its default changed or is new");
-    }
-    for bound in [
-        "maximum",
-        "minimum",
-        "maxLength",
-        "minLength",
-        "maxItems",
-        "minItems",
-        "maxProperties",
-        "pattern",
-        "enum",
-        "x-kubernetes-validations",
-        "x-kubernetes-list-type",
-    ] {
-        if new.get(bound).is_some() && new.get(bound) != old.get(bound) {
-            complain(&format!("its {bound} changed or is new"));
-        }
-    }
-    let required = |schema: &Value| schema["required"].as_array().cloned().unwrap_or_default();
-    for field in required(new).iter().filter(|field| !required(old).contains(field)) {
-        complain(&format!("{field} is newly required"));
-    }
-    for (name, inner) in old["properties"].as_object().into_iter().flatten() {
-        let path = format!("{path}.{name}");
-        match new["properties"].get(name) {
-            None => wrong.push(format!("R13: {path}: it is gone")),
-            Some(new) => narrowed(inner, new, &path, wrong),
-        }
-    }
-    for key in ["items", "additionalProperties"] {
-        if let (Some(old), Some(new)) = (old.get(key), new.get(key)) {
-            narrowed(old, new, &format!("{path}[]"), wrong);
-        }
+    let keys =
+        |schema: &Value| schema.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    let mut all = [keys(old), keys(new)].concat();
+    all.sort();
+    all.dedup();
+    for key in all {
+        let (was, is) = (&old[&key], &new[&key]);
+        let number = |value: &Value| value.as_f64();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let complaint = match key.as_str() {
+            "properties" => {
+                for (name, inner) in was.as_object().into_iter().flatten() {
+                    let path = format!("{path}.{name}");
+                    match is.get(name) {
+                        None => wrong.push(format!("R13: {path}: it is gone")),
+                        Some(new) => narrowed(inner, new, &path, wrong),
+                    }
+                }
+                None
+            }
+            "items" if !was.is_null() && !is.is_null() => {
+                narrowed(was, is, &format!("{path}[]"), wrong);
+                None
+            }
+            // A text changes nothing; but additionalProperties are compared as a whole, texts included.
+            "description" => None,
+            "required" => {
+                let new: Vec<Value> = list(is).into_iter().filter(|field| !list(was).contains(field)).collect();
+                (!new.is_empty()).then(|| format!("{} is newly required", Value::from(new)))
+            }
+            "enum" => {
+                let lost: Vec<Value> = list(was).into_iter().filter(|value| !list(is).contains(value)).collect();
+                let came = was.is_null();
+                (came || (!is.is_null() && !lost.is_empty()))
+                    .then(|| format!("its enum is new or lost {}", Value::from(lost)))
+            }
+            bound if UPPER.contains(&bound) => {
+                let tighter = number(was).is_none_or(|was| number(is).is_some_and(|is| is < was));
+                tighter.then(|| format!("its {bound} is new or smaller"))
+            }
+            bound if LOWER.contains(&bound) => {
+                let tighter = number(was).is_none_or(|was| number(is).is_some_and(|is| is > was));
+                tighter.then(|| format!("its {bound} is new or larger"))
+            }
+            other => (was != is).then(|| format!("its {other} changed, came or went")),
+        };
+        wrong.extend(complaint.map(|what| format!("R13: {path}: {what}")));
     }
 }

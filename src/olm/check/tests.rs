@@ -99,53 +99,105 @@ fn each_rule_has_a_bundle_that_breaks_it_and_is_named() {
     assert!(check(&two).iter().any(|s| s.starts_with("R1:")));
 }
 
-#[test]
-fn a_crd_may_grow_and_not_narrow() {
-    let schema = |spec: Value| {
-        json!({ "spec": { "versions": [{ "name": "v1alpha1",
+/// A CRD with one field `a`, beside a list and a map.
+fn crd(field: Value) -> Value {
+    let spec = json!({ "type": "object", "properties": { "a": field,
+        "l": { "type": "array", "items": { "type": "string" } },
+        "m": { "type": "object", "additionalProperties": { "type": "string", "description": "One." } } } });
+    json!({ "metadata": { "name": "x" }, "spec": { "scope": "Namespaced", "versions": [{ "name": "v1alpha1",
         "schema": { "openAPIV3Schema": { "type": "object", "properties": { "spec": spec } } } }] } })
+}
+
+const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+
+/// A CRD with something set in its spec's schema.
+fn with(field: Value, path: &str, value: Value) -> Value {
+    let mut crd = crd(field);
+    let (parent, key) = path.rsplit_once('/').unwrap();
+    crd.pointer_mut(&format!("{SPEC}{parent}")).unwrap()[key] = value;
+    crd
+}
+
+#[test]
+fn a_crd_may_grow_and_loosen() {
+    let number = |bounds: Value| {
+        let mut field = json!({ "type": "integer" });
+        field.as_object_mut().unwrap().extend(bounds.as_object().unwrap().clone());
+        crd(field)
     };
-    let before = schema(json!({ "type": "object", "properties": { "a": { "type": "string" },
-            "l": { "type": "array", "items": { "type": "string" } } } }));
-    let grown = schema(json!({ "type": "object", "properties": { "a": { "type": "string" },
-            "b": { "type": "string", "maxLength": 3 },
-            "l": { "type": "array", "items": { "type": "string" } } } }));
-    assert_eq!(evolution(&before, &grown), Vec::<String>::new());
-    for (words, after) in [
+    let text = || json!({ "type": "string" });
+    for (before, after) in [
+        (crd(text()), with(text(), "/properties/b", json!({ "type": "string", "maxLength": 3 }))),
+        (crd(text()), crd(json!({ "type": "string", "description": "Says more." }))),
+        (number(json!({ "maximum": 5, "minimum": 3 })), number(json!({ "maximum": 6, "minimum": 2 }))),
+        (number(json!({ "maximum": 5 })), number(json!({}))),
+        (crd(json!({ "type": "string", "enum": ["x"] })), crd(json!({ "type": "string", "enum": ["x", "y"] }))),
+        (with(text(), "/required", json!(["a"])), crd(text())),
+    ] {
+        assert_eq!(evolution(&before, &after), Vec::<String>::new(), "{before}\n{after}");
+    }
+}
+
+#[test]
+fn each_rule_about_the_evolution_of_a_crd_has_a_change_that_breaks_it() {
+    let text = || json!({ "type": "string" });
+    let field = |more: Value| {
+        let mut field = text();
+        field.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        field
+    };
+    let changed = |field: Value| (crd(text()), crd(field));
+    let from = |old: Value, new: Value| (crd(field(old)), crd(field(new)));
+    let mut gone = crd(text());
+    gone.pointer_mut(&format!("{SPEC}/properties")).unwrap().as_object_mut().unwrap().remove("a");
+    let mut other_scope = crd(text());
+    other_scope["spec"]["scope"] = "Cluster".into();
+    let mut no_version = crd(text());
+    no_version["spec"]["versions"] = json!([]);
+    for (words, (before, after)) in [
+        ("version \"v1alpha1\" is gone", (crd(text()), no_version)),
+        ("its scope changed", (crd(text()), other_scope)),
+        (".spec.a: it is gone", (crd(text()), gone)),
+        (".spec.a: its type", changed(json!({ "type": "integer" }))),
+        (".spec.a: its default", changed(field(json!({ "default": "x" })))),
+        (".spec.a: its default", from(json!({ "default": "x" }), json!({}))),
+        (".spec.a: its enum is new", changed(field(json!({ "enum": ["x"] })))),
+        (".spec.a: its enum", from(json!({ "enum": ["x", "y"] }), json!({ "enum": ["y"] }))),
+        (".spec.a: its maxLength is new", changed(field(json!({ "maxLength": 3 })))),
+        (".spec.a: its maximum", from(json!({ "maximum": 3 }), json!({ "maximum": 2 }))),
+        (".spec.a: its minProperties is new", changed(field(json!({ "minProperties": 1 })))),
+        (".spec.a: its minimum", from(json!({ "minimum": 3 }), json!({ "minimum": 4 }))),
+        (".spec.a: its pattern", from(json!({ "pattern": "a" }), json!({}))),
+        (".spec.a: its format", from(json!({ "format": "int32" }), json!({ "format": "int64" }))),
+        (".spec.a: its nullable", changed(field(json!({ "nullable": true })))),
+        (".spec.a: its nullable", from(json!({ "nullable": true }), json!({}))),
         (
-            ".spec.a: it is gone",
-            schema(json!({ "type": "object", "properties": { "l": { "type": "array",
-                    "items": { "type": "string" } } } })),
+            ".spec.a: its x-kubernetes-validations",
+            from(json!({ "x-kubernetes-validations": [{ "rule": "true" }] }), json!({})),
+        ),
+        ("[\"a\"] is newly required", (crd(text()), with(text(), "/required", json!(["a"])))),
+        (".spec.l[]: its maxLength", (crd(text()), with(text(), "/properties/l/items/maxLength", json!(3)))),
+        (
+            ".spec.l: its x-kubernetes-list-type",
+            (crd(text()), with(text(), "/properties/l/x-kubernetes-list-type", "set".into())),
         ),
         (
-            ".spec.a: its type",
-            schema(json!({ "type": "object", "properties": { "a": { "type": "integer" },
-                    "l": { "type": "array", "items": { "type": "string" } } } })),
+            ".spec.m: its additionalProperties",
+            (crd(text()), with(text(), "/properties/m/additionalProperties/description", "Two.".into())),
         ),
-        (
-            ".spec.a: its default",
-            schema(json!({ "type": "object", "properties": { "a": { "type": "string", "default": "x" },
-                    "l": { "type": "array", "items": { "type": "string" } } } })),
-        ),
-        (
-            ".spec.l[]: its maxLength",
-            schema(json!({ "type": "object", "properties": { "a": { "type": "string" },
-                    "l": { "type": "array", "items": { "type": "string", "maxLength": 3 } } } })),
-        ),
-        (
-            "newly required",
-            schema(json!({ "type": "object", "required": ["a"],
-                    "properties": { "a": { "type": "string" },
-                    "l": { "type": "array", "items": { "type": "string" } } } })),
-        ),
-        ("is gone", json!({ "spec": { "versions": [] } })),
     ] {
         let said = evolution(&before, &after);
         assert!(said.iter().any(|s| s.contains(words)), "{words}: {said:?}");
     }
+}
+
+#[test]
+fn the_history_is_that_of_every_crd_from_release_to_release() {
     let release = |version: &str, crds: &[&Value]| {
         (version.to_owned(), crds.iter().map(|crd| (*crd).clone()).collect::<Vec<_>>())
     };
+    let (text, b) = (json!({ "type": "string" }), json!({ "type": "string" }));
+    let (before, grown) = (crd(text.clone()), with(text, "/properties/b", b));
     assert_eq!(history(&[release("1", &[&before]), release("2", &[&grown])]), Vec::<String>::new());
     let said = history(&[release("1", &[&grown]), release("2", &[&before])]);
     assert!(said.len() == 1 && said[0].contains(".spec.b: it is gone (from 1 to 2)"), "{said:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::api::{Api, ObjectMeta};
 use kube::{Client, CustomResource, CustomResourceExt, Resource};
-use oneagent_operator::api::package::{self as api, Package, Texts, Where, rule};
+use oneagent_operator::api::package::{self as api, Package, Texts, Where, rule, shown};
 use oneagent_operator::kernel::apply::replace_status;
 use oneagent_operator::kernel::desk::Desk;
 use oneagent_operator::kernel::runtime::Kind;
@@ -52,9 +52,8 @@ static GREETINGS: Package = Package {
         keywords: &[],
         categories: "Other",
         capabilities: "Basic Install",
-        widgets: &[],
-        plain: &["whom"],
-        groups: &[],
+        form: &[shown("whom", "Whom", &[])],
+        page: &[],
     },
 };
 

@@ -1,0 +1,133 @@
+//! The release list, as a maintainer edits it: each mistake is one sentence, and nothing is written.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use olm_tests::cluster::repository;
+use olm_tests::images::said;
+
+const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+const NOW: &str = env!("CARGO_PKG_VERSION");
+
+/// A repository with the release list and what was released, and nothing generated yet.
+fn clone() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    said(Command::new("cp").arg("-r").arg(repository("catalog")).arg(folder.path().join("catalog")));
+    generate(folder.path(), &[]).unwrap_or_else(|why| panic!("{why}"));
+    folder
+}
+
+fn generate(root: &Path, args: &[&str]) -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_generate"));
+    for variable in ["OPERATOR_IMAGE", "AGENT_IMAGE", "BUNDLE_IMAGES"] {
+        command.env_remove(variable);
+    }
+    let output = command.arg("--root").arg(root).args(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if output.status.success() { Ok(()) } else { Err(said) }
+}
+
+/// Every file and its content.
+fn files(root: &Path) -> BTreeMap<String, String> {
+    let listed = said(Command::new("find").arg(root).args(["-type", "f"]));
+    listed.lines().map(|path| (path.to_owned(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+fn edit(root: &Path, from: &str, to: &str) {
+    let path = root.join("catalog/releases.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{from}: {text}");
+    std::fs::write(&path, text.replace(from, to)).unwrap();
+}
+
+#[test]
+fn a_mistake_in_the_release_list_is_one_sentence_and_nothing_is_written() {
+    const SECOND: &str = "- version: 0.2.0\n";
+    let folder = clone();
+    let root = folder.path();
+    let list = std::fs::read_to_string(root.join("catalog/releases.yaml")).unwrap();
+    let add = ["--release", NOW, "--commit", "abcdef0", "--date", "2026-11-22"];
+    let with = |line: &str| format!("{SECOND}  {line}\n");
+    for (what, to, args, words) in [
+        ("a circle", with("skips: [0.2.0]"), &add[..], "upgrades would go in a circle"),
+        ("a missing edge", with("skips: [0.1.9]"), &add[..], "0.2.0 skips \"0.1.9\", which is not listed"),
+        ("an unknown channel", with("channels: [beta]"), &add[..], "channel \"beta\" of 0.2.0 is none"),
+        (
+            "a digest that is none",
+            SECOND.into(),
+            &[&add[..], &["--operator-image", "x@sha256:12"]].concat()[..],
+            "names no digest",
+        ),
+        ("a version that exists", format!("- version: {NOW}\n"), &add[..], "is listed already"),
+        (
+            "another version than the code's",
+            SECOND.into(),
+            &["--release", "9.0.0", "--commit", "abcdef0", "--date", "2026-11-22"][..],
+            "set version in Cargo.toml",
+        ),
+        ("a release that is not there", SECOND.into(), &["--publish", "9.0.0"][..], "9.0.0 is not listed"),
+        ("published by tag", SECOND.into(), &["--publish", "0.2.0"][..], "is published without a digest"),
+        (
+            "a package that is none",
+            SECOND.into(),
+            &["--publish", "0.2.0", "--bundle-image", "x=y"][..],
+            "write PACKAGE=IMAGE",
+        ),
+    ] {
+        std::fs::write(root.join("catalog/releases.yaml"), &list).unwrap();
+        edit(root, SECOND, &to);
+        let before = files(root);
+        let why = generate(root, args).expect_err(what);
+        let sentence = why.lines().next().unwrap_or_default();
+        assert!(sentence.contains(words), "{what}: {why}");
+        assert_eq!(files(root), before, "{what}: something was written");
+    }
+}
+
+#[test]
+fn a_release_is_made_published_and_the_catalog_begins_with_it() {
+    let folder = clone();
+    let root = folder.path();
+    let catalog = root.join("catalog/oneagent-operator/catalog.yaml");
+    assert!(!catalog.exists(), "nothing is published: a catalog would name images that nobody has");
+    let operator = format!("registry.example/operator@{DIGEST}");
+    let agent = format!("registry.example/agent@{DIGEST}");
+    let images = ["--operator-image", &operator, "--agent-image", &agent];
+    generate(root, &[&["--release", NOW, "--commit", "abcdef0", "--date", "2026-11-22"][..], &images].concat())
+        .unwrap();
+    assert!(!catalog.exists(), "released is not published");
+    let csv =
+        format!("catalog/bundles/oneagent-operator/v{NOW}/manifests/oneagent-operator.clusterserviceversion.yaml");
+    let text = std::fs::read_to_string(root.join(csv)).unwrap();
+    assert!(text.contains("features.operators.openshift.io/disconnected: 'true'"), "every image is named by digest");
+    assert!(!text.contains("replaces:") && text.contains(&agent), "the first published release replaces none");
+    let bundle = |package: &str| format!("{package}=registry.example/{package}@{DIGEST}");
+    let bundles = [bundle("oneagent-operator"), bundle("configwatcher-operator")];
+    generate(root, &["--publish", NOW, "--bundle-image", &bundles[0], "--bundle-image", &bundles[1]]).unwrap();
+    for package in ["oneagent-operator", "configwatcher-operator"] {
+        let text = std::fs::read_to_string(root.join(format!("catalog/{package}/catalog.yaml"))).unwrap();
+        assert!(text.contains(&format!("image: registry.example/{package}@{DIGEST}")), "{text}");
+        assert!(!text.contains(".v0.1.0") && !text.contains(".v0.2.0"), "{text}");
+    }
+    generate(root, &["--check"]).unwrap();
+    edit(root, "published: true", "published: false");
+    let why = generate(root, &["--check"]).unwrap_err();
+    assert!(why.contains("catalog/oneagent-operator/catalog.yaml is not generated any more"), "{why}");
+    generate(root, &[]).unwrap();
+    assert!(!catalog.exists());
+}
+
+#[test]
+fn a_preview_is_the_present_code_alone_with_the_images_that_were_named() {
+    let folder = clone();
+    let before = files(folder.path());
+    let preview = tempfile::tempdir().unwrap();
+    let (operator, bundle) = (format!("r.example/o@{DIGEST}"), format!("oneagent-operator=r.example/b@{DIGEST}"));
+    let to = preview.path().display().to_string();
+    generate(folder.path(), &["--preview", &to, "--operator-image", &operator, "--bundle-image", &bundle]).unwrap();
+    assert_eq!(files(folder.path()), before);
+    let catalog = std::fs::read_to_string(preview.path().join("catalog/oneagent-operator/catalog.yaml")).unwrap();
+    assert!(catalog.contains(&operator) && catalog.contains(&format!("image: r.example/b@{DIGEST}")), "{catalog}");
+    assert!(catalog.contains(&format!("oneagent-operator.v{NOW}")) && !catalog.contains("replaces:"), "{catalog}");
+}
