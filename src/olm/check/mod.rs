@@ -246,10 +246,10 @@ fn narrowed(old: &Value, new: &Value, path: &str, wrong: &mut Vec<String>) {
                 (!new.is_empty()).then(|| format!("{} is newly required", Value::from(new)))
             }
             "enum" => {
-                let lost: Vec<Value> = list(was).into_iter().filter(|value| !list(is).contains(value)).collect();
+                let removed: Vec<Value> = list(was).into_iter().filter(|value| !list(is).contains(value)).collect();
                 let came = was.is_null();
-                (came || (!is.is_null() && !lost.is_empty()))
-                    .then(|| format!("its enum is new or lost {}", Value::from(lost)))
+                (came || (!is.is_null() && !removed.is_empty()))
+                    .then(|| format!("its enum is new or lost {}", Value::from(removed)))
             }
             bound if UPPER.contains(&bound) => {
                 let tighter = number(was).is_none_or(|was| number(is).is_some_and(|is| is < was));

@@ -101,9 +101,10 @@ fn each_rule_has_a_bundle_that_breaks_it_and_is_named() {
 
 /// A CRD with one field `a`, beside a list and a map.
 fn crd(field: Value) -> Value {
-    let spec = json!({ "type": "object", "properties": { "a": field,
+    let mut spec = json!({ "type": "object", "properties": {
         "l": { "type": "array", "items": { "type": "string" } },
         "m": { "type": "object", "additionalProperties": { "type": "string", "description": "One." } } } });
+    spec["properties"]["a"] = field;
     json!({ "metadata": { "name": "x" }, "spec": { "scope": "Namespaced", "versions": [{ "name": "v1alpha1",
         "schema": { "openAPIV3Schema": { "type": "object", "properties": { "spec": spec } } } }] } })
 }
