@@ -169,7 +169,7 @@ impl Cluster {
 #[must_use]
 pub fn documents(text: &str) -> Vec<Value> {
     serde_yaml::Deserializer::from_str(text)
-        .filter_map(|document| <Value as serde::Deserialize>::deserialize(document).ok())
+        .map_while(|document| <Value as serde::Deserialize>::deserialize(document).ok())
         .filter(|value| !value.is_null())
         .collect()
 }

@@ -43,6 +43,8 @@ const MODULES: &[Module] = &[
         programs: &[],
         files: &[("istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml", "istio.yaml")],
     },
+    Module { folder: "lua", programs: &[("glua", "glua")], files: &[] },
+    Module { folder: "helm", programs: &[("helm", "helm")], files: &[] },
     Module { folder: "crane", programs: &[("crane", "crane")], files: &[] },
     Module {
         folder: "olm",

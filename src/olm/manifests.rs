@@ -105,7 +105,7 @@ pub(super) fn namespace(package: &Package) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })
 }
 
-fn rbac_objects(package: &Package) -> Vec<Value> {
+pub(super) fn rbac_objects(package: &Package) -> Vec<Value> {
     let account = |name: &str| {
         json!({ "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": { "name": name, "namespace": package.namespace, "labels": labels(package) } })
@@ -138,7 +138,7 @@ fn rbac_objects(package: &Package) -> Vec<Value> {
 }
 
 /// Roles for people. Not in the bundle: OLM makes its own.
-fn user_roles(package: &Package) -> impl Iterator<Item = Value> + '_ {
+pub(super) fn user_roles(package: &Package) -> impl Iterator<Item = Value> + '_ {
     let kinds: Vec<&str> = package.kinds.iter().map(|kind| kind.plural).collect();
     let group = package.kinds[0].group;
     USERS.iter().map(move |(role, verbs, aggregated)| {

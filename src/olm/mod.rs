@@ -1,11 +1,14 @@
-//! What an installation consists of: RBAC from one table; manifests, bundle and catalog made from it and the kinds.
+//! What an installation consists of: RBAC from one table; manifests, chart, recipes, bundle and catalog made from it and
+//! the kinds.
 //!
 //! Pure: the same inputs give the same bytes. Must not read a file or a cluster.
 
 pub mod catalog;
+pub mod chart;
 pub mod check;
 pub mod csv;
 pub mod descriptors;
 pub mod manifests;
 pub mod rbac;
+pub mod recipes;
 pub mod release;

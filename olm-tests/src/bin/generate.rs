@@ -12,7 +12,7 @@ use oneagent_operator::api::package::Package;
 use oneagent_operator::api::{PACKAGES, schema};
 use oneagent_operator::olm::manifests::{self, File};
 use oneagent_operator::olm::release::{self, Release, Released, Releases};
-use oneagent_operator::olm::{catalog, check};
+use oneagent_operator::olm::{catalog, chart, check, recipes};
 
 /// Folders in which every file is generated.
 const OURS: [&str; 2] = ["bundle", "config"];
@@ -65,13 +65,18 @@ enum What {
     Rbac,
     /// The installation in one file, and the samples.
     Manifests,
+    /// What an administrator applies to get it from a catalog.
+    Recipes,
+    /// The Helm chart.
+    Chart,
     /// The OLM bundle that the present code would be released as.
     Bundle,
     /// The file-based catalog of the published releases.
     Catalog,
 }
 
-const EVERYTHING: [What; 5] = [What::Crds, What::Rbac, What::Manifests, What::Bundle, What::Catalog];
+const EVERYTHING: [What; 7] =
+    [What::Crds, What::Rbac, What::Manifests, What::Recipes, What::Chart, What::Bundle, What::Catalog];
 
 fn main() -> ExitCode {
     match generate(&Args::parse()) {
@@ -117,6 +122,8 @@ fn generate(args: &Args) -> Result<(), String> {
                 What::Crds => manifests::crds(package),
                 What::Rbac => manifests::rbac(package),
                 What::Manifests => manifests::manifests(package),
+                What::Recipes => recipes::recipes(package, &release),
+                What::Chart => chart::chart(package, &release),
                 What::Bundle => catalog::bundle(package, &release, before),
                 What::Catalog => catalog::catalog(package, &published),
             };

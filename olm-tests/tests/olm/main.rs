@@ -9,6 +9,7 @@ mod history;
 mod images;
 mod install;
 mod migrate;
+mod recipes;
 mod remove;
 mod upgrade;
 mod v1;

@@ -25,7 +25,8 @@ const KINDS: &[&str] = &[
 #[must_use]
 pub fn check(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
-    for file in files {
+    let looked_at = |file: &&File| file.path.starts_with("bundle/") || file.path.starts_with("catalog/");
+    for file in files.iter().filter(looked_at) {
         let documents = documents(&file.content);
         let inside = file.path.strip_prefix("bundle/").and_then(|path| path.split_once('/')).map(|(_, inside)| inside);
         if let Some(name) = inside.and_then(|inside| inside.strip_prefix("manifests/")) {
@@ -41,11 +42,12 @@ pub fn check(files: &[File]) -> Vec<String> {
     wrong
 }
 
+/// The objects of a file, up to the first that cannot be read: behind it the reader makes no way.
 fn documents(text: &str) -> Vec<Value> {
     use serde::Deserialize as _;
     serde_yaml::Deserializer::from_str(text)
-        .filter_map(|d| Value::deserialize(d).ok())
-        .filter(|v| !v.is_null())
+        .map_while(|document| Value::deserialize(document).ok())
+        .filter(|object| !object.is_null())
         .collect()
 }
 

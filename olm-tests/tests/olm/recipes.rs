@@ -1,0 +1,38 @@
+//! The recipes of `config/`, as they stand, against the real APIs of both OLMs.
+
+use olm_tests::cluster::{documents, repository};
+use olm_tests::olm::Olm;
+use olm_tests::tools::tool;
+use oneagent_operator::api::PACKAGES;
+use serde_json::Value;
+
+#[test]
+fn the_recipes_of_either_olm_are_valid_to_the_letter() {
+    olm_tests::run(async {
+        let olm = Olm::start().await;
+        let standard = std::fs::read_to_string(tool("olmv1.yaml")).unwrap();
+        let is_crd = |object: &Value| object["kind"] == "CustomResourceDefinition";
+        let crds: Vec<String> = documents(&standard).into_iter().filter(is_crd).map(|crd| crd.to_string()).collect();
+        assert_eq!(crds.len(), 2, "ClusterCatalog and ClusterExtension");
+        olm.cluster.apply(&crds.join("\n---\n"));
+        olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]);
+        for namespace in ["openshift-marketplace"].into_iter().chain(PACKAGES.iter().map(|package| package.namespace)) {
+            olm.cluster.kubectl(&["create", "namespace", namespace]);
+        }
+        let apply = |text: &str| {
+            let args = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"];
+            olm.cluster.try_kubectl(&args, Some(text))
+        };
+        for package in PACKAGES {
+            for file in
+                ["olm/catalogsource.yaml", "olm/subscription.yaml", "olm/olmv1.yaml", "disconnected/catalogsource.yaml"]
+            {
+                let text = std::fs::read_to_string(repository(&format!("config/{}/{file}", package.name))).unwrap();
+                apply(&text).unwrap_or_else(|why| panic!("{} {file}: {why}", package.name));
+                // The server looks closely: a field that is none would be refused.
+                let wrong = text.replacen("spec:\n", "spec:\n  mistyped: 1\n", 1);
+                assert!(apply(&wrong).is_err(), "{file}");
+            }
+        }
+    });
+}

@@ -1,0 +1,189 @@
+//! Recipes: what an administrator applies to get a package from a catalog, by either OLM, connected or not; and what
+//! GitOps tools want to know of its kind.
+//!
+//! Pure. Must not name an image that is not ours or the release's: a mirror is asked for just these.
+
+use serde_json::{Value, json};
+
+use super::manifests::{Error, File, PRODUCT, namespace, yaml};
+use super::release::{CHANNELS, REPOSITORY, Release};
+use crate::api::oneagent::DEFAULT_IMAGE;
+use crate::api::package::{Kind, Package};
+
+/// Namespace of OpenShift's catalogs.
+const MARKETPLACE: &str = "openshift-marketplace";
+/// What a mirror's address is written as, to be replaced.
+const MIRROR: &str = "MIRROR";
+
+/// The recipes of a package, in the release that the present code would be.
+pub fn recipes(package: &Package, release: &Release) -> Result<Vec<File>, Error> {
+    let file = |path: &str, about: &str, objects: &[Value]| -> Result<File, Error> {
+        let content = yaml(objects)?;
+        let (head, rest) = content.split_once('\n').unwrap_or_default();
+        let about: String = about.lines().map(|line| format!("# {line}\n")).collect();
+        Ok(File { path: format!("config/{}/{path}", package.name), content: format!("{head}\n{about}{rest}") })
+    };
+    Ok(vec![
+        file(
+            "olm/catalogsource.yaml",
+            "The catalog, for OpenShift and OLM v0; elsewhere put it into namespace olm. OLM looks for newer releases\n\
+            every half an hour.",
+            &[catalog_source()],
+        )?,
+        file(
+            "olm/subscription.yaml",
+            "The installation by OLM v0 in its recommended mode, OwnNamespace.",
+            &by_v0(package),
+        )?,
+        file("olm/olmv1.yaml", V1, &by_v1(package))?,
+        file(
+            "disconnected/imageset-config.yaml",
+            "For oc-mirror v2: oc mirror -c imageset-config.yaml --workspace file://FOLDER docker://MIRROR --v2",
+            &[image_set(package, release)],
+        )?,
+        file(
+            "disconnected/mirrors.yaml",
+            "Where nodes find the images instead, if oc-mirror did not make it: replace MIRROR. By digest, and by tag for\n\
+            the catalog and for what has no digest.",
+            &mirrors(package),
+        )?,
+        file(
+            "disconnected/catalogsource.yaml",
+            "The catalog as oc-mirror names it: replace MIRROR.",
+            &[mirrored_source()],
+        )?,
+        file("kustomization.yaml", "As a base: an overlay names the image with `images`.", &[kustomization()])?,
+        file("argocd-health.yaml", ARGO, &[argo_cd(package)])?,
+    ])
+}
+
+const V1: &str = "The installation by OLM v1. Before operator-controller 1.11 (OpenShift 4.18 to 4.20) apply \
+    olmv1-installer.yaml\nfirst and name its ServiceAccount in spec.serviceAccount. All namespaces are watched; OpenShift \
+    4.21 and newer can keep\nit to one: spec.config: { configType: Inline, inline: { watchNamespace: NAMESPACE } }. OLM v1 \
+    makes no roles for people:\napply user-roles.yaml.";
+
+const ARGO: &str = "How Argo CD sees such an object; merge it into argocd-cm:\n\
+    kubectl apply --server-side -f argocd-health.yaml";
+
+fn image(name: &str) -> String {
+    format!("{REPOSITORY}/{PRODUCT}-{name}:latest")
+}
+
+fn catalog_source() -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": { "name": PRODUCT, "namespace": MARKETPLACE },
+        "spec": {
+            "sourceType": "grpc", "image": image("catalog"), "displayName": "OneAgent Operator",
+            "publisher": "OneAgent Operator", "grpcPodConfig": { "securityContextConfig": "restricted" },
+            "updateStrategy": { "registryPoll": { "interval": "30m" } },
+        },
+    })
+}
+
+fn by_v0(package: &Package) -> Vec<Value> {
+    let named =
+        |kind: &str| json!({ "kind": kind, "metadata": { "name": package.name, "namespace": package.namespace } });
+    let (mut group, mut subscription) = (named("OperatorGroup"), named("Subscription"));
+    group["apiVersion"] = "operators.coreos.com/v1".into();
+    group["spec"] = json!({ "targetNamespaces": [package.namespace] });
+    subscription["apiVersion"] = "operators.coreos.com/v1alpha1".into();
+    subscription["spec"] = json!({ "channel": CHANNELS[0], "name": package.name, "source": PRODUCT,
+        "sourceNamespace": MARKETPLACE, "installPlanApproval": "Automatic" });
+    vec![namespace(package), group, subscription]
+}
+
+fn by_v1(package: &Package) -> Vec<Value> {
+    let api = "olm.operatorframework.io/v1";
+    vec![
+        namespace(package),
+        json!({ "apiVersion": api, "kind": "ClusterCatalog", "metadata": { "name": PRODUCT },
+            "spec": { "source": { "type": "Image",
+                "image": { "ref": image("catalog-content"), "pollIntervalMinutes": 30 } } } }),
+        json!({ "apiVersion": api, "kind": "ClusterExtension", "metadata": { "name": package.name },
+            "spec": {
+                "namespace": package.namespace,
+                "source": { "sourceType": "Catalog",
+                    "catalog": { "packageName": package.name, "channels": [CHANNELS[0]] } },
+            } }),
+    ]
+}
+
+fn image_set(package: &Package, release: &Release) -> Value {
+    // The bundle lists the agent's image; named once more where it has no digest, for then oc-mirror may leave it out.
+    let agent = package.image_variable.filter(|_| !release.is_pinned()).map(|_| json!({ "name": release.agent_image }));
+    json!({
+        "apiVersion": "mirror.openshift.io/v2alpha1", "kind": "ImageSetConfiguration",
+        "mirror": {
+            "operators": [{ "catalog": image("catalog"),
+                "packages": [{ "name": package.name, "channels": [{ "name": CHANNELS[0] }] }] }],
+            "additionalImages": agent.into_iter().collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn mirrors(package: &Package) -> Vec<Value> {
+    let agents = DEFAULT_IMAGE.rsplit_once('/').map_or(DEFAULT_IMAGE, |(folder, _)| folder);
+    let sources: Vec<&str> = std::iter::once(REPOSITORY).chain(package.image_variable.map(|_| agents)).collect();
+    let set = |kind: &str, field: &str| {
+        let entry = |source: &&str| json!({ "source": source, "mirrors": [format!("{MIRROR}/{}", folder(source))] });
+        json!({ "apiVersion": "config.openshift.io/v1", "kind": kind, "metadata": { "name": package.name },
+            "spec": { field: sources.iter().map(entry).collect::<Vec<_>>() } })
+    };
+    vec![set("ImageDigestMirrorSet", "imageDigestMirrors"), set("ImageTagMirrorSet", "imageTagMirrors")]
+}
+
+/// What follows the registry's host.
+fn folder(source: &str) -> &str {
+    source.split_once('/').map_or(source, |(_, folder)| folder)
+}
+
+fn mirrored_source() -> Value {
+    let mut source = catalog_source();
+    source["metadata"]["name"] = format!("cs-{PRODUCT}-catalog-latest").into();
+    source["spec"]["image"] = format!("{MIRROR}/{}/{PRODUCT}-catalog:latest", folder(REPOSITORY)).into();
+    source
+}
+
+fn kustomization() -> Value {
+    json!({ "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": ["install.yaml"] })
+}
+
+/// Healthy when all is as it should be, Degraded when somebody must do something, Suspended while somebody holds it.
+const HEALTH: &str = "\
+local health = { status = \"Progressing\", message = \"not looked at yet\" }
+local status = obj.status
+if status == nil or status.conditions == nil then
+  return health
+end
+if status.observedGeneration ~= obj.metadata.generation then
+  health.message = \"the newest spec is not looked at yet\"
+  return health
+end
+local conditions = {}
+for _, condition in ipairs(status.conditions) do
+  conditions[condition.type] = condition
+end
+local ready, degraded, progressing = conditions.Ready, conditions.Degraded, conditions.Progressing
+if degraded ~= nil and degraded.status == \"True\" then
+  return { status = \"Degraded\", message = degraded.message }
+end
+if ready ~= nil and ready.status == \"True\" then
+  return { status = \"Healthy\", message = ready.message }
+end
+if progressing ~= nil and (progressing.reason == \"Paused\" or progressing.reason == \"Stopped\") then
+  return { status = \"Suspended\", message = progressing.message }
+end
+if ready ~= nil then
+  health.message = ready.message
+end
+return health
+";
+
+fn argo_cd(package: &Package) -> Value {
+    let key = |kind: &Kind| format!("resource.customizations.health.{}_{}", kind.group, kind.name);
+    let data: serde_json::Map<String, Value> = package.kinds.iter().map(|kind| (key(kind), HEALTH.into())).collect();
+    json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "argocd-cm", "namespace": "argocd", "labels": { "app.kubernetes.io/part-of": "argocd" } },
+        "data": data })
+}
