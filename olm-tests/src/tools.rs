@@ -45,6 +45,7 @@ const MODULES: &[Module] = &[
     },
     Module { folder: "lua", programs: &[("glua", "glua")], files: &[] },
     Module { folder: "helm", programs: &[("helm", "helm")], files: &[] },
+    Module { folder: "promtool", programs: &[("promtool", "promtool")], files: &[] },
     Module { folder: "crane", programs: &[("crane", "crane")], files: &[] },
     Module {
         folder: "olm",

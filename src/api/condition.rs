@@ -35,6 +35,14 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
 }
 
+impl Condition {
+    /// What it says, without the sentence: its type, status and reason.
+    #[must_use]
+    pub fn says(&self) -> [&str; 3] {
+        [&self.type_, &self.status, &self.reason]
+    }
+}
+
 /// The conditions of a kind: every object of it has all of them from the first visit on, in this order.
 pub trait Type: Copy + PartialEq + Display + IntoEnumIterator {
     /// Why one is as it is.

@@ -31,8 +31,23 @@ pub struct Package {
     pub samples: &'static [Sample],
     /// What samples want to be tried with; objects that are not of its kinds.
     pub companions: &'static [Sample],
+    /// What an administrator should be told by the cluster's monitoring.
+    pub alerts: &'static [Alert],
     /// What people read.
     pub texts: Texts,
+}
+
+/// An alert: only for what a person must do.
+#[derive(Debug, Clone, Copy)]
+pub struct Alert {
+    /// Its name, and that of its section in the runbooks.
+    pub name: &'static str,
+    /// When it is one, in PromQL.
+    pub expr: &'static str,
+    /// For how long that must last.
+    pub lasts: &'static str,
+    /// The sentence, as a template of Prometheus.
+    pub summary: &'static str,
 }
 
 /// What people read of a package.

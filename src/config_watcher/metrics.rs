@@ -29,6 +29,7 @@ impl OwnMetrics {
 
     /// Forgets a ConfigWatcher that is gone.
     pub fn forget(&self, key: &Key) {
+        self.all.forget(key);
         self.pods.forget(key, &states(&PodCounts::default()));
     }
 }

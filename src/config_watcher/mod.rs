@@ -24,7 +24,7 @@ use kube::{Client, ResourceExt};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::api::condition::Transition;
+use crate::api::condition::{Condition, Transition};
 use crate::api::config_watcher::condition::Reason;
 use crate::api::config_watcher::package::PACKAGE;
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
@@ -219,6 +219,8 @@ impl Context {
         is_urgent: bool,
     ) -> Result<Option<Duration>, kernel::Error> {
         let writer = Writer { client: &self.client, manager: MANAGER, events: &self.events };
+        let key = (object.namespace().unwrap_or_default(), object.name_any());
+        self.metrics.all.says(&key, status.conditions.iter().map(Condition::says));
         match desk.own.status.write(writer, object, status, transitions, is_urgent).await? {
             Saying::Written => self.metrics.all.status_written(),
             Saying::Known => {}

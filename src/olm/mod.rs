@@ -1,5 +1,5 @@
-//! What an installation consists of: RBAC from one table; manifests, chart, recipes, bundle and catalog made from it and
-//! the kinds.
+//! What an installation consists of: RBAC from one table; manifests, chart, recipes, alerts, bundle and catalog made
+//! from it and the kinds.
 //!
 //! Pure: the same inputs give the same bytes. Must not read a file or a cluster.
 
@@ -9,6 +9,7 @@ pub mod check;
 pub mod csv;
 pub mod descriptors;
 pub mod manifests;
+pub mod monitoring;
 pub mod rbac;
 pub mod recipes;
 pub mod release;

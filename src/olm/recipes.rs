@@ -20,7 +20,7 @@ pub fn recipes(package: &Package, release: &Release) -> Result<Vec<File>, Error>
     let file = |path: &str, about: &str, objects: &[Value]| -> Result<File, Error> {
         let content = yaml(objects)?;
         let (head, rest) = content.split_once('\n').unwrap_or_default();
-        let about: String = about.lines().map(|line| format!("# {line}\n")).collect();
+        let about = format!("# {}\n", about.replace('\n', "\n# "));
         Ok(File { path: format!("config/{}/{path}", package.name), content: format!("{head}\n{about}{rest}") })
     };
     Ok(vec![
@@ -43,8 +43,8 @@ pub fn recipes(package: &Package, release: &Release) -> Result<Vec<File>, Error>
         )?,
         file(
             "disconnected/mirrors.yaml",
-            "Where nodes find the images instead, if oc-mirror did not make it: replace MIRROR. By digest, and by tag for\n\
-            the catalog and for what has no digest.",
+            "Where nodes find the images instead, if oc-mirror did not make it: replace MIRROR. By digest, and by tag\n\
+            for the catalog and for what has no digest.",
             &mirrors(package),
         )?,
         file(
@@ -58,9 +58,9 @@ pub fn recipes(package: &Package, release: &Release) -> Result<Vec<File>, Error>
 }
 
 const V1: &str = "The installation by OLM v1. Before operator-controller 1.11 (OpenShift 4.18 to 4.20) apply \
-    olmv1-installer.yaml\nfirst and name its ServiceAccount in spec.serviceAccount. All namespaces are watched; OpenShift \
-    4.21 and newer can keep\nit to one: spec.config: { configType: Inline, inline: { watchNamespace: NAMESPACE } }. OLM v1 \
-    makes no roles for people:\napply user-roles.yaml.";
+    olmv1-installer.yaml\nfirst and name its ServiceAccount in spec.serviceAccount. All namespaces are watched; \
+    OpenShift 4.21 and newer can keep\nit to one:\n  spec.config: { configType: Inline, inline: { watchNamespace: \
+    NAMESPACE } }\nOLM v1 makes no roles for people: apply user-roles.yaml.";
 
 const ARGO: &str = "How Argo CD sees such an object; merge it into argocd-cm:\n\
     kubectl apply --server-side -f argocd-health.yaml";

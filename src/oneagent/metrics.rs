@@ -39,6 +39,7 @@ impl OwnMetrics {
 
     /// Forgets a OneAgent that is gone.
     pub fn forget(&self, key: &Key) {
+        self.all.forget(key);
         self.nodes.forget(key, &states(&NodeCounts::default()));
     }
 }

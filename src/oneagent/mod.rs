@@ -33,7 +33,7 @@ use std::time::Duration;
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::Instant;
 
-use crate::api::condition::{Transition, keep_what_is_urgent};
+use crate::api::condition::{Condition, Transition, keep_what_is_urgent};
 use crate::api::oneagent::condition::Reason;
 use crate::api::oneagent::package::PACKAGE;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
@@ -307,6 +307,8 @@ impl Context {
     ) -> Result<Option<Duration>, kernel::Error> {
         let writer = Writer { client: &self.client, manager: MANAGER, events: &self.events };
         let is_urgent = essence(before) != essence(&status);
+        let key = (object.namespace().unwrap_or_default(), object.name_any());
+        self.metrics.all.says(&key, status.conditions.iter().map(Condition::says));
         match desk.own.status.write(writer, object, status, transitions, is_urgent).await? {
             Saying::Written => self.metrics.all.status_written(),
             Saying::Known => {}

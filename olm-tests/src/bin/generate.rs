@@ -12,7 +12,7 @@ use oneagent_operator::api::package::Package;
 use oneagent_operator::api::{PACKAGES, schema};
 use oneagent_operator::olm::manifests::{self, File};
 use oneagent_operator::olm::release::{self, Release, Released, Releases};
-use oneagent_operator::olm::{catalog, chart, check, recipes};
+use oneagent_operator::olm::{catalog, chart, check, monitoring, recipes};
 
 /// Folders in which every file is generated.
 const OURS: [&str; 2] = ["bundle", "config"];
@@ -67,6 +67,8 @@ enum What {
     Manifests,
     /// What an administrator applies to get it from a catalog.
     Recipes,
+    /// Service, ServiceMonitor and alerts.
+    Monitoring,
     /// The Helm chart.
     Chart,
     /// The OLM bundle that the present code would be released as.
@@ -75,8 +77,16 @@ enum What {
     Catalog,
 }
 
-const EVERYTHING: [What; 7] =
-    [What::Crds, What::Rbac, What::Manifests, What::Recipes, What::Chart, What::Bundle, What::Catalog];
+const EVERYTHING: [What; 8] = [
+    What::Crds,
+    What::Rbac,
+    What::Manifests,
+    What::Recipes,
+    What::Monitoring,
+    What::Chart,
+    What::Bundle,
+    What::Catalog,
+];
 
 fn main() -> ExitCode {
     match generate(&Args::parse()) {
@@ -123,6 +133,7 @@ fn generate(args: &Args) -> Result<(), String> {
                 What::Rbac => manifests::rbac(package),
                 What::Manifests => manifests::manifests(package),
                 What::Recipes => recipes::recipes(package, &release),
+                What::Monitoring => monitoring::monitoring(package),
                 What::Chart => chart::chart(package, &release),
                 What::Bundle => catalog::bundle(package, &release, before),
                 What::Catalog => catalog::catalog(package, &published),

@@ -39,7 +39,8 @@ fn kustomize_builds_what_config_installs_and_an_overlay_names_the_image() {
         let overlay = tempfile::tempdir().unwrap();
         // A base is named by a path from the overlay.
         std::os::unix::fs::symlink(repository(&folder), overlay.path().join("base")).unwrap();
-        let text = "resources: [base]\nimages:\n- name: ghcr.io/oneagent-operator/oneagent-operator\n  newName: r.example/o\n  newTag: mine\n";
+        let text = "resources: [base]\nimages:\n- name: ghcr.io/oneagent-operator/oneagent-operator\n  newName: \
+            r.example/o\n  newTag: mine\n";
         std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
         let made = kustomize(overlay.path());
         let deployment = made.iter().find(|o| o["kind"] == "Deployment").unwrap();
@@ -108,8 +109,8 @@ fn the_chart_is_what_config_installs_with_values() {
     });
 }
 
-/// Whoever had the operator from OLM v0, or from `config/`, comes to Helm, and with the same marks to OLM v1: the CRD is
-/// handed over, not deleted, and no OneAgent goes with it.
+/// Whoever had the operator from OLM v0, or from `config/`, comes to Helm, and with the same marks to OLM v1: the CRD
+/// is handed over, not deleted, and no OneAgent goes with it.
 #[test]
 fn helm_takes_over_a_crd_that_is_handed_to_it_and_leaves_it_behind() {
     olm_tests::run(async {

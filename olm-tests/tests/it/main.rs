@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod adopt;
+mod alerts;
 mod beside;
 mod bundle;
 mod calm;

@@ -5,7 +5,7 @@
 use kube::CustomResourceExt;
 
 use super::ConfigWatcher;
-use crate::api::package::{Kind, Package, Rule, Sample, Shown, Texts, Where, rule, shown};
+use crate::api::package::{Alert, Kind, Package, Rule, Sample, Shown, Texts, Where, rule, shown};
 
 const NAME: &str = "configwatcher-operator";
 
@@ -28,6 +28,7 @@ pub const PACKAGE: Package = Package {
     image_variable: None,
     samples: &[Sample { file: "configwatcher.yaml", yaml: WATCHER }],
     companions: &[Sample { file: "webapp.yaml", yaml: include_str!("webapp.yaml") }],
+    alerts: ALERTS,
     texts: Texts {
         title: "ConfigWatcher Operator",
         sentence: "Replaces Pods, safely, when a ConfigMap that they read has changed.",
@@ -74,6 +75,36 @@ const RULES: &[Rule] = &[
     Rule {
         name: Some(NAME),
         ..rule(Where::Own, "", "configmaps", &["list", "watch"], "learn that everything shall stop")
+    },
+];
+
+const ALERTS: &[Alert] = &[
+    Alert {
+        name: "ConfigWatcherRolloutFailed",
+        expr: "max by (namespace, name) (configwatcher_condition{reason=\"RolloutFailed\"}) == 1",
+        lasts: "5m",
+        summary: "New Pods of ConfigWatcher {{ $labels.namespace }}/{{ $labels.name }} failed, and its rollout was \
+            stopped.",
+    },
+    Alert {
+        name: "ConfigWatcherBlocked",
+        expr: "sum by (namespace, name) (configwatcher_pods{state=\"blocked\"}) > 0",
+        lasts: "2h",
+        summary: "{{ $value }} Pods of ConfigWatcher {{ $labels.namespace }}/{{ $labels.name }} may not be evicted for \
+            two hours, and run with old configuration.",
+    },
+    Alert {
+        name: "ConfigWatcherNeedsAttention",
+        expr: "max by (namespace, name, reason) (configwatcher_condition{condition=\"Degraded\",status=\"True\",\
+            reason!=\"RolloutFailed\"}) == 1",
+        lasts: "1h",
+        summary: "ConfigWatcher {{ $labels.namespace }}/{{ $labels.name }} needs a human: {{ $labels.reason }}.",
+    },
+    Alert {
+        name: "ConfigWatcherOperatorAway",
+        expr: "absent(configwatcher_leader == 1)",
+        lasts: "15m",
+        summary: "No ConfigWatcher Operator acts: a changed ConfigMap reaches no running Pod.",
     },
 ];
 

@@ -6,7 +6,7 @@ use kube::CustomResourceExt;
 
 use super::OneAgent;
 use super::samples::SAMPLES;
-use crate::api::package::{Kind, Package, Rule, Shown, Texts, Where, advanced, rule, shown};
+use crate::api::package::{Alert, Kind, Package, Rule, Shown, Texts, Where, advanced, rule, shown};
 
 const NAME: &str = "oneagent-operator";
 
@@ -29,6 +29,7 @@ pub const PACKAGE: Package = Package {
     image_variable: Some("RELATED_IMAGE_DYNATRACE_ONEAGENT"),
     samples: SAMPLES,
     companions: &[],
+    alerts: ALERTS,
     texts: Texts {
         title: "OneAgent Operator",
         sentence: "Keeps a monitoring agent on the right nodes, at the right version, and can always say why.",
@@ -132,6 +133,49 @@ const RULES: &[Rule] = &[
             &["get"],
             "the agents carry the cluster's identity, which is this namespace's UID",
         )
+    },
+];
+
+const ALERTS: &[Alert] = &[
+    Alert {
+        name: "OneAgentRolloutFailed",
+        expr: "max by (namespace, name) (oneagent_condition{reason=\"RolloutFailed\"}) == 1",
+        lasts: "5m",
+        summary: "The rollout of OneAgent {{ $labels.namespace }}/{{ $labels.name }} failed and was stopped.",
+    },
+    Alert {
+        name: "OneAgentEnvironmentUnreachable",
+        expr: "max by (namespace, name) (oneagent_condition{reason=\"EnvironmentUnreachable\"}) == 1",
+        lasts: "2h",
+        summary: "The environment of OneAgent {{ $labels.namespace }}/{{ $labels.name }} cannot be used for two hours: \
+            nothing is updated, and agents that restart may not start.",
+    },
+    Alert {
+        name: "OneAgentNodesWithoutAgent",
+        expr: "sum by (namespace, name) \
+            (oneagent_nodes{state=~\"capacity|admission|image|config|crash|overdue\"}) > 0",
+        lasts: "30m",
+        summary: "{{ $value }} nodes of OneAgent {{ $labels.namespace }}/{{ $labels.name }} have no agent, and it will \
+            not come by itself.",
+    },
+    Alert {
+        name: "OneAgentPodsRefused",
+        expr: "max by (namespace, name) (oneagent_condition{reason=\"PodsRefused\"}) == 1",
+        lasts: "15m",
+        summary: "The API server refuses the Pods of OneAgent {{ $labels.namespace }}/{{ $labels.name }}.",
+    },
+    Alert {
+        name: "OneAgentNeedsAttention",
+        expr: "max by (namespace, name, reason) (oneagent_condition{condition=\"Degraded\",status=\"True\",\
+            reason!~\"RolloutFailed|EnvironmentUnreachable|PodsRefused\"}) == 1",
+        lasts: "1h",
+        summary: "OneAgent {{ $labels.namespace }}/{{ $labels.name }} needs a human: {{ $labels.reason }}.",
+    },
+    Alert {
+        name: "OneAgentOperatorAway",
+        expr: "absent(oneagent_leader == 1)",
+        lasts: "15m",
+        summary: "No OneAgent Operator acts: agents run on, but none is updated or replaced.",
     },
 ];
 

@@ -44,6 +44,7 @@ static GREETINGS: Package = Package {
     accounts: &[],
     image_variable: None,
     samples: &[],
+    alerts: &[],
     texts: Texts {
         title: "Greeting Operator",
         sentence: "Says hello.",

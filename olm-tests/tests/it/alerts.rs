@@ -1,0 +1,170 @@
+//! Alerts: each fires for what it is for and for nothing beside it, as Prometheus' own promtool evaluates them; about
+//! metrics that are really exposed, with a section in the runbooks.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use olm_tests::cluster::{documents, repository};
+use olm_tests::eventually;
+use olm_tests::images::said;
+use olm_tests::lab::{Lab, SOON, V1};
+use olm_tests::tools::tool;
+use oneagent_operator::api::PACKAGES;
+use serde_json::{Value, json};
+
+fn groups(package: &str) -> Value {
+    let file = std::fs::read_to_string(repository(&format!("config/{package}/monitoring.yaml"))).unwrap();
+    documents(&file).into_iter().find(|o| o["kind"] == "PrometheusRule").unwrap()["spec"].clone()
+}
+
+/// Names that begin as our metrics do.
+fn metrics(text: &str) -> BTreeSet<String> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .filter(|word| word.starts_with("oneagent_") || word.starts_with("configwatcher_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A series of one value for five hours.
+fn series(name: &str, value: u32) -> Value {
+    json!({ "series": name, "values": format!("{value}x300") })
+}
+
+/// Which alert each series fires, when it is all there is beside an operator that acts; none for what is nobody's task.
+const CASES: &[(&str, u32, Option<&str>)] = &[
+    (
+        "oneagent_condition{C=\"Progressing\",status=\"False\",reason=\"RolloutFailed\"}",
+        1,
+        Some("OneAgentRolloutFailed"),
+    ),
+    ("oneagent_condition{C=\"Degraded\",status=\"True\",reason=\"RolloutFailed\"}", 1, Some("OneAgentRolloutFailed")),
+    (
+        "oneagent_condition{C=\"Degraded\",status=\"True\",reason=\"EnvironmentUnreachable\"}",
+        1,
+        Some("OneAgentEnvironmentUnreachable"),
+    ),
+    ("oneagent_condition{C=\"Degraded\",status=\"True\",reason=\"PodsRefused\"}", 1, Some("OneAgentPodsRefused")),
+    ("oneagent_condition{C=\"Degraded\",status=\"True\",reason=\"InvalidSpec\"}", 1, Some("OneAgentNeedsAttention")),
+    ("oneagent_condition{C=\"Degraded\",status=\"False\",reason=\"AsExpected\"}", 1, None),
+    ("oneagent_condition{C=\"Ready\",status=\"False\",reason=\"RollingOut\"}", 1, None),
+    ("oneagent_nodes{N,state=\"crash\"}", 2, Some("OneAgentNodesWithoutAgent")),
+    ("oneagent_nodes{N,state=\"overdue\"}", 1, Some("OneAgentNodesWithoutAgent")),
+    ("oneagent_nodes{N,state=\"crash\"}", 0, None),
+    ("oneagent_nodes{N,state=\"nodeNotReady\"}", 3, None),
+    ("oneagent_nodes{N,state=\"untolerated\"}", 3, None),
+    ("oneagent_leader", 0, Some("OneAgentOperatorAway")),
+    (
+        "configwatcher_condition{C=\"Degraded\",status=\"True\",reason=\"RolloutFailed\"}",
+        1,
+        Some("ConfigWatcherRolloutFailed"),
+    ),
+    (
+        "configwatcher_condition{C=\"Degraded\",status=\"True\",reason=\"InvalidSpec\"}",
+        1,
+        Some("ConfigWatcherNeedsAttention"),
+    ),
+    ("configwatcher_pods{N,state=\"blocked\"}", 2, Some("ConfigWatcherBlocked")),
+    ("configwatcher_pods{N,state=\"outdated\"}", 2, None),
+    ("configwatcher_leader", 0, Some("ConfigWatcherOperatorAway")),
+];
+
+#[test]
+fn each_alert_fires_for_what_it_is_for_after_its_time_and_for_nothing_else() {
+    let runbooks = std::fs::read_to_string(repository("docs/runbooks.md")).unwrap();
+    for package in PACKAGES {
+        let prefix = package.kinds[0].name.to_lowercase();
+        let groups = groups(package.name);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("rules.yaml"), groups.to_string()).unwrap();
+        said(Command::new(tool("promtool")).args(["check", "rules"]).arg(folder.path().join("rules.yaml")));
+        let rules = groups["groups"][0]["rules"].as_array().unwrap();
+        let tried: BTreeSet<&str> = CASES.iter().filter_map(|(_, _, alert)| *alert).collect();
+        let mut tests = Vec::new();
+        for (at, value, alert) in CASES.iter().filter(|(at, _, _)| at.starts_with(&prefix)) {
+            let labels = "namespace=\"ns\",name=\"one\"";
+            let at = at.replace("{N", &format!("{{{labels}")).replace("{C=", &format!("{{{labels},condition="));
+            let mut input = vec![series(&at, *value)];
+            if !at.contains("_leader") {
+                input.push(series(&format!("{prefix}_leader"), 1));
+            }
+            let mut expected = Vec::new();
+            for rule in rules {
+                let name = rule["alert"].as_str().unwrap();
+                // Just before its time nothing fires; at the end only what shall.
+                let minutes = match rule["for"].as_str().unwrap() {
+                    "5m" => 5,
+                    "15m" => 15,
+                    "30m" => 30,
+                    "1h" => 60,
+                    "2h" => 120,
+                    other => panic!("{other}"),
+                };
+                expected.push(json!({ "eval_time": format!("{}m", minutes - 1), "alertname": name, "exp_alerts": [] }));
+                let fires = *alert == Some(name);
+                expected.push(json!({ "eval_time": "4h", "alertname": name,
+                    "exp_alerts": if fires { vec![fired_as(rule, &at, *value)] } else { Vec::new() } }));
+            }
+            tests.push(json!({ "interval": "1m", "input_series": input, "alert_rule_test": expected }));
+        }
+        for rule in rules {
+            let name = rule["alert"].as_str().unwrap();
+            assert!(tried.contains(name), "{name} has no case");
+            assert!(runbooks.contains(&format!("\n## {name}\n")), "{name} has no section in the runbooks");
+        }
+        let file = folder.path().join("tests.yaml");
+        let all = json!({ "rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests });
+        std::fs::write(&file, all.to_string()).unwrap();
+        said(Command::new(tool("promtool")).args(["test", "rules"]).arg(&file));
+    }
+}
+
+/// An alert as it fires for a series: its labels, and its sentence filled in.
+fn fired_as(rule: &Value, series: &str, value: u32) -> Value {
+    let mut labels = rule["labels"].clone();
+    let mut summary = rule["annotations"]["summary"].as_str().unwrap().replace("{{ $value }}", &value.to_string());
+    let quoted = |name: &str| series.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split('"').next());
+    let expr = rule["expr"].as_str().unwrap();
+    for name in ["namespace", "name", "reason"] {
+        let by = expr.split_once("by (").and_then(|(_, rest)| rest.split(')').next()).unwrap_or_default();
+        if let Some(text) = quoted(name).filter(|_| by.split(", ").any(|label| label == name)) {
+            labels[name] = text.into();
+            summary = summary.replace(&format!("{{{{ $labels.{name} }}}}"), text);
+        }
+    }
+    json!({ "exp_labels": labels,
+        "exp_annotations": { "summary": summary, "runbook_url": rule["annotations"]["runbook_url"] } })
+}
+
+#[test]
+fn every_query_is_about_metrics_that_are_exposed_and_values_that_they_can_have() {
+    olm_tests::run(async {
+        let lab = Lab::new("alerts", 2).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let text = eventually("the conditions are exposed", SOON, || async {
+            let (_, text) = lab.operators[0].get("/metrics").await.unwrap_or_default();
+            let says = "condition=\"Ready\",status=\"True\",reason=\"AllUpdated\"} 1";
+            if text.contains(says) { Ok(text) } else { Err(text) }
+        })
+        .await;
+        let now = text.lines().filter(|line| line.contains("condition=\"Ready\"")).count();
+        assert_eq!(now, 1, "what it said before is not said any more:\n{text}");
+        let exposed = metrics(&text);
+        let rules = groups("oneagent-operator");
+        for rule in rules["groups"][0]["rules"].as_array().unwrap() {
+            let expr = rule["expr"].as_str().unwrap();
+            assert!(metrics(expr).is_subset(&exposed), "{expr}");
+            let values = expr.split_once("state=~\"").and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default();
+            for state in values.split('|').filter(|state| !state.is_empty()) {
+                assert!(text.contains(&format!("state=\"{state}\"")), "{state}");
+            }
+        }
+        lab.agents().delete("agent", &kube::api::DeleteParams::default()).await.unwrap();
+        eventually("it is forgotten", SOON, || async {
+            let (_, text) = lab.operators[0].get("/metrics").await.unwrap_or_default();
+            if text.contains("oneagent_condition{") { Err(text) } else { Ok(()) }
+        })
+        .await;
+        lab.end().await;
+    });
+}

@@ -1,0 +1,52 @@
+//! What the cluster's monitoring wants to know: a Service, a ServiceMonitor and a PrometheusRule.
+//!
+//! Pure. Not in the bundle: OLM refuses an installation with a kind that the cluster does not have. Must not hold an
+//! alert without a section in the runbooks, nor a query about a metric that is not exposed: tests hold both.
+
+use serde_json::{Value, json};
+
+use super::manifests::{Error, File, yaml};
+use crate::api::package::{Alert, Package};
+
+/// Where the runbooks are.
+const RUNBOOKS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/runbooks.md");
+
+/// The file of a package.
+pub fn monitoring(package: &Package) -> Result<Vec<File>, Error> {
+    let labels = json!({ "app.kubernetes.io/name": package.name });
+    let object = |version: &str, kind: &str, spec: Value| {
+        json!({ "apiVersion": version, "kind": kind, "spec": spec,
+            "metadata": { "name": package.name, "namespace": package.namespace, "labels": labels } })
+    };
+    let service = object(
+        "v1",
+        "Service",
+        json!({ "selector": labels, "clusterIP": "None",
+        "ports": [{ "name": "http", "port": 8080, "targetPort": "http" }] }),
+    );
+    let monitor = object(
+        "monitoring.coreos.com/v1",
+        "ServiceMonitor",
+        json!({
+        "selector": { "matchLabels": labels },
+        // The namespace is that of the object, not of the operator's Pod.
+        "endpoints": [{ "port": "http", "path": "/metrics", "interval": "60s", "honorLabels": true }] }),
+    );
+    let rules = object("monitoring.coreos.com/v1", "PrometheusRule", groups(package));
+    let path = format!("config/{}/monitoring.yaml", package.name);
+    Ok(vec![File { path, content: yaml(&[service, monitor, rules])? }])
+}
+
+fn groups(package: &Package) -> Value {
+    let rules: Vec<Value> = package.alerts.iter().map(rule).collect();
+    json!({ "groups": [{ "name": package.name, "rules": rules }] })
+}
+
+fn rule(alert: &Alert) -> Value {
+    json!({
+        "alert": alert.name, "expr": alert.expr, "for": alert.lasts,
+        "labels": { "severity": "warning" },
+        "annotations": { "summary": alert.summary,
+            "runbook_url": format!("{RUNBOOKS}#{}", alert.name.to_lowercase()) },
+    })
+}
