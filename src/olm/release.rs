@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::manifests::{File, PRODUCT};
+use crate::api::PACKAGES;
 use crate::api::oneagent::DEFAULT_IMAGE;
 use crate::api::package::Package;
 
@@ -202,13 +203,18 @@ impl Release {
         if self.commit.len() < 7 || !self.commit.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(format!("commit {:?} of {version} is not a commit's hash", self.commit));
         }
+        if let Some(name) =
+            self.bundle_images.keys().find(|name| !PACKAGES.iter().any(|package| package.name == **name))
+        {
+            return Err(format!("bundleImages of {version} has {name:?}, which is no package; remove it"));
+        }
         for (what, image) in self.images() {
-            if image.contains('@') && !is_pinned(image) {
+            if image.contains('@') && !is_pinned(&image) {
                 return Err(format!(
                     "{what} of {version}, {image:?}, names no digest; it ends with @sha256: and 64 hexadecimal digits"
                 ));
             }
-            if self.published && what != "agentImage" && !is_pinned(image) {
+            if self.published && what != "agentImage" && !is_pinned(&image) {
                 return Err(format!(
                     "{what} of {version}, {image:?}, is published without a digest; take what `make images` printed"
                 ));
@@ -245,11 +251,12 @@ impl Release {
     }
 
     /// Its images, by field; the bundles' of the packages that it is the release of.
-    fn images(&self) -> Vec<(String, &str)> {
+    fn images(&self) -> Vec<(String, String)> {
         let own = [("operatorImage", &self.operator_image), ("agentImage", &self.agent_image)];
-        let own = own.into_iter().map(|(what, image)| (what.to_owned(), image.as_str()));
-        let bundles = self.bundle_images.iter().map(|(name, image)| (format!("bundleImages.{name}"), image.as_str()));
-        own.chain(bundles).collect()
+        let own = own.into_iter().map(|(what, image)| (what.to_owned(), image.clone()));
+        let has = |package: &&&Package| self.has(package);
+        let bundle = |package: &&Package| (format!("bundleImages.{}", package.name), self.bundle_image(package));
+        own.chain(PACKAGES.iter().filter(has).map(bundle)).collect()
     }
 
     /// Whether a channel has it.
@@ -338,13 +345,19 @@ mod tests {
         assert_eq!(before(&three, "0.4.0"), None, "nothing is published");
         let said = three.clone().publish("0.9.0", &BTreeMap::new()).unwrap_err().to_string();
         assert!(said.contains("0.9.0 is not listed"), "{said}");
-        let said =
-            three.clone().publish("0.2.0", &BTreeMap::from([("x".into(), "x:1".into())])).unwrap_err().to_string();
-        assert!(said.contains("bundleImages.x of 0.2.0") && said.contains("without a digest"), "{said}");
-        three.publish("0.2.0", &BTreeMap::new()).unwrap();
+        let bundle = |image: &str| BTreeMap::from([("oneagent-operator".to_owned(), image.to_owned())]);
+        for wrong in [bundle("x:1"), BTreeMap::new()] {
+            let said = three.clone().publish("0.2.0", &wrong).unwrap_err().to_string();
+            assert!(said.contains("bundleImages.oneagent-operator of 0.2.0") && said.contains("digest"), "{said}");
+        }
+        let other = BTreeMap::from([("x".to_owned(), format!("x{DIGEST}"))]);
+        let said = three.clone().publish("0.2.0", &other).unwrap_err().to_string();
+        assert!(said.contains("\"x\", which is no package"), "{said}");
+        let pushed = bundle(&format!("x{DIGEST}"));
+        three.publish("0.2.0", &pushed).unwrap();
         assert_eq!(before(&three, "0.4.0"), Some("0.2.0".into()));
         assert_eq!((before(&three, "0.3.0"), before(&three, "0.2.0")), (Some("0.2.0".into()), None));
-        three.publish("0.1.0", &BTreeMap::new()).unwrap();
+        three.publish("0.1.0", &pushed).unwrap();
         three.releases[2].skips = vec!["0.2.0".into()];
         assert_eq!(before(&three, "0.3.0"), Some("0.1.0".into()));
         let again = three.add(Release::new("0.2.0", "2026-11-22", "abcdef0")).unwrap_err().to_string();
