@@ -228,10 +228,14 @@ pub fn binary_of(release: &Release) -> PathBuf {
         String::from_utf8_lossy(&git.stderr)
     );
     said(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&source));
-    // Dependencies are those of the present code for the most part, and built already.
+    // Dependencies are those of the present code for the most part, and built already; so as the present code has them.
     said(
         Command::new("cargo")
             .args([
+                "--config",
+                "profile.dev.package.\"*\".opt-level=1",
+                "--config",
+                "profile.dev.package.\"*\".debug=false",
                 "build",
                 "--quiet",
                 "--locked",
