@@ -11,6 +11,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
 use kube::discovery::Scope;
 use oneagent_operator::api::PACKAGES;
+pub use oneagent_operator::olm::manifests::documents;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OnceCell};
@@ -165,11 +166,9 @@ impl Cluster {
     }
 }
 
-/// The documents of a YAML file.
+/// The objects of a file of the repository.
 #[must_use]
-pub fn documents(text: &str) -> Vec<Value> {
-    serde_yaml::Deserializer::from_str(text)
-        .map_while(|document| <Value as serde::Deserialize>::deserialize(document).ok())
-        .filter(|value| !value.is_null())
-        .collect()
+pub fn objects(path: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(repository(path));
+    documents(&text.unwrap_or_else(|_| panic!("{path} is missing; run `make generate`")))
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::manifests::{self, Error, File, PRODUCT, yaml};
+use super::manifests::{self, Error, File, PRODUCT, Setting, yaml};
 use super::release::{REPOSITORY, Release};
 use crate::api::package::Package;
 use crate::api::schema;
@@ -24,11 +24,13 @@ const MORE: &str = "MORE-VARIABLES";
 pub fn chart(package: &Package, release: &Release) -> Result<Vec<File>, Error> {
     let folder = format!("config/{}/chart", package.name);
     let file = |path: &str, content: String| File { path: format!("{folder}/{path}"), content };
+    let rbac = manifests::rbac_objects(package, NAMESPACE).into_iter().chain(manifests::user_roles(package));
+    let rbac: Vec<Value> = rbac.collect();
     let mut files = vec![
         file("Chart.yaml", yaml(&[about(package, release)])?),
         file("values.yaml", values(release)),
         file("templates/NOTES.txt", notes(package)),
-        file("templates/rbac.yaml", yaml(&objects(package))?),
+        file("templates/rbac.yaml", yaml(&rbac)?),
         file("templates/deployment.yaml", deployment(package)?),
     ];
     for kind in package.kinds {
@@ -90,40 +92,10 @@ fn notes(package: &Package) -> String {
     text
 }
 
-/// An object with the release's namespace in the place of the recipes'.
-fn anywhere(mut object: Value, package: &Package) -> Value {
-    fn walk(value: &mut Value, from: &str) {
-        match value {
-            Value::Object(map) => {
-                for (key, inner) in map.iter_mut() {
-                    if key == "namespace" && *inner == from {
-                        *inner = NAMESPACE.into();
-                    } else {
-                        walk(inner, from);
-                    }
-                }
-            }
-            Value::Array(list) => list.iter_mut().for_each(|inner| walk(inner, from)),
-            _ => {}
-        }
-    }
-    walk(&mut object, package.namespace);
-    object
-}
-
-fn objects(package: &Package) -> Vec<Value> {
-    let all = manifests::rbac_objects(package).into_iter().chain(manifests::user_roles(package));
-    all.map(|object| anywhere(object, package)).collect()
-}
-
 fn deployment(package: &Package) -> Result<String, Error> {
-    let mut deployment = anywhere(manifests::deployment(package), package);
-    let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
-    container["image"] = IMAGE.into();
-    if let Some(env) = container["env"].as_array_mut() {
-        for variable in env.iter_mut().filter(|variable| variable["name"] == "WATCH_NAMESPACE") {
-            *variable = json!({ "name": "WATCH_NAMESPACE", "value": WATCHED });
-        }
+    let setting = Setting { namespace: NAMESPACE, image: IMAGE, watched: json!({ "value": WATCHED }) };
+    let mut deployment = manifests::deployment(package, &setting);
+    if let Some(env) = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut() {
         env.push(MORE.into());
     }
     let text = yaml(&[deployment])?;

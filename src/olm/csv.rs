@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::descriptors::descriptors;
-use super::manifests;
+use super::manifests::{self, Setting};
 use super::rbac::{rules, scc};
 use super::release::Release;
 use crate::api::package::{Kind, Package, Where};
@@ -148,16 +148,12 @@ fn owned(package: &Package, kind: &Kind) -> Result<Value, manifests::Error> {
 }
 
 fn install(package: &Package, release: &Release) -> Value {
-    let mut deployment = manifests::deployment(package);
-    let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
-    container["image"] = release.operator_image.clone().into();
-    if let Some(env) = container["env"].as_array_mut() {
-        for variable in env.iter_mut().filter(|variable| variable["name"] == "WATCH_NAMESPACE") {
-            // OLM tells which namespaces are watched; the empty string stands for all.
-            *variable = json!({ "name": "WATCH_NAMESPACE",
-                "valueFrom": { "fieldRef": { "fieldPath": "metadata.annotations['olm.targetNamespaces']" } } });
-        }
-        env.extend(package.image_variable.map(|name| json!({ "name": name, "value": release.agent_image })));
+    // OLM tells which namespaces are watched; the empty string stands for all.
+    let targets = "metadata.annotations['olm.targetNamespaces']";
+    let mut deployment = manifests::deployment(package, &Setting::usual(package, &release.operator_image, targets));
+    let env = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+    if let (Some(env), Some(name)) = (env.as_array_mut(), package.image_variable) {
+        env.push(json!({ "name": name, "value": release.agent_image }));
     }
     // The agents' ServiceAccounts exist through their one right: `use` of an SCC. OLM makes them from it.
     let agent = |account: &str| json!({ "serviceAccountName": account, "rules": [scc()] });

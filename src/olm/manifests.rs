@@ -15,6 +15,27 @@ pub const PRODUCT: &str = "oneagent-operator";
 /// Image of the operator where nothing else is said.
 const IMAGE: &str = concat!("ghcr.io/oneagent-operator/oneagent-operator:", env!("CARGO_PKG_VERSION"));
 
+/// Where an operator is installed, and what differs with who installs it.
+pub(super) struct Setting<'a> {
+    pub namespace: &'a str,
+    /// The operator's image.
+    pub image: &'a str,
+    /// Variable WATCH_NAMESPACE, but for its name.
+    pub watched: Value,
+}
+
+impl Setting<'_> {
+    /// As every recipe names it, with a field of the Pod that names the namespaces to watch.
+    pub(super) fn usual<'a>(package: &'a Package, image: &'a str, field: &str) -> Setting<'a> {
+        Setting { namespace: package.namespace, image, watched: value_from(field) }
+    }
+}
+
+/// A variable's value from a field of its Pod.
+fn value_from(field: &str) -> Value {
+    json!({ "valueFrom": { "fieldRef": { "fieldPath": field } } })
+}
+
 /// A generated file: its path below the repository, and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
@@ -49,7 +70,10 @@ pub fn crds(package: &Package) -> Result<Vec<File>, Error> {
 pub fn rbac(package: &Package) -> Result<Vec<File>, Error> {
     let users: Vec<Value> = user_roles(package).collect();
     Ok(vec![
-        File { path: format!("config/{}/rbac.yaml", package.name), content: yaml(&rbac_objects(package))? },
+        File {
+            path: format!("config/{}/rbac.yaml", package.name),
+            content: yaml(&rbac_objects(package, package.namespace))?,
+        },
         File { path: format!("config/{}/user-roles.yaml", package.name), content: yaml(&users)? },
         File { path: format!("config/{}/olmv1-installer.yaml", package.name), content: yaml(&installer(package))? },
     ])
@@ -61,9 +85,9 @@ pub fn manifests(package: &Package) -> Result<Vec<File>, Error> {
     for kind in package.kinds {
         all.push(schema::crd(kind)?);
     }
-    all.extend(rbac_objects(package));
+    all.extend(rbac_objects(package, package.namespace));
     all.extend(user_roles(package));
-    all.push(deployment(package));
+    all.push(deployment(package, &Setting::usual(package, IMAGE, "metadata.namespace")));
     let mut files = vec![File { path: format!("config/{}/install.yaml", package.name), content: yaml(&all)? }];
     files.extend(package.samples.iter().chain(package.companions).map(|sample| File {
         path: format!("config/{}/samples/{}", package.name, sample.file),
@@ -79,6 +103,15 @@ pub(super) fn yaml(objects: &[Value]) -> Result<String, Error> {
         let _ = write!(text, "{}{}", if at > 0 { "---\n" } else { "" }, serde_yaml::to_string(object)?);
     }
     Ok(text)
+}
+
+/// The objects of a YAML file, up to the first that cannot be read: behind it the reader makes no way.
+#[must_use]
+pub fn documents(text: &str) -> Vec<Value> {
+    serde_yaml::Deserializer::from_str(text)
+        .map_while(|document| <Value as serde::Deserialize>::deserialize(document).ok())
+        .filter(|object| !object.is_null())
+        .collect()
 }
 
 fn labels(package: &Package) -> Value {
@@ -105,19 +138,19 @@ pub(super) fn namespace(package: &Package) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })
 }
 
-pub(super) fn rbac_objects(package: &Package) -> Vec<Value> {
+pub(super) fn rbac_objects(package: &Package, namespace: &str) -> Vec<Value> {
     let account = |name: &str| {
         json!({ "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": { "name": name, "namespace": package.namespace, "labels": labels(package) } })
+        "metadata": { "name": name, "namespace": namespace, "labels": labels(package) } })
     };
     let named = |kind: &str, namespaced: bool| {
         let mut metadata = json!({ "name": package.name, "labels": labels(package) });
         if namespaced {
-            metadata["namespace"] = package.namespace.into();
+            metadata["namespace"] = namespace.into();
         }
         json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata })
     };
-    let subject = json!([{ "kind": "ServiceAccount", "name": package.name, "namespace": package.namespace }]);
+    let subject = json!([{ "kind": "ServiceAccount", "name": package.name, "namespace": namespace }]);
     let mut role = named("Role", true);
     role["rules"] = [rules(package, Where::Watched), rules(package, Where::Own)].concat().into();
     let mut cluster_role = named("ClusterRole", false);
@@ -214,21 +247,25 @@ fn installer(package: &Package) -> Vec<Value> {
     ]
 }
 
-pub(super) fn deployment(package: &Package) -> Value {
-    let field = |path: &str| json!({ "fieldRef": { "fieldPath": path } });
+pub(super) fn deployment(package: &Package, setting: &Setting<'_>) -> Value {
+    let variable = |name: &str, value: Value| {
+        let mut variable = value;
+        variable["name"] = name.into();
+        variable
+    };
     let probe =
         |path: &str, period: u32| json!({ "httpGet": { "path": path, "port": "http" }, "periodSeconds": period });
     let arch = json!([{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] },
         { "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"] }]);
     let container = json!({
         "name": "manager",
-        "image": IMAGE,
+        "image": setting.image,
         "args": package.run,
         "env": [
-            { "name": "POD_NAME", "valueFrom": field("metadata.name") },
-            { "name": "POD_UID", "valueFrom": field("metadata.uid") },
-            { "name": "POD_NAMESPACE", "valueFrom": field("metadata.namespace") },
-            { "name": "WATCH_NAMESPACE", "valueFrom": field("metadata.namespace") },
+            variable("POD_NAME", value_from("metadata.name")),
+            variable("POD_UID", value_from("metadata.uid")),
+            variable("POD_NAMESPACE", value_from("metadata.namespace")),
+            variable("WATCH_NAMESPACE", setting.watched.clone()),
         ],
         "ports": [{ "name": "http", "containerPort": 8080 }],
         "livenessProbe": probe("/livez", 20),
@@ -239,7 +276,7 @@ pub(super) fn deployment(package: &Package) -> Value {
     });
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": { "name": package.name, "namespace": package.namespace, "labels": labels(package) },
+        "metadata": { "name": package.name, "namespace": setting.namespace, "labels": labels(package) },
         "spec": {
             "replicas": 1,
             "revisionHistoryLimit": 1,

@@ -75,10 +75,14 @@ struct Conditions {
 
 impl Conditions {
     fn set(&self, key: &(String, String), now: &[Said]) {
+        let mut all = self.now.lock();
+        if all.get(key).is_some_and(|before| before == now) {
+            return;
+        }
         for said in now {
             self.said.get_or_create(said).set(1);
         }
-        let before = self.now.lock().insert(key.clone(), now.to_vec()).unwrap_or_default();
+        let before = all.insert(key.clone(), now.to_vec()).unwrap_or_default();
         for said in before.iter().filter(|said| !now.contains(said)) {
             self.said.remove(said);
         }

@@ -196,16 +196,22 @@ impl Lab<'_> {
         .await;
     }
 
-    /// Waits until the nodes with an agent are noted.
-    pub async fn is_noted(&self, name: &str) {
+    /// Names of the nodes that the note of a OneAgent has.
+    pub async fn noted(&self, name: &str) -> Vec<String> {
         let api: Api<ConfigMap> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let note = api.get_opt(&format!("{name}-known-nodes")).await.unwrap().and_then(|map| map.data);
+        let note = note.unwrap_or_default();
+        let lines = note.values().flat_map(|text| text.lines());
+        let mut names: Vec<_> = lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+
+    /// Waits until all nodes are noted.
+    pub async fn is_noted(&self, name: &str) {
         eventually("all nodes are noted", SOON, || async {
-            let note = api.get_opt(&format!("{name}-known-nodes")).await.unwrap_or_default();
-            let lines: Vec<String> = note.and_then(|note| note.data).unwrap_or_default().into_values().collect();
-            let is_there = |node: &String| {
-                lines.iter().flat_map(|text| text.lines()).any(|line| line.split(' ').next() == Some(node))
-            };
-            let missing: Vec<_> = self.nodes.iter().filter(|node| !is_there(node)).collect();
+            let noted = self.noted(name).await;
+            let missing: Vec<_> = self.nodes.iter().filter(|node| !noted.contains(node)).collect();
             if missing.is_empty() { Ok(()) } else { Err(format!("{missing:?}")) }
         })
         .await;

@@ -25,7 +25,7 @@ use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::cluster::{Cluster, documents, repository};
+use crate::cluster::{Cluster, documents, objects, repository};
 use crate::control_plane::CONTROLLER_MANAGER;
 use crate::images::{Config, Registry, said};
 use crate::nodes::{self, Shape};
@@ -211,13 +211,7 @@ impl Olm {
 
     /// Creates a namespace as the console does, from the CSV's template; with another name.
     pub fn namespace(&self, name: &str) {
-        let csv = documents(
-            &std::fs::read_to_string(repository(
-                "bundle/oneagent-operator/manifests/oneagent-operator.clusterserviceversion.yaml",
-            ))
-            .expect("a CSV"),
-        )
-        .remove(0);
+        let csv = objects("bundle/oneagent-operator/manifests/oneagent-operator.clusterserviceversion.yaml").remove(0);
         let template = csv["metadata"]["annotations"]["operatorframework.io/suggested-namespace-template"]
             .as_str()
             .expect("a template");

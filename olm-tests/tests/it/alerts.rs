@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use olm_tests::cluster::{documents, repository};
+use olm_tests::cluster::{objects, repository};
 use olm_tests::eventually;
 use olm_tests::images::said;
 use olm_tests::lab::{Lab, SOON, V1};
@@ -13,8 +13,8 @@ use oneagent_operator::api::PACKAGES;
 use serde_json::{Value, json};
 
 fn groups(package: &str) -> Value {
-    let file = std::fs::read_to_string(repository(&format!("config/{package}/monitoring.yaml"))).unwrap();
-    documents(&file).into_iter().find(|o| o["kind"] == "PrometheusRule").unwrap()["spec"].clone()
+    let all = objects(&format!("config/{package}/monitoring.yaml"));
+    all.into_iter().find(|o| o["kind"] == "PrometheusRule").unwrap()["spec"].clone()
 }
 
 /// Names that begin as our metrics do.

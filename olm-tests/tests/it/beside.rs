@@ -5,7 +5,7 @@ use std::process::Command;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::Api;
-use olm_tests::cluster::{Cluster, documents, repository};
+use olm_tests::cluster::{Cluster, documents, objects, repository};
 use olm_tests::eventually;
 use olm_tests::images::said;
 use olm_tests::lab::{Lab, SOON, V1, V2};
@@ -22,10 +22,6 @@ fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-fn read(path: &str) -> Vec<Value> {
-    documents(&std::fs::read_to_string(repository(path)).unwrap())
-}
-
 #[test]
 fn kustomize_builds_what_config_installs_and_an_overlay_names_the_image() {
     for package in PACKAGES {
@@ -35,7 +31,7 @@ fn kustomize_builds_what_config_installs_and_an_overlay_names_the_image() {
                 Command::new(tool("kubectl")).args(["kustomize", "--load-restrictor=LoadRestrictionsNone"]).arg(folder),
             ))
         };
-        assert_eq!(sorted(kustomize(&repository(&folder))), sorted(read(&format!("{folder}/install.yaml"))));
+        assert_eq!(sorted(kustomize(&repository(&folder))), sorted(objects(&format!("{folder}/install.yaml"))));
         let overlay = tempfile::tempdir().unwrap();
         // A base is named by a path from the overlay.
         std::os::unix::fs::symlink(repository(&folder), overlay.path().join("base")).unwrap();
@@ -92,7 +88,7 @@ fn the_chart_is_what_config_installs_with_values() {
                 let deployment = objects.iter_mut().find(|o| o["kind"] == "Deployment").unwrap();
                 deployment["spec"]["template"]["spec"]["containers"][0]["env"].take().as_array().cloned().unwrap()
             };
-            let mut installed = read(&format!("config/{}/install.yaml", package.name));
+            let mut installed = objects(&format!("config/{}/install.yaml", package.name));
             installed.retain(|object| object["kind"] != "Namespace");
             let watched = json!({ "name": "WATCH_NAMESPACE", "value": package.namespace });
             assert!(env(&mut made).contains(&watched));
@@ -180,7 +176,7 @@ fn lua(value: &Value) -> String {
 
 /// What Argo CD would show of an object: the script of `config/`, run by a real Lua.
 fn health(object: &Value) -> (String, String) {
-    let map = &read("config/oneagent-operator/argocd-health.yaml")[0]["data"];
+    let map = &objects("config/oneagent-operator/argocd-health.yaml")[0]["data"];
     let script = map["resource.customizations.health.dynatrace.com_OneAgent"].as_str().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("health.lua");

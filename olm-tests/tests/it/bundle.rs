@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use olm_tests::cluster::{Cluster, documents, repository};
+use olm_tests::cluster::{Cluster, documents, objects, repository};
 use olm_tests::olm::kept;
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
@@ -21,14 +21,8 @@ fn output(command: &mut Command) -> (bool, String, String) {
     )
 }
 
-fn read(path: &str) -> Vec<Value> {
-    documents(
-        &std::fs::read_to_string(repository(path)).unwrap_or_else(|_| panic!("{path} is missing; run `make generate`")),
-    )
-}
-
 fn csv() -> Value {
-    read("bundle/oneagent-operator/manifests/oneagent-operator.clusterserviceversion.yaml").remove(0)
+    objects("bundle/oneagent-operator/manifests/oneagent-operator.clusterserviceversion.yaml").remove(0)
 }
 
 /// The catalog of these releases, in a folder of its own.
@@ -222,13 +216,13 @@ fn scorecard(package: &str) {
 fn the_csv_grants_what_config_grants_and_its_examples_apply() {
     let csv = csv();
     let install = &csv["spec"]["install"]["spec"];
-    let rbac = read("config/oneagent-operator/rbac.yaml");
+    let rbac = objects("config/oneagent-operator/rbac.yaml");
     let of = |kind: &str| rbac.iter().find(|o| o["kind"] == kind).unwrap()["rules"].clone();
     assert_eq!(install["permissions"][0]["rules"], of("Role"));
     assert_eq!(install["clusterPermissions"][0]["rules"], of("ClusterRole"));
     let labels = std::fs::read_to_string(repository("bundle/oneagent-operator/Containerfile")).unwrap();
     for (key, value) in
-        read("bundle/oneagent-operator/metadata/annotations.yaml")[0]["annotations"].as_object().unwrap()
+        objects("bundle/oneagent-operator/metadata/annotations.yaml")[0]["annotations"].as_object().unwrap()
     {
         assert!(labels.contains(&format!("LABEL {key}={}\n", value.as_str().unwrap())), "{key}");
     }

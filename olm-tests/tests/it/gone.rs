@@ -11,23 +11,9 @@ use olm_tests::nodes;
 use olm_tests::vendor::{Mood, api_token, entity};
 use serde_json::{Value, json};
 
-/// Names of the nodes that the note has.
-async fn noted(lab: &Lab<'_>) -> Vec<String> {
-    let api: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-    let note = api.get_opt("agent-known-nodes").await.unwrap().and_then(|map| map.data).unwrap_or_default();
-    let mut names: Vec<_> = note
-        .values()
-        .flat_map(|text| text.lines())
-        .filter_map(|line| line.split(' ').next())
-        .map(str::to_owned)
-        .collect();
-    names.sort();
-    names
-}
-
 async fn notes(lab: &Lab<'_>, names: &[String]) {
     eventually("the note has the nodes", SOON, || async {
-        let noted = noted(lab).await;
+        let noted = lab.noted("agent").await;
         if noted == names { Ok(()) } else { Err(format!("{noted:?}")) }
     })
     .await;

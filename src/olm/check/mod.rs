@@ -8,7 +8,7 @@ mod tests;
 
 use serde_json::Value;
 
-use super::manifests::File;
+use super::manifests::{File, documents};
 
 /// Kinds that may stand beside the CSV and the CRDs.
 const KINDS: &[&str] = &[
@@ -40,15 +40,6 @@ pub fn check(files: &[File]) -> Vec<String> {
         }
     }
     wrong
-}
-
-/// The objects of a file, up to the first that cannot be read: behind it the reader makes no way.
-fn documents(text: &str) -> Vec<Value> {
-    use serde::Deserialize as _;
-    serde_yaml::Deserializer::from_str(text)
-        .map_while(|document| Value::deserialize(document).ok())
-        .filter(|object| !object.is_null())
-        .collect()
 }
 
 fn manifest(name: &str, documents: &[Value], wrong: &mut Vec<String>) {
