@@ -5,7 +5,7 @@ CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 GENERATE = $(CARGO) run --quiet --package olm-tests --bin generate --
 
-.PHONY: demo test bench generate bundle catalog check build tools images release publish clean
+.PHONY: demo test bench generate bundle catalog check build tools images sign release publish submission clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
 # KIND=configwatcher shows that kind instead. OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1
@@ -52,6 +52,11 @@ catalog:
 images:
 	@REGISTRY="$(REGISTRY)" PUSH="$(PUSH)" .ci/images
 
+# Signs images that were pushed, and attests what they were made from, by cosign:
+# make sign KEY=cosign.key IMAGES="…@sha256:… …" [SBOM=bom.json] [TLOG=true]
+sign:
+	@KEY="$(KEY)" SBOM="$(SBOM)" TLOG="$(TLOG)" .ci/sign $(IMAGES)
+
 # Adds the code's version to the release list, and keeps its bundles:
 # make release VERSION=0.3.0 [OPERATOR_IMAGE=…@sha256:…] [AGENT_IMAGE=…@sha256:…]
 release:
@@ -64,6 +69,12 @@ release:
 publish:
 	@test -n "$(VERSION)" || { echo "make publish VERSION=…: name the release, as in catalog/releases.yaml"; exit 1; }
 	BUNDLE_IMAGES="$(BUNDLE_IMAGES)" $(GENERATE) --publish $(VERSION)
+
+# What the community's pipelines take the newest published release from, as a folder each of their repositories:
+# make submission REVIEWERS="githubname …" [FOLDER=target/submission]
+submission:
+	@test -n "$(REVIEWERS)" || { echo "make submission REVIEWERS=…: name who may approve, as GitHub knows them"; exit 1; }
+	REVIEWERS="$(REVIEWERS)" $(GENERATE) --submission $(or $(FOLDER),target/submission)
 
 clean:
 	$(CARGO) clean

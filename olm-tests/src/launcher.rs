@@ -26,6 +26,44 @@ pub struct Launcher {
     running: Arc<Mutex<HashMap<String, Operator>>>,
     /// Processes of applications.
     containers: Containers,
+    images: Images,
+}
+
+/// Where a node pulls images from, as an ImageDigestMirrorSet configures it; and what it pulled.
+#[derive(Debug, Clone, Default)]
+pub struct Images {
+    mirrors: Arc<Mutex<Vec<(String, String)>>>,
+    pulled: Arc<Mutex<Vec<String>>>,
+}
+
+impl Images {
+    /// Images of this source, by digest, are pulled from the mirror alone.
+    pub fn mirror(&self, source: &str, mirror: &str) {
+        self.mirrors.lock().expect("mirrors").push((source.to_owned(), mirror.to_owned()));
+    }
+
+    /// Where each image came from that was pulled.
+    #[must_use]
+    pub fn pulled(&self) -> Vec<String> {
+        self.pulled.lock().expect("images").clone()
+    }
+
+    /// Where an image is pulled from.
+    #[must_use]
+    pub fn resolve(&self, image: &str) -> String {
+        let mirrors = self.mirrors.lock().expect("mirrors");
+        let found = mirrors
+            .iter()
+            .filter(|_| image.contains('@'))
+            .find_map(|(source, mirror)| Some(format!("{mirror}/{}", image.strip_prefix(source)?.strip_prefix('/')?)));
+        found.unwrap_or_else(|| image.to_owned())
+    }
+
+    fn pull(&self, image: &str, into: &Path) -> Result<PathBuf, String> {
+        let image = self.resolve(image);
+        self.pulled.lock().expect("images").push(image.clone());
+        crate::images::pull(&image, into)
+    }
 }
 
 impl Launcher {
@@ -43,7 +81,14 @@ impl Launcher {
             extra,
             running: Arc::default(),
             containers: Containers::default(),
+            images: Images::default(),
         }
+    }
+
+    /// Where images are pulled from.
+    #[must_use]
+    pub fn images(&self) -> &Images {
+        &self.images
     }
 
     /// Does the work of OLM's unpack Job: pulls the bundle image and runs the Pod's own command on what is in it.
@@ -55,8 +100,9 @@ impl Launcher {
         let extract = spec.containers.iter().find(|c| c.name == "extract")?.clone();
         let into = self.folder.join(format!("unpack-{}", pod.uid().unwrap_or_default()));
         let kubeconfig = self.admin.clone();
+        let images = self.images.clone();
         let work = move || {
-            let folder = crate::images::pull(&image, &into)?;
+            let folder = images.pull(&image, &into)?;
             // The Pod's command, with the folder of the image in place of the volume.
             let args: Vec<String> =
                 extract.command.into_iter().flatten().chain(extract.args.into_iter().flatten()).skip(1).collect();
@@ -86,16 +132,14 @@ impl Launcher {
 
     /// The binary of an image of ours: out of the registry if it is there, else the one that was just built.
     async fn binary(&self, image: &str) -> Result<PathBuf, String> {
-        if !image.starts_with("127.0.0.1:") {
+        if !self.images.resolve(image).starts_with("127.0.0.1:") {
             return Ok(binary());
         }
         let into = self.folder.join(format!("image-{}", image.replace(['/', ':', '@'], "-")));
         let program = into.join("oneagent-operator");
         if !program.exists() {
-            let image = image.to_owned();
-            tokio::task::spawn_blocking(move || crate::images::pull(&image, &into))
-                .await
-                .map_err(|e| e.to_string())??;
+            let (images, image) = (self.images.clone(), image.to_owned());
+            tokio::task::spawn_blocking(move || images.pull(&image, &into)).await.map_err(|e| e.to_string())??;
         }
         Ok(program)
     }

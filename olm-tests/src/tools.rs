@@ -20,6 +20,8 @@ struct Module {
 
 const OLM: &str = "github.com/operator-framework/operator-lifecycle-manager";
 
+const OPENSHIFT: &str = "github.com/openshift/api";
+
 const MODULES: &[Module] = &[
     Module { folder: "etcd", programs: &[("server", "etcd")], files: &[] },
     Module {
@@ -43,9 +45,27 @@ const MODULES: &[Module] = &[
         programs: &[],
         files: &[("istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml", "istio.yaml")],
     },
+    Module {
+        folder: "openshift",
+        programs: &[],
+        files: &[
+            (OPENSHIFT, "console/v1/zz_generated.crd-manifests", "openshift-console"),
+            (OPENSHIFT, "config/v1/zz_generated.crd-manifests", "openshift-config"),
+        ],
+    },
+    Module {
+        folder: "prometheus",
+        programs: &[],
+        files: &[(
+            "github.com/prometheus-operator/prometheus-operator",
+            "example/prometheus-operator-crd",
+            "prometheus-crds",
+        )],
+    },
     Module { folder: "lua", programs: &[("glua", "glua")], files: &[] },
     Module { folder: "helm", programs: &[("helm", "helm")], files: &[] },
     Module { folder: "promtool", programs: &[("promtool", "promtool")], files: &[] },
+    Module { folder: "cosign", programs: &[("cosign", "cosign")], files: &[] },
     Module { folder: "crane", programs: &[("crane", "crane")], files: &[] },
     Module {
         folder: "olm",

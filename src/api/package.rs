@@ -33,6 +33,8 @@ pub struct Package {
     pub companions: &'static [Sample],
     /// What an administrator should be told by the cluster's monitoring.
     pub alerts: &'static [Alert],
+    /// What its dashboards draw.
+    pub panels: &'static [Panel],
     /// What people read.
     pub texts: Texts,
 }
@@ -48,6 +50,19 @@ pub struct Alert {
     pub lasts: &'static str,
     /// The sentence, as a template of Prometheus.
     pub summary: &'static str,
+}
+
+/// A graph of a dashboard.
+#[derive(Debug, Clone, Copy)]
+pub struct Panel {
+    /// What stands above it.
+    pub title: &'static str,
+    /// What is drawn, in PromQL.
+    pub expr: &'static str,
+    /// What a line is called, with the labels as a template of Grafana.
+    pub legend: &'static str,
+    /// Grafana's name of the unit.
+    pub unit: &'static str,
 }
 
 /// What people read of a package.
@@ -71,6 +86,21 @@ pub struct Texts {
     pub form: &'static [Shown],
     /// What the console's page of such an object shows of its status.
     pub page: &'static [Shown],
+    /// The OpenShift console's tour through the first minutes.
+    pub tour: &'static [Step],
+}
+
+/// A step of the tour; every text is Markdown.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    /// What is done.
+    pub title: &'static str,
+    /// How.
+    pub how: &'static str,
+    /// How one sees that it is done.
+    pub review: &'static str,
+    /// What to look at if it is not.
+    pub help: &'static str,
 }
 
 /// A field as the OpenShift console shows it.
@@ -118,6 +148,8 @@ pub struct Kind {
 pub struct Sample {
     /// Name of its file.
     pub file: &'static str,
+    /// What the console calls it; its comment says the rest.
+    pub title: &'static str,
     /// Its content.
     pub yaml: &'static str,
 }

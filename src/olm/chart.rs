@@ -51,6 +51,7 @@ fn about(package: &Package, release: &Release) -> Value {
             "artifacthub.io/category": "monitoring-logging",
             "artifacthub.io/license": "Apache-2.0",
             "artifacthub.io/operator": "true",
+            "artifacthub.io/operatorCapabilities": package.texts.capabilities.to_lowercase(),
             "artifacthub.io/images": format!("- name: manager\n  image: {}\n", release.operator_image),
         },
     })

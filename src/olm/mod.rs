@@ -1,11 +1,12 @@
-//! What an installation consists of: RBAC from one table; manifests, chart, recipes, alerts, bundle and catalog made
-//! from it and the kinds.
+//! What an installation consists of: RBAC from one table; manifests, chart, recipes, alerts, dashboards, bundle
+//! and catalog made from it and the kinds.
 //!
 //! Pure: the same inputs give the same bytes. Must not read a file or a cluster.
 
 pub mod catalog;
 pub mod chart;
 pub mod check;
+pub mod console;
 pub mod csv;
 pub mod descriptors;
 pub mod manifests;
@@ -13,3 +14,4 @@ pub mod monitoring;
 pub mod rbac;
 pub mod recipes;
 pub mod release;
+pub mod submission;

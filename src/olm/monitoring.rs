@@ -1,7 +1,8 @@
 //! What the cluster's monitoring wants to know: a Service, a ServiceMonitor and a PrometheusRule.
 //!
-//! Pure. Not in the bundle: OLM refuses an installation with a kind that the cluster does not have. Must not hold an
-//! alert without a section in the runbooks, nor a query about a metric that is not exposed: tests hold both.
+//! Pure. In the bundle's OpenShift flavour alone: OLM refuses an installation with a kind that the cluster does not
+//! have. Must not hold an alert without a section in the runbooks, nor a query about a metric that is not exposed:
+//! tests hold both.
 
 use serde_json::{Value, json};
 
@@ -13,10 +14,21 @@ const RUNBOOKS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/ru
 
 /// The file of a package.
 pub fn monitoring(package: &Package) -> Result<Vec<File>, Error> {
+    let path = format!("config/{}/monitoring.yaml", package.name);
+    let placed = |mut object: Value| {
+        object["metadata"]["namespace"] = package.namespace.into();
+        object
+    };
+    let all: Vec<Value> = objects(package).map(placed).into();
+    Ok(vec![File { path, content: yaml(&all)? }])
+}
+
+/// The objects, to be put into the operator's namespace.
+pub(super) fn objects(package: &Package) -> [Value; 3] {
     let labels = json!({ "app.kubernetes.io/name": package.name });
     let object = |version: &str, kind: &str, spec: Value| {
         json!({ "apiVersion": version, "kind": kind, "spec": spec,
-            "metadata": { "name": package.name, "namespace": package.namespace, "labels": labels } })
+            "metadata": { "name": package.name, "labels": labels } })
     };
     let service = object(
         "v1",
@@ -32,9 +44,7 @@ pub fn monitoring(package: &Package) -> Result<Vec<File>, Error> {
         // The namespace is that of the object, not of the operator's Pod.
         "endpoints": [{ "port": "http", "path": "/metrics", "interval": "60s", "honorLabels": true }] }),
     );
-    let rules = object("monitoring.coreos.com/v1", "PrometheusRule", groups(package));
-    let path = format!("config/{}/monitoring.yaml", package.name);
-    Ok(vec![File { path, content: yaml(&[service, monitor, rules])? }])
+    [service, monitor, object("monitoring.coreos.com/v1", "PrometheusRule", groups(package))]
 }
 
 fn groups(package: &Package) -> Value {

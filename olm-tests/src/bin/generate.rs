@@ -12,7 +12,7 @@ use oneagent_operator::api::package::Package;
 use oneagent_operator::api::{PACKAGES, schema};
 use oneagent_operator::olm::manifests::{self, File};
 use oneagent_operator::olm::release::{self, Release, Released, Releases};
-use oneagent_operator::olm::{catalog, chart, check, monitoring, recipes};
+use oneagent_operator::olm::{catalog, chart, check, console, monitoring, recipes, submission};
 
 /// Folders in which every file is generated.
 const OURS: [&str; 2] = ["bundle", "config"];
@@ -39,6 +39,13 @@ struct Args {
     /// Write bundle and catalog of the present code alone into this folder, as if it were released with these images.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["check", "release", "publish"])]
     preview: Option<PathBuf>,
+    /// Write what the community's pipelines take the newest published release from into this folder.
+    #[arg(long, value_name = "FOLDER", requires = "reviewers",
+        conflicts_with_all = ["check", "release", "publish", "preview"])]
+    submission: Option<PathBuf>,
+    /// GitHub's names of those who may approve a submission.
+    #[arg(long = "reviewer", value_name = "NAME", env = "REVIEWERS", value_delimiter = ' ')]
+    reviewers: Vec<String>,
     /// Commit that the release is made from.
     #[arg(long, value_name = "HASH")]
     commit: Option<String>,
@@ -69,6 +76,8 @@ enum What {
     Recipes,
     /// Service, ServiceMonitor and alerts.
     Monitoring,
+    /// Samples, tour and dashboards.
+    Console,
     /// The Helm chart.
     Chart,
     /// The OLM bundle that the present code would be released as.
@@ -77,12 +86,13 @@ enum What {
     Catalog,
 }
 
-const EVERYTHING: [What; 8] = [
+const EVERYTHING: [What; 9] = [
     What::Crds,
     What::Rbac,
     What::Manifests,
     What::Recipes,
     What::Monitoring,
+    What::Console,
     What::Chart,
     What::Bundle,
     What::Catalog,
@@ -111,6 +121,9 @@ fn generate(args: &Args) -> Result<(), String> {
     if let Some(folder) = &args.preview {
         return write_all(folder, &preview(args, &list)?);
     }
+    if let Some(folder) = &args.submission {
+        return write_all(folder, &submitted(args, &list)?);
+    }
     let mut files = Vec::new();
     if let Some(version) = &args.release {
         files.extend(add(args, &mut list, version)?);
@@ -134,6 +147,7 @@ fn generate(args: &Args) -> Result<(), String> {
                 What::Manifests => manifests::manifests(package),
                 What::Recipes => recipes::recipes(package, &release),
                 What::Monitoring => monitoring::monitoring(package),
+                What::Console => console::console(package),
                 What::Chart => chart::chart(package, &release),
                 What::Bundle => catalog::bundle(package, &release, before),
                 What::Catalog => catalog::catalog(package, &published),
@@ -182,6 +196,22 @@ fn preview(args: &Args, list: &Releases) -> Result<Vec<File>, String> {
     files.extend(catalog::images(&files));
     let wrong = check::check(&files);
     if wrong.is_empty() { Ok(files) } else { Err(wrong.join("\n  ")) }
+}
+
+/// What is submitted of the newest published release.
+fn submitted(args: &Args, list: &Releases) -> Result<Vec<File>, String> {
+    let newest = list.releases.iter().rev().find(|release| release.published);
+    let version = &newest.ok_or("no release is published; push its images and say so with make publish")?.version;
+    let (release, before) = list.of(version);
+    let alone = Releases { releases: vec![release] };
+    let mut files = Vec::new();
+    for package in PACKAGES {
+        for bundle in bundles(&args.root, package, &alone, &[])? {
+            let made = submission::submission(package, &bundle, before, &args.reviewers);
+            files.extend(made.map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(files)
 }
 
 /// A release with the images that were named.

@@ -188,6 +188,12 @@ impl Olm {
 
     /// Pushes a bundle as an image.
     fn push_bundle(&self, package: &Package, released: &Released) -> String {
+        self.push_bundle_as(&format!("{}-bundle:{}", package.name, released.release.version), package, released)
+    }
+
+    /// Pushes a bundle as an image of this name; returns the reference by digest.
+    #[must_use]
+    pub fn push_bundle_as(&self, name: &str, package: &Package, released: &Released) -> String {
         let root = tempfile::tempdir().expect("a folder");
         for file in &released.files {
             let path = root.path().join(&file.path);
@@ -200,9 +206,8 @@ impl Olm {
             .flatten()
             .map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned()))
             .collect();
-        let name = format!("{}-bundle:{}", package.name, released.release.version);
         self.registry.push(
-            &name,
+            name,
             root.path(),
             &["manifests", "metadata", "tests"],
             &Config { labels, ..Config::default() },
@@ -355,7 +360,8 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
         "OperatorGroup" => ("operators.coreos.com", "v1", true),
         "OperatorCondition" => ("operators.coreos.com", "v2", true),
         "Deployment" | "DaemonSet" => ("apps", "v1", true),
-        "Event" | "ServiceAccount" | "Pod" => ("", "v1", true),
+        "Event" | "ServiceAccount" | "Pod" | "Service" => ("", "v1", true),
+        "PrometheusRule" | "ServiceMonitor" => ("monitoring.coreos.com", "v1", true),
         "Namespace" => ("", "v1", false),
         "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1", false),
         "ClusterRole" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1", false),

@@ -1,5 +1,6 @@
 //! Alerts: each fires for what it is for and for nothing beside it, as Prometheus' own promtool evaluates them; about
-//! metrics that are really exposed, with a section in the runbooks.
+//! metrics that are really exposed, with a section in the runbooks. Dashboards: of queries that Prometheus takes, about
+//! the same metrics.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -28,6 +29,47 @@ fn metrics(text: &str) -> BTreeSet<String> {
 /// A series of one value for five hours.
 fn series(name: &str, value: u32) -> Value {
     json!({ "series": name, "values": format!("{value}x300") })
+}
+
+/// The queries of both dashboards of a package, which must be the same.
+fn queries(package: &str) -> Vec<String> {
+    fn exprs(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("expr").and_then(Value::as_str).map(str::to_owned));
+                map.values().for_each(|inner| exprs(inner, found));
+            }
+            Value::Array(list) => list.iter().for_each(|inner| exprs(inner, found)),
+            _ => {}
+        }
+    }
+    let of = |text: &str| {
+        let mut found = Vec::new();
+        exprs(&serde_json::from_str(text).unwrap(), &mut found);
+        found
+    };
+    let console = objects(&format!("config/{package}/console.yaml"));
+    let board = console.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+    let ours = of(board["data"][format!("{package}.json")].as_str().unwrap());
+    let grafana = std::fs::read_to_string(repository(&format!("config/{package}/grafana-dashboard.json"))).unwrap();
+    assert_eq!(ours, of(&grafana));
+    ours
+}
+
+#[test]
+fn prometheus_takes_every_query_of_the_dashboards() {
+    for package in PACKAGES {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rules.yaml");
+        let check = |queries: Vec<String>| {
+            let rule = |(at, expr): (usize, String)| json!({ "record": format!("panel:{at}"), "expr": expr });
+            let rules: Vec<Value> = queries.into_iter().enumerate().map(rule).collect();
+            std::fs::write(&file, json!({ "groups": [{ "name": "panels", "rules": rules }] }).to_string()).unwrap();
+            Command::new(tool("promtool")).args(["check", "rules"]).arg(&file).output().unwrap().status.success()
+        };
+        assert!(check(queries(package.name)), "{}", package.name);
+        assert!(!check(vec!["sum by (state (oneagent_nodes)".into()]), "promtool is really asked");
+    }
 }
 
 /// Which alert each series fires, when it is all there is beside an operator that acts; none for what is nobody's task.
@@ -158,6 +200,9 @@ fn every_query_is_about_metrics_that_are_exposed_and_values_that_they_can_have()
             for state in values.split('|').filter(|state| !state.is_empty()) {
                 assert!(text.contains(&format!("state=\"{state}\"")), "{state}");
             }
+        }
+        for expr in queries("oneagent-operator") {
+            assert!(metrics(&expr).is_subset(&exposed), "{expr}");
         }
         lab.agents().delete("agent", &kube::api::DeleteParams::default()).await.unwrap();
         eventually("it is forgotten", SOON, || async {

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::process::Command;
 
 use olm_tests::cluster::{Cluster, documents, objects, repository};
+use olm_tests::images::said;
 use olm_tests::olm::kept;
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
 use oneagent_operator::api::oneagent::package::PACKAGE;
-use oneagent_operator::olm::catalog::catalog;
+use oneagent_operator::olm::catalog::{OPENSHIFT, catalog};
 use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
 
@@ -19,6 +20,18 @@ fn output(command: &mut Command) -> (bool, String, String) {
         String::from_utf8_lossy(&output.stdout).into_owned(),
         String::from_utf8_lossy(&output.stderr).into_owned(),
     )
+}
+
+/// The bundle of the present code, in a folder of its own; with what its OpenShift flavour has besides.
+fn bundle(package: &str, is_openshift: bool) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("bundle");
+    said(Command::new("cp").arg("-r").arg(repository(&format!("bundle/{package}"))).arg(&into));
+    for entry in std::fs::read_dir(into.join(OPENSHIFT)).unwrap().flatten().filter(|_| is_openshift) {
+        std::fs::copy(entry.path(), into.join("manifests").join(entry.file_name())).unwrap();
+    }
+    std::fs::remove_dir_all(into.join(OPENSHIFT)).unwrap();
+    folder
 }
 
 fn csv() -> Value {
@@ -156,20 +169,14 @@ fn operator_sdk_has_nothing_to_say_of_any_bundle() {
         let (_, said, failed) = output(Command::new(tool("operator-sdk")).args(args).arg(folder));
         serde_json::from_str::<Value>(&said).unwrap_or_else(|_| panic!("{said}{failed}"))
     };
-    for package in PACKAGES {
-        let answer = validate(&repository(&format!("bundle/{}", package.name)));
+    for (package, is_openshift) in PACKAGES.iter().flat_map(|package| [(package, false), (package, true)]) {
+        let folder = bundle(package.name, is_openshift);
+        let answer = validate(&folder.path().join("bundle"));
         let is_silent = answer["outputs"].as_array().is_none_or(Vec::is_empty);
-        assert!(answer["passed"] == true && is_silent, "{}: {answer:#}", package.name);
+        assert!(answer["passed"] == true && is_silent, "{} {is_openshift}: {answer:#}", package.name);
     }
     // It has something to say of a worse one.
-    let folder = tempfile::tempdir().unwrap();
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(repository("bundle/oneagent-operator"))
-        .arg(folder.path().join("bundle"))
-        .status()
-        .unwrap();
-    assert!(copied.success());
+    let folder = bundle("oneagent-operator", true);
     let path = folder.path().join("bundle/manifests/oneagent-operator.clusterserviceversion.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("capabilities: Full Lifecycle", "capabilities: Fullest Lifecycle")).unwrap();
@@ -180,22 +187,13 @@ fn operator_sdk_has_nothing_to_say_of_any_bundle() {
 #[test]
 fn the_six_tests_of_the_scorecard_pass() {
     for package in PACKAGES {
-        scorecard(package.name);
+        scorecard(package.name, &bundle(package.name, false));
+        scorecard(package.name, &bundle(package.name, true));
     }
 }
 
-fn scorecard(package: &str) {
-    let root = tempfile::tempdir().unwrap();
+fn scorecard(package: &str, root: &tempfile::TempDir) {
     std::fs::copy(tool("scorecard-test"), root.path().join("scorecard-test")).unwrap();
-    assert!(
-        Command::new("cp")
-            .arg("-r")
-            .arg(repository(&format!("bundle/{package}")))
-            .arg(root.path().join("bundle"))
-            .status()
-            .unwrap()
-            .success()
-    );
     let names = [
         "basic-check-spec",
         "olm-bundle-validation",

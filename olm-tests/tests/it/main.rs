@@ -20,6 +20,7 @@ mod install;
 mod istio;
 mod many;
 mod middle;
+mod openshift;
 mod outages;
 mod overlap;
 mod recover;

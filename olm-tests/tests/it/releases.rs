@@ -1,11 +1,12 @@
 //! The release list, as a maintainer edits it: each mistake is one sentence, and nothing is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use olm_tests::cluster::repository;
+use olm_tests::cluster::{documents, repository};
 use olm_tests::images::said;
+use serde_json::json;
 
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const NOW: &str = env!("CARGO_PKG_VERSION");
@@ -130,4 +131,65 @@ fn a_preview_is_the_present_code_alone_with_the_images_that_were_named() {
     let catalog = std::fs::read_to_string(preview.path().join("catalog/oneagent-operator/catalog.yaml")).unwrap();
     assert!(catalog.contains(&operator) && catalog.contains(&format!("image: r.example/b@{DIGEST}")), "{catalog}");
     assert!(catalog.contains(&format!("oneagent-operator.v{NOW}")) && !catalog.contains("replaces:"), "{catalog}");
+}
+
+/// The folders that the community's pipelines take a release from, by what their code requires: names of folders, and
+/// the schemas of `ci.yaml` and `release-config.yaml`.
+#[test]
+fn a_published_release_is_submitted_to_both_communities() {
+    let folder = clone();
+    let root = folder.path();
+    let into = root.join("submission").display().to_string();
+    let submit = ["--submission", &into, "--reviewer", "somebody"];
+    let why = generate(root, &submit).unwrap_err();
+    assert!(why.contains("no release is published") && !Path::new(&into).exists(), "{why}");
+    let why = generate(root, &submit[..2]).unwrap_err();
+    assert!(why.contains("--reviewer"), "{why}");
+    let images = |package: &str| format!("{package}=registry.example/{package}@{DIGEST}");
+    let operator = format!("registry.example/operator@{DIGEST}");
+    let add = ["--release", NOW, "--commit", "abcdef0", "--date", "2026-11-22", "--operator-image", &operator];
+    generate(root, &add).unwrap();
+    let bundles = [images("oneagent-operator"), images("configwatcher-operator")];
+    generate(root, &["--publish", NOW, "--bundle-image", &bundles[0], "--bundle-image", &bundles[1]]).unwrap();
+    generate(root, &submit).unwrap();
+    for package in ["oneagent-operator", "configwatcher-operator"] {
+        let read = |repository: &str, path: &str| {
+            let path = format!("{into}/{repository}/operators/{package}/{path}");
+            std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"))
+        };
+        let yaml = |repository: &str, path: &str| documents(&read(repository, path)).remove(0);
+        let manifests = |repository: &str| -> BTreeSet<String> {
+            let listed = format!("{into}/{repository}/operators/{package}/{NOW}/manifests");
+            let names = std::fs::read_dir(listed).unwrap().flatten();
+            names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        };
+        let csv = format!("manifests/{package}.clusterserviceversion.yaml");
+        for repository in ["community-operators", "community-operators-prod"] {
+            // What was released, byte for byte.
+            let released = root.join(format!("catalog/bundles/{package}/v{NOW}/{csv}"));
+            assert_eq!(read(repository, &format!("{NOW}/{csv}")), std::fs::read_to_string(released).unwrap());
+            read(repository, &format!("{NOW}/metadata/annotations.yaml"));
+            read(repository, &format!("{NOW}/tests/scorecard/config.yaml"));
+            assert_eq!(yaml(repository, "ci.yaml")["reviewers"], json!(["somebody"]));
+        }
+        let (plain, openshift) = (manifests("community-operators"), manifests("community-operators-prod"));
+        let more: Vec<&String> = openshift.difference(&plain).collect();
+        assert!(plain.is_subset(&openshift) && more.len() == 3, "{more:?}");
+        assert_eq!(yaml("community-operators", "ci.yaml")["updateGraph"], "replaces-mode");
+        let catalogs = &yaml("community-operators-prod", "ci.yaml")["fbc"];
+        assert_eq!(catalogs["enabled"], true);
+        let mapping = &catalogs["catalog_mapping"][0];
+        assert!(mapping["catalog_names"].as_array().unwrap().contains(&json!("v4.17")), "{mapping}");
+        assert_eq!(mapping["type"], "olm.template.basic");
+        let template = mapping["template_name"].as_str().unwrap();
+        let found = yaml("community-operators-prod", &format!("catalog-templates/{template}"));
+        assert_eq!((&found["schema"], &found["entries"][0]["schema"]), (&mapping["type"], &json!("olm.package")));
+        let place = yaml("community-operators-prod", &format!("{NOW}/release-config.yaml"));
+        let place = place["catalog_templates"][0].as_object().unwrap().clone();
+        let allowed = ["template_name", "channels", "replaces", "skips", "skipRange"];
+        assert!(place.keys().all(|key| allowed.contains(&key.as_str())), "{place:?}");
+        assert_eq!(place["template_name"], template);
+        let channels = found["entries"][0]["defaultChannel"].clone();
+        assert!(place["channels"].as_array().unwrap().contains(&channels), "{place:?}");
+    }
 }

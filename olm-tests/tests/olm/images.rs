@@ -29,7 +29,8 @@ fn opm_image(registry: &Registry) -> String {
     registry.push("opm:base", root.path(), &["bin"], &Config::default())
 }
 
-/// Builds and pushes the images; returns them by digest: operator, both bundles, the catalog without and with a server.
+/// Builds and pushes the images; returns them by digest: operator, each package's bundle plain and for OpenShift, the
+/// catalog without and with a server.
 fn build(registry: &Registry, folder: &Path, opm: &str) -> Vec<String> {
     let storage =
         format!("[storage]\ndriver = \"vfs\"\ngraphroot = \"{0}/root\"\nrunroot = \"{0}/run\"\n", folder.display());
@@ -79,7 +80,7 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
         let folder = tempfile::tempdir().unwrap();
         let opm = opm_image(&olm.registry);
         let images = build(&olm.registry, folder.path(), &opm);
-        assert_eq!(images.len(), 5, "{images:?}");
+        assert_eq!(images.len(), 7, "{images:?}");
         said(
             Command::new("touch")
                 .arg(repository("LICENSE"))
@@ -88,7 +89,7 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
         );
         // The cache of the last one, the server's, differs from build to build.
         let again = build(&olm.registry, folder.path(), &opm);
-        assert_eq!(again[..4], images[..4], "times of files are in an image");
+        assert_eq!(again[..6], images[..6], "times of files are in an image");
 
         let crane = |args: &[&str]| said(Command::new(tool("crane")).args(args));
         let index = json(&crane(&["manifest", &images[0]]));
@@ -120,11 +121,18 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
             json(&crane(&["config", "--platform", "linux/amd64", image]))["config"]["Labels"][key].clone()
         };
         assert_eq!(label(&images[1], "operators.operatorframework.io.bundle.package.v1"), PACKAGE);
-        assert_eq!(label(&images[2], "operators.operatorframework.io.bundle.package.v1"), "configwatcher-operator");
-        for catalog in &images[3..] {
+        assert_eq!(label(&images[3], "operators.operatorframework.io.bundle.package.v1"), "configwatcher-operator");
+        for (plain, flavour) in [(1, 2), (3, 4)] {
+            let files = |at: usize| {
+                crane(&["export", "--platform", "linux/amd64", &images[at], "-"]).matches("manifests/").count()
+            };
+            assert!(files(flavour) > files(plain), "OpenShift's has more manifests");
+        }
+        for catalog in &images[5..] {
             assert_eq!(label(catalog, "operators.operatorframework.io.index.configs.v1"), "/configs");
         }
-        serves(&olm, folder.path(), &images[4], &images[1]).await;
+        signed(folder.path(), &images[..2]);
+        serves(&olm, folder.path(), &images[6], &images[1]).await;
 
         if platforms.len() == 2 && there("podman") {
             multiarch(folder.path(), &images[0]);
@@ -178,6 +186,43 @@ async fn serves(olm: &Olm, folder: &Path, image: &str, bundle: &str) {
     let rendered = said(Command::new(tool("opm")).args(["render", "--use-http", image]).env("HOME", home.path()));
     assert!(rendered.contains(bundle), "the catalog names the bundle that was pushed with it");
     olm.delete("CatalogSource", "olm", "self").await;
+}
+
+/// Signatures and attestations are there for whoever has the public key, of these images and of no others.
+fn signed(folder: &Path, images: &[String]) {
+    let cosign = || {
+        let mut command = Command::new(tool("cosign"));
+        command.current_dir(folder).env("COSIGN_PASSWORD", "password of a test").env("HOME", folder);
+        command
+    };
+    said(cosign().arg("generate-key-pair"));
+    let sbom = folder.join("sbom.json");
+    let bom = serde_json::json!({ "bomFormat": "CycloneDX", "specVersion": "1.5", "components": [] });
+    std::fs::write(&sbom, bom.to_string()).unwrap();
+    let sign = |images: &[&str]| {
+        let mut command = Command::new(repository(".ci/sign"));
+        command.env("COSIGN", tool("cosign")).env("COSIGN_PASSWORD", "password of a test").env("PLAIN_HTTP", "1");
+        command.env("KEY", folder.join("cosign.key")).env("SBOM", &sbom).args(images);
+        command.output().unwrap()
+    };
+    let tag = images[0].split('@').next().unwrap().to_owned() + ":latest";
+    let refused = sign(&[&images[0], &tag]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("has no digest"));
+    let verify = |verb: &[&str], image: &str| {
+        let offline = ["--key", "cosign.pub", "--insecure-ignore-tlog", "--allow-http-registry"];
+        cosign().args(verb).args(offline).arg(image).output().unwrap().status.success()
+    };
+    assert!(!verify(&["verify"], &images[0]), "nothing was signed yet");
+    let done = sign(&[&images[0], &images[1]]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    for image in images {
+        assert!(verify(&["verify"], image) && verify(&["verify-attestation", "--type", "slsaprovenance1"], image));
+    }
+    assert!(verify(&["verify-attestation", "--type", "cyclonedx"], &images[0]));
+    std::fs::remove_file(folder.join("cosign.pub")).unwrap();
+    std::fs::remove_file(folder.join("cosign.key")).unwrap();
+    said(cosign().arg("generate-key-pair"));
+    assert!(!verify(&["verify"], &images[0]), "it was signed with another key");
 }
 
 /// What the bundle claims of architectures is what the image has.

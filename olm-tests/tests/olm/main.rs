@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod both;
+mod disconnected;
+mod flavours;
 mod history;
 mod images;
 mod install;

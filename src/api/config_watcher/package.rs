@@ -5,7 +5,7 @@
 use kube::CustomResourceExt;
 
 use super::ConfigWatcher;
-use crate::api::package::{Alert, Kind, Package, Rule, Sample, Shown, Texts, Where, rule, shown};
+use crate::api::package::{Alert, Kind, Package, Panel, Rule, Sample, Shown, Step, Texts, Where, rule, shown};
 
 const NAME: &str = "configwatcher-operator";
 
@@ -26,9 +26,10 @@ pub const PACKAGE: Package = Package {
     rules: RULES,
     accounts: &[],
     image_variable: None,
-    samples: &[Sample { file: "configwatcher.yaml", yaml: WATCHER }],
-    companions: &[Sample { file: "webapp.yaml", yaml: include_str!("webapp.yaml") }],
+    samples: &[Sample { file: "configwatcher.yaml", title: "Pods of an application", yaml: WATCHER }],
+    companions: &[Sample { file: "webapp.yaml", title: "The application", yaml: include_str!("webapp.yaml") }],
     alerts: ALERTS,
+    panels: PANELS,
     texts: Texts {
         title: "ConfigWatcher Operator",
         sentence: "Replaces Pods, safely, when a ConfigMap that they read has changed.",
@@ -40,6 +41,7 @@ pub const PACKAGE: Package = Package {
         capabilities: "Seamless Upgrades",
         form: FORM,
         page: PAGE,
+        tour: TOUR,
     },
 };
 
@@ -105,6 +107,52 @@ const ALERTS: &[Alert] = &[
         expr: "absent(configwatcher_leader == 1)",
         lasts: "15m",
         summary: "No ConfigWatcher Operator acts: a changed ConfigMap reaches no running Pod.",
+    },
+];
+
+const PANELS: &[Panel] = &[
+    Panel { title: "Pods by state", expr: "sum by (state) (configwatcher_pods)", legend: "{{state}}", unit: "short" },
+    Panel {
+        title: "ConfigWatchers that need a human, and why",
+        expr: "configwatcher_condition{condition=\"Degraded\",status=\"True\"}",
+        legend: "{{namespace}}/{{name}} {{reason}}",
+        unit: "short",
+    },
+    Panel {
+        title: "Pods evicted, per minute",
+        expr: "60 * sum(rate(configwatcher_pods_replaced_total[5m]))",
+        legend: "Pods",
+        unit: "short",
+    },
+    Panel {
+        title: "Looks at a ConfigWatcher that ended in an error, per minute",
+        expr: "60 * sum(rate(configwatcher_reconciles_total{result=\"error\"}[5m]))",
+        legend: "errors",
+        unit: "short",
+    },
+    Panel { title: "Operators that act", expr: "sum(configwatcher_leader)", legend: "operators", unit: "short" },
+];
+
+const TOUR: &[Step] = &[
+    Step {
+        title: "Install the operator",
+        how: "Under **Operators**, find **ConfigWatcher Operator** and choose **Install**, with **A specific namespace \
+            on the cluster**: the one whose Pods shall follow their ConfigMaps.",
+        review: "Does **Installed Operators** say **Succeeded**?",
+        help: "Read the conditions of the Subscription, and those of the ClusterServiceVersion.",
+    },
+    Step {
+        title: "Create a ConfigWatcher",
+        how: "In that project, in the YAML view, create a **ConfigWatcher** that names a ConfigMap in `configMap` and \
+            labels of Pods in `podSelector`.",
+        review: "Does the ConfigWatcher's page count the selected Pods?",
+        help: "Condition `Degraded` says what is wrong and what mends it.",
+    },
+    Step {
+        title: "Change the ConfigMap",
+        how: "Edit a value of the ConfigMap. The Pods are evicted a few at a time, each once the one before is Ready.",
+        review: "Are all Pods newer than the change?",
+        help: "The page counts Pods that may not be evicted, and the status names the PodDisruptionBudget.",
     },
 ];
 

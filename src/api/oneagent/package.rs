@@ -6,7 +6,7 @@ use kube::CustomResourceExt;
 
 use super::OneAgent;
 use super::samples::SAMPLES;
-use crate::api::package::{Alert, Kind, Package, Rule, Shown, Texts, Where, advanced, rule, shown};
+use crate::api::package::{Alert, Kind, Package, Panel, Rule, Shown, Step, Texts, Where, advanced, rule, shown};
 
 const NAME: &str = "oneagent-operator";
 
@@ -30,6 +30,7 @@ pub const PACKAGE: Package = Package {
     samples: SAMPLES,
     companions: &[],
     alerts: ALERTS,
+    panels: PANELS,
     texts: Texts {
         title: "OneAgent Operator",
         sentence: "Keeps a monitoring agent on the right nodes, at the right version, and can always say why.",
@@ -42,6 +43,7 @@ pub const PACKAGE: Package = Package {
         capabilities: "Full Lifecycle",
         form: FORM,
         page: PAGE,
+        tour: TOUR,
     },
 };
 
@@ -176,6 +178,73 @@ const ALERTS: &[Alert] = &[
         expr: "absent(oneagent_leader == 1)",
         lasts: "15m",
         summary: "No OneAgent Operator acts: agents run on, but none is updated or replaced.",
+    },
+];
+
+const PANELS: &[Panel] = &[
+    Panel { title: "Nodes by state", expr: "sum by (state) (oneagent_nodes)", legend: "{{state}}", unit: "short" },
+    Panel {
+        title: "OneAgents that need a human, and why",
+        expr: "oneagent_condition{condition=\"Degraded\",status=\"True\"}",
+        legend: "{{namespace}}/{{name}} {{reason}}",
+        unit: "short",
+    },
+    Panel {
+        title: "What the rollouts are doing",
+        expr: "oneagent_condition{condition=\"Progressing\"}",
+        legend: "{{namespace}}/{{name}} {{reason}}",
+        unit: "short",
+    },
+    Panel {
+        title: "Pods removed in order to be replaced, per minute",
+        expr: "60 * sum(rate(oneagent_pods_replaced_total[5m]))",
+        legend: "Pods",
+        unit: "short",
+    },
+    Panel {
+        title: "Looks at a OneAgent that ended in an error, per minute",
+        expr: "60 * sum(rate(oneagent_reconciles_total{result=\"error\"}[5m]))",
+        legend: "errors",
+        unit: "short",
+    },
+    Panel {
+        title: "Duration of a look at a OneAgent, 99th percentile",
+        expr: "histogram_quantile(0.99, sum by (le) (rate(oneagent_reconcile_seconds_bucket[5m])))",
+        legend: "duration",
+        unit: "s",
+    },
+    Panel { title: "Operators that act", expr: "sum(oneagent_leader)", legend: "operators", unit: "short" },
+];
+
+const TOUR: &[Step] = &[
+    Step {
+        title: "Install the operator",
+        how: "Under **Operators**, find **OneAgent Operator** and choose **Install**, with **A specific namespace on \
+            the cluster** and the suggested namespace `dynatrace`.",
+        review: "Does **Installed Operators** say **Succeeded** in project `dynatrace`?",
+        help: "Read the conditions of the Subscription, and those of the ClusterServiceVersion.",
+    },
+    Step {
+        title: "Create the Secret with the tokens",
+        how: "In project `dynatrace` create a key/value Secret `oneagent` with two keys: `apiToken`, a token of \
+            your environment with scope `DataExport`, and `paasToken`, one with scope `InstallerDownload`.",
+        review: "Does Secret `oneagent` have both keys?",
+        help: "A token without its scope is named in condition `Degraded` of the OneAgent, once there is one.",
+    },
+    Step {
+        title: "Create a OneAgent",
+        how: "Under **Installed Operators** open **OneAgent Operator** and create a **OneAgent** named `oneagent`. \
+            **API URL** is `https://ENVIRONMENTID.live.dynatrace.com/api`. For nodes with a taint choose the \
+            sample **On every node of OpenShift** in the YAML view.",
+        review: "Does the OneAgent's page count nodes with the desired agent?",
+        help: "Condition `Degraded` says what is wrong and what mends it; `Progressing` says what is awaited.",
+    },
+    Step {
+        title: "See why a node has none",
+        how: "The page counts the selected nodes, those with an agent, and those whose taint is not tolerated. \
+            Conditions `Progressing` and `Degraded` name nodes, and what keeps the agent off them.",
+        review: "Is condition `Ready` True?",
+        help: "Each reason stands in the documentation, with its remedy.",
     },
 ];
 

@@ -9,6 +9,7 @@ use crate::api::package::Sample;
 pub const SAMPLES: &[Sample] = &[
     Sample {
         file: "oneagent-dynatrace.yaml",
+        title: "On every Linux node",
         yaml: r"# The smallest OneAgent that reaches every Linux node of a plain cluster, control plane included.
 # First: kubectl -n dynatrace create secret generic oneagent --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
@@ -30,6 +31,7 @@ spec:
     },
     Sample {
         file: "oneagent-desk.yaml",
+        title: "On infra nodes, of another brand",
         yaml: r#"# A DESK-branded environment: same kind, another address and image. Infra nodes only, with limits.
 # First: kubectl -n dynatrace create secret generic desk --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
@@ -59,6 +61,7 @@ spec:
     },
     Sample {
         file: "oneagent-openshift.yaml",
+        title: "On every node of OpenShift",
         yaml: r"# OpenShift: workers, infra and control-plane nodes. The SCC privileged is needed; OLM grants it.
 # First: oc -n dynatrace create secret generic openshift --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
@@ -78,6 +81,7 @@ spec:
     },
     Sample {
         file: "oneagent-careful.yaml",
+        title: "Updated with care",
         yaml: r"# A fleet that is updated with care: few nodes at a time, each watched for a while.
 # First: kubectl -n dynatrace create secret generic careful --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1

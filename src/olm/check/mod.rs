@@ -8,6 +8,7 @@ mod tests;
 
 use serde_json::Value;
 
+use super::catalog::OPENSHIFT;
 use super::manifests::{File, documents};
 
 /// Kinds that may stand beside the CSV and the CRDs.
@@ -29,7 +30,9 @@ pub fn check(files: &[File]) -> Vec<String> {
     for file in files.iter().filter(looked_at) {
         let documents = documents(&file.content);
         let inside = file.path.strip_prefix("bundle/").and_then(|path| path.split_once('/')).map(|(_, inside)| inside);
-        if let Some(name) = inside.and_then(|inside| inside.strip_prefix("manifests/")) {
+        if let Some(name) = inside.and_then(|inside| {
+            inside.strip_prefix("manifests/").or_else(|| inside.strip_prefix(OPENSHIFT)?.strip_prefix('/'))
+        }) {
             manifest(name, &documents, &mut wrong);
         }
         if file.path.starts_with("catalog/") && !documents.is_empty() && documents[0].is_object() {

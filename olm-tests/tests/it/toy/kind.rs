@@ -45,6 +45,7 @@ static GREETINGS: Package = Package {
     image_variable: None,
     samples: &[],
     alerts: &[],
+    panels: &[],
     texts: Texts {
         title: "Greeting Operator",
         sentence: "Says hello.",
@@ -55,6 +56,7 @@ static GREETINGS: Package = Package {
         capabilities: "Basic Install",
         form: &[shown("whom", "Whom", &[])],
         page: &[],
+        tour: &[],
     },
 };
 
