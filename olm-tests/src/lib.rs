@@ -18,6 +18,7 @@ pub mod lab;
 pub mod launcher;
 pub mod nodes;
 pub mod olm;
+pub mod openshift;
 pub mod operator;
 pub mod original;
 pub mod pki;

@@ -1,7 +1,7 @@
 //! Tools: the real parts, built once from pinned Go modules into a per-user cache.
 //!
-//! The cache's key is the Go version, go.mod, go.sum and the link flags, so that nothing is rebuilt in vain and
-//! nothing stale is used. Must not download anything that is not a pinned Go module.
+//! The cache's key is the Go version, go.mod, go.sum, the link flags and what is kept of a module, so that nothing is
+//! rebuilt in vain and nothing stale is used. Must not download anything that is not a pinned Go module.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -51,6 +51,7 @@ const MODULES: &[Module] = &[
         files: &[
             (OPENSHIFT, "console/v1/zz_generated.crd-manifests", "openshift-console"),
             (OPENSHIFT, "config/v1/zz_generated.crd-manifests", "openshift-config"),
+            (OPENSHIFT, "security/v1/zz_generated.crd-manifests", "openshift-security"),
         ],
     },
     Module {
@@ -121,8 +122,10 @@ fn build(module: &Module) -> Result<PathBuf, String> {
     let go = go_version()?;
     let flags = format!("-s -w {}", read("flags").trim());
     let tags = read("tags").trim().to_owned();
+    let kept: Vec<&str> = module.files.iter().flat_map(|(_, path, name)| [*path, *name]).collect();
     let key = [go.as_str(), &read("go.mod"), &read("go.sum"), &flags, &tags]
         .iter()
+        .chain(&kept)
         .fold(Sha256::new(), |hash, part| hash.chain_update(part.len().to_le_bytes()).chain_update(part));
     let key: String = key.finalize().iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
     let root = cache();

@@ -1,4 +1,5 @@
-//! A mutating admission webhook, as a cluster's policy tool runs one, for the DaemonSets of one namespace.
+//! A mutating admission webhook, as a cluster's policy tool runs one, for the DaemonSets or the new Pods of one
+//! namespace.
 //!
 //! The API server calls it over TLS like any other. Must not know the operator.
 
@@ -13,17 +14,17 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Client;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::eventually;
 use crate::lab::SOON;
 use crate::pki::{Ca, TlsListener};
 
-/// What it does with a request (`request` of an AdmissionReview): operations of a JSON patch.
-type Answer = Arc<dyn Fn(Value) -> Pin<Box<dyn Future<Output = Vec<Value>> + Send>> + Send + Sync>;
+/// What it does with a request (`request` of an AdmissionReview): operations of a JSON patch, or why it refuses.
+type Answer = Arc<dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<Vec<Value>, String>> + Send>> + Send + Sync>;
 
 /// A webhook that is called.
 pub struct Webhook {
@@ -38,6 +39,26 @@ impl Webhook {
         F: Fn(Value) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Vec<Value>> + Send + 'static,
     {
+        let answer: Answer = Arc::new(move |request| {
+            let patch = answer(request);
+            Box::pin(async { Ok(patch.await) })
+        });
+        Self::start(client, namespace, "apps", "daemonsets", answer).await
+    }
+
+    /// One of new Pods, as OpenShift's admission is.
+    pub async fn of_pods<F>(client: &Client, namespace: &str, answer: F) -> Self
+    where
+        F: Fn(&Value) -> Result<Vec<Value>, String> + Send + Sync + 'static,
+    {
+        let answer: Answer = Arc::new(move |request| {
+            let said = answer(&request["object"]);
+            Box::pin(async { said })
+        });
+        Self::start(client, namespace, "", "pods", answer).await
+    }
+
+    async fn start(client: &Client, namespace: &str, group: &str, resource: &str, answer: Answer) -> Self {
         let ca = Ca::new("webhook");
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
@@ -45,11 +66,12 @@ impl Webhook {
         let mark = called.clone();
         let answer: Answer = Arc::new(move |request| {
             mark.store(true, Ordering::SeqCst);
-            Box::pin(answer(request))
+            answer(request)
         });
         let app = Router::new().fallback(review).with_state(answer);
         tokio::spawn(axum::serve(TlsListener::new(listener, &ca.server(&["localhost"], true)), app).into_future());
-        let name = format!("{namespace}.webhook.example");
+        let name = format!("{resource}.{namespace}.webhook.example");
+        let operations: &[&str] = if resource == "pods" { &["CREATE"] } else { &["CREATE", "UPDATE"] };
         let configuration = json!({
             "metadata": { "name": name },
             "webhooks": [{
@@ -59,25 +81,29 @@ impl Webhook {
                 "clientConfig": { "url": format!("https://localhost:{port}/"),
                 "caBundle": base64(ca.pem().as_bytes()) },
                 "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
-                "rules": [{ "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
-                "resources": ["daemonsets"] }],
+                "rules": [{ "apiGroups": [group], "apiVersions": ["v1"], "operations": operations,
+                "resources": [resource] }],
             }],
         });
         let configuration = serde_json::from_value(configuration).expect("a configuration");
         webhooks(client).create(&PostParams::default(), &configuration).await.expect("the webhook is registered");
         // The API server takes a moment to hear of it.
-        let probe = json!({ "metadata": { "name": "probe" }, "spec": {
-            "selector": { "matchLabels": { "a": "b" } },
-            "template": { "metadata": { "labels": { "a": "b" } },
-            "spec": { "containers": [{ "name": "c", "image": "i" }] } },
-        } });
-        let probe: DaemonSet = serde_json::from_value(probe).expect("a DaemonSet");
-        let daemonsets: Api<DaemonSet> = Api::namespaced(client.clone(), namespace);
+        let pod = json!({ "containers": [{ "name": "c", "image": "i" }] });
+        let (kind, spec) = if resource == "pods" {
+            ("Pod", pod)
+        } else {
+            let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": pod });
+            ("DaemonSet", json!({ "selector": { "matchLabels": { "a": "b" } }, "template": template }))
+        };
+        let probe = json!({ "metadata": { "name": "probe" }, "spec": spec });
+        let probe: DynamicObject = serde_json::from_value(probe).expect("an object");
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
         eventually("the webhook is called", SOON, || async {
-            daemonsets
-                .create(&PostParams { dry_run: true, ..PostParams::default() }, &probe)
-                .await
-                .map_err(|e| e.to_string())?;
+            let probed = api.create(&PostParams { dry_run: true, ..PostParams::default() }, &probe).await;
+            // It may refuse that one.
+            let probed = probed.map_err(|e| e.to_string());
+            probed.or_else(|why| if why.contains("denied the request") { Ok(probe.clone()) } else { Err(why) })?;
             if called.load(Ordering::SeqCst) { Ok(()) } else { Err("not called".to_owned()) }
         })
         .await;
@@ -98,8 +124,14 @@ async fn review(State(answer): State<Answer>, body: Bytes) -> Response {
     let review: Value = serde_json::from_slice(&body).expect("an AdmissionReview");
     let request = review["request"].clone();
     let uid = request["uid"].clone();
-    let patch = answer(request).await;
-    let mut response = json!({ "uid": uid, "allowed": true });
+    let (patch, refusal) = match answer(request).await {
+        Ok(patch) => (patch, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let mut response = json!({ "uid": uid, "allowed": refusal.is_none() });
+    if let Some(why) = refusal {
+        response["status"] = json!({ "message": why });
+    }
     if !patch.is_empty() {
         response["patchType"] = "JSONPatch".into();
         response["patch"] = base64(Value::Array(patch).to_string().as_bytes()).into();

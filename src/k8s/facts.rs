@@ -10,7 +10,18 @@ use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 /// Annotations worth keeping; all others are skipped.
-pub const ANNOTATIONS: &[&str] = &[VERSION_ANNOTATION, HASH_ANNOTATION, DESIRED_REPLICAS];
+pub const ANNOTATIONS: &[&str] =
+    &[VERSION_ANNOTATION, HASH_ANNOTATION, DESIRED_REPLICAS, SCC, LIMITED, CONFIG_STATE, DESIRED_DRAIN, APPLIED_DRAIN];
+/// Annotation of a Pod: the SecurityContextConstraints under which OpenShift admitted it.
+pub const SCC: &str = "openshift.io/scc";
+/// Annotation of a Pod: what a LimitRange of its namespace added to it.
+pub const LIMITED: &str = "kubernetes.io/limit-ranger";
+/// Annotation of a Node: what OpenShift's machine-config daemon is doing there.
+pub const CONFIG_STATE: &str = "machineconfiguration.openshift.io/state";
+/// Annotation of a Node: which drain, or its end, the machine-config daemon asked for last.
+pub const DESIRED_DRAIN: &str = "machineconfiguration.openshift.io/desiredDrain";
+/// Annotation of a Node: which one was carried out.
+pub const APPLIED_DRAIN: &str = "machineconfiguration.openshift.io/lastAppliedDrain";
 /// Annotation of a ReplicaSet: how many Pods its Deployment shall have in all.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// Annotation of a Pod: the agent version it was made from.

@@ -20,6 +20,8 @@ pub struct Selector {
     pub labels: BTreeMap<String, String>,
     /// Whether it is OpenShift's, which means nothing elsewhere.
     pub is_openshifts: bool,
+    /// Whether it is the cluster's default one: the namespace says nothing.
+    pub is_default: bool,
     /// When it was written, if that is known.
     pub since: Option<DateTime<Utc>>,
 }
@@ -29,7 +31,7 @@ pub struct Selector {
 pub fn of(namespace: &Namespace) -> Selector {
     // OpenShift leaves its own aside where the other is.
     let found = NODE_SELECTORS.iter().find_map(|key| Some((*key, namespace.annotations().get(*key)?)));
-    let Some((key, text)) = found else { return Selector::default() };
+    let Some((key, text)) = found else { return Selector { is_default: true, ..Selector::default() } };
     let field = format!("f:{key}");
     let wrote = |entry: &&ManagedFieldsEntry| {
         entry.fields_v1.as_ref().is_some_and(|fields| fields.0["f:metadata"]["f:annotations"].get(&field).is_some())
@@ -44,8 +46,16 @@ pub fn of(namespace: &Namespace) -> Selector {
     Selector {
         labels: parse(text).collect(),
         is_openshifts: key == NODE_SELECTORS[1],
+        is_default: false,
         since: at.and_then(|at| DateTime::from_timestamp(at, 0)),
     }
+}
+
+/// What OpenShift's Scheduler says for namespaces that say nothing.
+#[must_use]
+pub fn of_scheduler(scheduler: &serde_json::Value) -> Selector {
+    let text = scheduler["spec"]["defaultNodeSelector"].as_str().unwrap_or_default();
+    Selector { labels: parse(text).collect(), is_openshifts: true, is_default: true, since: None }
 }
 
 /// `key=value` or `key==value`, separated by commas. What is neither is passed over.

@@ -18,6 +18,7 @@ mod present;
 pub mod runtime;
 #[cfg(test)]
 mod scripted;
+pub mod singletons;
 pub mod status;
 pub mod sync;
 pub mod upgradeable;
@@ -32,6 +33,7 @@ pub use named::{Data, Named, NamedKind, Reference};
 pub use namespaces::NodeSelectors;
 pub use notes::Notes;
 pub use optional_api::OptionalApis;
+pub use singletons::{Answer, Singleton, Singletons};
 pub use upgradeable::Upgradeable;
 
 /// An object of a kind: its namespace and name.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::Api;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
@@ -59,7 +59,17 @@ pub async fn objects(
     seen: &Observed,
     planned: Objects,
 ) -> Result<Done, Failure> {
-    let Objects { pull_secret, daemonset, istio } = planned;
+    let Objects { pull_secret, daemonset, istio, bundle } = planned;
+    if let Some(bundle) = &bundle {
+        let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &resolved.namespace);
+        apply(MANAGER, &api, bundle, None).await?;
+        context.metrics.applied();
+        tracing::info!(
+            namespace = resolved.namespace,
+            name = resolved.name,
+            "the cluster's certificates are asked for"
+        );
+    }
     // First: Pods pull with it.
     if let Some(secret) = &pull_secret {
         let api: Api<Secret> = Api::namespaced(context.client.clone(), &resolved.namespace);

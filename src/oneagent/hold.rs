@@ -24,6 +24,18 @@ pub const ENVIRONMENT: Hold = Hold {
     why: "the environment does not answer this paasToken, or does not offer the version: a new Pod could not download \
         its agent; see conditions PaaSToken and Degraded",
 };
+/// The cluster is being updated.
+pub const CLUSTER_UPDATE: Hold = Hold {
+    state: State::Held,
+    why: "the cluster is being updated (ClusterVersion version is Progressing), and \
+        spec.openshift.pauseDuringClusterUpdate is true",
+};
+/// Nobody knows whether it is.
+pub const CLUSTER_UPDATE_UNKNOWN: Hold = Hold {
+    state: State::Held,
+    why: "spec.openshift.pauseDuringClusterUpdate is true, and ClusterVersion version cannot be read: grant the \
+        operator get of clusterversions.config.openshift.io",
+};
 /// The namespace's own node selector excludes nodes with a running agent: a write would take these.
 pub const NAMESPACE_SELECTOR: Hold = Hold {
     state: State::Held,

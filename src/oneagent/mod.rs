@@ -3,6 +3,7 @@
 //! Here is its table of contents, and what the steps share. Must not hold logic of its own.
 
 pub mod act;
+mod admitted;
 pub mod build;
 mod conflict;
 pub mod controller;
@@ -10,6 +11,7 @@ mod desk;
 mod done;
 mod edited;
 pub mod fleet;
+pub mod from_cluster;
 mod hold;
 pub mod known;
 pub mod memory;
@@ -40,7 +42,7 @@ use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::clock::Clock;
 use crate::dynatrace::Environments;
 use crate::kernel::status::{Saying, Writer};
-use crate::kernel::{self, Deletions, Events, Named, NodeSelectors, Notes, OptionalApis, Upgradeable};
+use crate::kernel::{self, Deletions, Events, Named, NodeSelectors, Notes, OptionalApis, Singletons, Upgradeable};
 pub use desk::{Desk, Kept};
 use done::Done;
 pub use metrics::OwnMetrics;
@@ -75,6 +77,8 @@ pub struct Context {
     pub optional_apis: OptionalApis,
     /// Node selectors of namespaces.
     pub node_selectors: NodeSelectors,
+    /// Objects of which the cluster has one.
+    pub singletons: Singletons,
     /// The nodes that each OneAgent knows.
     pub notes: Notes<known::Known>,
     /// What OLM is told of rollouts.
@@ -204,7 +208,8 @@ impl Look<'_> {
             .pod_changed
             .then_some(Duration::from_secs(1))
             .or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
-        let compared = resolved.istio.then(|| context.optional_apis.period());
+        let follows = resolved.istio || resolved.cluster.proxy || resolved.cluster.pauses;
+        let compared = follows.then(|| context.optional_apis.period());
         Ok([plan.next, later, soon, compared, nudged].into_iter().flatten().fold(RESYNC, Duration::min))
     }
 

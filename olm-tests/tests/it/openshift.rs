@@ -1,9 +1,18 @@
-//! What is made for OpenShift and for Prometheus, by their own CRDs on a real API server.
+//! What is made for OpenShift and for Prometheus, by their own CRDs on a real API server; and what agents take from an
+//! OpenShift cluster, whose admission is played as it was recorded.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use olm_tests::cluster::{Cluster, objects, repository};
+use olm_tests::eventually;
+use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::openshift::{Admission, REQUIRED_SCC, SCC, says, serve, updates};
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn what_the_console_the_mirrors_and_the_monitoring_are_given_is_valid_to_the_letter() {
@@ -51,4 +60,228 @@ fn samples_are_those_of_config(package: &str) {
         let file = format!("config/{package}/samples/{}.yaml", sample["metadata"]["name"].as_str().unwrap());
         assert_eq!(sample["spec"]["yaml"], std::fs::read_to_string(repository(&file)).unwrap());
     }
+}
+
+/// Under which SCCs the agents run.
+async fn sccs(lab: &Lab<'_>) -> BTreeSet<String> {
+    let of = |pod: &Pod| pod.annotations().get(SCC).cloned().unwrap_or_default();
+    lab.pods("agent").await.values().map(of).collect()
+}
+
+/// What the DaemonSet's Pods ask for.
+async fn asked(lab: &Lab<'_>) -> Option<String> {
+    let template = lab.daemonset("agent").await?.spec?.template.metadata?;
+    template.annotations.unwrap_or_default().get(REQUIRED_SCC).cloned()
+}
+
+#[test]
+fn agents_ask_for_their_scc_so_that_no_foreign_one_takes_them() {
+    olm_tests::run(async {
+        let cluster = Cluster::start(Vec::new()).await;
+        serve(&cluster);
+        let lab = Lab::on(&cluster, "scc", 3).await;
+        let admission = Admission::default();
+        let webhook = admission.start(&cluster, &lab.name).await;
+        lab.oneagent(&json!({}));
+        // No grant: one line with the account and the command, whatever the long refusal begins with.
+        let said = lab.condition("agent", "Degraded", "True", "PodsRefused").await;
+        let command = "oc -n scc adm policy add-scc-to-user privileged -z dynatrace-oneagent";
+        assert!(said.contains(command) && !said.contains("restricted-v2") && said.len() < 300, "{said}");
+        // An administrator may have another SCC in mind: nothing insists while it is refused.
+        eventually("nothing is asked for", SOON, || async { asked(&lab).await.map_or(Ok(()), Err) }).await;
+        admission.grant();
+        // Within a minute, however long the DaemonSet controller would have waited.
+        lab.all_at("agent", V1, 3, Duration::from_secs(90)).await;
+        eventually("agents that run under it ask for it from now on", SOON, || async {
+            let asked = asked(&lab).await;
+            if asked.as_deref() == Some("privileged") { Ok(()) } else { Err(format!("{asked:?}")) }
+        })
+        .await;
+        let before = lab.uids("agent").await;
+        lab.is_looked_at().await;
+        assert_eq!(lab.uids("agent").await, before, "that restarts none");
+        *admission.foreign.lock().unwrap() = Some("site-agents");
+        cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 3, SOON).await;
+        assert_eq!(sccs(&lab).await, ["privileged".to_owned()].into());
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        webhook.end().await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn an_administrators_own_scc_is_not_shut_out_and_is_named() {
+    olm_tests::run(async {
+        let cluster = Cluster::start(Vec::new()).await;
+        let lab = Lab::on(&cluster, "site", 2).await;
+        let admission = Admission::default();
+        *admission.foreign.lock().unwrap() = Some("site-agents");
+        let webhook = admission.start(&cluster, &lab.name).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        serve(&cluster);
+        let said = lab.says("agent", "Degraded", "SecurityContextConstraints site-agents").await;
+        assert!(said.contains("spec.annotations to openshift.io/required-scc: privileged"), "{said}");
+        cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 2, SOON).await;
+        assert_eq!((asked(&lab).await, sccs(&lab).await), (None, ["site-agents".to_owned()].into()));
+        // The remedy, as it is printed.
+        admission.grant();
+        lab.edit("agent", json!({ "annotations": { REQUIRED_SCC: "privileged" } })).await;
+        eventually("they run under the other", SOON, || async {
+            let sccs = sccs(&lab).await;
+            if sccs == ["privileged".to_owned()].into() { Ok(()) } else { Err(format!("{sccs:?}")) }
+        })
+        .await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        webhook.end().await;
+        lab.end().await;
+    });
+}
+
+/// Annotated, a namespace sets the cluster's default aside: the printed remedy, word by word.
+#[test]
+fn the_clusters_default_node_selector_holds_a_rollout_before_it_costs_an_agent() {
+    olm_tests::run(async {
+        let cluster = Cluster::start(Vec::new()).await;
+        serve(&cluster);
+        let lab = Lab::on(&cluster, "default-selector", 3).await;
+        let admission = Admission::default();
+        admission.grant();
+        let webhook = admission.start(&cluster, &lab.name).await;
+        olm_tests::nodes::patch(
+            &cluster.client,
+            &lab.nodes[0],
+            &json!({ "metadata": { "labels": { "inside": "yes" } } }),
+        )
+        .await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 3, SOON).await;
+        says(&cluster, "Scheduler", "cluster", &json!({ "defaultNodeSelector": "inside=yes" }), &json!({}));
+        *admission.selector.lock().unwrap() = json!({ "inside": "yes" });
+        // What was read last is believed for DISCOVERY_INTERVAL: here a second, by default a minute.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let before = lab.uids("agent").await;
+        cluster.vendor.publish(&lab.name, V2);
+        let said =
+            lab.condition_within(Duration::from_secs(90), "agent", "Degraded", "True", "NamespaceSelector").await;
+        assert!(said.contains("Scheduler cluster") && said.contains("excludes 2 nodes"), "{said}");
+        assert_eq!(lab.uids("agent").await, before, "no agent was lost to learn it");
+        let command = said.split_once("run ").unwrap().1.split_once(", or").unwrap().0;
+        cluster.kubectl(&command.split(' ').skip(1).collect::<Vec<_>>());
+        *admission.selector.lock().unwrap() = json!(null);
+        lab.all_at("agent", V2, 3, Duration::from_secs(180)).await;
+        webhook.end().await;
+        lab.end().await;
+    });
+}
+
+/// The values of the agents' environment.
+async fn environment(lab: &Lab<'_>, name: &str) -> BTreeSet<String> {
+    let of = |pod: &Pod| {
+        let env = pod.spec.as_ref()?.containers[0].env.as_ref()?;
+        env.iter().find(|variable| variable.name == name)?.value.clone()
+    };
+    lab.pods("agent").await.values().map(|pod| of(pod).unwrap_or_else(|| "none".to_owned())).collect()
+}
+
+#[test]
+fn the_clusters_proxy_and_certificates_reach_operator_and_agents_and_restart_none() {
+    olm_tests::run(async {
+        let cluster = Cluster::start(Vec::new()).await;
+        let lab = Lab::on(&cluster, "proxied", 2).await;
+        let url = cluster.vendor.tls_url(&lab.name);
+        let spec = |openshift: &Value| json!({ "apiUrl": url, "openshift": openshift });
+        // Elsewhere than on OpenShift: one condition, and the remedy in it.
+        lab.oneagent(&spec(&json!({ "clusterProxy": true })));
+        let said = lab.condition("agent", "Degraded", "True", "ProxyInvalid").await;
+        assert!(said.contains("no Proxy cluster") && said.contains("spec.proxy"), "{said}");
+        serve(&cluster);
+        let proxy = |port: u16| {
+            let status = json!({ "httpsProxy": format!("http://127.0.0.1:{port}"), "noProxy": "localhost,.svc" });
+            says(&cluster, "Proxy", "cluster", &json!({ "trustedCA": { "name": "" } }), &status);
+        };
+        proxy(1);
+        lab.edit("agent", spec(&json!({ "clusterProxy": true, "clusterCAs": true }))).await;
+        let said = lab.condition("agent", "Degraded", "True", "TrustedCAsMissing").await;
+        assert!(said.contains("ConfigMap proxied/agent-trusted-ca has no key ca-bundle.crt"), "{said}");
+        let labels = cluster.kubectl(&["-n", &lab.name, "get", "configmap", "agent-trusted-ca", "-o", "json"]);
+        assert!(labels.contains("\"config.openshift.io/inject-trusted-cabundle\": \"true\""), "{labels}");
+        // As OpenShift does it. The operator trusts the environment by these certificates alone.
+        let inject = |pem: &str| {
+            let data = json!({ "data": { "ca-bundle.crt": pem } }).to_string();
+            cluster.kubectl(&["-n", &lab.name, "patch", "configmap", "agent-trusted-ca", "--type=merge", "-p", &data]);
+        };
+        inject(&cluster.vendor_ca);
+        lab.all_at("agent", V1, 2, SOON).await;
+        assert_eq!(environment(&lab, "https_proxy").await, ["http://127.0.0.1:1".to_owned()].into());
+        assert_eq!(environment(&lab, "no_proxy").await, ["localhost,.svc".to_owned()].into());
+        let pods = lab.pods("agent").await;
+        let pod = pods.values().next().unwrap().spec.as_ref().unwrap();
+        let volume = pod.volumes.iter().flatten().find_map(|volume| volume.config_map.as_ref()).unwrap();
+        assert_eq!((volume.name.as_str(), volume.optional), ("agent-trusted-ca", Some(true)));
+        assert!(pod.containers[0].args.iter().flatten().any(|arg| arg == "--set-proxy=$(https_proxy)"));
+        // The cluster changes: no agent restarts, and one that is made anew has what is true now.
+        let before = lab.uids("agent").await;
+        proxy(2);
+        inject(&format!("{}\n{}", cluster.vendor_ca, cluster.vendor_ca));
+        eventually("the template follows", SOON, || async {
+            let template = lab.daemonset("agent").await.unwrap().spec.unwrap().template.spec.unwrap();
+            let text = serde_json::to_string(&template.containers[0].env).unwrap();
+            if text.contains("http://127.0.0.1:2") { Ok(()) } else { Err(text) }
+        })
+        .await;
+        lab.is_looked_at().await;
+        assert_eq!(lab.uids("agent").await, before);
+        let one = pods.keys().next().unwrap();
+        let name = pods[one].name_any();
+        cluster.kubectl(&["-n", &lab.name, "delete", "pod", &name]);
+        eventually("the new one has the new proxy", SOON, || async {
+            let found = environment(&lab, "https_proxy").await;
+            if found.len() == 2 { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .await;
+        lab.all_at("agent", V1, 2, SOON).await;
+        // OpenShift's APIs go: agents and template stay as they are, and one condition says it.
+        let before = lab.uids("agent").await;
+        cluster.kubectl(&["delete", "crd", "proxies.config.openshift.io"]);
+        lab.condition("agent", "Degraded", "True", "ProxyInvalid").await;
+        lab.is_looked_at().await;
+        assert_eq!(lab.uids("agent").await, before);
+        assert_eq!(lab.daemonset("agent").await.unwrap().status.unwrap().desired_number_scheduled, 2);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn no_agent_is_replaced_where_or_while_the_cluster_is_being_changed() {
+    const STATE: &str = "machineconfiguration.openshift.io/state";
+    olm_tests::run(async {
+        let cluster = Cluster::start(Vec::new()).await;
+        serve(&cluster);
+        updates(&cluster, true);
+        let lab = Lab::on(&cluster, "updating", 3).await;
+        lab.oneagent(&json!({ "openshift": { "pauseDuringClusterUpdate": true } }));
+        lab.all_at("agent", V1, 3, SOON).await;
+        let before = lab.uids("agent").await;
+        cluster.vendor.publish(&lab.name, V2);
+        let said = lab.says("agent", "Progressing", "pauseDuringClusterUpdate").await;
+        assert!(said.contains("the cluster is being updated"), "{said}");
+        lab.is_looked_at().await;
+        assert_eq!(lab.uids("agent").await, before);
+        // One node is worked on when the update of the control plane is over.
+        let state = |state: &str| json!({ "metadata": { "annotations": { STATE: state } } });
+        olm_tests::nodes::patch(&cluster.client, &lab.nodes[1], &state("Working")).await;
+        updates(&cluster, false);
+        lab.reached("agent", V2, 2).await;
+        let said = lab.says("agent", "Ready", "machine-config operator").await;
+        assert!(said.contains(&lab.nodes[1]), "{said}");
+        lab.is_looked_at().await;
+        let after = lab.uids("agent").await;
+        assert_eq!(after[&lab.nodes[1]], before[&lab.nodes[1]], "the node that is being changed is left alone");
+        olm_tests::nodes::patch(&cluster.client, &lab.nodes[1], &state("Done")).await;
+        lab.all_at("agent", V2, 3, SOON).await;
+        lab.end().await;
+    });
 }

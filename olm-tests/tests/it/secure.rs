@@ -29,12 +29,17 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         };
         put("ca", "certs", &cluster.vendor_ca);
         istio(&cluster, |_| {});
+        olm_tests::openshift::serve(&cluster);
+        olm_tests::openshift::updates(&cluster, false);
         cluster.vendor.with(&lab.name, |e| e.endpoints = vec!["https://agents.example/communication".into()]);
         cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce=baseline"]);
         lab.oneagent(&json!({ "trustedCAs": "ca" }));
         lab.condition("agent", "Degraded", "True", "PodsRefused").await;
         cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce-"]);
         lab.all_at("agent", V1, 2, Duration::from_secs(90)).await;
+        lab.edit("agent", json!({ "openshift": { "clusterProxy": true, "pauseDuringClusterUpdate": true } })).await;
+        lab.condition("agent", "Degraded", "True", "ProxyInvalid").await;
+        lab.edit("agent", json!({ "openshift": { "clusterProxy": false, "pauseDuringClusterUpdate": true } })).await;
         cluster.vendor.publish(&lab.name, V2);
         lab.all_at("agent", V2, 2, SOON).await;
         lab.edit("agent", json!({ "useImmutableImage": true })).await;

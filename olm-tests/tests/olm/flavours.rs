@@ -1,4 +1,5 @@
-//! The bundle's OpenShift flavour: with the monitoring API it brings its alerts, without it OLM refuses it and says why.
+//! The bundle's OpenShift flavour: with the monitoring API it brings its alerts; without it OLM refuses it, and says
+//! why.
 
 use std::time::Duration;
 

@@ -147,6 +147,27 @@ pub struct OneAgentSpec {
     /// How fast agents are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+    /// What agents take from an OpenShift cluster. A change of it restarts no agent, and reaches those that are made
+    /// anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openshift: Option<OpenShift>,
+}
+
+/// What agents take from an OpenShift cluster.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenShift {
+    /// Use the proxy of the cluster (Proxy cluster, config.openshift.io), for the operator's calls too; proxy goes
+    /// before it, and proxy.noProxy is added to its exceptions. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_proxy: Option<bool>,
+    /// Trust the certificates that the cluster trusts; trustedCAs goes before it. Default: false.
+    #[serde(default, rename = "clusterCAs", skip_serializing_if = "Option::is_none")]
+    pub cluster_cas: Option<bool>,
+    /// Replace no agent while the cluster itself is being updated. Default: false. (An agent on a node that the
+    /// machine-config operator works on is never replaced.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_during_cluster_update: Option<bool>,
 }
 
 /// Further rules for the nodes that agents run on.

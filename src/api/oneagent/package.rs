@@ -127,6 +127,36 @@ const RULES: &[Rule] = &[
     ),
     rule(Where::Cluster, "", "nodes", &["list", "watch"], "know where agents belong"),
     Rule {
+        name: Some("cluster"),
+        ..rule(
+            Where::Cluster,
+            "config.openshift.io",
+            "schedulers",
+            &["get"],
+            "know OpenShift's default node selector, which keeps agents off nodes; inert elsewhere",
+        )
+    },
+    Rule {
+        name: Some("cluster"),
+        ..rule(
+            Where::Cluster,
+            "config.openshift.io",
+            "proxies",
+            &["get"],
+            "take the cluster's proxy, where spec.openshift.clusterProxy asks for it",
+        )
+    },
+    Rule {
+        name: Some("version"),
+        ..rule(
+            Where::Cluster,
+            "config.openshift.io",
+            "clusterversions",
+            &["get"],
+            "wait for the cluster's update, where spec.openshift.pauseDuringClusterUpdate asks for it",
+        )
+    },
+    Rule {
         name: Some("kube-system"),
         ..rule(
             Where::Cluster,
@@ -276,6 +306,10 @@ const FORM: &[Shown] = &[
     shown("update.allowDowngrade", "Allow a downgrade", SWITCH),
     advanced("disableAgentUpdate", "Keep running agents at their version", SWITCH),
     advanced("networkZone", "Network zone", &[]),
+    advanced("openshift", "From the OpenShift cluster", &[]),
+    shown("openshift.clusterProxy", "Use the cluster's proxy", SWITCH),
+    shown("openshift.clusterCAs", "Trust the cluster's certificates", SWITCH),
+    shown("openshift.pauseDuringClusterUpdate", "Wait while the cluster is updated", SWITCH),
     advanced("proxy", "Proxy", &[]),
     shown("proxy.valueFrom", "Secret with the proxy's URL", SECRET),
     shown("proxy.value", "Proxy URL", &[]),

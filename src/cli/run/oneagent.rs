@@ -29,8 +29,9 @@ pub(super) struct OneAgentArgs {
     /// How often the host list is asked for while something needs it.
     #[arg(long, env = "HOSTS_POLL_INTERVAL", default_value = "5m", value_parser = duration)]
     hosts_poll_interval: Duration,
-    /// How often it is looked at whether Istio is there and its objects are as they should be, where enableIstio asks
-    /// for it.
+    /// For how long it is believed what the cluster says of itself: whether Istio is there and its objects are as they
+    /// should be, where enableIstio asks for it; the node selectors of namespaces; OpenShift's proxy, update and
+    /// default node selector.
     #[arg(long, env = "DISCOVERY_INTERVAL", default_value = "60s", value_parser = duration)]
     discovery_interval: Duration,
     /// Longest time for one call to an environment.
@@ -80,7 +81,8 @@ pub(super) fn kind(args: &OneAgentArgs, base: Base<'_>) -> Arc<Context> {
         environments: Environments::new(periods, clock, tell_environment),
         deletions: kernel::Deletions::default(),
         optional_apis: kernel::OptionalApis::new(MANAGER, args.discovery_interval),
-        node_selectors: kernel::NodeSelectors::default(),
+        node_selectors: kernel::NodeSelectors::new(args.discovery_interval),
+        singletons: kernel::Singletons::new(args.discovery_interval),
         notes: kernel::Notes::new(MANAGER),
         upgradeable: kernel::Upgradeable::default(),
         events: Events::new(client, MANAGER, &pod),

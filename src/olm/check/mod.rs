@@ -22,6 +22,17 @@ const KINDS: &[&str] = &[
     "ConfigMap",
 ];
 
+/// Resources without a namespace that a right may be about.
+const CLUSTER_SCOPED: &[&str] = &[
+    "nodes",
+    "namespaces",
+    "customresourcedefinitions",
+    "securitycontextconstraints",
+    "schedulers",
+    "proxies",
+    "clusterversions",
+];
+
 /// Complaints about generated files; empty when all is well.
 #[must_use]
 pub fn check(files: &[File]) -> Vec<String> {
@@ -85,10 +96,7 @@ fn csv(name: &str, csv: &Value, wrong: &mut Vec<String>) {
         wrong.push(format!("R5: {name}: installModes must list all four modes as supported"));
     }
     let cluster_wide = |rule: &Value| {
-        list(&rule["resources"]).iter().all(|r| {
-            ["nodes", "namespaces", "customresourcedefinitions", "securitycontextconstraints"]
-                .contains(&r.as_str().unwrap_or_default())
-        })
+        list(&rule["resources"]).iter().all(|r| CLUSTER_SCOPED.contains(&r.as_str().unwrap_or_default()))
     };
     if list(&install["clusterPermissions"]).iter().flat_map(|p| list(&p["rules"])).any(|rule| !cluster_wide(&rule)) {
         wrong.push(format!("R6: {name}: clusterPermissions hold a namespaced rule; it belongs into permissions"));

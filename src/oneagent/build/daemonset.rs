@@ -67,6 +67,7 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &st
     spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
     spec.affinity =
         Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &resolved.placement.yields_to));
+    resolved.from_cluster.put_on(&mut template);
     template
 }
 

@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
 use super::template::{asks_for_the_same, hash, short_hash};
+use crate::oneagent::from_cluster::FromCluster;
 
 /// Annotation of the DaemonSet that holds it.
 pub const RECORD_ANNOTATION: &str = "oneagent.dynatrace.com/record";
@@ -40,6 +41,8 @@ pub struct Record {
     pub edited: BTreeSet<u32>,
     /// The older OneAgents whose nodes are left to them; read by [`yields_to`].
     pub yields_to: BTreeSet<String>,
+    /// What the cluster gave to the template that is there.
+    pub from_cluster: FromCluster,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -51,6 +54,8 @@ struct Written {
     edited: BTreeSet<u32>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     yields_to: BTreeSet<String>,
+    #[serde(skip_serializing_if = "FromCluster::is_nothing")]
+    from_cluster: FromCluster,
 }
 
 /// A template; the sum shows whether somebody changed it.
@@ -92,7 +97,12 @@ impl Record {
         let is_whole = |(hash, kept): &(String, Template)| sum(hash, &kept.template).is_ok_and(|sum| sum == kept.sum);
         let templates =
             written.templates.into_iter().filter(is_whole).map(|(hash, kept)| Base { template: kept.template, hash });
-        Self { templates: templates.collect(), edited: written.edited, yields_to: written.yields_to }
+        Self {
+            templates: templates.collect(),
+            edited: written.edited,
+            yields_to: written.yields_to,
+            from_cluster: written.from_cluster,
+        }
     }
 
     fn before(live: &DaemonSet) -> Self {
@@ -118,6 +128,7 @@ impl Record {
                 templates: templates.iter().map(kept).collect::<Result<_, serde_json::Error>>()?,
                 edited: self.edited.clone(),
                 yields_to: self.yields_to.clone(),
+                from_cluster: self.from_cluster.clone(),
             })?;
             match templates.split_last() {
                 Some((_, rest)) if text.len() > LARGEST => templates = rest,
@@ -156,7 +167,8 @@ mod tests {
 
     fn record(sizes: &[usize]) -> Record {
         let templates = sizes.iter().enumerate().map(|(number, size)| base(&format!("hash-{number}"), *size)).collect();
-        Record { templates, edited: [3, 7].into(), yields_to: ["n/older".to_owned()].into() }
+        let from_cluster = FromCluster { scc: Some("privileged".into()), ..FromCluster::default() };
+        Record { templates, edited: [3, 7].into(), yields_to: ["n/older".to_owned()].into(), from_cluster }
     }
 
     #[test]

@@ -6,15 +6,16 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    AppArmorProfile, Capabilities, ConfigMapVolumeSource, Container, EnvVar, EnvVarSource, ExecAction,
-    HostPathVolumeSource, KeyToPath, LocalObjectReference, ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe,
-    SecretKeySelector, SecurityContext, Volume, VolumeMount,
+    AppArmorProfile, Capabilities, Container, EnvVar, EnvVarSource, ExecAction, HostPathVolumeSource,
+    LocalObjectReference, ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, SecretKeySelector, SecurityContext,
+    Volume, VolumeMount,
 };
 use kube::api::ObjectMeta;
 use sha2::{Digest, Sha256};
 
 use crate::api::oneagent::DEFAULT_IMAGE;
 use crate::k8s::hex::hex;
+use crate::oneagent::from_cluster::{certificates, mount};
 use crate::oneagent::resolve::{FromImage, PodShape, ProxySource, Resolved, SCRIPT_URL, Wish};
 
 /// Stands for the version until a template is rendered.
@@ -74,21 +75,8 @@ pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {
     let mut mounts =
         vec![VolumeMount { name: "host-root".into(), mount_path: "/mnt/root".into(), ..VolumeMount::default() }];
     if let Some(config_map) = &resolved.trusted_cas {
-        let items = vec![KeyToPath { key: "certs".into(), path: "certs.pem".into(), mode: None }];
-        volumes.push(Volume {
-            name: "certs".into(),
-            config_map: Some(ConfigMapVolumeSource {
-                name: config_map.clone(),
-                items: Some(items),
-                ..ConfigMapVolumeSource::default()
-            }),
-            ..Volume::default()
-        });
-        mounts.push(VolumeMount {
-            name: "certs".into(),
-            mount_path: "/mnt/dynatrace/certs".into(),
-            ..VolumeMount::default()
-        });
+        volumes.push(certificates(config_map, "certs"));
+        mounts.push(mount());
     }
     let container = Container {
         name: CONTAINER.into(),

@@ -14,8 +14,7 @@ use kube::api::{Api, ListParams};
 use super::super::Context;
 use super::super::resolve::Resolved;
 use super::super::revision::Pod;
-use super::Observed;
-use crate::k8s::api_group::{Group, Served};
+use super::{Observed, openshift};
 use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::has_labels;
@@ -54,13 +53,7 @@ pub(super) async fn namespace_selector(context: &Context, resolved: &Resolved, l
     let known = context.node_selectors.known(&resolved.namespace);
     let excludes = known.as_ref().is_some_and(|selector| !selector.labels.is_empty());
     if excludes || lacking {
-        return context
-            .node_selectors
-            .read(&context.client, &resolved.namespace)
-            .await
-            .ok()
-            .or(known)
-            .unwrap_or_default();
+        return openshift::selector(context, &resolved.namespace).await.ok().or(known).unwrap_or_default();
     }
     known.unwrap_or_default()
 }
@@ -69,7 +62,7 @@ pub(super) async fn namespace_selector(context: &Context, resolved: &Resolved, l
 /// replaced or the DaemonSet written, for a successor that may not come back, and agents that a write removes, are
 /// lost.
 pub async fn selector_changed(context: &Context, resolved: &Resolved, seen: &Observed) -> Result<bool, kernel::Error> {
-    let now = context.node_selectors.read(&context.client, &resolved.namespace).await?;
+    let now = openshift::selector(context, &resolved.namespace).await?;
     Ok(now.labels != seen.namespace_selector)
 }
 
@@ -84,12 +77,7 @@ pub(super) async fn is_enforced(
     if selector.labels.is_empty() {
         return false;
     }
-    if selector.is_openshifts
-        && !matches!(
-            context.optional_apis.served(&context.client, &OPENSHIFT).await,
-            Ok(Served::As(_) | Served::Otherwise(_))
-        )
-    {
+    if selector.is_openshifts && openshift::is_openshift(context).await != Some(true) {
         return false;
     }
     let outside: HashSet<&str> =
@@ -98,9 +86,6 @@ pub(super) async fn is_enforced(
         |pod: &Arc<Pod>| selector.since.is_some_and(|since| pod.created > since) && pod.ready_since.is_some();
     !pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
 }
-
-/// The API group that only OpenShift serves.
-const OPENSHIFT: Group = Group { name: "security.openshift.io", versions: &["v1"], kinds: &[] };
 
 /// Why the API server refuses the DaemonSet's Pods, in its own words: they stand only in Events. Asked for only
 /// when Pods are missing and nothing moves.

@@ -3,6 +3,7 @@
 //! Reads caches; waits only for the first look at a named object, and never for the vendor. Must not decide.
 
 mod cluster;
+mod openshift;
 mod references;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,9 +18,11 @@ use secrecy::ExposeSecret;
 
 pub use cluster::selector_changed;
 use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_runs, refused, wrote};
+pub use openshift::OpenShift;
 pub use references::{Named, Token};
-use references::{References, named, pull_secret_of, references, token};
+use references::{References, certificates, named, pull_secret_of, references, token};
 
+use super::admitted::Admissions;
 use super::build::ISTIO;
 use super::known::{self, Known};
 use super::resolve::{ProxySource, Resolved};
@@ -54,6 +57,12 @@ pub struct Observed {
     pub proxy: Option<Named>,
     /// Certificates, when the spec names some.
     pub trusted: Option<Named>,
+    /// Whether the ConfigMap for the cluster's certificates is not there.
+    pub bundle_is_missing: bool,
+    /// What OpenShift says of the cluster.
+    pub openshift: OpenShift,
+    /// What admission made of the Pods.
+    pub admissions: Admissions,
     /// The pull secret, when Pods use one.
     pub pull_secret: Option<Named>,
     /// How the cluster serves Istio's API, when the spec asks for it.
@@ -84,6 +93,8 @@ pub struct Observed {
     pub refused: Option<String>,
     /// Labels that the namespace itself wants of nodes.
     pub namespace_selector: BTreeMap<String, String>,
+    /// Whether they are the cluster's default ones.
+    pub selector_is_default: bool,
     /// Whether somebody holds new Pods to that, as far as is known.
     pub selector_enforced: bool,
     /// UID of Namespace kube-system.
@@ -125,10 +136,26 @@ pub async fn observe(
         Some(ProxySource::Value(url, _)) => Some(Named::There(url.clone(), String::new())),
         Some(ProxySource::Secret(name)) => Some(named(proxy_look, "Secret", &resolved.namespace, name, "proxy")),
     };
-    let trusted =
-        resolved.trusted_cas.as_ref().map(|name| named(trusted_look, "ConfigMap", &resolved.namespace, name, "certs"));
+    let has_pods = !context.fleet.pods(&key).is_empty();
+    let openshift = openshift::openshift(context, resolved, has_pods).await;
+    let proxy = proxy.or_else(|| openshift::proxy(resolved, &openshift));
+    let bundle_is_missing = resolved.cluster.certificates && matches!(trusted_look, Some(Look::Absent));
+    let trusted = certificates(resolved).map(|(name, key)| {
+        let found = named(trusted_look, "ConfigMap", &resolved.namespace, &name, key);
+        match found {
+            // OpenShift's to fill, not a user's.
+            Named::Unusable(_) if resolved.cluster.certificates => {
+                openshift::no_certificates(&resolved.namespace, &name)
+            }
+            // What the cluster trusts restarts no agent.
+            Named::There(value, _) if resolved.cluster.certificates => Named::There(value, String::new()),
+            found => found,
+        }
+    });
     let (paas, api) = (token(tokens.as_ref(), "paasToken"), token(tokens.as_ref(), "apiToken"));
-    let environment = environment(context, resolved, &paas, &api, proxy.as_ref(), trusted.as_ref());
+    let no_proxy = openshift.cluster_proxy().map(|proxy| proxy.without(resolved.no_proxy.as_deref()));
+    let no_proxy = no_proxy.filter(|hosts| !hosts.is_empty()).or_else(|| resolved.no_proxy.clone());
+    let environment = environment(context, resolved, &paas, &api, proxy.as_ref(), trusted.as_ref(), no_proxy);
 
     let fleet = &context.fleet;
     let mut daemonset = fleet.daemonset(&key);
@@ -160,6 +187,9 @@ pub async fn observe(
         api,
         proxy,
         trusted,
+        bundle_is_missing,
+        openshift,
+        admissions: fleet.admissions(&key),
         pull_secret,
         istio: if resolved.istio { context.optional_apis.served(&context.client, &ISTIO).await.ok() } else { None },
         environment,
@@ -177,6 +207,7 @@ pub async fn observe(
         heard_since: context.heard.unbroken_since(),
         refused,
         namespace_selector: selector.labels.clone(),
+        selector_is_default: selector.is_default,
         selector_enforced,
         cluster_id: cluster_id(context).await?,
         stopped,
@@ -251,6 +282,7 @@ fn environment(
     api: &Token,
     proxy: Option<&Named>,
     trusted: Option<&Named>,
+    no_proxy: Option<String>,
 ) -> Option<Result<Arc<Snapshot>, dynatrace::Error>> {
     let value = |token: &Token| if let Token::There { value, .. } = token { Some(value.clone()) } else { None };
     let there = |named: Option<&Named>| match named {
@@ -267,7 +299,7 @@ fn environment(
         transport: Transport {
             proxy: there(proxy)?,
             trusted: there(trusted)?.map(|pem| pem.expose_secret().to_owned()),
-            no_proxy: resolved.no_proxy.clone(),
+            no_proxy,
             skip_cert_check: resolved.skip_cert_check,
             timeout: context.settings.vendor_timeout,
         },

@@ -6,6 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::super::build::pull_secret::KEY;
 use super::super::build::template::short_hash;
+use super::super::from_cluster::{BUNDLE, bundle_name};
 use super::super::resolve::{ProxySource, Resolved};
 use super::super::{Context, MANAGER};
 use crate::kernel::named::Look;
@@ -58,7 +59,7 @@ pub(super) fn references(context: &Context, resolved: &Resolved) -> References {
     References {
         secret: here(NamedKind::Secret, &resolved.tokens),
         proxy,
-        trusted: resolved.trusted_cas.as_deref().map(|name| here(NamedKind::ConfigMap, name)),
+        trusted: certificates(resolved).map(|(name, _)| here(NamedKind::ConfigMap, &name)),
         pull: resolved
             .from_image
             .as_ref()
@@ -66,6 +67,12 @@ pub(super) fn references(context: &Context, resolved: &Resolved) -> References {
             .map(|name| here(NamedKind::Secret, &name)),
         stop: Reference::stop(&context.settings.namespace, MANAGER),
     }
+}
+
+/// The ConfigMap with certificates, and its key.
+pub(super) fn certificates(resolved: &Resolved) -> Option<(String, &'static str)> {
+    let bundle = || resolved.cluster.certificates.then(|| (bundle_name(&resolved.name), BUNDLE));
+    resolved.trusted_cas.clone().map(|name| (name, "certs")).or_else(bundle)
 }
 
 /// A pull secret has its content under one of two keys, by its type.

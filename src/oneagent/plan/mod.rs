@@ -3,6 +3,7 @@
 //!
 //! Pure: the same arguments give the same plan, byte for byte. Must not send, wait, log, or ask for the time.
 
+mod from_cluster;
 mod objects;
 mod obstacles;
 
@@ -63,6 +64,8 @@ pub struct Objects {
     pub daemonset: Option<Value>,
     /// What Istio shall let pass; `None`: leave what is there alone.
     pub istio: Option<Wanted>,
+    /// The ConfigMap for the cluster's certificates; `None`: none is needed, or it is there.
+    pub bundle: Option<Value>,
 }
 
 /// Everything that shall be done.
@@ -115,14 +118,29 @@ pub fn plan(
     default_image: &str,
     now: DateTime<Utc>,
 ) -> Result<Plan, serde_json::Error> {
+    let ours = seen.daemonset.as_deref().filter(|live| is_adopted(MANAGER, live.managed_fields()));
+    let record = ours.map(Record::of).unwrap_or_default();
+    let from_cluster = from_cluster::from_cluster(resolved, seen, &record.from_cluster);
+    let resolved = Resolved { from_cluster, ..resolved.clone() };
+    plan_beside(memory, &resolved, seen, &record, default_image, now)
+}
+
+/// The plan beside what is recorded.
+fn plan_beside(
+    memory: &Memory,
+    resolved: &Resolved,
+    seen: &Observed,
+    record: &Record,
+    default_image: &str,
+    now: DateTime<Utc>,
+) -> Result<Plan, serde_json::Error> {
     let environment = seen.environment.as_ref().and_then(|e| e.as_ref().ok()).map(AsRef::as_ref);
     let hands_off = hands_off(resolved, seen);
     let mut problems: Vec<Problem> = hands_off.iter().cloned().collect();
 
     let live = seen.daemonset.as_deref();
     let adopted = live.is_some_and(|live| is_adopted(MANAGER, live.managed_fields()));
-    let record = live.filter(|_| adopted).map(Record::of).unwrap_or_default();
-    let base = base(resolved, seen, &record, default_image)?;
+    let base = base(resolved, seen, record, default_image)?;
     let running = live.map(|live| running(live, &base));
     let running_version = running.as_ref().and_then(|r| r.version);
     let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
@@ -156,7 +174,7 @@ pub fn plan(
     problems.extend([older, kept_out.clone()].into_iter().flatten());
     let refused =
         seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
-    let edited = edited(resolved, seen, live.filter(|_| adopted), &record, running.as_ref(), default_image)?;
+    let edited = edited(resolved, seen, live.filter(|_| adopted), record, running.as_ref(), default_image)?;
     let inventory = Inventory {
         nodes: &seen.nodes,
         pods: &edited.mark(&seen.pods),
@@ -181,11 +199,11 @@ pub fn plan(
         (None, None, Some(desired)) => {
             let revision = asked_for(&decision, desired, running.as_ref());
             let good = decision.memory.rollout.last_good.as_ref();
-            Some(render(resolved, &record, &base, revision, good, &edited, default_image)?)
+            Some(render(resolved, record, &base, revision, good, &edited, default_image)?)
         }
         _ => None,
     };
-    let mut warnings = resolved.warnings.clone();
+    let mut warnings = [resolved.warnings.clone(), from_cluster::remarks(resolved, seen)].concat();
     warnings.extend(rendered.as_ref().filter(|rendered| rendered.left_out).map(|_| TOO_LARGE.to_owned()));
     let daemonset = rendered.map(|rendered| rendered.daemonset);
     if hands_off.is_some() {
@@ -205,8 +223,9 @@ pub fn plan(
     let interest = interest(resolved, &choice, &decision, gone);
     let template_version = daemonset_version(daemonset.as_ref());
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
+    let bundle = from_cluster::missing_bundle(resolved, seen, hands_off.is_some());
     Ok(Plan {
-        objects: Objects { pull_secret, daemonset, istio },
+        objects: Objects { pull_secret, daemonset, istio, bundle },
         steps: std::mem::take(&mut decision.plan.steps),
         guard,
         ledger,
@@ -243,7 +262,9 @@ fn policy(resolved: &Resolved, seen: &Observed, is_older: bool, is_kept_out: boo
         (missing_token(resolved, seen), TOKENS),
         (no_source, ENVIRONMENT),
     ];
-    let hold = users.or_else(|| found.into_iter().find_map(|(applies, hold)| applies.then_some(hold)));
+    let hold = users
+        .or_else(|| found.into_iter().find_map(|(applies, hold)| applies.then_some(hold)))
+        .or_else(|| from_cluster::cluster_update(resolved, seen));
     Policy { hold, ..resolved.policy.clone() }
 }
 

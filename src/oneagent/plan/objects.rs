@@ -207,6 +207,7 @@ pub(super) fn render(
         templates: [Some(chosen), good].into_iter().flatten().cloned().collect(),
         edited: edited.generations.clone(),
         yields_to: resolved.placement.yields_to.iter().map(|(name, _)| name.clone()).collect(),
+        from_cluster: resolved.from_cluster.clone(),
     };
     let (text, left_out) = next.text()?;
     Ok(Rendered { daemonset: daemonset(resolved, chosen, revision.version, text, default_image)?, left_out })
@@ -236,7 +237,9 @@ pub(super) fn edited(
     };
     // Without a record of what was ours nobody can tell.
     let Some(base) = record.template(&running.hash) else { return Ok(Edited::default()) };
-    let rendered = daemonset(resolved, base, running.version, String::new(), default_image)?;
+    // As it was rendered last: what the cluster gives may be another by now.
+    let then = Resolved { from_cluster: record.from_cluster.clone(), ..resolved.clone() };
+    let rendered = daemonset(&then, base, running.version, String::new(), default_image)?;
     Edited::read(live, &record.edited, (!seen.is_believed).then_some(&rendered), &seen.pods)
 }
 

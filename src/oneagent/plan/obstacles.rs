@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use super::super::build::template::{self};
 use super::super::observe::{Named, Observed, Token};
 use super::super::places::Decision;
-use super::super::problem::{Problem, lift_selectors};
+use super::super::problem::{Problem, lift_selectors, whose_selector};
 use super::super::refusal;
 use super::super::resolve::Resolved;
 use super::super::revision::Pod;
@@ -108,9 +108,9 @@ pub(super) fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> 
     Some((
         Reason::NamespaceSelector,
         format!(
-            "namespace {namespace} has a node selector of its own, which excludes {} nodes with a running agent, such \
-            as {first}; any change would remove these agents, so nothing is changed: run {}, or exclude these nodes \
-            by spec.nodeSelector",
+            "{}, which excludes {} nodes with a running agent, such as {first}; any change would remove \
+            these agents, so nothing is changed: run {}, or exclude these nodes by spec.nodeSelector",
+            whose_selector(namespace, seen),
             outside.len(),
             lift_selectors(namespace)
         ),

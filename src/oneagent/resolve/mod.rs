@@ -7,6 +7,7 @@ mod tests;
 
 pub mod hosts;
 mod image;
+mod openshift;
 mod placement;
 mod warnings;
 
@@ -25,12 +26,14 @@ use crate::api::rollout::written;
 use crate::k8s::placement::Placement;
 use crate::k8s::quantity::quantity;
 use crate::oneagent::conflict::{Conflict, Doubt};
+use crate::oneagent::from_cluster::FromCluster;
 use crate::oneagent::hold::PAUSED;
 use crate::rollout::{Policy, Share};
 
 use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
 pub use image::FromImage;
 use image::from_image;
+pub use openshift::FromOpenShift;
 use placement::{check_toleration, placement, terms};
 use warnings::warnings;
 
@@ -66,6 +69,10 @@ pub struct Resolved {
     pub from_image: Option<FromImage>,
     /// Name of the ConfigMap with certificates.
     pub trusted_cas: Option<String>,
+    /// What is taken from the cluster.
+    pub cluster: FromOpenShift,
+    /// That, as it was found; filled in by `plan::from_cluster`.
+    pub from_cluster: FromCluster,
     /// Which version.
     pub wish: Wish,
     /// Whether to stay at the version reached.
@@ -211,7 +218,6 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let unprivileged = spec.use_unprivileged_mode == Some(true);
     let default_account = if unprivileged { "dynatrace-oneagent-unprivileged" } else { "dynatrace-oneagent" };
     let wait = i64::from(spec.wait_ready_seconds.filter(|s| *s > 0).unwrap_or_default());
-    let rollout = spec.rollout.clone().unwrap_or_default();
     let on = |flag: Option<bool>| flag == Some(true);
     let architectures = match (pinned, &from_image) {
         (Some(_), _) => &[][..],
@@ -233,14 +239,11 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         network_zone,
         from_image,
         trusted_cas: text(spec.trusted_cas.as_ref()),
+        cluster: openshift::wanted(spec),
+        from_cluster: FromCluster::default(),
         wish,
         frozen: on(spec.disable_agent_update),
-        policy: Policy {
-            budget,
-            min_ready: TimeDelta::seconds(i64::from(rollout.min_ready_seconds.unwrap_or_default())),
-            wait_ready: TimeDelta::seconds(if wait == 0 { WAIT_READY } else { wait }),
-            hold: on(rollout.paused).then_some(PAUSED),
-        },
+        policy: policy(spec, budget, wait),
         placement,
         pod: PodShape {
             image: text(spec.image.as_ref()),
@@ -265,6 +268,16 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         doubt: None,
         name,
     })
+}
+
+fn policy(spec: &OneAgentSpec, budget: Share, wait: i64) -> Policy {
+    let rollout = spec.rollout.clone().unwrap_or_default();
+    Policy {
+        budget,
+        min_ready: TimeDelta::seconds(i64::from(rollout.min_ready_seconds.unwrap_or_default())),
+        wait_ready: TimeDelta::seconds(if wait == 0 { WAIT_READY } else { wait }),
+        hold: (rollout.paused == Some(true)).then_some(PAUSED),
+    }
 }
 
 /// Empty means unset.

@@ -30,6 +30,15 @@ pub(super) fn warnings(spec: &OneAgentSpec, wait: i64, wish: Wish) -> Vec<String
                 .to_owned(),
         );
     }
+    let cluster = spec.openshift.clone().unwrap_or_default();
+    if cluster.cluster_proxy == Some(true)
+        && spec.proxy.as_ref().is_some_and(|proxy| text(proxy.value.as_ref().or(proxy.value_from.as_ref())).is_some())
+    {
+        warnings.push("spec.openshift.clusterProxy does nothing beside spec.proxy: remove one of them".to_owned());
+    }
+    if cluster.cluster_cas == Some(true) && text(spec.trusted_cas.as_ref()).is_some() {
+        warnings.push("spec.openshift.clusterCAs does nothing beside spec.trustedCAs: remove one of them".to_owned());
+    }
     if (1..90).contains(&wait) {
         warnings.push(format!(
             "spec.waitReadySeconds is {wait}: the agent's readiness is first looked at after 30 s, so below 90 good \

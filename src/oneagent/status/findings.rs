@@ -7,7 +7,7 @@ use std::fmt::Display;
 use super::super::conflict::{Conflict, Outcome};
 use super::super::observe::Token;
 use super::super::places::WORDS;
-use super::super::problem::lift_selectors;
+use super::super::problem::{lift_selectors, whose_selector};
 use super::Picture;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
@@ -202,8 +202,9 @@ fn excluded(picture: &Picture<'_>) -> String {
     }
     let such = report.such_as(Bucket::NamespaceSelector);
     format!(
-        "; namespace {namespace} has a node selector of its own that keeps agents off {count} nodes, such as {such}; \
-        to let them in: {} && kubectl -n {namespace} delete pod -l oneagent={} --field-selector=status.phase=Pending",
+        "; {}: it keeps agents off {count} nodes, such as {such}; to let them in: {} && kubectl -n \
+        {namespace} delete pod -l oneagent={} --field-selector=status.phase=Pending",
+        whose_selector(namespace, picture.seen),
         lift_selectors(namespace),
         picture.resolved.name
     )

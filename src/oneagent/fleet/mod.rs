@@ -3,6 +3,9 @@
 //! Fed by one watch per kind, in place: a relist updates entries instead of building a second set. Tells which
 //! OneAgents a change concerns; a node's heartbeat concerns none. Must not decide anything.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
+use super::admitted::{Admissions, Admitted};
 use super::revision::{Pod, Revision};
 use crate::fleet::nodes::node;
 use crate::fleet::pods::{self, was_ready};
@@ -30,7 +34,7 @@ pub struct Fleet {
 #[derive(Debug, Default)]
 struct Inner {
     nodes: BTreeMap<Arc<str>, Arc<Node>>,
-    pods: HashMap<Key, BTreeMap<Arc<str>, Arc<Pod>>>,
+    pods: HashMap<Key, BTreeMap<Arc<str>, Seen>>,
     daemonsets: HashMap<Key, Arc<DaemonSet>>,
     /// When the Pods of a OneAgent last changed.
     changed: HashMap<Key, Instant>,
@@ -38,11 +42,18 @@ struct Inner {
     relisted: HashMap<String, HashSet<(String, Arc<str>)>>,
 }
 
+/// A Pod, and what admission made of it.
+#[derive(Debug)]
+struct Seen {
+    pod: Arc<Pod>,
+    admitted: Option<Arc<Admitted>>,
+}
+
 impl Inner {
     /// Takes a Pod out, whosever it is.
     fn drop_pod(&mut self, facts: &PodFacts) -> Concerns {
         let (namespace, name) = (facts.namespace().unwrap_or_default(), facts.name_any());
-        let of = |(key, pods): (&Key, &BTreeMap<Arc<str>, Arc<Pod>>)| {
+        let of = |(key, pods): (&Key, &BTreeMap<Arc<str>, Seen>)| {
             (key.0 == namespace && pods.contains_key(name.as_str())).then(|| key.clone())
         };
         let Some(key) = self.pods.iter().find_map(of) else { return Concerns::Nobody };
@@ -75,7 +86,16 @@ impl Fleet {
     /// The Pods of a OneAgent.
     #[must_use]
     pub fn pods(&self, key: &Key) -> Vec<Arc<Pod>> {
-        self.read().pods.get(key).map(|pods| pods.values().cloned().collect()).unwrap_or_default()
+        let inner = self.read();
+        inner.pods.get(key).map(|pods| pods.values().map(|seen| seen.pod.clone()).collect()).unwrap_or_default()
+    }
+
+    /// What admission made of them.
+    #[must_use]
+    pub fn admissions(&self, key: &Key) -> Admissions {
+        let inner = self.read();
+        let pods = inner.pods.get(key).into_iter().flat_map(BTreeMap::values);
+        Admissions::count(pods.filter_map(|seen| seen.admitted.as_ref()))
     }
 
     /// For how long the Pods of a OneAgent have not changed; `None` when they never did.
@@ -152,13 +172,20 @@ impl Fleet {
                     inner.relisted.entry(watch).or_default().insert((key.0.clone(), pod.name.clone()));
                 }
                 let pods = inner.pods.entry(key.clone()).or_default();
-                if let Some(before) = pods.get(&pod.name).filter(|before| before.uid == pod.uid) {
+                let before = pods.get(&pod.name).map(|seen| &seen.pod);
+                if let Some(before) = before.filter(|before| before.uid == pod.uid) {
                     pod.was_ready = was_ready(before, &pod);
                 }
-                let unchanged = pods.get(&pod.name).is_some_and(|before| {
+                let unchanged = before.is_some_and(|before| {
                     Pod { resource_version: pod.resource_version.clone(), ..(**before).clone() } == pod
                 });
-                pods.insert(pod.name.clone(), Arc::new(pod));
+                // Most say the same.
+                let same = |admitted: Admitted| {
+                    let of_another = pods.values().next().and_then(|seen| seen.admitted.clone());
+                    of_another.filter(|other| **other == admitted).unwrap_or_else(|| Arc::new(admitted))
+                };
+                let admitted = Admitted::of(facts).map(same);
+                pods.insert(pod.name.clone(), Seen { pod: Arc::new(pod), admitted });
                 if unchanged {
                     return Concerns::Nobody;
                 }
@@ -245,139 +272,4 @@ fn owner(facts: &PodFacts) -> Option<Key> {
     let controller = facts.metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))?;
     (controller.kind == "DaemonSet" && controller.name == *name)
         .then(|| (facts.namespace().unwrap_or_default(), name.clone()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use chrono::TimeDelta;
-    use serde_json::{Value, json};
-
-    fn pod(change: impl FnOnce(&mut Value)) -> Event<PodFacts> {
-        let mut value = json!({
-            "metadata": {
-                "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1",
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-                "labels": { "dynatrace": "oneagent", "oneagent": "a" },
-                "annotations": { "other": "x", HASH_ANNOTATION: "h" },
-                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "d",
-                "controller": true }],
-                "managedFields": [{ "manager": "m", "fieldsV1": { "f:spec": {} } }],
-            },
-            "spec": { "nodeName": "node-1", "containers": [] },
-            "status": { "phase": "Pending" },
-        });
-        change(&mut value);
-        Event::Apply(serde_json::from_value(value).unwrap())
-    }
-
-    #[test]
-    fn a_pod_is_ours_by_its_controller_and_not_by_its_labels() {
-        let key = ("n".to_owned(), "a".to_owned());
-        let fleet = Fleet::default();
-        for theirs in [
-            pod(|p| p["metadata"]["ownerReferences"] = json!([])),
-            pod(|p| p["metadata"]["ownerReferences"][0]["name"] = "b".into()),
-        ] {
-            assert_eq!(fleet.pod("", &theirs), Concerns::Nobody);
-        }
-        assert!(fleet.pods(&key).is_empty());
-        assert_eq!(fleet.pod("", &pod(|_| {})), Concerns::One(key.clone()));
-        let known = fleet.pods(&key).remove(0);
-        assert_eq!(
-            (&*known.node, known.revision.as_ref().unwrap().hash.as_str()),
-            ("node-1", "h"),
-            "a Pod that is not bound yet is on the node that it is made for"
-        );
-        assert_eq!(
-            fleet.pod("", &pod(|p| p["metadata"]["resourceVersion"] = "2".into())),
-            Concerns::Nobody,
-            "nothing that matters changed"
-        );
-        assert_eq!(&*fleet.pods(&key)[0].resource_version, "2", "and yet the newest version is known, for deletions");
-    }
-
-    #[test]
-    fn a_heartbeat_concerns_nobody_and_a_relist_forgets_what_is_gone() {
-        let node = |name: &str, beat: &str, ready: &str| {
-            let value = json!({ "metadata": { "name": name, "labels": {} },
-                "status": { "conditions": [{ "type": "Ready", "status": ready, "lastHeartbeatTime": beat,
-                "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
-            serde_json::from_value::<NodeFacts>(value).unwrap()
-        };
-        let fleet = Fleet::default();
-        assert_eq!(fleet.node(&Event::Apply(node("a", "1", "True"))), Concerns::All);
-        assert_eq!(fleet.node(&Event::Apply(node("a", "2", "True"))), Concerns::Nobody);
-        assert_eq!(fleet.node(&Event::Apply(node("a", "3", "False"))), Concerns::All);
-        fleet.node(&Event::Apply(node("b", "1", "True")));
-        fleet.node(&Event::Init);
-        fleet.node(&Event::InitApply(node("b", "1", "True")));
-        fleet.node(&Event::InitDone);
-        assert_eq!(fleet.nodes().iter().map(|n| n.name.to_string()).collect::<Vec<_>>(), ["b"]);
-    }
-
-    #[test]
-    fn a_pod_that_loses_its_label_or_its_owner_is_no_longer_ours() {
-        let key = ("n".to_owned(), "a".to_owned());
-        let fleet = Fleet::default();
-        for lost in
-            [pod(|p| p["metadata"]["labels"] = json!({})), pod(|p| p["metadata"]["ownerReferences"] = json!([]))]
-        {
-            fleet.pod("", &pod(|_| {}));
-            assert_eq!(fleet.pods(&key).len(), 1);
-            assert_eq!(fleet.pod("", &lost), Concerns::One(key.clone()));
-            assert!(fleet.pods(&key).is_empty());
-        }
-        let Event::Apply(gone) = pod(|p| p["metadata"]["labels"] = json!({})) else { unreachable!() };
-        fleet.pod("", &pod(|_| {}));
-        assert_eq!(
-            fleet.pod("", &Event::Delete(gone)),
-            Concerns::One(key.clone()),
-            "also when that is all that is heard of it"
-        );
-        assert!(fleet.pods(&key).is_empty());
-    }
-
-    #[test]
-    fn for_how_long_a_pod_was_ready_is_known_after_it_ceased_to_be() {
-        let key = ("n".to_owned(), "a".to_owned());
-        let status = |ready: &str, since: &str| {
-            json!({ "startTime": "2026-01-01T00:00:00Z",
-            "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": since }] })
-        };
-        let of = |fleet: &Fleet, ready: &str, since: &str| {
-            fleet.pod("", &pod(|p| p["status"] = status(ready, since)));
-            fleet.pods(&key)[0].was_ready
-        };
-        let fleet = Fleet::default();
-        assert_eq!(of(&fleet, "False", "2026-01-01T00:00:01Z"), None, "it was never Ready");
-        assert_eq!(of(&fleet, "True", "2026-01-01T00:01:00Z"), None);
-        assert_eq!(of(&fleet, "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(10)));
-        assert_eq!(of(&fleet, "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(10)), "and it stays known");
-        assert_eq!(
-            of(&Fleet::default(), "False", "2026-01-01T00:01:10Z"),
-            Some(TimeDelta::seconds(70)),
-            "after a start: at most so long"
-        );
-    }
-
-    #[test]
-    fn an_answer_older_than_what_the_watch_brought_is_passed_over_and_so_is_the_other_way() {
-        let fleet = Fleet::default();
-        let key = ("n".to_owned(), "a".to_owned());
-        let daemonset = |version: &str| -> DaemonSet {
-            serde_json::from_value(
-                json!({ "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": version } }),
-            )
-            .unwrap()
-        };
-        let version = || fleet.daemonset(&key).unwrap().resource_version().unwrap();
-        fleet.daemonset_event("", Event::Apply(daemonset("10")));
-        fleet.wrote(&key, Arc::new(daemonset("9")));
-        assert_eq!(version(), "10");
-        fleet.wrote(&key, Arc::new(daemonset("11")));
-        assert_eq!(version(), "11");
-        fleet.daemonset_event("", Event::Apply(daemonset("10")));
-        assert_eq!(version(), "11");
-    }
 }

@@ -1,0 +1,117 @@
+//! What OpenShift says of the cluster as a whole: whether it is one, its proxy, its update, its default node selector.
+//!
+//! Must not decide. On another cluster nothing of it is there, which is an answer.
+
+use std::sync::Arc;
+
+use super::super::Context;
+use super::super::from_cluster::{BUNDLE, ClusterProxy};
+use super::super::resolve::Resolved;
+use super::references::Named;
+use crate::k8s::api_group::{Group, Served};
+use crate::k8s::node_selector::{Selector, of_scheduler};
+use crate::kernel::{self, Answer, Singleton};
+
+/// The API group that only OpenShift serves.
+const OPENSHIFT: Group = Group { name: "security.openshift.io", versions: &["v1"], kinds: &[] };
+
+const fn config(kind: &'static str, plural: &'static str, name: &'static str) -> Singleton {
+    Singleton { group: "config.openshift.io", version: "v1", kind, plural, name }
+}
+
+const SCHEDULER: Singleton = config("Scheduler", "schedulers", "cluster");
+const PROXY: Singleton = config("Proxy", "proxies", "cluster");
+const VERSION: Singleton = config("ClusterVersion", "clusterversions", "version");
+
+/// What it says.
+#[derive(Debug, Default)]
+pub struct OpenShift {
+    /// Whether the cluster is one; `None`: not asked, or nobody answered.
+    pub is_one: Option<bool>,
+    /// Its proxy, when the spec wants it.
+    pub proxy: Answer,
+    /// Its version, when the spec wants it.
+    pub version: Answer,
+}
+
+impl OpenShift {
+    /// The cluster's proxy.
+    #[must_use]
+    pub fn cluster_proxy(&self) -> Option<ClusterProxy> {
+        let Answer::There(proxy) = &self.proxy else { return None };
+        ClusterProxy::of(proxy)
+    }
+
+    /// Whether the cluster is being updated; `None`: nobody knows.
+    #[must_use]
+    pub fn is_updating(&self) -> Option<bool> {
+        let version = match &self.version {
+            Answer::There(version) => version,
+            Answer::Absent => return Some(false),
+            Answer::Unasked | Answer::Unread(_) => return None,
+        };
+        let conditions = version["status"]["conditions"].as_array();
+        Some(conditions.into_iter().flatten().any(|c| c["type"] == "Progressing" && c["status"] == "True"))
+    }
+}
+
+/// Asks what the spec wants. Whether it is OpenShift at all is asked for before there are Pods: those tell it.
+pub(super) async fn openshift(context: &Context, resolved: &Resolved, has_pods: bool) -> OpenShift {
+    let wanted = async |wants: bool, one: &Singleton| {
+        if wants { context.singletons.look(&context.client, one).await } else { Answer::Unasked }
+    };
+    OpenShift {
+        is_one: if has_pods { None } else { is_openshift(context).await },
+        proxy: wanted(resolved.cluster.proxy, &PROXY).await,
+        version: wanted(resolved.cluster.pauses, &VERSION).await,
+    }
+}
+
+/// Whether the cluster is OpenShift; `None`: nobody answered.
+pub(super) async fn is_openshift(context: &Context) -> Option<bool> {
+    match context.optional_apis.served(&context.client, &OPENSHIFT).await {
+        Ok(Served::Absent) => Some(false),
+        Ok(Served::As(_) | Served::Otherwise(_)) => Some(true),
+        Err(_) => None,
+    }
+}
+
+/// The proxy that the operator itself uses with agents that take the cluster's.
+pub(super) fn proxy(resolved: &Resolved, openshift: &OpenShift) -> Option<Named> {
+    if !resolved.cluster.proxy {
+        return None;
+    }
+    match &openshift.proxy {
+        Answer::There(_) => openshift.cluster_proxy().map(|proxy| Named::There(proxy.url.into(), String::new())),
+        Answer::Absent => Some(Named::Unusable(
+            "spec.openshift.clusterProxy: this cluster has no Proxy cluster (config.openshift.io), which is \
+            OpenShift's: set it to false, and name a proxy in spec.proxy if one is needed"
+                .to_owned(),
+        )),
+        Answer::Unread(why) => Some(Named::Unread(format!(
+            "spec.openshift.clusterProxy: Proxy cluster (config.openshift.io) cannot be read: {why}; grant the \
+            operator get of it, or name the proxy in spec.proxy"
+        ))),
+        Answer::Unasked => None,
+    }
+}
+
+/// What is said where the ConfigMap for the cluster's certificates has none yet.
+pub(super) fn no_certificates(namespace: &str, name: &str) -> Named {
+    Named::Unusable(format!(
+        "ConfigMap {namespace}/{name} has no key {BUNDLE} yet: OpenShift puts the certificates there that the cluster \
+        trusts; elsewhere nobody does, so set spec.openshift.clusterCAs to false"
+    ))
+}
+
+/// The namespace's own node selector, or the cluster's default one where the namespace says nothing.
+pub(super) async fn selector(context: &Context, namespace: &str) -> Result<Arc<Selector>, kernel::Error> {
+    let found = context.node_selectors.read(&context.client, namespace).await?;
+    if !found.is_default || found.is_openshifts || is_openshift(context).await != Some(true) {
+        return Ok(found);
+    }
+    match context.singletons.look(&context.client, &SCHEDULER).await {
+        Answer::There(scheduler) => Ok(context.node_selectors.amend(namespace, of_scheduler(&scheduler))),
+        Answer::Absent | Answer::Unread(_) | Answer::Unasked => Ok(found),
+    }
+}

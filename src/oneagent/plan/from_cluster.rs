@@ -1,0 +1,89 @@
+//! What agents take from the cluster: which of it is put on the template, what holds a rollout because of it, and what
+//! somebody should know.
+//!
+//! Pure. Must not take a fact for one that nobody knows: then what was recorded stays.
+
+use super::super::from_cluster::{FromCluster, REQUIRED_SCC, bundle, bundle_name};
+use super::super::hold::{CLUSTER_UPDATE, CLUSTER_UPDATE_UNKNOWN};
+use super::super::observe::{Named, Observed};
+use super::super::resolve::Resolved;
+use crate::kernel::Answer;
+use crate::rollout::Hold;
+
+/// The SCC that the bundle grants to the agents' ServiceAccounts.
+const PRIVILEGED: &str = "privileged";
+/// The ServiceAccount of privileged agents, where the spec names none.
+const ACCOUNT: &str = "dynatrace-oneagent";
+
+/// What is put on the template.
+pub(super) fn from_cluster(resolved: &Resolved, seen: &Observed, recorded: &FromCluster) -> FromCluster {
+    let proxy = match &seen.openshift.proxy {
+        Answer::There(_) => seen.openshift.cluster_proxy(),
+        Answer::Unread(_) if resolved.cluster.proxy => recorded.proxy.clone(),
+        Answer::Absent | Answer::Unread(_) | Answer::Unasked => None,
+    };
+    FromCluster {
+        scc: scc(resolved, seen, recorded),
+        proxy,
+        certificates: resolved.cluster.certificates.then(|| bundle_name(&resolved.name)),
+    }
+}
+
+/// The SCC that Pods ask for, so that no other takes them. Only for the account that the bundle grants it to, and never
+/// against another that an administrator made for it: agents that run under another, or are refused with this, show it.
+fn scc(resolved: &Resolved, seen: &Observed, recorded: &FromCluster) -> Option<String> {
+    if resolved.pod.unprivileged || resolved.pod.service_account != ACCOUNT {
+        return None;
+    }
+    let asks = if seen.pods.is_empty() {
+        match seen.openshift.is_one {
+            Some(is_one) => is_one && seen.refused.is_none(),
+            None => return recorded.scc.clone(),
+        }
+    } else {
+        !seen.admissions.sccs.is_empty() && seen.admissions.sccs.keys().all(|scc| scc == PRIVILEGED)
+    };
+    asks.then(|| PRIVILEGED.to_owned())
+}
+
+/// The ConfigMap to make, into which OpenShift puts the cluster's certificates. It may be made although these are all
+/// that is waited for.
+pub(super) fn missing_bundle(resolved: &Resolved, seen: &Observed, is_blocked: bool) -> Option<serde_json::Value> {
+    let waits_for_it = !seen.other_operator && matches!(seen.trusted, Some(Named::Unusable(_)));
+    (seen.bundle_is_missing && (!is_blocked || waits_for_it))
+        .then(|| bundle(&resolved.namespace, &resolved.name, &resolved.owner))
+}
+
+/// Whether the cluster's own update holds the rollout.
+pub(super) fn cluster_update(resolved: &Resolved, seen: &Observed) -> Option<Hold> {
+    if !resolved.cluster.pauses {
+        return None;
+    }
+    match seen.openshift.is_updating() {
+        Some(true) => Some(CLUSTER_UPDATE),
+        Some(false) => None,
+        None => Some(CLUSTER_UPDATE_UNKNOWN),
+    }
+}
+
+/// What admission made of agents that somebody should know.
+pub(super) fn remarks(resolved: &Resolved, seen: &Observed) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let is_ours = resolved.pod.service_account == ACCOUNT && !resolved.pod.unprivileged;
+    let asks_for_another = resolved.pod.annotations.contains_key(REQUIRED_SCC);
+    let foreign = seen.admissions.sccs.iter().find(|(scc, _)| is_ours && !asks_for_another && *scc != PRIVILEGED);
+    if let Some((scc, count)) = foreign {
+        remarks.push(format!(
+            "{count} agents were admitted under SecurityContextConstraints {scc} instead of {PRIVILEGED}, which may \
+            change them; to have them made under {PRIVILEGED}, set spec.annotations to {REQUIRED_SCC}: {PRIVILEGED}"
+        ));
+    }
+    if let Some((text, count)) = seen.admissions.limits.iter().next() {
+        remarks.push(format!(
+            "a LimitRange of namespace {} changed {count} agents ({text}): an agent that reaches such a limit is \
+            ended; set spec.resources, or exempt the namespace",
+            resolved.namespace
+        ));
+    }
+    remarks
+}
