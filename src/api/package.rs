@@ -31,6 +31,8 @@ pub struct Package {
     pub samples: &'static [Sample],
     /// What samples want to be tried with; objects that are not of its kinds.
     pub companions: &'static [Sample],
+    /// What an administrator may apply besides, in special cases.
+    pub extras: &'static [Sample],
     /// What an administrator should be told by the cluster's monitoring.
     pub alerts: &'static [Alert],
     /// What its dashboards draw.

@@ -93,6 +93,12 @@ pub fn manifests(package: &Package) -> Result<Vec<File>, Error> {
         path: format!("config/{}/samples/{}", package.name, sample.file),
         content: sample.yaml.to_owned(),
     }));
+    files.extend(
+        package.extras.iter().map(|extra| File {
+            path: format!("config/{}/{}", package.name, extra.file),
+            content: extra.yaml.to_owned(),
+        }),
+    );
     Ok(files)
 }
 

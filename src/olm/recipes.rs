@@ -36,6 +36,7 @@ pub fn recipes(package: &Package, release: &Release) -> Result<Vec<File>, Error>
             &by_v0(package),
         )?,
         file("olm/olmv1.yaml", V1, &by_v1(package))?,
+        file("olm/day-one.yaml", DAY_ONE, &day_one(package)?)?,
         file(
             "disconnected/imageset-config.yaml",
             "For oc-mirror v2: oc mirror -c imageset-config.yaml --workspace file://FOLDER docker://MIRROR --v2",
@@ -61,6 +62,10 @@ const V1: &str = "The installation by OLM v1. Before operator-controller 1.11 (O
     olmv1-installer.yaml\nfirst and name its ServiceAccount in spec.serviceAccount. All namespaces are watched; \
     OpenShift 4.21 and newer can keep\nit to one:\n  spec.config: { configType: Inline, inline: { watchNamespace: \
     NAMESPACE } }\nOLM v1 makes no roles for people: apply user-roles.yaml.";
+
+const DAY_ONE: &str = "All of it in one file, for a new OpenShift cluster: fill in what is in capitals, and put it \
+    into folder manifests/ of\nopenshift-install (create manifests), or apply it again and again until OLM has made \
+    the kind. It may hold Secrets.";
 
 const ARGO: &str = "How Argo CD sees such an object; merge it into argocd-cm:\n\
     kubectl apply --server-side -f argocd-health.yaml";
@@ -91,6 +96,24 @@ fn by_v0(package: &Package) -> Vec<Value> {
     subscription["spec"] = json!({ "channel": CHANNELS[0], "name": package.name, "source": PRODUCT,
         "sourceNamespace": MARKETPLACE, "installPlanApproval": "Automatic" });
     vec![namespace(package), group, subscription]
+}
+
+/// From catalog to a first object, with what that needs.
+fn day_one(package: &Package) -> Result<Vec<Value>, Error> {
+    let mut objects = vec![catalog_source()];
+    objects.extend(by_v0(package));
+    // The one that reaches every node of OpenShift, where there is one.
+    let of_openshift = package.samples.iter().find(|sample| sample.file.contains("openshift"));
+    let Some(sample) = of_openshift.or(package.samples.first()) else { return Ok(objects) };
+    let first: Value = serde_yaml::from_str(sample.yaml)?;
+    if !package.accounts.is_empty() {
+        let name = &first["metadata"]["name"];
+        objects.push(json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": { "name": name, "namespace": package.namespace },
+            "stringData": { "apiToken": "API-TOKEN", "paasToken": "PAAS-TOKEN" } }));
+    }
+    objects.push(first);
+    Ok(objects)
 }
 
 fn by_v1(package: &Package) -> Vec<Value> {

@@ -231,7 +231,7 @@ fn the_csv_grants_what_config_grants_and_its_examples_apply() {
         cluster.apply(template);
         let examples: Vec<Value> =
             serde_json::from_str(csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap()).unwrap();
-        assert_eq!(examples.len(), 4);
+        assert_eq!(examples.len(), 5);
         for example in examples {
             cluster
                 .try_kubectl(

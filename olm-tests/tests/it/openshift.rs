@@ -1,7 +1,7 @@
 //! What is made for OpenShift and for Prometheus, by their own CRDs on a real API server; and what agents take from an
 //! OpenShift cluster, whose admission is played as it was recorded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -19,6 +19,7 @@ fn what_the_console_the_mirrors_and_the_monitoring_are_given_is_valid_to_the_let
     olm_tests::run(async {
         let cluster = Cluster::bare(Vec::new()).await;
         let config = |name: &str| tool("openshift-config").join(format!("0000_10_config-operator_01_{name}.crd.yaml"));
+        serve(&cluster);
         let mut crds = vec![config("imagedigestmirrorsets"), config("imagetagmirrorsets")];
         for name in ["consolelinks", "consolequickstarts", "consoleyamlsamples"] {
             crds.push(tool("openshift-console").join(format!("00_{name}.crd.yaml")));
@@ -48,7 +49,27 @@ fn what_the_console_the_mirrors_and_the_monitoring_are_given_is_valid_to_the_let
             }
             samples_are_those_of_config(package.name);
         }
+        let scc = std::fs::read_to_string(repository("config/oneagent-operator/scc-unprivileged.yaml")).unwrap();
+        apply(&scc).unwrap();
+        assert!(apply(&scc.replace("priority: null\n", "")).is_err(), "what may be null must be said");
+        namespace_that_was_there_before(&cluster);
     });
+}
+
+/// In a project that was there before, OpenShift itself owns the labels: an apply is refused, and goes on when it
+/// insists.
+fn namespace_that_was_there_before(cluster: &Cluster) {
+    const SYNCER: &str = "--field-manager=pod-security-admission-label-synchronization-controller";
+    let labels = ["enforce", "audit", "warn"].map(|mode| (format!("pod-security.kubernetes.io/{mode}"), "restricted"));
+    let theirs = json!({ "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": "dynatrace", "labels": labels.into_iter().collect::<BTreeMap<_, _>>() } });
+    cluster.try_kubectl(&["apply", "--server-side", SYNCER, "-f", "-"], Some(&theirs.to_string())).unwrap();
+    let ours = objects("config/oneagent-operator/install.yaml").remove(0).to_string();
+    let apply =
+        |more: &[&str]| cluster.try_kubectl(&[&["apply", "--server-side", "-f", "-"][..], more].concat(), Some(&ours));
+    assert!(apply(&[]).unwrap_err().contains("conflict"));
+    apply(&["--force-conflicts"]).unwrap();
+    apply(&[]).unwrap();
 }
 
 /// The console offers the samples as they stand in `config/`, comments included.

@@ -28,6 +28,7 @@ pub const PACKAGE: Package = Package {
     image_variable: None,
     samples: &[Sample { file: "configwatcher.yaml", title: "Pods of an application", yaml: WATCHER }],
     companions: &[Sample { file: "webapp.yaml", title: "The application", yaml: include_str!("webapp.yaml") }],
+    extras: &[],
     alerts: ALERTS,
     panels: PANELS,
     texts: Texts {

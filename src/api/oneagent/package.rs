@@ -6,7 +6,9 @@ use kube::CustomResourceExt;
 
 use super::OneAgent;
 use super::samples::SAMPLES;
-use crate::api::package::{Alert, Kind, Package, Panel, Rule, Shown, Step, Texts, Where, advanced, rule, shown};
+use crate::api::package::{
+    Alert, Kind, Package, Panel, Rule, Sample, Shown, Step, Texts, Where, advanced, rule, shown,
+};
 
 const NAME: &str = "oneagent-operator";
 
@@ -29,6 +31,11 @@ pub const PACKAGE: Package = Package {
     image_variable: Some("RELATED_IMAGE_DYNATRACE_ONEAGENT"),
     samples: SAMPLES,
     companions: &[],
+    extras: &[Sample {
+        file: "scc-unprivileged.yaml",
+        title: "SCC of unprivileged agents",
+        yaml: include_str!("scc-unprivileged.yaml"),
+    }],
     alerts: ALERTS,
     panels: PANELS,
     texts: Texts {

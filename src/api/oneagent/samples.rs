@@ -80,6 +80,23 @@ spec:
 ",
     },
     Sample {
+        file: "oneagent-read-only-hosts.yaml",
+        title: "On hosts with a read-only root",
+        yaml: r#"# Hosts whose root file system is read-only: Container-Optimized OS, Flatcar, Bottlerocket.
+# First: kubectl -n dynatrace create secret generic read-only-hosts --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: read-only-hosts
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  env:
+    - name: ONEAGENT_ENABLE_VOLUME_STORAGE
+      value: "true"
+"#,
+    },
+    Sample {
         file: "oneagent-careful.yaml",
         title: "Updated with care",
         yaml: r"# A fleet that is updated with care: few nodes at a time, each watched for a while.

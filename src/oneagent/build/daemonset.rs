@@ -212,6 +212,33 @@ mod tests {
         })));
     }
 
+    /// An SCC that allows less would refuse the Pods, and one that allows more is not what its comment says.
+    #[test]
+    fn the_scc_of_unprivileged_agents_allows_what_they_ask_for_and_nothing_more() {
+        let scc: Value = serde_yaml::from_str(crate::api::oneagent::package::PACKAGE.extras[0].yaml).unwrap();
+        let daemonset = rendered(serde_json::json!({ "apiUrl": "https://e.example/api", "useUnprivilegedMode": true,
+            "useImmutableImage": true, "trustedCAs": "ca" }));
+        let pod = &daemonset["spec"]["template"]["spec"];
+        assert_eq!(scc["allowedCapabilities"], pod["containers"][0]["securityContext"]["capabilities"]["add"]);
+        assert!(
+            pod["containers"][0]["securityContext"]["privileged"].is_null() && scc["allowPrivilegedContainer"] == false
+        );
+        for (pods, sccs) in
+            [("hostIPC", "allowHostIPC"), ("hostNetwork", "allowHostNetwork"), ("hostPID", "allowHostPID")]
+        {
+            assert_eq!((&pod[pods], &scc[sccs]), (&Value::Bool(true), &Value::Bool(true)));
+        }
+        let account = pod["serviceAccountName"].as_str().unwrap();
+        assert!(scc["users"][0].as_str().unwrap().ends_with(&format!(":{account}")));
+        for volume in pod["volumes"].as_array().unwrap() {
+            let kind = volume.as_object().unwrap().keys().find(|key| *key != "name").unwrap();
+            assert!(scc["volumes"].as_array().unwrap().contains(&Value::from(kind.as_str())), "{kind}");
+        }
+        for field in ["priority", "defaultAddCapabilities", "requiredDropCapabilities"] {
+            assert!(scc.as_object().unwrap().contains_key(field) && scc[field].is_null(), "{field} must be said");
+        }
+    }
+
     #[test]
     fn placement_is_not_in_the_hash_and_everything_else_is() {
         let hash_of = |spec: serde_json::Value| {

@@ -44,6 +44,7 @@ static GREETINGS: Package = Package {
     accounts: &[],
     image_variable: None,
     samples: &[],
+    extras: &[],
     alerts: &[],
     panels: &[],
     texts: Texts {
