@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt};
 use oneagent_operator::api::PACKAGES;
 
+use crate::catalogs::{Catalogs, is_catalog};
 use crate::operator::{Operator, binary, get, token};
 use crate::webapp::Containers;
 
@@ -27,6 +28,8 @@ pub struct Launcher {
     /// Processes of applications.
     containers: Containers,
     images: Images,
+    /// Processes of catalogs.
+    catalogs: Catalogs,
 }
 
 /// Where a node pulls images from, as an ImageDigestMirrorSet configures it; and what it pulled.
@@ -82,7 +85,24 @@ impl Launcher {
             running: Arc::default(),
             containers: Containers::default(),
             images: Images::default(),
+            catalogs: Catalogs::default(),
         }
+    }
+
+    /// The catalogs that run as Pods.
+    #[must_use]
+    pub fn catalogs(&self) -> &Catalogs {
+        &self.catalogs
+    }
+
+    /// Starts the catalog of a CatalogSource's Pod; returns the digest of its image. `None`: the Pod is another.
+    pub async fn catalog(&self, pod: &Pod) -> Option<Result<String, String>> {
+        if !is_catalog(pod) {
+            return None;
+        }
+        let (catalogs, folder, pod) = (self.catalogs.clone(), self.folder.clone(), pod.clone());
+        let started = tokio::task::spawn_blocking(move || catalogs.start(&folder, &pod)).await;
+        Some(started.unwrap_or_else(|e| Err(e.to_string())))
     }
 
     /// Where images are pulled from.
@@ -191,6 +211,7 @@ impl Launcher {
     /// Ends the process of a Pod as a kubelet does: TERM, and KILL after the grace period.
     pub async fn stop(&self, pod: &Pod) {
         self.containers.stop(pod).await;
+        self.catalogs.stop(pod);
         let operator = self.running.lock().expect("operators").remove(&pod.uid().unwrap_or_default());
         let Some(mut operator) = operator else { return };
         operator.process.signal("TERM");

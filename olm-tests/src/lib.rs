@@ -9,6 +9,7 @@
 #![allow(clippy::missing_panics_doc, reason = "see above")]
 
 pub mod audit;
+pub mod catalogs;
 pub mod cluster;
 pub mod control_plane;
 pub mod eyes;

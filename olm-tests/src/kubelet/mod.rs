@@ -23,7 +23,7 @@ use oneagent_operator::api::name::Version;
 use serde_json::{Value, json};
 
 use agent::installer_url;
-use status::{now, running, succeeded, waiting};
+use status::{now, of_image, running, succeeded, waiting};
 
 use crate::launcher::Launcher;
 use crate::vendor::Vendor;
@@ -205,16 +205,17 @@ impl Kubelet {
         }
     }
 
-    async fn begin(&self, pod: &Pod) {
+    /// Starts what is no agent and no application: OLM's Jobs and catalogs, operators. Returns whether it was one.
+    async fn begin_olms(&self, pod: &Pod) -> bool {
         while let Some(unpacked) = self.launcher.unpack(pod).await {
             let Err(why) = unpacked else {
                 self.write(pod, succeeded(pod)).await;
-                return;
+                return true;
             };
             // As a real one: a pull that failed is tried again.
             eprintln!("the unpack Pod {} has failed and is tried again: {why}", pod.name_any());
             if !self.write(pod, waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0)).await {
-                return;
+                return true;
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -224,6 +225,21 @@ impl Kubelet {
                 Err(why) => waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0),
             };
             self.write(pod, status).await;
+            return true;
+        }
+        if let Some(started) = self.launcher.catalog(pod).await {
+            let status = match started {
+                Ok(digest) => of_image(running(pod, true), pod, &digest),
+                Err(why) => waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0),
+            };
+            self.write(pod, status).await;
+            return true;
+        }
+        false
+    }
+
+    async fn begin(&self, pod: &Pod) {
+        if self.begin_olms(pod).await {
             return;
         }
         let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());

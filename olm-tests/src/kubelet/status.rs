@@ -66,3 +66,16 @@ pub(super) fn waiting(pod: &Pod, reason: &str, message: &str, restarts: i32) -> 
     }
     status
 }
+
+/// The status of a Pod whose images, those of its init containers too, were all pulled at this digest.
+pub(super) fn of_image(mut status: Value, pod: &Pod, digest: &str) -> Value {
+    let mut done = succeeded(pod)["initContainerStatuses"].take();
+    for container in [&mut done, &mut status["containerStatuses"]].into_iter().filter_map(Value::as_array_mut).flatten()
+    {
+        container["imageID"] = digest.into();
+    }
+    if done.as_array().is_some_and(|all| !all.is_empty()) {
+        status["initContainerStatuses"] = done;
+    }
+    status
+}

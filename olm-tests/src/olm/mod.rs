@@ -123,6 +123,8 @@ impl Olm {
         cluster.apply(&rest.join("\n---\n"));
         let registry = Registry::start(&cluster.path("")).await;
         let kubeconfig = cluster.kubeconfig().display().to_string();
+        // The way to catalogs that run as Pods.
+        let proxy = format!("socks5://{}", cluster.kubelet.launcher().catalogs().proxy(cluster.client.clone()).await);
         let start = |name: &str, args: &[&str], env: &[(&str, &str)]| {
             let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
             let env: Vec<(String, String)> = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -152,7 +154,7 @@ impl Olm {
                     "--tls-key",
                     &file("server.key"),
                 ],
-                &[],
+                &[("GRPC_PROXY", &proxy)],
             ),
         ];
         let catalog = operator::free_address();

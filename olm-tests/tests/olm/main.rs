@@ -11,6 +11,7 @@ mod history;
 mod images;
 mod install;
 mod migrate;
+mod polled;
 mod recipes;
 mod remove;
 mod upgrade;
