@@ -85,7 +85,11 @@ impl Client {
                 .ok()
                 .filter(|certificates| !certificates.is_empty());
             let certificates = certificates.ok_or_else(|| {
-                Error::Setup("key certs of the ConfigMap in spec.trustedCAs holds no PEM certificate".into())
+                Error::Setup(
+                    "the ConfigMap with trusted certificates (key certs of that in spec.trustedCAs, key ca-bundle.crt \
+                    with spec.openshift.clusterCAs) holds no PEM certificate"
+                        .into(),
+                )
             })?;
             builder = builder.tls_certs_merge(certificates);
         }

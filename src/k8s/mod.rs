@@ -13,4 +13,5 @@ pub mod node_selector;
 pub mod ownership;
 pub mod placement;
 pub mod quantity;
+pub mod scc;
 pub mod workload;

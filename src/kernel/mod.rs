@@ -15,6 +15,7 @@ pub mod namespaces;
 pub mod notes;
 pub mod optional_api;
 mod present;
+pub mod review;
 pub mod runtime;
 #[cfg(test)]
 mod scripted;

@@ -46,25 +46,24 @@ impl NodeSelectors {
         known.get(namespace).is_none_or(|(at, _)| at.elapsed() >= self.period)
     }
 
-    /// Reads it, unless that was done just now.
-    pub async fn read(&self, client: &Client, namespace: &str) -> Result<Arc<Selector>, Error> {
+    /// What was read just now.
+    #[must_use]
+    pub fn fresh(&self, namespace: &str) -> Option<Arc<Selector>> {
         let known = self.known.lock().get(namespace).cloned();
-        if let Some((_, selector)) = known.filter(|(at, _)| at.elapsed() < self.period) {
-            return Ok(selector);
-        }
-        let api: Api<Namespace> = Api::all(client.clone());
-        let found = call(|| format!("read Namespace {namespace}"), api.get(namespace)).await?;
-        let selector = Arc::new(node_selector::of(&found));
-        self.known.lock().insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
-        Ok(selector)
+        known.filter(|(at, _)| at.elapsed() < self.period).map(|(_, selector)| selector)
     }
 
-    /// What it means where the namespace says nothing: believed for as long as what was read.
-    pub fn amend(&self, namespace: &str, selector: Selector) -> Arc<Selector> {
+    /// Asks what the namespace says. Nobody knows it before it is noted: what it means may have to be asked, too.
+    pub async fn read(client: &Client, namespace: &str) -> Result<Selector, Error> {
+        let api: Api<Namespace> = Api::all(client.clone());
+        let found = call(|| format!("read Namespace {namespace}"), api.get(namespace)).await?;
+        Ok(node_selector::of(&found))
+    }
+
+    /// Notes what was found.
+    pub fn note(&self, namespace: &str, selector: Selector) -> Arc<Selector> {
         let selector = Arc::new(selector);
-        if let Some((_, known)) = self.known.lock().get_mut(namespace) {
-            *known = Arc::clone(&selector);
-        }
+        self.known.lock().insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
         selector
     }
 }

@@ -35,6 +35,8 @@ pub enum Answer {
     /// The cluster has no such object, or no such kind.
     Absent,
     There(Arc<Value>),
+    /// The operator may not read it; the API server's words.
+    Refused(String),
     /// It never could be read; why.
     Unread(String),
 }
@@ -70,10 +72,44 @@ impl Singletons {
             Err(error) if error.is_not_found() => Answer::Absent,
             Err(error) => match known {
                 Some((_, answer @ (Answer::There(_) | Answer::Absent))) => answer,
-                _ => Answer::Unread(error.objection().unwrap_or_else(|| error.to_string())),
+                _ => error.objection().map_or_else(|| Answer::Unread(error.to_string()), Answer::Refused),
             },
         };
         self.known.lock().insert(one.kind, (Instant::now(), answer.clone()));
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::super::scripted::{Answer as Says, client};
+    use super::*;
+    use serde_json::json;
+
+    const ONE: Singleton =
+        Singleton { group: "g.example", version: "v1", kind: "One", plural: "ones", name: "cluster" };
+
+    #[tokio::test]
+    async fn an_outage_is_no_change_and_a_refusal_is_told_from_one() {
+        let next: Arc<Mutex<fn() -> Says>> = Arc::new(Mutex::new(|| Says::Refusal(500, "InternalError")));
+        let says = next.clone();
+        let (client, _) = client(move |_| says.lock().unwrap()());
+        let all = Singletons::new(Duration::ZERO);
+        let answer = async |now: fn() -> Says| {
+            *next.lock().unwrap() = now;
+            all.look(&client, &ONE).await
+        };
+        assert!(matches!(answer(|| Says::Refusal(500, "InternalError")).await, Answer::Unread(_)));
+        assert!(matches!(answer(|| Says::Refusal(403, "Forbidden")).await, Answer::Refused(_)));
+        let object = || {
+            Says::Object(json!({ "apiVersion": "g.example/v1", "kind": "One",
+            "metadata": { "name": "cluster" }, "spec": { "a": 1 } }))
+        };
+        assert!(matches!(answer(object).await, Answer::There(there) if there["spec"]["a"] == 1));
+        assert!(matches!(answer(|| Says::Refusal(500, "InternalError")).await, Answer::There(_)), "it stays known");
+        assert_eq!(answer(|| Says::Refusal(404, "NotFound")).await, Answer::Absent);
+        assert_eq!(answer(|| Says::Refusal(503, "Unavailable")).await, Answer::Absent);
     }
 }

@@ -52,11 +52,17 @@ fn groups(package: &Package) -> Value {
     json!({ "groups": [{ "name": package.name, "rules": rules }] })
 }
 
+/// The namespace of the object. OpenShift's monitoring of user projects takes label `namespace` for that of the
+/// operator, and keeps ours under another name.
+const NAMESPACE: &str = "{{ with $labels.exported_namespace }}{{ . }}{{ else }}{{ $labels.namespace }}{{ end }}";
+
 fn rule(alert: &Alert) -> Value {
+    let expr = alert.expr.replace("by (namespace,", "by (namespace, exported_namespace,");
+    let summary = alert.summary.replace("{{ $labels.namespace }}", NAMESPACE);
     json!({
-        "alert": alert.name, "expr": alert.expr, "for": alert.lasts,
+        "alert": alert.name, "expr": expr, "for": alert.lasts,
         "labels": { "severity": "warning" },
-        "annotations": { "summary": alert.summary,
+        "annotations": { "summary": summary,
             "runbook_url": format!("{RUNBOOKS}#{}", alert.name.to_lowercase()) },
     })
 }

@@ -23,7 +23,11 @@ pub fn recipes(package: &Package, release: &Release) -> Result<Vec<File>, Error>
         let about = format!("# {}\n", about.replace('\n', "\n# "));
         Ok(File { path: format!("config/{}/{path}", package.name), content: format!("{head}\n{about}{rest}") })
     };
-    Ok(vec![
+    let mut files = Vec::new();
+    for (path, object) in day_one(package)? {
+        files.push(file(&path, DAY_ONE, &[object])?);
+    }
+    files.extend([
         file(
             "olm/catalogsource.yaml",
             "The catalog, for OpenShift and OLM v0; elsewhere put it into namespace olm. OLM looks for newer releases\n\
@@ -36,7 +40,6 @@ pub fn recipes(package: &Package, release: &Release) -> Result<Vec<File>, Error>
             &by_v0(package),
         )?,
         file("olm/olmv1.yaml", V1, &by_v1(package))?,
-        file("olm/day-one.yaml", DAY_ONE, &day_one(package)?)?,
         file(
             "disconnected/imageset-config.yaml",
             "For oc-mirror v2: oc mirror -c imageset-config.yaml --workspace file://FOLDER docker://MIRROR --v2",
@@ -55,7 +58,8 @@ pub fn recipes(package: &Package, release: &Release) -> Result<Vec<File>, Error>
         )?,
         file("kustomization.yaml", "As a base: an overlay names the image with `images`.", &[kustomization()])?,
         file("argocd-health.yaml", ARGO, &[argo_cd(package)])?,
-    ])
+    ]);
+    Ok(files)
 }
 
 const V1: &str = "The installation by OLM v1. Before operator-controller 1.11 (OpenShift 4.18 to 4.20) apply \
@@ -63,9 +67,9 @@ const V1: &str = "The installation by OLM v1. Before operator-controller 1.11 (O
     OpenShift 4.21 and newer can keep\nit to one:\n  spec.config: { configType: Inline, inline: { watchNamespace: \
     NAMESPACE } }\nOLM v1 makes no roles for people: apply user-roles.yaml.";
 
-const DAY_ONE: &str = "All of it in one file, for a new OpenShift cluster: fill in what is in capitals, and put it \
-    into folder manifests/ of\nopenshift-install (create manifests), or apply it again and again until OLM has made \
-    the kind. It may hold Secrets.";
+const DAY_ONE: &str = "For a new OpenShift cluster: fill in what is in capitals, and put this folder's files into \
+    manifests/ of\nopenshift-install (create manifests), which takes one object of each file. A first object follows once \
+    the kind is\nthere: until oc apply -f SAMPLE.yaml; do sleep 10; done";
 
 const ARGO: &str = "How Argo CD sees such an object; merge it into argocd-cm:\n\
     kubectl apply --server-side -f argocd-health.yaml";
@@ -98,22 +102,20 @@ fn by_v0(package: &Package) -> Vec<Value> {
     vec![namespace(package), group, subscription]
 }
 
-/// From catalog to a first object, with what that needs.
-fn day_one(package: &Package) -> Result<Vec<Value>, Error> {
+/// From the catalog to the Subscription, and the Secret that a first object needs, a file each.
+fn day_one(package: &Package) -> Result<Vec<(String, Value)>, Error> {
     let mut objects = vec![catalog_source()];
     objects.extend(by_v0(package));
-    // The one that reaches every node of OpenShift, where there is one.
-    let of_openshift = package.samples.iter().find(|sample| sample.file.contains("openshift"));
-    let Some(sample) = of_openshift.or(package.samples.first()) else { return Ok(objects) };
-    let first: Value = serde_yaml::from_str(sample.yaml)?;
-    if !package.accounts.is_empty() {
-        let name = &first["metadata"]["name"];
+    // For the sample that reaches every node of OpenShift.
+    if let Some(sample) = package.samples.iter().find(|sample| sample.file.contains("openshift")) {
+        let sample: Value = serde_yaml::from_str(sample.yaml)?;
         objects.push(json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": { "name": name, "namespace": package.namespace },
+            "metadata": { "name": sample["metadata"]["name"], "namespace": package.namespace },
             "stringData": { "apiToken": "API-TOKEN", "paasToken": "PAAS-TOKEN" } }));
     }
-    objects.push(first);
-    Ok(objects)
+    let name = |object: &Value| object["kind"].as_str().unwrap_or_default().to_lowercase();
+    let path = |object: &Value| format!("olm/day-one/{}-{}.yaml", package.name, name(object));
+    Ok(objects.into_iter().map(|object| (path(&object), object)).collect())
 }
 
 fn by_v1(package: &Package) -> Vec<Value> {

@@ -15,11 +15,12 @@ use crate::api::package::Package;
 /// The template from which OpenShift's catalogs are made.
 const TEMPLATE: &str = "basic.yaml";
 
-/// What is submitted of a released bundle that replaces `before`; `reviewers` are GitHub's names of who may approve.
+/// What is submitted of a released bundle after these published ones, the oldest first; `reviewers` are GitHub's names
+/// of who may approve.
 pub fn submission(
     package: &Package,
     bundle: &Released,
-    before: Option<&Release>,
+    older: &[&Release],
     reviewers: &[String],
 ) -> Result<Vec<File>, Error> {
     let release = &bundle.release;
@@ -49,33 +50,44 @@ pub fn submission(
         },
     });
     put("community-operators-prod", "ci.yaml".into(), yaml(&[openshift])?);
-    put("community-operators-prod", format!("catalog-templates/{TEMPLATE}"), yaml(&[template(package)])?);
+    put("community-operators-prod", format!("catalog-templates/{TEMPLATE}"), yaml(&[template(package, release)])?);
     put(
         "community-operators-prod",
         format!("{version}/release-config.yaml"),
-        yaml(&[config(package, release, before)])?,
+        yaml(&[config(package, release, older)])?,
     );
     Ok(files)
 }
 
 /// The template before the first release; the pipeline adds each release to it, and it is not to be replaced later.
-fn template(package: &Package) -> Value {
-    let about = json!({ "schema": "olm.package", "name": package.name, "defaultChannel": CHANNELS[0],
+fn template(package: &Package, release: &Release) -> Value {
+    let about = json!({ "schema": "olm.package", "name": package.name, "defaultChannel": channels(release).next(),
         "icon": csv::icon(), "description": package.texts.sentence });
     json!({ "schema": "olm.template.basic", "entries": [about] })
 }
 
-/// Where the pipeline puts the release.
-fn config(package: &Package, release: &Release, before: Option<&Release>) -> Value {
-    let channels: Vec<&str> = CHANNELS.into_iter().filter(|channel| release.is_in(channel)).collect();
-    let mut place = json!({ "template_name": TEMPLATE, "channels": channels });
-    if let Some(before) = before.filter(|before| before.has(package)) {
-        place["replaces"] = csv::name(package, before).into();
-        place["skipRange"] = csv::skip_range(release).into();
-    }
-    if !release.skips.is_empty() {
-        let name = |version: &String| format!("{}.v{version}", package.name);
-        place["skips"] = release.skips.iter().map(name).collect();
-    }
-    json!({ "catalog_templates": [place] })
+/// The channels of a release, the default one first.
+fn channels(release: &Release) -> impl Iterator<Item = &'static str> {
+    CHANNELS.into_iter().filter(|channel| release.is_in(channel))
+}
+
+/// Where the pipeline puts the release: in each channel it replaces the one that came before it there.
+fn config(package: &Package, release: &Release, older: &[&Release]) -> Value {
+    let name = |version: &str| format!("{}.v{version}", package.name);
+    let place = |channel: &str| {
+        let mut place = json!({ "template_name": TEMPLATE, "channels": [channel] });
+        let within = older.iter().filter(|other| other.has(package) && other.is_in(channel));
+        let (skipped, kept): (Vec<&String>, Vec<&String>) =
+            within.map(|other| &other.version).partition(|version| release.skips.contains(version));
+        if let Some(before) = kept.last() {
+            place["replaces"] = name(before).into();
+            place["skipRange"] = csv::skip_range(release).into();
+        }
+        let skipped: Vec<String> = skipped.into_iter().map(|version| name(version)).collect();
+        if !skipped.is_empty() {
+            place["skips"] = skipped.into();
+        }
+        place
+    };
+    json!({ "catalog_templates": channels(release).map(place).collect::<Vec<_>>() })
 }

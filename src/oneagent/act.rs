@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::build::{ISTIO, istio};
 use super::done::Done;
 use super::edited;
+use super::from_cluster::bundle_name;
 use super::known::{self, News};
 use super::observe::Observed;
 use super::plan::Objects;
@@ -41,6 +42,8 @@ const AT_ONCE: usize = 32;
 pub enum Failure {
     /// The pull secret, without which no Pod starts; its name.
     PullSecret(String, kernel::Error),
+    /// The ConfigMap for the cluster's certificates; its name.
+    Bundle(String, kernel::Error),
     /// Anything else.
     Other(kernel::Error),
 }
@@ -62,7 +65,8 @@ pub async fn objects(
     let Objects { pull_secret, daemonset, istio, bundle } = planned;
     if let Some(bundle) = &bundle {
         let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &resolved.namespace);
-        apply(MANAGER, &api, bundle, None).await?;
+        let written = apply(MANAGER, &api, bundle, None).await;
+        written.map_err(|error| Failure::Bundle(bundle_name(&resolved.name), error))?;
         context.metrics.applied();
         tracing::info!(
             namespace = resolved.namespace,

@@ -19,7 +19,7 @@ pub const REQUIRED_SCC: &str = "openshift.io/required-scc";
 /// Key under which OpenShift puts the cluster's certificates.
 pub const BUNDLE: &str = "ca-bundle.crt";
 /// Label of a ConfigMap that asks for them.
-const INJECT: &str = "config.openshift.io/inject-trusted-cabundle";
+pub const INJECT: &str = "config.openshift.io/inject-trusted-cabundle";
 /// Name of the volume with certificates.
 const CERTS: &str = "certs";
 /// Where the installer looks for certificates.
@@ -110,16 +110,20 @@ impl FromCluster {
 
     fn proxy_for(&self, container: &mut Container) {
         let Some(proxy) = &self.proxy else { return };
+        let has_argument = container.args.iter().flatten().any(|argument| argument.starts_with("--set-proxy"));
         let env = container.env.get_or_insert_default();
-        if env.iter().any(|variable| variable.name == "https_proxy") {
+        if has_argument || env.iter().any(|variable| variable.name == "https_proxy") {
             return;
         }
         let variable = |name: &str, value: String| EnvVar { name: name.into(), value: Some(value), value_from: None };
         env.push(variable("https_proxy", proxy.url.clone()));
-        let theirs = env.iter().position(|variable| variable.name == "no_proxy").map(|at| env.remove(at));
-        let hosts = proxy.without(theirs.and_then(|variable| variable.value).as_deref());
-        if !hosts.is_empty() {
-            env.push(variable("no_proxy", hosts));
+        let theirs = env.iter_mut().find(|variable| variable.name == "no_proxy");
+        match theirs {
+            // What it is stands elsewhere, and cannot be added to.
+            Some(theirs) if theirs.value_from.is_some() => {}
+            Some(theirs) => theirs.value = Some(proxy.without(theirs.value.as_deref())),
+            None if proxy.no_proxy.is_empty() => {}
+            None => env.push(variable("no_proxy", proxy.no_proxy.clone())),
         }
         container.args.get_or_insert_default().push("--set-proxy=$(https_proxy)".into());
     }
@@ -190,7 +194,7 @@ mod tests {
             (env.collect::<Vec<_>>(), container.args.unwrap_or_default())
         };
         let (plain, args) = env(json!([{ "name": "no_proxy", "value": "mine, .svc" }]));
-        assert_eq!(plain, ["https_proxy=http://p:2", "no_proxy=mine,.svc,10.0.0.0/8"]);
+        assert_eq!(plain, ["no_proxy=mine,.svc,10.0.0.0/8", "https_proxy=http://p:2"]);
         assert_eq!(args, ["--set-proxy=$(https_proxy)"]);
         let (own, args) = env(json!([{ "name": "https_proxy", "value": "http://own" }]));
         assert_eq!((own, args), (vec!["https_proxy=http://own".to_owned()], Vec::new()));

@@ -33,11 +33,12 @@ pub const CLUSTER_UPDATE: Hold = Hold {
 /// Nobody knows whether it is.
 pub const CLUSTER_UPDATE_UNKNOWN: Hold = Hold {
     state: State::Held,
-    why: "spec.openshift.pauseDuringClusterUpdate is true, and ClusterVersion version cannot be read: grant the \
-        operator get of clusterversions.config.openshift.io",
+    why: "spec.openshift.pauseDuringClusterUpdate is true, and ClusterVersion version cannot be read: the operator \
+        needs get of clusterversions.config.openshift.io, and an answer; condition Degraded quotes what came",
 };
 /// The namespace's own node selector excludes nodes with a running agent: a write would take these.
 pub const NAMESPACE_SELECTOR: Hold = Hold {
     state: State::Held,
-    why: "the namespace's own node selector excludes nodes with a running agent: any change would remove these",
+    why: "a node selector of the namespace, or the cluster's default one, excludes nodes with a running agent: agents \
+        that are replaced there would not come back",
 };

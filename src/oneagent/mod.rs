@@ -160,7 +160,9 @@ impl Look<'_> {
     async fn carry_out(&self, mut plan: plan::Plan, memory: &memory::Memory) -> Result<Duration, kernel::Error> {
         let Self { context, desk, resolved, seen, .. } = self;
         // The cheap question first: within a rollout the namespace was looked at a moment ago.
-        if context.node_selectors.is_old(&resolved.namespace)
+        let known = context.node_selectors.known(&resolved.namespace);
+        let is_another = known.is_some_and(|known| known.labels != seen.namespace_selector);
+        if (is_another || context.node_selectors.is_old(&resolved.namespace))
             && (!plan.steps.is_empty() || act::writes_over(seen, &plan.objects)?)
             && observe::selector_changed(context, resolved, seen).await?
         {
@@ -251,6 +253,17 @@ fn refusal(
                     label(object)
                 );
                 (Reason::WriteRefused, message)
+            });
+            (said, Err(error))
+        }
+        act::Failure::Bundle(name, error) => {
+            let namespace = object.namespace().unwrap_or_default();
+            let said = error.objection().map(|message| {
+                let message = format!(
+                    "ConfigMap {namespace}/{name} for the cluster's certificates cannot be made: {message}; mend what \
+                    refuses it, or set spec.openshift.clusterCAs to false"
+                );
+                (Reason::TrustedCAsMissing, message)
             });
             (said, Err(error))
         }

@@ -202,12 +202,14 @@ fn preview(args: &Args, list: &Releases) -> Result<Vec<File>, String> {
 fn submitted(args: &Args, list: &Releases) -> Result<Vec<File>, String> {
     let newest = list.releases.iter().rev().find(|release| release.published);
     let version = &newest.ok_or("no release is published; push its images and say so with make publish")?.version;
-    let (release, before) = list.of(version);
+    let (release, _) = list.of(version);
+    let older: Vec<&Release> =
+        list.releases.iter().take_while(|older| older.version != *version).filter(|older| older.published).collect();
     let alone = Releases { releases: vec![release] };
     let mut files = Vec::new();
     for package in PACKAGES {
         for bundle in bundles(&args.root, package, &alone, &[])? {
-            let made = submission::submission(package, &bundle, before, &args.reviewers);
+            let made = submission::submission(package, &bundle, &older, &args.reviewers);
             files.extend(made.map_err(|error| error.to_string())?);
         }
     }

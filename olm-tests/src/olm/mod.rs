@@ -202,7 +202,7 @@ impl Olm {
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             std::fs::write(path, &file.content).expect("a file");
         }
-        let labels = annotations(package)
+        let labels = annotations(package, &released.release)
             .as_object()
             .into_iter()
             .flatten()

@@ -87,6 +87,12 @@ const CASES: &[(&str, u32, Option<&str>)] = &[
     ),
     ("oneagent_condition{C=\"Degraded\",status=\"True\",reason=\"PodsRefused\"}", 1, Some("OneAgentPodsRefused")),
     ("oneagent_condition{C=\"Degraded\",status=\"True\",reason=\"InvalidSpec\"}", 1, Some("OneAgentNeedsAttention")),
+    // As OpenShift's monitoring of user projects renames it.
+    (
+        "oneagent_condition{C=\"Degraded\",status=\"True\",reason=\"PodsRefused\",exported_namespace=\"theirs\"}",
+        1,
+        Some("OneAgentPodsRefused"),
+    ),
     ("oneagent_condition{C=\"Degraded\",status=\"False\",reason=\"AsExpected\"}", 1, None),
     ("oneagent_condition{C=\"Ready\",status=\"False\",reason=\"RollingOut\"}", 1, None),
     ("oneagent_nodes{N,state=\"crash\"}", 2, Some("OneAgentNodesWithoutAgent")),
@@ -164,9 +170,14 @@ fn each_alert_fires_for_what_it_is_for_after_its_time_and_for_nothing_else() {
 fn fired_as(rule: &Value, series: &str, value: u32) -> Value {
     let mut labels = rule["labels"].clone();
     let mut summary = rule["annotations"]["summary"].as_str().unwrap().replace("{{ $value }}", &value.to_string());
-    let quoted = |name: &str| series.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split('"').next());
+    let quoted = |name: &str| {
+        let found = series.split_once(&format!(",{name}=\"")).or_else(|| series.split_once(&format!("{{{name}=\"")));
+        found.and_then(|(_, rest)| rest.split('"').next())
+    };
+    let of = "{{ with $labels.exported_namespace }}{{ . }}{{ else }}{{ $labels.namespace }}{{ end }}";
+    summary = summary.replace(of, quoted("exported_namespace").or(quoted("namespace")).unwrap_or_default());
     let expr = rule["expr"].as_str().unwrap();
-    for name in ["namespace", "name", "reason"] {
+    for name in ["namespace", "exported_namespace", "name", "reason"] {
         let by = expr.split_once("by (").and_then(|(_, rest)| rest.split(')').next()).unwrap_or_default();
         if let Some(text) = quoted(name).filter(|_| by.split(", ").any(|label| label == name)) {
             labels[name] = text.into();

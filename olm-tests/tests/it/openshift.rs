@@ -2,6 +2,8 @@
 //! OpenShift cluster, whose admission is played as it was recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -104,6 +106,7 @@ fn agents_ask_for_their_scc_so_that_no_foreign_one_takes_them() {
         let admission = Admission::default();
         let webhook = admission.start(&cluster, &lab.name).await;
         lab.oneagent(&json!({}));
+        beforehand(&cluster, &lab);
         // No grant: one line with the account and the command, whatever the long refusal begins with.
         let said = lab.condition("agent", "Degraded", "True", "PodsRefused").await;
         let command = "oc -n scc adm policy add-scc-to-user privileged -z dynatrace-oneagent";
@@ -126,9 +129,51 @@ fn agents_ask_for_their_scc_so_that_no_foreign_one_takes_them() {
         lab.all_at("agent", V2, 3, SOON).await;
         assert_eq!(sccs(&lab).await, ["privileged".to_owned()].into());
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        // An administrator goes over to an SCC of his own: nothing insists on the one that is taken away.
+        admission.granted.store(false, Ordering::SeqCst);
+        let pods = lab.pods("agent").await;
+        cluster.kubectl(&["-n", &lab.name, "delete", "pod", &pods.values().next().unwrap().name_any()]);
+        eventually("the new one comes under his", Duration::from_secs(90), || async {
+            let sccs = sccs(&lab).await;
+            if sccs.contains("site-agents") { Ok(()) } else { Err(format!("{sccs:?}")) }
+        })
+        .await;
+        lab.all_at("agent", V2, 3, SOON).await;
+        assert_eq!(asked(&lab).await, None);
         webhook.end().await;
         lab.end().await;
     });
+}
+
+/// `check` says beforehand which SCC agents will get, of OpenShift's own ten, and what is in the way.
+fn beforehand(cluster: &Cluster, lab: &Lab<'_>) {
+    let recorded = std::fs::read_to_string(repository("src/k8s/scc/recorded.json")).unwrap();
+    for scc in serde_json::from_str::<Vec<Value>>(&recorded).unwrap() {
+        cluster.apply(&scc.to_string());
+    }
+    let check = || {
+        let mut command = Command::new(olm_tests::operator::binary());
+        command.args(["check", "agent", "-n", &lab.name]).env("KUBECONFIG", cluster.kubeconfig());
+        String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned()
+    };
+    let said = check();
+    let command = format!("oc -n {} adm policy add-scc-to-user privileged -z dynatrace-oneagent", lab.name);
+    assert!(said.contains("FAIL  no SecurityContextConstraints") && said.contains(&command), "{said}");
+    // As oc does it: a binding of the role that OpenShift makes for each.
+    let to_use = json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"],
+        "resourceNames": ["privileged"], "verbs": ["use"] });
+    let named = |kind: &str, name: &str| {
+        json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": { "name": name, "namespace": lab.name } })
+    };
+    let (mut role, mut binding) = (named("Role", "scc-use"), named("RoleBinding", "scc-use"));
+    role["rules"] = json!([to_use]);
+    binding["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "scc-use" });
+    binding["subjects"] = json!([{ "kind": "ServiceAccount", "name": "dynatrace-oneagent", "namespace": lab.name }]);
+    cluster.apply(&role.to_string());
+    cluster.apply(&binding.to_string());
+    let said = check();
+    assert!(said.contains("ok    agents will run under SecurityContextConstraints privileged"), "{said}");
 }
 
 #[test]
@@ -147,7 +192,8 @@ fn an_administrators_own_scc_is_not_shut_out_and_is_named() {
         cluster.vendor.publish(&lab.name, V2);
         lab.all_at("agent", V2, 2, SOON).await;
         assert_eq!((asked(&lab).await, sccs(&lab).await), (None, ["site-agents".to_owned()].into()));
-        // The remedy, as it is printed.
+        // The remedy, as it is printed: the grant, and the annotation.
+        assert!(said.contains("run oc -n site adm policy add-scc-to-user privileged -z dynatrace-oneagent"), "{said}");
         admission.grant();
         lab.edit("agent", json!({ "annotations": { REQUIRED_SCC: "privileged" } })).await;
         eventually("they run under the other", SOON, || async {
@@ -264,6 +310,15 @@ fn the_clusters_proxy_and_certificates_reach_operator_and_agents_and_restart_non
         })
         .await;
         lab.all_at("agent", V1, 2, SOON).await;
+        // While the rollout is held, the template of before keeps the cluster's proxy, although the spec names another.
+        let own = json!({ "value": "http://127.0.0.1:3", "noProxy": "localhost" });
+        lab.edit("agent", json!({ "rollout": { "paused": true }, "proxy": own })).await;
+        lab.is_observed("agent").await;
+        let template = lab.daemonset("agent").await.unwrap().spec.unwrap().template.spec.unwrap();
+        let env = serde_json::to_string(&template.containers[0].env).unwrap();
+        assert!(env.contains("http://127.0.0.1:2") && !env.contains("http://127.0.0.1:3"), "{env}");
+        lab.edit("agent", json!({ "rollout": null, "proxy": null })).await;
+        lab.is_observed("agent").await;
         // OpenShift's APIs go: agents and template stay as they are, and one condition says it.
         let before = lab.uids("agent").await;
         cluster.kubectl(&["delete", "crd", "proxies.config.openshift.io"]);

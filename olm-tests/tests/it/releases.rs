@@ -6,7 +6,10 @@ use std::process::Command;
 
 use olm_tests::cluster::{documents, repository};
 use olm_tests::images::said;
-use serde_json::json;
+use oneagent_operator::api::oneagent::package::PACKAGE;
+use oneagent_operator::olm::catalog::annotations;
+use oneagent_operator::olm::release::Release;
+use serde_json::{Value, json};
 
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const NOW: &str = env!("CARGO_PKG_VERSION");
@@ -185,11 +188,57 @@ fn a_published_release_is_submitted_to_both_communities() {
         let found = yaml("community-operators-prod", &format!("catalog-templates/{template}"));
         assert_eq!((&found["schema"], &found["entries"][0]["schema"]), (&mapping["type"], &json!("olm.package")));
         let place = yaml("community-operators-prod", &format!("{NOW}/release-config.yaml"));
-        let place = place["catalog_templates"][0].as_object().unwrap().clone();
+        let places = place["catalog_templates"].as_array().unwrap();
         let allowed = ["template_name", "channels", "replaces", "skips", "skipRange"];
-        assert!(place.keys().all(|key| allowed.contains(&key.as_str())), "{place:?}");
-        assert_eq!(place["template_name"], template);
-        let channels = found["entries"][0]["defaultChannel"].clone();
-        assert!(place["channels"].as_array().unwrap().contains(&channels), "{place:?}");
+        for place in places {
+            assert!(place.as_object().unwrap().keys().all(|key| allowed.contains(&key.as_str())), "{place:?}");
+            assert_eq!(
+                (place["template_name"].as_str(), place["replaces"].is_null()),
+                (Some(template), true),
+                "the first"
+            );
+        }
+        let channels: Vec<&Value> = places.iter().map(|place| &place["channels"][0]).collect();
+        assert_eq!(channels, ["stable-v0", "candidate-v0"]);
+        assert_eq!(found["entries"][0]["defaultChannel"], "stable-v0");
     }
+}
+
+/// A pre-release comes into no other channel, wherever it is submitted; what comes after it replaces it there alone.
+#[test]
+fn a_pre_release_is_submitted_to_its_channel_alone() {
+    let folder = clone();
+    let root = folder.path();
+    // Two that were published before: one of all channels, and a pre-release.
+    let image = format!("registry.example/operator@{DIGEST}");
+    let bundle =
+        |version: &str| format!("  bundleImages: {{ oneagent-operator: registry.example/b{version}@{DIGEST} }}\n");
+    let published = |version: &str| {
+        format!(
+            "- version: {version}\n  date: 2026-11-21\n  commit: 92ddc54\n  published: true\n  \
+            operatorImage: {image}\n  \
+            agentImage: docker.io/dynatrace/oneagent:latest\n{}",
+            bundle(version)
+        )
+    };
+    let list = format!("releases:\n{}{}{}", published("0.1.0"), published("0.2.0-rc.1"), published("0.2.0"));
+    std::fs::write(root.join("catalog/releases.yaml"), list).unwrap();
+    let bundles = root.join("catalog/bundles/oneagent-operator");
+    said(Command::new("cp").arg("-r").arg(bundles.join("v0.2.0")).arg(bundles.join("v0.2.0-rc.1")));
+    said(
+        Command::new("sed")
+            .args(["-i", "s/version: 0.2.0$/version: 0.2.0-rc.1/"])
+            .arg(bundles.join("v0.2.0-rc.1/manifests/oneagent-operator.clusterserviceversion.yaml")),
+    );
+    let into = root.join("submission").display().to_string();
+    generate(root, &["--submission", &into, "--reviewer", "somebody"]).unwrap();
+    let path = format!("{into}/community-operators-prod/operators/oneagent-operator/0.2.0/release-config.yaml");
+    let places = documents(&std::fs::read_to_string(path).unwrap()).remove(0)["catalog_templates"].clone();
+    let of = |channel: usize| (places[channel]["channels"][0].clone(), places[channel]["replaces"].clone());
+    assert_eq!(of(0), (json!("stable-v0"), json!("oneagent-operator.v0.1.0")));
+    assert_eq!(of(1), (json!("candidate-v0"), json!("oneagent-operator.v0.2.0-rc.1")));
+    let rc = Release::new("0.3.0-rc.1", "2026-11-23", "");
+    let annotations = annotations(&PACKAGE, &rc);
+    assert_eq!(annotations["operators.operatorframework.io.bundle.channels.v1"], "candidate-v0");
+    assert_eq!(annotations["operators.operatorframework.io.bundle.channel.default.v1"], "candidate-v0");
 }

@@ -202,12 +202,16 @@ fn signed(folder: &Path, images: &[String]) {
     let sign = |images: &[&str]| {
         let mut command = Command::new(repository(".ci/sign"));
         command.env("COSIGN", tool("cosign")).env("COSIGN_PASSWORD", "password of a test").env("PLAIN_HTTP", "1");
+        command.env("BINARIES", cache().join("images"));
         command.env("KEY", folder.join("cosign.key")).env("SBOM", &sbom).args(images);
         command.output().unwrap()
     };
     let tag = images[0].split('@').next().unwrap().to_owned() + ":latest";
     let refused = sign(&[&images[0], &tag]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("has no digest"));
+    let strange = format!("{}@sha256:{}", images[0].split('@').next().unwrap(), "0".repeat(64));
+    let refused = sign(&[&strange]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("was not built here"));
     let verify = |verb: &[&str], image: &str| {
         let offline = ["--key", "cosign.pub", "--insecure-ignore-tlog", "--allow-http-registry"];
         cosign().args(verb).args(offline).arg(image).output().unwrap().status.success()

@@ -266,13 +266,13 @@ const TOUR: &[Step] = &[
         how: "In project `dynatrace` create a key/value Secret `oneagent` with two keys: `apiToken`, a token of \
             your environment with scope `DataExport`, and `paasToken`, one with scope `InstallerDownload`.",
         review: "Does Secret `oneagent` have both keys?",
-        help: "A token without its scope is named in condition `Degraded` of the OneAgent, once there is one.",
+        help: "Once there is a OneAgent, its conditions `APIToken` and `PaaSToken` say what a token lacks.",
     },
     Step {
         title: "Create a OneAgent",
         how: "Under **Installed Operators** open **OneAgent Operator** and create a **OneAgent** named `oneagent`. \
             **API URL** is `https://ENVIRONMENTID.live.dynatrace.com/api`. For nodes with a taint choose the \
-            sample **On every node of OpenShift** in the YAML view.",
+            sample **On every node of OpenShift** in the YAML view, and change its name to `oneagent`, too.",
         review: "Does the OneAgent's page count nodes with the desired agent?",
         help: "Condition `Degraded` says what is wrong and what mends it; `Progressing` says what is awaited.",
     },

@@ -67,7 +67,7 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &st
     spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
     spec.affinity =
         Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &resolved.placement.yields_to));
-    resolved.from_cluster.put_on(&mut template);
+    base.from_cluster.put_on(&mut template);
     template
 }
 
@@ -166,6 +166,7 @@ mod tests {
     use crate::api::oneagent::OneAgent;
     use crate::oneagent::build::record::Record;
     use crate::oneagent::build::template::{Surroundings, base, hash};
+    use crate::oneagent::from_cluster::FromCluster;
     use crate::oneagent::resolve::resolve;
 
     fn rendered(spec: serde_json::Value) -> Value {
@@ -179,7 +180,7 @@ mod tests {
             trusted: resolved.trusted_cas.is_some().then(|| "8".to_owned()),
         };
         let template = base(&resolved, &around);
-        let base = Base { hash: hash(&template).unwrap(), template };
+        let base = Base { hash: hash(&template).unwrap(), template, from_cluster: FromCluster::default() };
         let record = Record { templates: vec![base.clone()], ..Record::default() }.text().unwrap().0;
         daemonset(
             &resolved,

@@ -30,6 +30,8 @@ pub struct Base {
     pub template: PodTemplateSpec,
     /// Its hash: that which Pods made from it carry. An earlier release may have made it in another way.
     pub hash: String,
+    /// What the cluster gives besides; not in the hash.
+    pub from_cluster: FromCluster,
 }
 
 /// What must outlive us.
@@ -41,28 +43,26 @@ pub struct Record {
     pub edited: BTreeSet<u32>,
     /// The older OneAgents whose nodes are left to them; read by [`yields_to`].
     pub yields_to: BTreeSet<String>,
-    /// What the cluster gave to the template that is there.
-    pub from_cluster: FromCluster,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Written {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    templates: BTreeMap<String, Template>,
+    templates: BTreeMap<String, Kept>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     edited: BTreeSet<u32>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     yields_to: BTreeSet<String>,
-    #[serde(skip_serializing_if = "FromCluster::is_nothing")]
-    from_cluster: FromCluster,
 }
 
 /// A template; the sum shows whether somebody changed it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Template {
+struct Kept {
     sum: String,
     template: PodTemplateSpec,
+    #[serde(default, skip_serializing_if = "FromCluster::is_nothing")]
+    from_cluster: FromCluster,
 }
 
 /// The older OneAgents to whom a live DaemonSet leaves their nodes, alone: templates are long, and are proved by their
@@ -94,22 +94,20 @@ impl Record {
 
     fn read(text: &str) -> Self {
         let Ok(written) = serde_json::from_str::<Written>(text) else { return Self::default() };
-        let is_whole = |(hash, kept): &(String, Template)| sum(hash, &kept.template).is_ok_and(|sum| sum == kept.sum);
-        let templates =
-            written.templates.into_iter().filter(is_whole).map(|(hash, kept)| Base { template: kept.template, hash });
-        Self {
-            templates: templates.collect(),
-            edited: written.edited,
-            yields_to: written.yields_to,
-            from_cluster: written.from_cluster,
-        }
+        let is_whole = |(hash, kept): &(String, Kept)| sum(hash, &kept.template).is_ok_and(|sum| sum == kept.sum);
+        let templates = written.templates.into_iter().filter(is_whole).map(|(hash, kept)| Base {
+            template: kept.template,
+            hash,
+            from_cluster: kept.from_cluster,
+        });
+        Self { templates: templates.collect(), edited: written.edited, yields_to: written.yields_to }
     }
 
     fn before(live: &DaemonSet) -> Self {
         let template = |key: &&str| {
             let template: PodTemplateSpec = serde_json::from_str(live.annotations().get(*key)?).ok()?;
             template.spec.as_ref()?;
-            Some(Base { hash: hash(&template).ok()?, template })
+            Some(Base { hash: hash(&template).ok()?, template, from_cluster: FromCluster::default() })
         };
         Self { templates: BEFORE.iter().filter_map(template).collect(), ..Self::default() }
     }
@@ -121,14 +119,17 @@ impl Record {
             let kept = |base: &Base| {
                 Ok((
                     base.hash.clone(),
-                    Template { sum: sum(&base.hash, &base.template)?, template: base.template.clone() },
+                    Kept {
+                        sum: sum(&base.hash, &base.template)?,
+                        template: base.template.clone(),
+                        from_cluster: base.from_cluster.clone(),
+                    },
                 ))
             };
             let text = serde_json::to_string(&Written {
                 templates: templates.iter().map(kept).collect::<Result<_, serde_json::Error>>()?,
                 edited: self.edited.clone(),
                 yields_to: self.yields_to.clone(),
-                from_cluster: self.from_cluster.clone(),
             })?;
             match templates.split_last() {
                 Some((_, rest)) if text.len() > LARGEST => templates = rest,
@@ -158,7 +159,8 @@ mod tests {
     fn base(hash: &str, args: usize) -> Base {
         let template =
             json!({ "spec": { "hostPID": true, "containers": [{ "name": "c", "args": ["x".repeat(args)] }] } });
-        Base { template: serde_json::from_value(template).unwrap(), hash: hash.to_owned() }
+        let from_cluster = FromCluster { scc: Some("privileged".into()), ..FromCluster::default() };
+        Base { template: serde_json::from_value(template).unwrap(), hash: hash.to_owned(), from_cluster }
     }
 
     fn live(key: &str, text: &str) -> DaemonSet {
@@ -167,8 +169,7 @@ mod tests {
 
     fn record(sizes: &[usize]) -> Record {
         let templates = sizes.iter().enumerate().map(|(number, size)| base(&format!("hash-{number}"), *size)).collect();
-        let from_cluster = FromCluster { scc: Some("privileged".into()), ..FromCluster::default() };
-        Record { templates, edited: [3, 7].into(), yields_to: ["n/older".to_owned()].into(), from_cluster }
+        Record { templates, edited: [3, 7].into(), yields_to: ["n/older".to_owned()].into() }
     }
 
     #[test]
@@ -212,7 +213,15 @@ mod tests {
         let text = serde_json::to_string(&template).unwrap();
         for key in BEFORE {
             let read = Record::of(&live(key, &text)).templates;
-            assert_eq!(read, [Base { hash: hash(&template).unwrap(), template: template.clone() }], "{key}");
+            assert_eq!(
+                read,
+                [Base {
+                    hash: hash(&template).unwrap(),
+                    template: template.clone(),
+                    from_cluster: FromCluster::default()
+                }],
+                "{key}"
+            );
         }
         assert_eq!(Record::of(&live(BEFORE[0], "{}")), Record::default());
     }

@@ -77,7 +77,7 @@ pub(super) async fn is_enforced(
     if selector.labels.is_empty() {
         return false;
     }
-    if selector.is_openshifts && openshift::is_openshift(context).await != Some(true) {
+    if selector.is_openshifts && matches!(openshift::is_openshift(context).await, Ok(false)) {
         return false;
     }
     let outside: HashSet<&str> =

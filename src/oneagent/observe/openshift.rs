@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use super::super::Context;
-use super::super::from_cluster::{BUNDLE, ClusterProxy};
+use super::super::from_cluster::{BUNDLE, ClusterProxy, INJECT};
 use super::super::resolve::Resolved;
 use super::references::Named;
 use crate::k8s::api_group::{Group, Served};
 use crate::k8s::node_selector::{Selector, of_scheduler};
-use crate::kernel::{self, Answer, Singleton};
+use crate::kernel::{self, Answer, NodeSelectors, Singleton};
 
 /// The API group that only OpenShift serves.
 const OPENSHIFT: Group = Group { name: "security.openshift.io", versions: &["v1"], kinds: &[] };
@@ -48,7 +48,7 @@ impl OpenShift {
         let version = match &self.version {
             Answer::There(version) => version,
             Answer::Absent => return Some(false),
-            Answer::Unasked | Answer::Unread(_) => return None,
+            Answer::Unasked | Answer::Refused(_) | Answer::Unread(_) => return None,
         };
         let conditions = version["status"]["conditions"].as_array();
         Some(conditions.into_iter().flatten().any(|c| c["type"] == "Progressing" && c["status"] == "True"))
@@ -61,19 +61,16 @@ pub(super) async fn openshift(context: &Context, resolved: &Resolved, has_pods: 
         if wants { context.singletons.look(&context.client, one).await } else { Answer::Unasked }
     };
     OpenShift {
-        is_one: if has_pods { None } else { is_openshift(context).await },
+        is_one: if has_pods { None } else { is_openshift(context).await.ok() },
         proxy: wanted(resolved.cluster.proxy, &PROXY).await,
         version: wanted(resolved.cluster.pauses, &VERSION).await,
     }
 }
 
-/// Whether the cluster is OpenShift; `None`: nobody answered.
-pub(super) async fn is_openshift(context: &Context) -> Option<bool> {
-    match context.optional_apis.served(&context.client, &OPENSHIFT).await {
-        Ok(Served::Absent) => Some(false),
-        Ok(Served::As(_) | Served::Otherwise(_)) => Some(true),
-        Err(_) => None,
-    }
+/// Whether the cluster is OpenShift.
+pub(super) async fn is_openshift(context: &Context) -> Result<bool, kernel::Error> {
+    let served = context.optional_apis.served(&context.client, &OPENSHIFT).await?;
+    Ok(served != Served::Absent)
 }
 
 /// The proxy that the operator itself uses with agents that take the cluster's.
@@ -88,7 +85,7 @@ pub(super) fn proxy(resolved: &Resolved, openshift: &OpenShift) -> Option<Named>
             OpenShift's: set it to false, and name a proxy in spec.proxy if one is needed"
                 .to_owned(),
         )),
-        Answer::Unread(why) => Some(Named::Unread(format!(
+        Answer::Refused(why) | Answer::Unread(why) => Some(Named::Unread(format!(
             "spec.openshift.clusterProxy: Proxy cluster (config.openshift.io) cannot be read: {why}; grant the \
             operator get of it, or name the proxy in spec.proxy"
         ))),
@@ -100,18 +97,24 @@ pub(super) fn proxy(resolved: &Resolved, openshift: &OpenShift) -> Option<Named>
 pub(super) fn no_certificates(namespace: &str, name: &str) -> Named {
     Named::Unusable(format!(
         "ConfigMap {namespace}/{name} has no key {BUNDLE} yet: OpenShift puts the certificates there that the cluster \
-        trusts; elsewhere nobody does, so set spec.openshift.clusterCAs to false"
+        trusts, if it has label {INJECT}: \"true\" (add it, or delete the ConfigMap, and it is made anew); elsewhere \
+        nobody does, so set spec.openshift.clusterCAs to false"
     ))
 }
 
 /// The namespace's own node selector, or the cluster's default one where the namespace says nothing.
 pub(super) async fn selector(context: &Context, namespace: &str) -> Result<Arc<Selector>, kernel::Error> {
-    let found = context.node_selectors.read(&context.client, namespace).await?;
-    if !found.is_default || found.is_openshifts || is_openshift(context).await != Some(true) {
-        return Ok(found);
+    if let Some(fresh) = context.node_selectors.fresh(namespace) {
+        return Ok(fresh);
     }
-    match context.singletons.look(&context.client, &SCHEDULER).await {
-        Answer::There(scheduler) => Ok(context.node_selectors.amend(namespace, of_scheduler(&scheduler))),
-        Answer::Absent | Answer::Unread(_) | Answer::Unasked => Ok(found),
+    let mut found = NodeSelectors::read(&context.client, namespace).await?;
+    if found.is_default && is_openshift(context).await? {
+        match context.singletons.look(&context.client, &SCHEDULER).await {
+            Answer::There(scheduler) => found = of_scheduler(&scheduler),
+            Answer::Absent | Answer::Refused(_) | Answer::Unasked => {}
+            // Agents that a default one excludes do not come back: not knowing is no answer.
+            Answer::Unread(why) => return Err(kernel::Error::Unread(format!("Scheduler cluster: {why}"))),
+        }
     }
+    Ok(context.node_selectors.note(namespace, found))
 }

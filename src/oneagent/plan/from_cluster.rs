@@ -19,8 +19,8 @@ const ACCOUNT: &str = "dynatrace-oneagent";
 pub(super) fn from_cluster(resolved: &Resolved, seen: &Observed, recorded: &FromCluster) -> FromCluster {
     let proxy = match &seen.openshift.proxy {
         Answer::There(_) => seen.openshift.cluster_proxy(),
-        Answer::Unread(_) if resolved.cluster.proxy => recorded.proxy.clone(),
-        Answer::Absent | Answer::Unread(_) | Answer::Unasked => None,
+        Answer::Refused(_) | Answer::Unread(_) if resolved.cluster.proxy => recorded.proxy.clone(),
+        Answer::Absent | Answer::Refused(_) | Answer::Unread(_) | Answer::Unasked => None,
     };
     FromCluster {
         scc: scc(resolved, seen, recorded),
@@ -37,13 +37,13 @@ fn scc(resolved: &Resolved, seen: &Observed, recorded: &FromCluster) -> Option<S
     }
     let asks = if seen.pods.is_empty() {
         match seen.openshift.is_one {
-            Some(is_one) => is_one && seen.refused.is_none(),
+            Some(is_one) => is_one,
             None => return recorded.scc.clone(),
         }
     } else {
         !seen.admissions.sccs.is_empty() && seen.admissions.sccs.keys().all(|scc| scc == PRIVILEGED)
     };
-    asks.then(|| PRIVILEGED.to_owned())
+    (asks && seen.refused.is_none()).then(|| PRIVILEGED.to_owned())
 }
 
 /// The ConfigMap to make, into which OpenShift puts the cluster's certificates. It may be made although these are all
@@ -75,7 +75,9 @@ pub(super) fn remarks(resolved: &Resolved, seen: &Observed) -> Vec<String> {
     if let Some((scc, count)) = foreign {
         remarks.push(format!(
             "{count} agents were admitted under SecurityContextConstraints {scc} instead of {PRIVILEGED}, which may \
-            change them; to have them made under {PRIVILEGED}, set spec.annotations to {REQUIRED_SCC}: {PRIVILEGED}"
+            change them; to have all replaced and made under {PRIVILEGED}, run oc -n {} adm policy add-scc-to-user \
+            {PRIVILEGED} -z {ACCOUNT}, and set spec.annotations to {REQUIRED_SCC}: {PRIVILEGED}",
+            resolved.namespace
         ));
     }
     if let Some((text, count)) = seen.admissions.limits.iter().next() {
@@ -84,6 +86,9 @@ pub(super) fn remarks(resolved: &Resolved, seen: &Observed) -> Vec<String> {
             ended; set spec.resources, or exempt the namespace",
             resolved.namespace
         ));
+    }
+    if let Answer::Refused(why) | Answer::Unread(why) = &seen.openshift.version {
+        remarks.push(format!("ClusterVersion version (config.openshift.io) cannot be read: {why}"));
     }
     remarks
 }

@@ -18,14 +18,14 @@ use serde_json::Value;
 
 use objects::{
     TOO_LARGE, Without, asked_for, base, daemonset_version, desired, edited, mesh, pull_secret, render, running,
-    said_of_edit,
+    said_of_edit, template_hash,
 };
 use obstacles::{complaints, downloads_nothing, hands_off, kept_out, missing_token};
 
 use super::MANAGER;
 use super::build::daemonset::architectures;
 use super::build::pull_secret::PullSecret;
-use super::build::record::Record;
+use super::build::record::{Base, Record};
 use super::hold::{DOWNGRADE, ENVIRONMENT, NAMESPACE_SELECTOR, STOPPED, TOKENS};
 use super::known::{Known, News};
 use super::memory::Memory;
@@ -120,17 +120,18 @@ pub fn plan(
 ) -> Result<Plan, serde_json::Error> {
     let ours = seen.daemonset.as_deref().filter(|live| is_adopted(MANAGER, live.managed_fields()));
     let record = ours.map(Record::of).unwrap_or_default();
-    let from_cluster = from_cluster::from_cluster(resolved, seen, &record.from_cluster);
-    let resolved = Resolved { from_cluster, ..resolved.clone() };
-    plan_beside(memory, &resolved, seen, &record, default_image, now)
+    let recorded = ours.and_then(|live| record.template(template_hash(live)?)).map(|base| base.from_cluster.clone());
+    let from_cluster = from_cluster::from_cluster(resolved, seen, &recorded.unwrap_or_default());
+    let base = base(resolved, seen, &record, from_cluster, default_image)?;
+    plan_beside(memory, resolved, seen, (&record, &base), default_image, now)
 }
 
-/// The plan beside what is recorded.
+/// The plan beside what is recorded, and what the spec asks for now.
 fn plan_beside(
     memory: &Memory,
     resolved: &Resolved,
     seen: &Observed,
-    record: &Record,
+    (record, base): (&Record, &Base),
     default_image: &str,
     now: DateTime<Utc>,
 ) -> Result<Plan, serde_json::Error> {
@@ -140,8 +141,7 @@ fn plan_beside(
 
     let live = seen.daemonset.as_deref();
     let adopted = live.is_some_and(|live| is_adopted(MANAGER, live.managed_fields()));
-    let base = base(resolved, seen, record, default_image)?;
-    let running = live.map(|live| running(live, &base));
+    let running = live.map(|live| running(live, base));
     let running_version = running.as_ref().and_then(|r| r.version);
     let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
     let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
@@ -161,7 +161,7 @@ fn plan_beside(
     problems.extend(complaint);
     let (pull_secret, without) = pull_secret(resolved, seen, environment);
     problems.extend(without.problem());
-    let desired = desired(resolved, &choice, &base).filter(|_| without == Without::Nothing);
+    let desired = desired(resolved, &choice, base).filter(|_| without == Without::Nothing);
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
     let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
     // Back to the last good one is no downgrade: the newer one never was rolled out.
@@ -199,7 +199,7 @@ fn plan_beside(
         (None, None, Some(desired)) => {
             let revision = asked_for(&decision, desired, running.as_ref());
             let good = decision.memory.rollout.last_good.as_ref();
-            Some(render(resolved, record, &base, revision, good, &edited, default_image)?)
+            Some(render(resolved, record, base, revision, good, &edited, default_image)?)
         }
         _ => None,
     };

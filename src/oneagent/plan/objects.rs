@@ -14,6 +14,7 @@ use super::super::build::record::{Base, Record};
 use super::super::build::template::{self, Surroundings};
 use super::super::build::{ISTIO, istio};
 use super::super::edited::Edited;
+use super::super::from_cluster::FromCluster;
 use super::super::observe::{Named, Observed, Token};
 use super::super::places::Decision;
 use super::super::problem::Problem;
@@ -135,6 +136,7 @@ pub(super) fn base(
     resolved: &Resolved,
     seen: &Observed,
     record: &Record,
+    from_cluster: FromCluster,
     default_image: &str,
 ) -> Result<Base, serde_json::Error> {
     let mark = |named: &Option<Named>| match named {
@@ -148,7 +150,12 @@ pub(super) fn base(
         Some(same) => same.hash.clone(),
         None => template::hash(&template)?,
     };
-    Ok(Base { template, hash })
+    Ok(Base { template, hash, from_cluster })
+}
+
+/// The hash of a live template.
+pub(super) fn template_hash(live: &DaemonSet) -> Option<&str> {
+    live.spec.as_ref()?.template.metadata.as_ref()?.annotations.as_ref()?.get(HASH_ANNOTATION).map(String::as_str)
 }
 
 /// The revision of a live template. One of the original operator has the hash of ours, and says no version: what its
@@ -201,13 +208,15 @@ pub(super) fn render(
     let of = |hash: &str| if hash == base.hash { Some(base) } else { record.template(hash) };
     // A record that somebody removed cannot be brought back: the spec is what remains.
     let chosen = of(&revision.hash).unwrap_or(base);
+    // Of a template of before the spec says no more what it takes from the cluster; the SCC is the cluster's alone.
+    let from_cluster = FromCluster { scc: base.from_cluster.scc.clone(), ..chosen.from_cluster.clone() };
+    let chosen = &Base { from_cluster, ..chosen.clone() };
     // The last good template is kept beside the one in use, for as long as they differ.
     let good = last_good.filter(|good| good.hash != chosen.hash).and_then(|good| of(&good.hash));
     let next = Record {
         templates: [Some(chosen), good].into_iter().flatten().cloned().collect(),
         edited: edited.generations.clone(),
         yields_to: resolved.placement.yields_to.iter().map(|(name, _)| name.clone()).collect(),
-        from_cluster: resolved.from_cluster.clone(),
     };
     let (text, left_out) = next.text()?;
     Ok(Rendered { daemonset: daemonset(resolved, chosen, revision.version, text, default_image)?, left_out })
@@ -237,9 +246,7 @@ pub(super) fn edited(
     };
     // Without a record of what was ours nobody can tell.
     let Some(base) = record.template(&running.hash) else { return Ok(Edited::default()) };
-    // As it was rendered last: what the cluster gives may be another by now.
-    let then = Resolved { from_cluster: record.from_cluster.clone(), ..resolved.clone() };
-    let rendered = daemonset(&then, base, running.version, String::new(), default_image)?;
+    let rendered = daemonset(resolved, base, running.version, String::new(), default_image)?;
     Edited::read(live, &record.edited, (!seen.is_believed).then_some(&rendered), &seen.pods)
 }
 

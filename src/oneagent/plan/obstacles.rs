@@ -108,8 +108,9 @@ pub(super) fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> 
     Some((
         Reason::NamespaceSelector,
         format!(
-            "{}, which excludes {} nodes with a running agent, such as {first}; any change would remove \
-            these agents, so nothing is changed: run {}, or exclude these nodes by spec.nodeSelector",
+            "{}, which excludes {} nodes with a running agent, such as {first}; a change would remove \
+            these agents, or not bring them back, so nothing is changed: run {}, or exclude these nodes by \
+            spec.nodeSelector",
             whose_selector(namespace, seen),
             outside.len(),
             lift_selectors(namespace)

@@ -26,7 +26,6 @@ use crate::api::rollout::written;
 use crate::k8s::placement::Placement;
 use crate::k8s::quantity::quantity;
 use crate::oneagent::conflict::{Conflict, Doubt};
-use crate::oneagent::from_cluster::FromCluster;
 use crate::oneagent::hold::PAUSED;
 use crate::rollout::{Policy, Share};
 
@@ -71,8 +70,6 @@ pub struct Resolved {
     pub trusted_cas: Option<String>,
     /// What is taken from the cluster.
     pub cluster: FromOpenShift,
-    /// That, as it was found; filled in by `plan::from_cluster`.
-    pub from_cluster: FromCluster,
     /// Which version.
     pub wish: Wish,
     /// Whether to stay at the version reached.
@@ -240,7 +237,6 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         from_image,
         trusted_cas: text(spec.trusted_cas.as_ref()),
         cluster: openshift::wanted(spec),
-        from_cluster: FromCluster::default(),
         wish,
         frozen: on(spec.disable_agent_update),
         policy: policy(spec, budget, wait),

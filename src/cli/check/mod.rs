@@ -2,16 +2,20 @@
 //!
 //! Reads only. Must not print or take a token on the command line, where a process list would show it.
 
+mod admission;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::Api;
+use kube::api::{Api, DynamicObject};
+use kube::core::{ApiResource, GroupVersionKind};
 use secrecy::SecretString;
 
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::dynatrace::{Client, Error, Transport};
 use crate::kernel;
+use crate::oneagent::from_cluster::{BUNDLE, ClusterProxy, bundle_name};
 use crate::oneagent::resolve::{ProxySource, Resolved, Wish, resolve};
 
 /// Longest time for one call.
@@ -50,6 +54,8 @@ struct Given {
     api: Option<SecretString>,
     proxy: Option<SecretString>,
     trusted: Option<String>,
+    /// What is reached without the proxy.
+    no_proxy: Option<String>,
 }
 
 /// What was found, line by line.
@@ -144,6 +150,7 @@ fn from_shell(args: &Args, resolved: &Resolved, findings: &mut Findings) -> Resu
             None => None,
         },
         trusted,
+        no_proxy: resolved.no_proxy.clone(),
     };
     let untried = [
         (
@@ -207,7 +214,23 @@ async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Gi
         Some(ProxySource::Secret(name)) => value(name, "proxy", findings).await?,
         None => None,
     };
+    let (proxy, no_proxy) = match proxy {
+        None if resolved.cluster.proxy => cluster_proxy(&client, resolved, findings).await,
+        proxy => (proxy, resolved.no_proxy.clone()),
+    };
+    admission::admission(&client, resolved, findings).await;
     let mut trusted = None;
+    // Made by the operator, which may not have been here yet.
+    if resolved.cluster.certificates {
+        let (maps, name) = (Api::<ConfigMap>::namespaced(client.clone(), namespace), bundle_name(&resolved.name));
+        trusted = maps.get_opt(&name).await.ok().flatten().and_then(|map| map.data?.remove(BUNDLE));
+        if trusted.is_none() {
+            println!(
+                "note  ConfigMap {namespace}/{name} has no key {BUNDLE} yet: the environment is tried without the \
+                cluster's certificates"
+            );
+        }
+    }
     if let Some(name) = &resolved.trusted_cas {
         let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
         let found =
@@ -218,7 +241,33 @@ async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Gi
             findings.bad(&format!("ConfigMap {namespace}/{name} with key certs does not exist"), &remedy);
         }
     }
-    Ok(Given { paas, api, proxy, trusted })
+    Ok(Given { paas, api, proxy, trusted, no_proxy })
+}
+
+/// The cluster's proxy, and what is reached without it.
+async fn cluster_proxy(
+    client: &kube::Client,
+    resolved: &Resolved,
+    findings: &mut Findings,
+) -> (Option<SecretString>, Option<String>) {
+    let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "Proxy");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, "proxies"));
+    match api.get("cluster").await {
+        Ok(object) => match ClusterProxy::of(&object.data) {
+            Some(proxy) => {
+                let without = proxy.without(resolved.no_proxy.as_deref());
+                (Some(proxy.url.into()), Some(without).filter(|hosts| !hosts.is_empty()))
+            }
+            None => (None, resolved.no_proxy.clone()),
+        },
+        Err(error) => {
+            findings.bad(
+                &format!("spec.openshift.clusterProxy: Proxy cluster (config.openshift.io) cannot be read: {error}"),
+                "elsewhere than on OpenShift name a proxy in spec.proxy; there, ask somebody who may read it",
+            );
+            (None, resolved.no_proxy.clone())
+        }
+    }
 }
 
 /// Asks what the operator will ask.
@@ -226,7 +275,7 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
     let transport = Transport {
         proxy: given.proxy.clone(),
         trusted: given.trusted.clone(),
-        no_proxy: resolved.no_proxy.clone(),
+        no_proxy: given.no_proxy.clone(),
         skip_cert_check: resolved.skip_cert_check,
         timeout: TIMEOUT,
     };
