@@ -68,8 +68,8 @@ const V1: &str = "The installation by OLM v1. Before operator-controller 1.11 (O
     NAMESPACE } }\nOLM v1 makes no roles for people: apply user-roles.yaml.";
 
 const DAY_ONE: &str = "For a new OpenShift cluster: fill in what is in capitals, and put this folder's files into \
-    manifests/ of\nopenshift-install (create manifests), which takes one object of each file. A first object follows once \
-    the kind is\nthere: until oc apply -f SAMPLE.yaml; do sleep 10; done";
+    manifests/ of\nopenshift-install (create manifests), which takes one object of each file. A first object \
+    follows once the kind is\nthere: until oc apply -f SAMPLE.yaml; do sleep 10; done";
 
 const ARGO: &str = "How Argo CD sees such an object; merge it into argocd-cm:\n\
     kubectl apply --server-side -f argocd-health.yaml";
