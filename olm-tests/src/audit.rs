@@ -70,6 +70,23 @@ pub fn requests(log: &Path, namespace: &str, package: &str) -> Vec<Request> {
         .collect()
 }
 
+/// The requests without first lists that were forbidden and allowed later: of several target namespaces OLM starts the
+/// operator before its roles have come to all. A right that never comes is found all the same.
+#[must_use]
+pub fn once_rights_came(requests: Vec<Request>) -> Vec<Request> {
+    let what = |r: &Request| (r.group.clone(), r.resource.clone(), r.namespace.clone());
+    let lists = |code: u64| requests.iter().enumerate().filter(move |(_, r)| r.verb == "list" && r.code == code);
+    let allowed: Vec<_> = lists(200).map(|(at, r)| (at, what(r))).collect();
+    let early: Vec<usize> = lists(403)
+        .filter(|(at, r)| {
+            let before = allowed.iter().any(|(when, same)| when < at && *same == what(r));
+            !before && allowed.iter().any(|(when, same)| when > at && *same == what(r))
+        })
+        .map(|(at, _)| at)
+        .collect();
+    requests.into_iter().enumerate().filter(|(at, _)| !early.contains(at)).map(|(_, request)| request).collect()
+}
+
 /// Requests that were forbidden, a line each. Not those that came while the resource's own CRD was going: that is a
 /// 403, too, but no right was missing, and nobody can know of it before asking.
 #[must_use]

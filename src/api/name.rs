@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 /// A version of the vendor's agent, `major.minor.revision.YYYYMMDD-HHMMSS`, ordered part by part as numbers.
@@ -34,6 +35,15 @@ impl Version {
     #[must_use]
     pub fn short(&self) -> String {
         format!("{}.{}.{}", self.major, self.minor, self.revision)
+    }
+}
+
+impl Version {
+    /// When it was built, as its number says; `None`: that is no time.
+    #[must_use]
+    pub fn built_at(&self) -> Option<DateTime<Utc>> {
+        let text = format!("{:08}{:06}", self.day, self.time);
+        NaiveDateTime::parse_from_str(&text, "%Y%m%d%H%M%S").ok().map(|at| at.and_utc())
     }
 }
 

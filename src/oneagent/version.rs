@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
+
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::Snapshot;
@@ -25,6 +27,8 @@ pub struct Choice {
     pub problem: Option<(Reason, String)>,
     /// Whether the list of versions on offer is needed.
     pub needs_offered: bool,
+    /// What somebody should know of it.
+    pub remark: Option<String>,
 }
 
 impl Choice {
@@ -52,6 +56,8 @@ pub struct Facts<'a> {
     pub rejected: &'a [Version],
     /// The newest that an agent of ours reports, where a change of the template waits to reach it.
     pub reported: Option<Version>,
+    /// A version that was built later is not taken by itself.
+    pub built_before: Option<DateTime<Utc>>,
 }
 
 impl Facts<'_> {
@@ -60,11 +66,26 @@ impl Facts<'_> {
         !self.environment.is_some_and(|environment| environment.lacks(version))
     }
 
+    /// Whether a version is old enough to be taken by itself. One whose number holds no time is.
+    fn is_ripe(&self, version: Version) -> bool {
+        self.built_before.zip(version.built_at()).is_none_or(|(before, built)| built <= before)
+    }
+
+    /// The newest that may be taken by itself: of those on offer, where the very newest is too young. Where no agent
+    /// runs yet rather the oldest on offer than none.
+    fn ripe(&self, latest: Option<Version>) -> Option<Version> {
+        let Some(latest) = latest.filter(|version| !self.is_ripe(*version)) else { return latest };
+        let offered = self.environment.and_then(|environment| environment.offered.as_deref())?;
+        let older = offered.iter().copied().filter(|version| *version < latest);
+        let ripe = older.clone().filter(|version| self.is_ripe(*version) && !self.rejected.contains(version)).max();
+        ripe.or(older.min().or(Some(latest)).filter(|_| self.running.is_none()))
+    }
+
     /// What the template has, unless it can no longer be downloaded: then the newest that can, for Pods that are made
     /// anew.
     fn running_or_offered(&self) -> Option<Version> {
         let offered = self.environment.and_then(|environment| environment.offered.as_deref()).into_iter().flatten();
-        let newest = offered.copied().find(|version| !self.rejected.contains(version));
+        let newest = offered.copied().find(|version| !self.rejected.contains(version) && self.is_ripe(*version));
         self.running.filter(|running| self.is_offered(*running)).or(newest).or(self.running)
     }
 }
@@ -105,12 +126,17 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
             }
         }
         Wish::Newest => {
-            let latest = facts.environment.and_then(|e| e.latest);
+            let newest = facts.environment.and_then(|e| e.latest);
+            let latest = facts.ripe(newest);
             let good = latest.filter(|version| !facts.rejected.contains(version) && facts.is_offered(*version));
-            let good = good.or(facts.last_good.filter(|good| latest.is_some() && facts.is_offered(*good)));
+            let good = good.or(facts.last_good.filter(|good| newest.is_some() && facts.is_offered(*good)));
             Choice {
                 version: good.max(facts.running_or_offered()),
                 source: if frozen { "Frozen" } else { "Api" },
+                needs_offered: facts.built_before.is_some(),
+                remark: newest.filter(|newest| !facts.is_ripe(*newest)).map(|newest| {
+                    format!("the newest version {newest} is younger than spec.update.minimumAge and is not taken yet")
+                }),
                 ..Choice::default()
             }
         }
@@ -216,7 +242,43 @@ mod tests {
             last_good: None,
             rejected: &[],
             reported: None,
+            built_before: None,
         }
+    }
+
+    #[test]
+    fn a_version_is_taken_by_itself_once_it_is_old_enough() {
+        let of = |minor: u32, day: u32| Version { day, ..v(minor) };
+        let versions = [of(6, 20_260_110), of(5, 20_260_105), of(4, 20_260_101)];
+        let environment =
+            Snapshot { latest: Some(versions[0]), offered: Some(Arc::new(versions.to_vec())), ..Snapshot::default() };
+        let chosen = |running: Option<Version>, day: &str, rejected: &[Version]| {
+            let built_before = Some(format!("2026-01-{day}T00:00:00Z").parse().unwrap());
+            let facts = Facts { running, rejected, built_before, ..facts(&environment, None) };
+            let choice = choose(Wish::Newest, false, facts);
+            (choice.version.map(|version| version.minor), choice.remark.is_some())
+        };
+        let running = Some(versions[2]);
+        assert_eq!(chosen(running, "09", &[]), (Some(5), true), "the newest is too young, and that is said");
+        assert_eq!(chosen(running, "11", &[]), (Some(6), false));
+        assert_eq!(chosen(running, "03", &[]), (Some(4), true));
+        assert_eq!(chosen(running, "09", &versions[1..2]), (Some(4), true), "one that failed is not taken instead");
+        assert_eq!(chosen(Some(versions[0]), "03", &[]), (Some(6), true), "nothing goes backwards");
+        assert_eq!(chosen(None, "09", &[]), (Some(5), true));
+        let first = (
+            chosen(None, "31", &[]).0,
+            choose(
+                Wish::Newest,
+                false,
+                Facts { built_before: Some("2025-01-01T00:00:00Z".parse().unwrap()), ..facts(&environment, None) },
+            )
+            .version,
+        );
+        assert_eq!(first, (Some(6), Some(versions[2])), "rather the oldest than no agent");
+        let pin = Wish::Pin { version: versions[0], allow_downgrade: false };
+        let early = Some("2025-01-01T00:00:00Z".parse().unwrap());
+        let pinned = choose(pin, false, Facts { running, built_before: early, ..facts(&environment, None) });
+        assert_eq!(pinned.version, Some(versions[0]), "a pin is somebody's word");
     }
 
     #[test]
@@ -265,6 +327,7 @@ mod tests {
             last_good: Some(v(4)),
             rejected: &rejected,
             reported: None,
+            built_before: None,
         };
         assert_eq!(choose(Wish::Newest, false, facts).version, Some(v(4)));
         let newer = snapshot(6, &[]);
@@ -285,7 +348,14 @@ mod tests {
         let unreached = choose(
             pin(5, false),
             false,
-            Facts { environment: None, running: None, last_good: None, rejected: &[], reported: None },
+            Facts {
+                environment: None,
+                running: None,
+                last_good: None,
+                rejected: &[],
+                reported: None,
+                built_before: None,
+            },
         );
         assert!(!unreached.is_known() && unreached.problem.is_none());
     }

@@ -270,6 +270,8 @@ fn the_clusters_proxy_and_certificates_reach_operator_and_agents_and_restart_non
             says(&cluster, "Proxy", "cluster", &json!({ "trustedCA": { "name": "" } }), &status);
         };
         proxy(1);
+        // Written in two steps: what was read in between is believed for DISCOVERY_INTERVAL, here a second.
+        tokio::time::sleep(Duration::from_secs(2)).await;
         lab.edit("agent", spec(&json!({ "clusterProxy": true, "clusterCAs": true }))).await;
         let said = lab.condition("agent", "Degraded", "True", "TrustedCAsMissing").await;
         assert!(said.contains("ConfigMap proxied/agent-trusted-ca has no key ca-bundle.crt"), "{said}");

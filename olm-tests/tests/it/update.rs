@@ -347,3 +347,29 @@ async fn is_ready_for(lab: &Lab<'_>, version: &str) {
     })
     .await;
 }
+
+#[test]
+fn a_version_is_taken_once_it_is_old_enough_and_a_pin_does_not_wait() {
+    olm_tests::run(async {
+        let lab = Lab::new("update-age", 2).await;
+        lab.oneagent(&json!({ "update": { "minimumAge": "240h" } }));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let before = lab.uids("agent").await;
+        // Built just now, as its number says.
+        let young = format!("1.999.1.{}", chrono::Utc::now().format("%Y%m%d-%H%M%S"));
+        lab.cluster.vendor.publish(&lab.name, &young);
+        let said = lab.says("agent", "Degraded", "younger than spec.update.minimumAge").await;
+        assert!(said.contains(&young), "{said}");
+        assert_eq!(lab.uids("agent").await, before);
+        lab.edit("agent", json!({ "update": { "version": young } })).await;
+        lab.all_at("agent", &young, 2, SOON).await;
+        // Another that is newer still, and not asked for by name.
+        let younger = format!("1.999.2.{}", chrono::Utc::now().format("%Y%m%d-%H%M%S"));
+        lab.edit("agent", json!({ "update": { "version": null } })).await;
+        lab.cluster.vendor.publish(&lab.name, &younger);
+        lab.says("agent", "Degraded", &younger).await;
+        lab.edit("agent", json!({ "update": { "minimumAge": null } })).await;
+        lab.all_at("agent", &younger, 2, SOON).await;
+        lab.end().await;
+    });
+}

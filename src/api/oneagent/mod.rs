@@ -205,6 +205,14 @@ pub struct Update {
         .message("version must be major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010"))]
     #[schemars(length(max = 60))]
     pub version: Option<String>,
+    /// Take a version by itself only so long after it was built, as its number says, such as 48h: of several OneAgents
+    /// those with a longer one follow later. Where no agent runs yet and none is old enough the oldest on offer is
+    /// taken. Default: 0s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,6}(h|m|s))+$')")
+        .message("minimumAge must be hours, minutes and seconds, such as 48h or 1h30m"))]
+    #[schemars(length(max = 30))]
+    pub minimum_age: Option<String>,
     /// Let version, or that of the tag of image, be older than what runs. The vendor does not support downgrades:
     /// agents may refuse. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -310,6 +310,7 @@ const FORM: &[Shown] = &[
     shown("waitReadySeconds", "Seconds within which a new agent must be ready", NUMBER),
     shown("update", "Update", &[]),
     shown("update.version", "Exactly this version", &[]),
+    shown("update.minimumAge", "Take a version so long after it was built", &[]),
     shown("update.allowDowngrade", "Allow a downgrade", SWITCH),
     advanced("disableAgentUpdate", "Keep running agents at their version", SWITCH),
     advanced("networkZone", "Network zone", &[]),

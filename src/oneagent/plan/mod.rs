@@ -153,6 +153,7 @@ fn plan_beside(
         last_good,
         rejected: &memory.rejected,
         reported: if changes { newest(&seen.nodes, &seen.pods, reported) } else { None },
+        built_before: (resolved.minimum_age > TimeDelta::zero()).then(|| now - resolved.minimum_age),
     };
     let choice = choose(resolved.wish, resolved.frozen, facts);
     problems.extend(choice.problem.clone());
@@ -203,7 +204,7 @@ fn plan_beside(
         }
         _ => None,
     };
-    let mut warnings = [resolved.warnings.clone(), from_cluster::remarks(resolved, seen)].concat();
+    let mut warnings = remarks(resolved, seen, &choice);
     warnings.extend(rendered.as_ref().filter(|rendered| rendered.left_out).map(|_| TOO_LARGE.to_owned()));
     let daemonset = rendered.map(|rendered| rendered.daemonset);
     if hands_off.is_some() {
@@ -243,6 +244,12 @@ fn plan_beside(
         known,
         next,
     })
+}
+
+/// What somebody should know, and nothing needs.
+fn remarks(resolved: &Resolved, seen: &Observed, choice: &Choice) -> Vec<String> {
+    let of_choice = choice.remark.clone().into_iter().collect();
+    [resolved.warnings.clone(), from_cluster::remarks(resolved, seen), of_choice].concat()
 }
 
 /// Whether the DaemonSet controller makes fewer Pods than it should: they are refused, or it does not see a node as

@@ -9,6 +9,7 @@ pub mod hosts;
 mod image;
 mod openshift;
 mod placement;
+mod update;
 mod warnings;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ pub use image::FromImage;
 use image::from_image;
 pub use openshift::FromOpenShift;
 use placement::{check_toleration, placement, terms};
+use update::{minimum_age, wish};
 use warnings::warnings;
 
 /// Readiness deadline where the spec names none.
@@ -74,6 +76,8 @@ pub struct Resolved {
     pub wish: Wish,
     /// Whether to stay at the version reached.
     pub frozen: bool,
+    /// How long after it was built a version is taken by itself.
+    pub minimum_age: TimeDelta,
     /// How fast.
     pub policy: Policy,
     /// Where agents run.
@@ -191,6 +195,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let from_image = from_image(spec, &api_url, &mut wrong);
     let network_zone = network_zone(spec, &mut wrong);
     let wish = wish(spec, from_image.as_ref(), &env, &mut wrong);
+    let minimum_age = minimum_age(spec, &mut wrong);
     let budget = budget(spec, &mut wrong);
     let node_selector = spec.node_selector.clone().unwrap_or_default();
     let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"]
@@ -239,6 +244,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         cluster: openshift::wanted(spec),
         wish,
         frozen: on(spec.disable_agent_update),
+        minimum_age,
         policy: policy(spec, budget, wait),
         placement,
         pod: PodShape {
@@ -340,32 +346,6 @@ fn network_zone(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Option<String>
         )));
     }
     Some(zone)
-}
-
-fn wish(spec: &OneAgentSpec, from_image: Option<&FromImage>, env: &[EnvVar], wrong: &mut Vec<Refusal>) -> Wish {
-    let update = spec.update.clone().unwrap_or_default();
-    let allow_downgrade = update.allow_downgrade == Some(true);
-    let pin = text(update.version.as_ref()).map(|text| text.parse::<Version>());
-    if let Some(image) = from_image.filter(|image| image.registry.is_none() || image.tag.is_some()) {
-        return Wish::Image { version: image.tag.as_deref().and_then(|tag| tag.parse().ok()), allow_downgrade };
-    }
-    let agent_version = text(spec.agent_version.as_ref()).map(|text| text.parse::<VersionWish>());
-    if let Some(Err(error)) = &pin {
-        wrong.push(Refusal(format!("spec.update.version: {error}")));
-    }
-    let (pin, agent_version) = (pin.and_then(Result::ok), agent_version.and_then(Result::ok));
-    match (pin, agent_version) {
-        _ if from_image.is_none() && env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
-        (Some(version), Some(wish)) if !wish.admits(&version) => {
-            wrong.push(Refusal(format!(
-                "spec.update.version is {version} and spec.agentVersion contradicts it; remove spec.agentVersion"
-            )));
-            Wish::Newest
-        }
-        (Some(version), _) => Wish::Pin { version, allow_downgrade },
-        (None, Some(wish)) => Wish::AgentVersion(wish),
-        (None, None) => Wish::Newest,
-    }
 }
 
 fn budget(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Share {

@@ -1,0 +1,57 @@
+//! Which version a spec asks for.
+//!
+//! Pure. Must not know which versions there are.
+
+use chrono::TimeDelta;
+use k8s_openapi::api::core::v1::EnvVar;
+use k8s_openapi::jiff::SignedDuration;
+
+use super::image::FromImage;
+use super::{Refusal, SCRIPT_URL, Wish, text};
+use crate::api::name::{Version, VersionWish};
+use crate::api::oneagent::OneAgentSpec;
+
+pub(super) fn wish(
+    spec: &OneAgentSpec,
+    from_image: Option<&FromImage>,
+    env: &[EnvVar],
+    wrong: &mut Vec<Refusal>,
+) -> Wish {
+    let update = spec.update.clone().unwrap_or_default();
+    let allow_downgrade = update.allow_downgrade == Some(true);
+    let pin = text(update.version.as_ref()).map(|text| text.parse::<Version>());
+    if let Some(image) = from_image.filter(|image| image.registry.is_none() || image.tag.is_some()) {
+        return Wish::Image { version: image.tag.as_deref().and_then(|tag| tag.parse().ok()), allow_downgrade };
+    }
+    let agent_version = text(spec.agent_version.as_ref()).map(|text| text.parse::<VersionWish>());
+    if let Some(Err(error)) = &pin {
+        wrong.push(Refusal(format!("spec.update.version: {error}")));
+    }
+    let (pin, agent_version) = (pin.and_then(Result::ok), agent_version.and_then(Result::ok));
+    match (pin, agent_version) {
+        _ if from_image.is_none() && env.iter().any(|entry| entry.name == SCRIPT_URL) => Wish::UserUrl,
+        (Some(version), Some(wish)) if !wish.admits(&version) => {
+            wrong.push(Refusal(format!(
+                "spec.update.version is {version} and spec.agentVersion contradicts it; remove spec.agentVersion"
+            )));
+            Wish::Newest
+        }
+        (Some(version), _) => Wish::Pin { version, allow_downgrade },
+        (None, Some(wish)) => Wish::AgentVersion(wish),
+        (None, None) => Wish::Newest,
+    }
+}
+
+/// Hours, minutes and seconds; the CRD lets nothing else in.
+pub(super) fn minimum_age(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> TimeDelta {
+    let written = spec.update.as_ref().and_then(|update| text(update.minimum_age.as_ref()));
+    let Some(written) = written else { return TimeDelta::zero() };
+    let parsed = written.parse::<SignedDuration>().ok().filter(|age| !age.is_negative());
+    let age = parsed.and_then(|age| TimeDelta::try_seconds(age.as_secs()));
+    age.unwrap_or_else(|| {
+        wrong.push(Refusal(format!(
+            "spec.update.minimumAge is {written:?}; use hours, minutes and seconds, such as 48h or 1h30m"
+        )));
+        TimeDelta::zero()
+    })
+}
