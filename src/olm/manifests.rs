@@ -15,6 +15,10 @@ pub const PRODUCT: &str = "oneagent-operator";
 /// Image of the operator where nothing else is said.
 const IMAGE: &str = concat!("ghcr.io/oneagent-operator/oneagent-operator:", env!("CARGO_PKG_VERSION"));
 
+/// Annotation of a Pod that OpenShift runs on the CPUs that it keeps for its own, if its namespace allows it.
+const MANAGEMENT: &str = "target.workload.openshift.io/management";
+const PREFERRED: &str = r#"{"effect": "PreferredDuringScheduling"}"#;
+
 /// Where an operator is installed, and what differs with who installs it.
 pub(super) struct Setting<'a> {
     pub namespace: &'a str,
@@ -132,7 +136,9 @@ pub(super) fn namespace(package: &Package) -> Value {
     let mut metadata = json!({ "name": package.namespace });
     if makes_privileged_pods(package) {
         // Else a cluster's default node selector silently keeps agents off infra and control-plane nodes.
-        metadata["annotations"] = json!({ "openshift.io/node-selector": "" });
+        // And where a cluster keeps CPUs for its own, the operator may run on them.
+        metadata["annotations"] =
+            json!({ "openshift.io/node-selector": "", "workload.openshift.io/allowed": "management" });
         metadata["labels"] = json!({
             "pod-security.kubernetes.io/enforce": "privileged",
             "pod-security.kubernetes.io/audit": "privileged",
@@ -291,7 +297,7 @@ pub(super) fn deployment(package: &Package, setting: &Setting<'_>) -> Value {
             "template": {
                 // On OpenShift no broader SCC is taken, even if the account may use one; elsewhere nobody reads it.
                 "metadata": { "labels": labels(package),
-                    "annotations": { "openshift.io/required-scc": "restricted-v2" } },
+                    "annotations": { "openshift.io/required-scc": "restricted-v2", MANAGEMENT: PREFERRED } },
                 "spec": {
                     "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
                         "nodeSelectorTerms": [{ "matchExpressions": arch }] } } },

@@ -1,10 +1,12 @@
 //! The recipes of `config/`, as they stand, against the real APIs of both OLMs.
 
+use std::process::Command;
+
 use olm_tests::cluster::{documents, repository};
 use olm_tests::olm::Olm;
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn the_recipes_of_either_olm_are_valid_to_the_letter() {
@@ -45,5 +47,32 @@ fn the_recipes_of_either_olm_are_valid_to_the_letter() {
                 apply(&text).unwrap_or_else(|why| panic!("{entry:?}: {why}"));
             }
         }
+        operator_groups(&olm);
     });
+}
+
+/// `check` says of the namespace's OperatorGroups what OLM would only say in a condition of a ClusterServiceVersion.
+fn operator_groups(olm: &Olm) {
+    let sample =
+        std::fs::read_to_string(repository("config/oneagent-operator/samples/oneagent-dynatrace.yaml")).unwrap();
+    olm.cluster.apply(&sample);
+    let group = |name: &str| {
+        olm.cluster.apply(
+            &json!({ "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+                "metadata": { "name": name, "namespace": "dynatrace" }, "spec": {} })
+            .to_string(),
+        );
+    };
+    let check = || {
+        let mut command = Command::new(olm_tests::operator::binary());
+        command.args(["check", "oneagent", "-n", "dynatrace"]).env("KUBECONFIG", olm.cluster.kubeconfig());
+        String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned()
+    };
+    assert!(!check().contains("OperatorGroup"));
+    group("theirs");
+    let said = check();
+    assert!(said.contains("note  OperatorGroup dynatrace/theirs targets all namespaces"), "{said}");
+    group("ours");
+    let said = check();
+    assert!(said.contains("FAIL  namespace dynatrace has 2 OperatorGroups (ours, theirs)"), "{said}");
 }

@@ -3,6 +3,7 @@
 //! Reads only. Must not print or take a token on the command line, where a process list would show it.
 
 mod admission;
+mod olm;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -219,6 +220,7 @@ async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Gi
         proxy => (proxy, resolved.no_proxy.clone()),
     };
     admission::admission(&client, resolved, findings).await;
+    olm::operator_groups(&client, namespace, findings).await;
     let mut trusted = None;
     // Made by the operator, which may not have been here yet.
     if resolved.cluster.certificates {
