@@ -54,7 +54,7 @@ fn rooms_use_only_the_rooms_that_they_may() {
             "kernel" => &["api", "backoff", "clock", "k8s", "kernel", "rollout"],
             // The samples are resolved in a test only.
             "olm" => &["api", "olm"],
-            "telemetry" => &["api", "telemetry"],
+            "telemetry" => &["api", "k8s", "telemetry"],
             "config_watcher" => &["api", "clock", "config_watcher", "fleet", "k8s", "kernel", "rollout", "telemetry"],
             "oneagent" => &["api", "clock", "dynatrace", "fleet", "k8s", "kernel", "oneagent", "rollout", "telemetry"],
             _ => &[

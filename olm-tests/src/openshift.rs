@@ -23,6 +23,7 @@ pub fn serve(cluster: &Cluster) {
     let files = [
         tool("openshift-security").join("0000_03_config-operator_01_securitycontextconstraints.crd.yaml"),
         config("0000_03_config-operator_01_proxies.crd.yaml"),
+        config("0000_10_config-operator_01_apiservers-Default.crd.yaml"),
         config("0000_10_config-operator_01_schedulers-SelfManagedHA-Default.crd.yaml"),
         config("0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml"),
     ];

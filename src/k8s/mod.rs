@@ -14,4 +14,5 @@ pub mod ownership;
 pub mod placement;
 pub mod quantity;
 pub mod scc;
+pub mod tls_profile;
 pub mod workload;

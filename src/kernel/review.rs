@@ -1,15 +1,17 @@
-//! Review: whether somebody may do something, as the API server's authorizers say. It stores nothing.
+//! Review: who somebody is and whether they may do something, as the API server says. It stores nothing.
 //!
 //! Must not decide what follows.
 
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use kube::Client;
 use kube::api::{Api, PostParams};
 
 use super::{Error, call};
 
 /// Whether a ServiceAccount may do something.
-#[expect(clippy::disallowed_methods, reason = "a question that the API server takes as an object and does not store")]
 pub async fn may(
     client: &Client,
     (namespace, account): (&str, &str),
@@ -22,6 +24,35 @@ pub async fn may(
         resource_attributes: Some(attributes),
         ..SubjectAccessReviewSpec::default()
     };
+    is_allowed(client, spec).await
+}
+
+/// Whether somebody may get a path of ours that is no object's.
+pub async fn may_get_path(client: &Client, who: UserInfo, path: &str) -> Result<bool, Error> {
+    let path = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
+    let spec = SubjectAccessReviewSpec {
+        user: who.username,
+        groups: who.groups,
+        uid: who.uid,
+        extra: who.extra,
+        non_resource_attributes: Some(path),
+        ..SubjectAccessReviewSpec::default()
+    };
+    is_allowed(client, spec).await
+}
+
+/// Whose token it is; `None`: nobody's.
+#[expect(clippy::disallowed_methods, reason = "a question that the API server takes as an object and does not store")]
+pub async fn whose(client: &Client, token: &str) -> Result<Option<UserInfo>, Error> {
+    let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
+    let review = TokenReview { spec, ..TokenReview::default() };
+    let api: Api<TokenReview> = Api::all(client.clone());
+    let answer = call(|| "ask whose token it is".to_owned(), api.create(&PostParams::default(), &review)).await?;
+    Ok(answer.status.filter(|status| status.authenticated == Some(true)).and_then(|status| status.user))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a question that the API server takes as an object and does not store")]
+async fn is_allowed(client: &Client, spec: SubjectAccessReviewSpec) -> Result<bool, Error> {
     let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
     let api: Api<SubjectAccessReview> = Api::all(client.clone());
     let answer = call(|| "ask who may do what".to_owned(), api.create(&PostParams::default(), &review)).await?;

@@ -15,6 +15,8 @@ use axum::routing::get;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::Metrics;
@@ -26,40 +28,56 @@ pub trait Health: Send + Sync + 'static {
     fn metrics(&self) -> &Metrics;
 }
 
-/// Serves until the process ends.
-pub async fn serve<H: Health>(address: SocketAddr, health: Arc<H>) -> Result<(), String> {
-    let listener = tokio::net::TcpListener::bind(address)
+/// Serves until the process ends; `/metrics` only where they are not served over TLS.
+pub async fn serve<H: Health>(address: SocketAddr, health: Arc<H>, with_metrics: bool) -> Result<(), String> {
+    let mut app = Router::new().route("/livez", get(|| async { "ok\n" })).route("/readyz", get(ready::<H>));
+    if with_metrics {
+        app = app.route("/metrics", get(async |State(health): State<Arc<H>>| exposition(&*health)));
+    }
+    let app = app.with_state(health);
+    each_connection(address, "--listen-address", move |stream| speak(stream, app.clone())).await
+}
+
+/// Accepts connections, bounded in number and in time.
+pub(super) async fn each_connection<F>(
+    address: SocketAddr,
+    flag: &str,
+    handle: impl Fn(TcpStream) -> F,
+) -> Result<(), String>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind(address)
         .await
-        .map_err(|error| format!("cannot listen on {address}: {error}; choose another with --listen-address"))?;
-    let app = Router::new()
-        .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready::<H>))
-        .route("/metrics", get(metrics::<H>))
-        .with_state(health);
+        .map_err(|error| format!("cannot listen on {address}: {error}; choose another with {flag}"))?;
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // With all places taken nobody is accepted: the kernel's queue is bounded, too.
         let Ok(place) = free.clone().acquire_owned().await else {
-            return Err("probes are no longer served".to_owned());
+            return Err("connections are no longer accepted".to_owned());
         };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a connection to the probes was not accepted");
+                tracing::warn!(%error, "a connection to probes or metrics was not accepted");
                 tokio::time::sleep(AGAIN).await;
                 continue;
             }
         };
-        let service = TowerToHyperService::new(app.clone());
+        let connection = handle(stream);
         tokio::spawn(async move {
-            // Told which version it is: else it waits for a first byte without any bound of its own.
-            let mut server = Builder::new(TokioExecutor::new()).http1_only();
-            server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
-            let connection = server.serve_connection(TokioIo::new(stream), service);
             let _ = tokio::time::timeout(LONGEST, connection).await;
             drop(place);
         });
     }
+}
+
+/// Speaks HTTP over a connection.
+pub(super) async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, app: Router) {
+    // Told which version it is: else it waits for a first byte without any bound of its own.
+    let mut server = Builder::new(TokioExecutor::new()).http1_only();
+    server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
+    let _ = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)).await;
 }
 
 /// Connections at once.
@@ -78,7 +96,8 @@ async fn ready<H: Health>(State(health): State<Arc<H>>) -> (StatusCode, String) 
     }
 }
 
-async fn metrics<H: Health>(State(health): State<Arc<H>>) -> impl IntoResponse {
+/// The metrics as they are scraped.
+pub(super) fn exposition<H: Health>(health: &H) -> impl IntoResponse + use<H> {
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], health.metrics().text())
 }
 
@@ -101,7 +120,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_who_connect_and_say_nothing_do_not_keep_probes_out() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        tokio::spawn(serve(free, Arc::new(Well(Metrics::new("test", "object")))));
+        tokio::spawn(serve(free, Arc::new(Well(Metrics::new("test", "object"))), true));
         let connect = async || loop {
             match tokio::net::TcpStream::connect(free).await {
                 Ok(stream) => break stream,

@@ -5,7 +5,9 @@
 mod http;
 mod logs;
 mod metrics;
+mod secure;
 
 pub use http::{Health, serve};
 pub use logs::{LogFormat, start as start_logs};
 pub use metrics::{Metrics, States};
+pub use secure::{Admission, Gate, serve_securely};

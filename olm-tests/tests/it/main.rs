@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod admitted;
 mod adopt;
 mod alerts;
 mod beside;
@@ -19,6 +20,7 @@ mod image;
 mod install;
 mod istio;
 mod many;
+mod metrics;
 mod middle;
 mod openshift;
 mod outages;

@@ -41,7 +41,7 @@ fn what_the_console_the_mirrors_and_the_monitoring_are_given_is_valid_to_the_let
             cluster.try_kubectl(&args, Some(text))
         };
         for package in PACKAGES {
-            for file in ["console.yaml", "monitoring.yaml", "disconnected/mirrors.yaml"] {
+            for file in ["console.yaml", "monitoring.yaml", "secure-metrics.yaml", "disconnected/mirrors.yaml"] {
                 let path = format!("config/{}/{file}", package.name);
                 let text = std::fs::read_to_string(repository(&path)).unwrap();
                 apply(&text).unwrap_or_else(|why| panic!("{path}: {why}"));

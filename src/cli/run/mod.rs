@@ -4,9 +4,11 @@
 //! stands in a file of its own. Must not reconcile anything.
 
 mod config_watcher;
+mod gate;
 mod oneagent;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use kube::api::Api;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use crate::backoff;
 use crate::clock::Clock;
@@ -62,6 +65,13 @@ struct Common {
     /// Where probes (/livez, /readyz) and metrics (/metrics) are served.
     #[arg(long, env = "LISTEN_ADDRESS", default_value = "0.0.0.0:8080")]
     listen_address: SocketAddr,
+    /// Folder with tls.crt and tls.key: metrics are then served over TLS only, to those who may get /metrics, and not
+    /// at --listen-address.
+    #[arg(long, env = "SECURE_METRICS_CERTIFICATES", value_name = "FOLDER")]
+    secure_metrics_certificates: Option<PathBuf>,
+    /// Where metrics are served over TLS.
+    #[arg(long, env = "SECURE_METRICS_ADDRESS", default_value = "0.0.0.0:8443")]
+    secure_metrics_address: SocketAddr,
     /// How long a lease that is not renewed stays valid.
     #[arg(long, env = "LEASE_DURATION", default_value = "137s", value_parser = duration)]
     lease_duration: Duration,
@@ -166,7 +176,7 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
     let kind = make(base);
     tokio::spawn(wake(kind.clone(), named, triggers.clone()));
     let status = Arc::new(Readiness { kind: kind.clone(), synced: OnceLock::new(), crd: Mutex::new(false) });
-    let probes = tokio::spawn(telemetry::serve(args.listen_address, status.clone()));
+    let probes = serve_pages(args, &client, status.clone());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespaces = args.watch_namespace, "started");
 
     let work = async {
@@ -205,13 +215,28 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
     };
     let outcome = tokio::select! {
         outcome = work => outcome,
-        ended = probes => {
-            let served = ended.map_err(|error| error.to_string()).and_then(|served| served);
-            Err(served.err().unwrap_or_else(|| "probes are no longer served".to_owned()))
-        }
+        error = probes => Err(error),
     };
     tracing::info!("ended");
     outcome
+}
+
+/// Serves probes and metrics; returns why that ended.
+fn serve_pages<H: Health>(args: &Common, client: &Client, health: Arc<H>) -> impl Future<Output = String> + use<H> {
+    let mut servers = JoinSet::new();
+    let folder = args.secure_metrics_certificates.clone();
+    servers.spawn(telemetry::serve(args.listen_address, health.clone(), folder.is_none()));
+    if let Some(folder) = folder {
+        let gate = Arc::new(gate::Reviews::new(client.clone()));
+        servers.spawn(telemetry::serve_securely(args.secure_metrics_address, folder, health, gate));
+    }
+    async move {
+        match servers.join_next().await {
+            Some(Ok(Err(error))) => error,
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(Ok(()))) | None => "probes are no longer served".to_owned(),
+        }
+    }
 }
 
 /// Has those looked at who name an object that changed.
