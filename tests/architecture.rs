@@ -48,7 +48,7 @@ fn rooms_use_only_the_rooms_that_they_may() {
             "rollout" => &["rollout"],
             "backoff" => &["backoff"],
             "clock" => &["clock"],
-            "fleet" => &["fleet", "k8s", "rollout"],
+            "fleet" => &["api", "fleet", "k8s", "rollout"],
             "dynatrace" => &["api", "backoff", "clock", "dynatrace"],
             // For the guard's sake.
             "kernel" => &["api", "backoff", "clock", "k8s", "kernel", "rollout"],

@@ -71,14 +71,10 @@ fn bytes_of_a_plan(size: usize) -> usize {
         source: Source::NotNeeded,
         refused: None,
         namespace_selector: &BTreeMap::new(),
+        canary: &BTreeMap::new(),
         memory: &memory,
     };
-    let policy = Policy {
-        budget: Share::Percent(10),
-        min_ready: TimeDelta::zero(),
-        wait_ready: TimeDelta::seconds(300),
-        hold: None,
-    };
+    let policy = Policy::plain(Share::Percent(10), TimeDelta::seconds(300));
     let desired = Desired { revision: revision(2), strict: false, keeps_versions: false };
     let before = HEAP.total_allocated();
     let decision = decide(&policy, Some(&desired), &inventory, &places(Some(&desired), &inventory), now);

@@ -8,6 +8,7 @@ pub mod name;
 pub mod oneagent;
 pub mod package;
 pub mod rollout;
+pub mod schedule;
 pub mod schema;
 
 /// Every package; generators iterate over it.

@@ -9,6 +9,9 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::schedule::{Blackout, Canary, Order, Window};
+use super::schema::{any_object, int_or_string};
+
 /// How many nodes are named as an example of a bucket.
 pub const EXAMPLES_AT_MOST: usize = 5;
 /// How many failed versions are remembered.
@@ -25,10 +28,36 @@ pub struct Rollout {
         .message("maxUnavailable must be a number from 1 or a percentage from 1% to 100%"))]
     #[schemars(schema_with = "int_or_string")]
     pub max_unavailable: Option<IntOrString>,
+    /// The same of the nodes of each zone (label topology.kubernetes.io/zone), besides. Default: no bound of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')")
+        .message("maxUnavailablePerZone must be a number from 1 or a percentage from 1% to 100%"))]
+    #[schemars(schema_with = "int_or_string")]
+    pub max_unavailable_per_zone: Option<IntOrString>,
+    /// SpreadAcrossZones: zones are updated alike. ZoneByZone: one after the other, by name. Default:
+    /// SpreadAcrossZones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
     /// Seconds for which a replaced agent must stay Ready before it counts. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86_400))]
     pub min_ready_seconds: Option<u32>,
+    /// Nodes that get a new agent first; the others follow once theirs have proven themselves. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+    /// How many nodes must speak against a version until the rollout is stopped. Default: 1 while there is a canary,
+    /// then as many as may be without an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_failures: Option<u32>,
+    /// When agents may be replaced. Windows unite. Default: at any time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub windows: Vec<Window>,
+    /// When no agent may be replaced, whatever the windows say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
+    pub blackouts: Vec<Blackout>,
     /// Replace no agent. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -41,14 +70,6 @@ pub fn written(max_unavailable: &IntOrString) -> String {
         IntOrString::Int(count) => count.to_string(),
         IntOrString::String(text) => text.clone(),
     }
-}
-
-pub(super) fn int_or_string(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "x-kubernetes-int-or-string": true, "maxLength": 10 })
-}
-
-pub(super) fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
 /// Counts of nodes. `selected` = `running` + the buckets from `nodeNotReady` on.

@@ -62,3 +62,13 @@ fn whole(map: &mut Map<String, Value>, bound: &str) {
         map.insert(bound.into(), Value::from(number as i64));
     }
 }
+
+/// A number or a text, as `maxUnavailable` has it.
+pub(super) fn int_or_string(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "x-kubernetes-int-or-string": true, "maxLength": 10 })
+}
+
+/// Whatever its owner puts there.
+pub(super) fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}

@@ -160,7 +160,7 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
     let engine = std::mem::take(&mut decision.memory);
     let before = &engine.touched.lacking;
     let in_flight = |workload: &str| ledger.in_flight(workload);
-    let guard = Guard::count_replicas(policy, &survey.workloads, &places, before, in_flight);
+    let guard = Guard::count_replicas(policy, &survey.workloads, &places, before, in_flight, now);
     let is_rolling = engine.started().is_some();
     let is_in_flight =
         is_rolling && policy.hold.is_none() && survey.workloads.iter().any(|workload| workload.unavailable() > 0);

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 
 use crate::api::config_watcher::{ConfigWatcher, Rollout};
 use crate::api::rollout::written;
+use crate::fleet::policy::calendar;
 use crate::k8s::names::{is_label_key, is_label_value, is_object_name};
 use crate::rollout::{Policy, Share};
 
@@ -60,6 +61,7 @@ pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
         wrong.push(format!("spec.rollout.maxUnavailable: {why}"));
         Share::Count(1)
     });
+    let calendar = calendar(&rollout.windows, &rollout.blackouts, &mut wrong);
     if !wrong.is_empty() {
         return Err(wrong.join("; "));
     }
@@ -71,10 +73,9 @@ pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
         selector: spec.pod_selector.clone(),
         debounce: seconds(spec.debounce_seconds, 5),
         policy: Policy {
-            budget,
             min_ready: seconds(rollout.min_ready_seconds, 0),
-            wait_ready: seconds(rollout.wait_ready_seconds, 300),
-            hold: None,
+            calendar,
+            ..Policy::plain(budget, seconds(rollout.wait_ready_seconds, 300))
         },
         paused: rollout.paused == Some(true),
     })

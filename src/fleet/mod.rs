@@ -1,10 +1,11 @@
 //! What the watches show, as the engine wants it: nodes, Pods with their health, and the workloads that they are
-//! replicas of.
+//! replicas of; and what users ask of a rollout.
 //!
 //! Pure, for any kind. Must not know what a Pod was made from, nor decide anything.
 
 pub mod nodes;
 pub mod pods;
+pub mod policy;
 pub mod replicas;
 
 use chrono::{DateTime, Utc};

@@ -115,7 +115,9 @@ fn secure_objects(package: &Package, name: &str) -> Vec<Value> {
         }] } }),
     );
     let mut objects = vec![service, account, token, trusted, monitor];
-    let rule = |group: &str, resource: &str, verb: &str| json!({ "apiGroups": [group], "resources": [resource], "verbs": [verb] });
+    let rule = |group: &str, resource: &str, verb: &str| -> Value {
+        json!({ "apiGroups": [group], "resources": [resource], "verbs": [verb] })
+    };
     let mut profile = rule("config.openshift.io", "apiservers", "get");
     profile["resourceNames"] = json!(["cluster"]);
     let review = rule("authorization.k8s.io", "subjectaccessreviews", "create");

@@ -59,6 +59,8 @@ pub struct Inventory<'a> {
     pub refused: Option<&'a str>,
     /// Labels that the namespace itself wants of nodes. Whether anybody enforces that only the Pods tell.
     pub namespace_selector: &'a BTreeMap<String, String>,
+    /// Labels of the nodes that go first, where the spec names them so.
+    pub canary: &'a BTreeMap<String, String>,
     /// What outlived the last call.
     pub memory: &'a Memory,
 }
@@ -87,7 +89,7 @@ pub fn rollout(
     let places = places(desired, inventory);
     let ledger = ledger.settled(policy, &places, now);
     let inventory = Inventory { deleted: &ledger.deleted(), lost: &ledger.lost(), ..inventory.clone() };
-    (decide(policy, desired, &inventory, &places, now), Guard::count(policy, &places), ledger)
+    (decide(policy, desired, &inventory, &places, now), Guard::count(policy, &places, now), ledger)
 }
 
 /// Asks the engine.
@@ -175,15 +177,28 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
             name: &node.name,
             workload: 0,
             rank: 0,
+            zone: node.labels.get(ZONE).map(String::as_str),
+            is_canary: !inventory.canary.is_empty() && has_labels(node, inventory.canary),
             selection,
             is_ready: node.ready,
             ready_since: node.ready_since,
-            busy: node.busy.map(Cow::Borrowed),
+            busy: node.busy.or_else(|| is_skipped(node)).map(Cow::Borrowed),
+            is_left_out: is_skipped(node).is_some(),
             joined: node.created,
             occupant: pod.map(|pod| Occupant { pod, standing: standing(pod) }),
         });
     }
     places
+}
+
+/// Label of a node whose agent shall not be replaced, whatever its value is, but for `false`.
+pub const SKIP: &str = "oneagent.dynatrace.com/skip-update";
+/// Label of a node: its zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn is_skipped(node: &Node) -> Option<&'static str> {
+    let label = node.labels.get(SKIP).filter(|value| *value != "false");
+    label.map(|_| "the node has label oneagent.dynatrace.com/skip-update")
 }
 
 /// The Pod of each node. A terminating Pod and its replacement can share a node for a moment: the replacement is the

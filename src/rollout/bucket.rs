@@ -62,6 +62,12 @@ impl<'a, R> Cell<'a, R> {
         self.cause.is_none()
     }
 
+    /// Whether its agent is to be replaced and can be: one on a place that is away or busy waits for it.
+    pub(super) fn is_open(&self) -> bool {
+        let waits = matches!(self.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));
+        self.standing() == Some(Standing::Outdated) && self.place.busy.is_none() && !waits
+    }
+
     /// Whether its Pod is being deleted: then it is none of its workload's any more.
     pub(super) fn is_going(&self) -> bool {
         self.bucket() == Some(Bucket::Terminating)
@@ -295,10 +301,14 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             *until = Some(available);
             return Some(Cause::Starting(Start::Settling(self.policy.min_ready.num_seconds())));
         }
-        if let Some(why) = &place.busy {
-            return Some(Cause::NodeBusy(why.clone()));
+        // Whoever cordons a node whose new agent crashes takes no vote away: that Pod is as bad as before.
+        let crashes = matches!(pod.trouble, Some(Trouble::Crash(_))) && !place.is_left_out;
+        match &place.busy {
+            Some(why) if !(crashes && touched_at.is_some() && self.is_from_desired(pod)) => {
+                Some(Cause::NodeBusy(why.clone()))
+            }
+            _ => Some(self.unready(place, pod, until)),
         }
-        Some(self.unready(place, pod, until))
     }
 
     /// A place that is NotReady.

@@ -7,16 +7,19 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::bucket::{Cell, Sorted, sort};
+use super::canary;
 use super::cause::{Bucket, Cause};
 use super::failure::{is_about, judge, stick, stuck_until, withdraw, withdrawal_due};
 use super::memory::{Memory, Outage, Phase, REMEMBERED, StuckPhase, Touched};
-use super::pace::{Bounds, is_a_trial, is_open, storm};
-use super::place::{Revision, Standing};
+use super::pace::{Bounds, is_a_trial, storm};
+use super::place::{Place, Revision, Standing};
 use super::report::{Report, State, WAITING, WaitingOn};
-use super::{Desired, Hold, Inventory, Plan, Policy, Source, Step, Template};
+use super::{Desired, Inventory, Plan, Policy, Source, Step, Template};
 
 /// How many places are named of each cause.
 const NAMES: usize = 3;
+/// A calendar is looked at again within this: somebody may set the clock.
+const LOOK_AGAIN: TimeDelta = TimeDelta::minutes(10);
 /// A place that went away because of us and was removed counts for so long.
 const REMOVED: TimeDelta = TimeDelta::hours(1);
 
@@ -52,20 +55,26 @@ pub fn plan<R: Revision>(
     };
 
     // Rule 2: an unresolved failure, then a hold.
-    judge(&sorted, desired, inventory, bounds.budget, &mut memory);
+    judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory);
     let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
     stick(&sorted, desired, policy, &mut memory, now);
-    plan.template = template(desired, inventory, &memory, failure.is_some(), policy.hold);
+    let held = held(policy, now);
+    plan.template = template(desired, inventory, &memory, failure.is_some(), held.is_some());
+    plan.next = plan.next.into_iter().chain(policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN))).min();
 
-    if failure.is_some() || policy.hold.is_some() {
+    // What is in flight when a hold comes is waited for as always, so that what was completed is known to be.
+    let is_left = report.outdated > 0 || inventory.template != Some(&desired.revision);
+    if failure.is_some() || (held.is_some() && is_left) {
         if let Some(failure) = failure {
             report.state = State::Failed;
             report.waiting_on = vec![WaitingOn::Failure(failure.message)];
             if memory.started().is_some() {
                 memory.phase = Phase::Idle;
             }
-        } else if let Some(hold) = policy.hold {
-            hold_on(hold, desired, inventory, &mut report);
+        } else if let Some(held) = held {
+            let something = report.outdated > 0 || inventory.template.is_some();
+            (report.state, report.waiting_on) =
+                if something { (held.0, vec![held.1]) } else { (State::Complete, Vec::new()) };
         }
         plan.next = plan.next.into_iter().chain(withdrawal_due(&sorted, policy, &memory, now)).min();
         return Plan { report, memory, ..plan };
@@ -88,8 +97,14 @@ pub fn plan<R: Revision>(
 
     // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, then the oldest.
     let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
+    // Rule 6.
+    bounds.canaries = canary::look(policy, &sorted, desired, &mut memory, now);
+    if let Some(canaries) = &bounds.canaries {
+        report.waiting_on.push(canaries.waiting_on());
+        plan.next = plan.next.into_iter().chain(canaries.until).min();
+    }
     let storm = storm(&sorted);
-    plan.steps = bounds.steps(&sorted, storm.is_some());
+    plan.steps = bounds.steps(policy, &sorted, storm.is_some());
     for step in &plan.steps {
         note(step, &sorted, &mut memory.touched, now);
     }
@@ -102,11 +117,10 @@ pub fn plan<R: Revision>(
     Plan { report, memory, ..plan }
 }
 
-/// What a hold says, and where the rollout stands meanwhile.
-fn hold_on<R: Revision>(hold: Hold, desired: &Desired<R>, inventory: &Inventory<'_, R>, report: &mut Report) {
-    let something = report.outdated > 0 || inventory.template.is_some_and(|template| *template != desired.revision);
-    report.state = if something { hold.state } else { State::Complete };
-    report.waiting_on = if something { vec![WaitingOn::Hold(hold)] } else { Vec::new() };
+/// What the rollout is meanwhile, and waits for, while nothing may be replaced.
+fn held(policy: &Policy, now: DateTime<Utc>) -> Option<(State, WaitingOn)> {
+    let hold = policy.hold.map(|hold| (hold.state, WaitingOn::Hold(hold)));
+    hold.or_else(|| policy.calendar.closed(now).map(|closed| (State::Held, WaitingOn::Calendar(closed))))
 }
 
 /// Notes what a later look cannot find out any more: places that went away, what was broken before, and outages.
@@ -115,9 +129,10 @@ fn remember<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>, memory: &mu
     let mut away: BTreeMap<String, Option<DateTime<Utc>>> = BTreeMap::new();
     for (name, gone) in &memory.touched.away {
         match is_there(name) {
-            Some(place) if place.is_ready => {}
-            Some(_) => drop(away.insert(name.clone(), None)),
-            None => {
+            // One that was made anew under its name is as lost as one that was not, until it has an agent.
+            Some(place) if place.is_ready && (gone.is_none() || has_agent(place)) => {}
+            Some(_) if gone.is_none() => drop(away.insert(name.clone(), None)),
+            _ => {
                 let gone = gone.unwrap_or(now);
                 if now - gone < REMOVED {
                     away.insert(name.clone(), Some(gone));
@@ -145,6 +160,10 @@ fn remember<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>, memory: &mu
         (Source::Answers(_), Some(outage)) if !is_over => Some(Outage { until: Some(now), ..outage }),
         (_, outage) => outage,
     };
+}
+
+fn has_agent<R>(place: &Place<'_, R>) -> bool {
+    place.occupant.is_some_and(|occupant| occupant.pod.ready_since.is_some() && !occupant.pod.deleting)
 }
 
 /// What a step leaves behind: its place was broken before, or had an agent that restarted again and again.
@@ -175,8 +194,16 @@ fn begin<R: Revision>(
     now: DateTime<Utc>,
 ) {
     let advances = template == Template::Advance && inventory.template.is_some();
+    if advances && memory.touched.since.is_some() {
+        // Those that joined since have the revision of before, and their agents are taken like the others'.
+        memory.touched.joined_after = Some(now);
+        let is_broken = |cell: &&Cell<'_, R>| !cell.is_available() && !cell.counts && cell.place.busy.is_none();
+        let room = REMEMBERED.saturating_sub(memory.touched.broken.len());
+        let broken = sorted.cells.iter().filter(is_broken).take(room).map(|cell| cell.name().to_owned());
+        memory.touched.broken.extend(broken);
+    }
     let resumes = memory.stuck().is_some();
-    let work = sorted.cells.iter().any(is_open);
+    let work = sorted.cells.iter().any(Cell::is_open);
     let late = memory.started().is_none() && inventory.template == Some(&desired.revision) && work;
     if !(advances && !resumes || late) {
         return;
@@ -219,7 +246,7 @@ fn template<R: Revision>(
     inventory: &Inventory<'_, R>,
     memory: &Memory<R>,
     failed: bool,
-    hold: Option<Hold>,
+    is_held: bool,
 ) -> Template {
     let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
     match inventory.template {
@@ -228,7 +255,7 @@ fn template<R: Revision>(
             _ => Template::Keep,
         },
         Some(running) if *running == desired.revision => Template::Keep,
-        Some(_) if hold.is_some() => Template::Keep,
+        Some(_) if is_held => Template::Keep,
         // A first install replaces nothing, so nothing holds it.
         None | Some(_) => Template::Advance,
     }
@@ -281,7 +308,7 @@ fn finish_or_wait<R: Revision>(
     now: DateTime<Utc>,
 ) {
     let Fleet { sorted, bounds, coming } = *fleet;
-    let left = sorted.cells.iter().filter(|cell| is_open(cell)).count();
+    let left = sorted.cells.iter().filter(|cell| cell.is_open()).count();
     let ends_by_itself =
         |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.

@@ -6,10 +6,11 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::bucket::{Cell, Sorted};
+use super::canary::is_unproven;
 use super::cause::{Bucket, Cause};
 use super::memory::{Failure, Memory, Phase, REMEMBERED, Stuck, StuckPhase, Withdrawn};
-use super::pace::is_open;
 use super::place::{Revision, Standing};
+use super::report::State;
 use super::{Desired, Inventory, Policy};
 
 /// How many places of a failure are named.
@@ -24,12 +25,12 @@ pub(super) fn is_about<R: Revision>(failure: &Failure<R>, desired: &Desired<R>) 
     failure.revision == desired.revision && failure.insisted == desired.insists
 }
 
-/// Rule 9: as many places that speak against a revision as the budget stop the rollout.
+/// Rule 9: as many places that speak against a revision as are allowed to stop the rollout.
 pub(super) fn judge<R: Revision>(
     sorted: &Sorted<'_, R>,
     desired: &Desired<R>,
     inventory: &Inventory<'_, R>,
-    budget: usize,
+    (policy, budget): (&Policy, usize),
     memory: &mut Memory<R>,
 ) {
     let failures = speakers(sorted, inventory);
@@ -42,10 +43,11 @@ pub(super) fn judge<R: Revision>(
     // Of replicas behind a PodDisruptionBudget not so many may go as the budget wants.
     let nothing_goes = || {
         let counts = |cell: &&Cell<'_, R>| cell.counts;
-        let is_stuck = !failures.is_empty() && !sorted.cells.iter().any(is_open);
+        let is_stuck = !failures.is_empty() && !sorted.cells.iter().any(Cell::is_open);
         is_stuck && !inventory.workloads.is_empty() && sorted.cells.iter().filter(counts).all(|cell| cell.speaks)
     };
-    let too_many = failures.len() >= budget || all_fail() || nothing_goes();
+    let limit = policy.max_failures.unwrap_or(if is_unproven(policy, desired, memory) { 1 } else { budget });
+    let too_many = failures.len() >= limit || all_fail() || nothing_goes();
     // Outside of a rollout an agent that fails says nothing about a revision.
     let in_rollout = inventory.memory.started().is_some() && inventory.template == Some(&desired.revision);
     if known || !too_many || !in_rollout {
@@ -57,7 +59,13 @@ pub(super) fn judge<R: Revision>(
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let why =
         failures.iter().filter_map(|cell| cell.cause.as_ref()).map(ToString::to_string).find(|why| !why.is_empty());
-    let rejects = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
+    // Where the release runs in another template, it is the template that fails.
+    let runs_otherwise = |cell: &Cell<'_, R>| {
+        let revision = cell.pod().filter(|_| cell.is_available()).and_then(|pod| pod.revision.as_ref());
+        revision.is_some_and(|r| *r != desired.revision && !r.is_another_release(&desired.revision))
+    };
+    let is_another = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
+    let rejects = is_another && !sorted.cells.iter().any(runs_otherwise);
     let what = if rejects { desired.revision.to_string() } else { inventory.words.template.to_owned() };
     memory.failure = Some(Failure {
         revision: desired.revision.clone(),
@@ -150,10 +158,11 @@ pub(super) fn stick<R: Revision>(
     // mended.
     let before = stuck.take().filter(|stuck| stuck.revision == desired.revision);
     let is_this = |cell: &Cell<'_, R>| cell.standing() != Some(Standing::Outdated);
+    // Where no agent ran before, none is lacking because of it.
     let in_trouble = sorted
         .cells
         .iter()
-        .any(|cell| cell.touched && is_this(cell) && cell.bucket().is_some_and(Bucket::is_the_worlds));
+        .any(|cell| cell.counts && is_this(cell) && cell.bucket().is_some_and(Bucket::is_the_worlds));
     let to = |phase, tries| Some(Stuck { revision: desired.revision.clone(), phase, since: now, tries });
     let Some(before) = before else {
         *stuck = if in_trouble { to(StuckPhase::Waiting, 0) } else { None };
@@ -164,11 +173,13 @@ pub(super) fn stick<R: Revision>(
         pod.and_then(|pod| pod.ready_since).is_some_and(|ready| ready >= before.since)
     };
     let too_long = before.since + policy.wait_ready <= now;
+    let is_paused = policy.hold.is_some_and(|hold| matches!(hold.state, State::Paused | State::Stopped));
     let tries_again = before.tries == 0 || before.since + TRY_AGAIN <= now;
     *stuck = match before.phase {
         _ if sorted.cells.iter().any(is_proof) => None,
         StuckPhase::Waiting if !in_trouble => None,
-        StuckPhase::Waiting if too_long => to(StuckPhase::Back, 0),
+        // A pause keeps the template.
+        StuckPhase::Waiting if too_long && !is_paused => to(StuckPhase::Back, 0),
         StuckPhase::Trial if in_trouble && too_long => to(StuckPhase::Back, before.tries + 1),
         StuckPhase::Back if !in_trouble && tries_again => to(StuckPhase::Trial, before.tries),
         _ => Some(before),

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+
 use super::Policy;
 use super::place::{Place, Selection, Workload};
 
@@ -13,8 +15,12 @@ use super::place::{Place, Selection, Workload};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guard {
     budget: usize,
+    /// Nothing may go now, whoever asks.
+    is_held: bool,
     /// UIDs of Pods whose deletion takes no running agent.
     idle: HashSet<Arc<str>>,
+    /// UIDs of Pods that nobody may take: no other may start there, or somebody works on the place.
+    barred: HashSet<Arc<str>>,
     /// Of which workload a Pod is, by its UID; none where places have names.
     workloads: HashMap<Arc<str>, Arc<Bound>>,
 }
@@ -31,11 +37,15 @@ struct Bound {
 impl Guard {
     /// Counts for itself.
     #[must_use]
-    pub fn count<R>(policy: &Policy, places: &[Place<'_, R>]) -> Self {
+    pub fn count<R>(policy: &Policy, places: &[Place<'_, R>], now: DateTime<Utc>) -> Self {
+        let is_barred = |place: &&Place<'_, R>| place.selection != Selection::Selected || place.busy.is_some();
+        let barred = places.iter().filter(is_barred).filter_map(|place| place.occupant);
+        let barred = barred.map(|occupant| occupant.pod.uid.clone()).collect();
+        let is_held = policy.hold.is_some() || policy.calendar.closed(now).is_some();
         let selected = places.iter().filter(|place| place.selection == Selection::Selected).count();
         let pods = places.iter().filter_map(|place| place.occupant).map(|occupant| occupant.pod);
         let idle = pods.filter(|pod| pod.ready_since.is_none()).map(|pod| pod.uid.clone()).collect();
-        Self { budget: policy.budget.of(selected), idle, workloads: HashMap::new() }
+        Self { budget: policy.budget.of(selected), idle, barred, is_held, workloads: HashMap::new() }
     }
 
     /// Counts for itself where places are replicas of workloads. What was missing before the rollout began does not
@@ -47,6 +57,7 @@ impl Guard {
         places: &[Place<'_, R>],
         before: &BTreeMap<String, usize>,
         in_flight: impl Fn(&str) -> usize,
+        now: DateTime<Utc>,
     ) -> Self {
         let bound = |workload: &Workload| {
             let known = before.get(&*workload.name).copied().unwrap_or_default() + in_flight(&workload.name);
@@ -56,7 +67,7 @@ impl Guard {
         let bounds: Vec<Arc<Bound>> = workloads.iter().map(bound).collect();
         let bounded =
             |place: &Place<'_, R>| Some((place.occupant?.pod.uid.clone(), bounds.get(place.workload)?.clone()));
-        Self { workloads: places.iter().filter_map(bounded).collect(), ..Self::count(policy, places) }
+        Self { workloads: places.iter().filter_map(bounded).collect(), ..Self::count(policy, places, now) }
     }
 
     /// The workload that a Pod is of, where that counts.
@@ -74,6 +85,9 @@ impl Guard {
     /// Whether one more of its kind may be in flight; those that cost nothing are bounded too.
     #[must_use]
     pub fn admits(&self, uid: &str, in_flight: usize) -> bool {
+        if self.is_held || self.barred.contains(uid) {
+            return false;
+        }
         match self.workloads.get(uid) {
             Some(bound) if self.costs(uid) => bound.missing + in_flight < bound.budget,
             Some(bound) => in_flight < bound.budget,

@@ -31,6 +31,9 @@ pub struct Memory<R> {
     /// A verdict that was withdrawn.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub withdrawn: Option<Withdrawn<R>>,
+    /// What the canaries have proven.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof<R>>,
     /// Places that may lack an agent because of us.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Touched::is_empty")]
     pub touched: Touched,
@@ -47,6 +50,7 @@ impl<R> Default for Memory<R> {
             last_good: None,
             failure: None,
             withdrawn: None,
+            proof: None,
             touched: Touched::default(),
             outage: None,
         }
@@ -178,6 +182,24 @@ pub struct Withdrawn<R> {
     pub revision: R,
     /// How often.
     pub times: u32,
+}
+
+/// What the canaries have proven.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof<R> {
+    /// Of what.
+    pub revision: R,
+    /// Since when all of them were available.
+    #[serde(
+        default,
+        deserialize_with = "lenient_time",
+        serialize_with = "maybe_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub since: Option<DateTime<Utc>>,
+    /// Whether that was long enough.
+    #[serde(default)]
+    pub passed: bool,
 }
 
 /// The source that Pods download from was away.

@@ -11,6 +11,8 @@
 //! ```
 
 mod bucket;
+pub mod calendar;
+pub mod canary;
 mod cause;
 mod decide;
 mod failure;
@@ -23,15 +25,18 @@ mod report;
 mod share;
 #[cfg(test)]
 mod tests;
+mod zones;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+pub use calendar::Calendar;
+pub use canary::{Canary, Who};
 pub use cause::{Bucket, Cause, Start};
 pub use decide::plan;
-pub use memory::{Failure, Memory, Outage, Phase, Stuck, StuckPhase, Touched, Withdrawn};
+pub use memory::{Failure, Memory, Outage, Phase, Proof, Stuck, StuckPhase, Touched, Withdrawn};
 pub use place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 pub use report::{Example, Nodes, Report, State, WaitingOn};
 pub use share::Share;
@@ -54,8 +59,47 @@ pub struct Policy {
     pub min_ready: TimeDelta,
     /// Within which time a Pod must become available.
     pub wait_ready: TimeDelta,
+    /// How many places of a zone may be without an available Pod because of us.
+    pub per_zone: Option<Share>,
+    /// In which order zones are taken.
+    pub order: Order,
+    /// Who goes first.
+    pub canary: Option<Canary>,
+    /// How many places must speak against a revision until the rollout is stopped; `None`: one while there are
+    /// canaries, then as many as the budget.
+    pub max_failures: Option<usize>,
+    /// When anything may be replaced.
+    pub calendar: Calendar,
     /// Why nothing may be replaced.
     pub hold: Option<Hold>,
+}
+
+impl Policy {
+    /// At any time, without canaries or a hold, zones alike.
+    #[must_use]
+    pub fn plain(budget: Share, wait_ready: TimeDelta) -> Self {
+        Self {
+            budget,
+            min_ready: TimeDelta::zero(),
+            wait_ready,
+            per_zone: None,
+            order: Order::default(),
+            canary: None,
+            max_failures: None,
+            calendar: Calendar::default(),
+            hold: None,
+        }
+    }
+}
+
+/// In which order zones are taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// All alike.
+    #[default]
+    Spread,
+    /// One after the other, by name.
+    ByZone,
 }
 
 /// Why nothing may be replaced.

@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::bucket::{Cell, Sorted};
-use super::cause::{Bucket, Cause};
+use super::canary::Canaries;
+use super::cause::Bucket;
 use super::memory::{Memory, REMEMBERED, StuckPhase};
 use super::place::{Standing, Workload};
 use super::report::WaitingOn;
+use super::zones::next_ones;
 use super::{Inventory, Policy, Step};
 
 /// Fewer places than these are no storm.
@@ -27,6 +29,10 @@ pub(super) struct Bounds<'i> {
     whole: usize,
     /// How many are.
     pub(super) used: usize,
+    /// How many more places without an agent can be remembered as such.
+    memorable: usize,
+    /// Those that go first, while they have not proven themselves.
+    pub(super) canaries: Option<Canaries>,
 }
 
 struct Bound<'i> {
@@ -46,12 +52,13 @@ impl<'i> Bounds<'i> {
         inventory: &Inventory<'i, R>,
         memory: &Memory<R>,
     ) -> Self {
+        let memorable = REMEMBERED.saturating_sub(memory.touched.broken.len());
         if inventory.workloads.is_empty() {
             let removed = memory.touched.away.values().flatten().count();
             let used = sorted.cells.iter().filter(|cell| cell.counts).count() + sorted.outside.len() + removed;
             let budget = policy.budget.of(sorted.cells.len());
             let each = vec![Bound { of: None, budget, used, missing: 0, absent: 0 }];
-            return Self { each, budget, whole: budget, used };
+            return Self { each, budget, whole: budget, used, memorable, canaries: None };
         }
         let mut unready = vec![0; inventory.workloads.len()];
         for cell in sorted.cells.iter().filter(|cell| !cell.is_available() && !cell.is_going()) {
@@ -75,7 +82,14 @@ impl<'i> Bounds<'i> {
         let used = counts + each.iter().map(|bound| bound.absent).sum::<usize>();
         let is_done =
             |cell: &&Cell<'_, R>| cell.touched && cell.is_available() && cell.standing() == Some(Standing::Current);
-        Self { whole: budget + sorted.cells.iter().filter(is_done).count(), each, budget, used }
+        Self {
+            whole: budget + sorted.cells.iter().filter(is_done).count(),
+            each,
+            budget,
+            used,
+            memorable,
+            canaries: None,
+        }
     }
 
     /// While one place is tried: one that may still come counts as that one, what is lost otherwise does not.
@@ -91,27 +105,37 @@ impl<'i> Bounds<'i> {
     }
 
     /// Whom to replace now: broken ones first, for they cost nothing; then the oldest.
-    pub(super) fn steps<R>(&mut self, sorted: &Sorted<'_, R>, storm: bool) -> Vec<Step<R>> {
+    pub(super) fn steps<R>(&mut self, policy: &Policy, sorted: &Sorted<'_, R>, storm: bool) -> Vec<Step<R>> {
         let (mut free, mut healthy) = (Vec::new(), Vec::new());
         // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
         let is_freed = |cell: &Cell<'_, R>| {
             cell.touched && !cell.counts && matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating))
         };
         let mut of_each: Vec<Vec<&Cell<'_, R>>> = self.each.iter().map(|_| Vec::new()).collect();
-        for cell in sorted.cells.iter().filter(|cell| is_open(cell) || is_freed(cell)) {
+        let canaries = self.canaries;
+        let may_go = |cell: &Cell<'_, R>| cell.is_open() && canaries.is_none_or(|canaries| canaries.admits(cell));
+        for cell in sorted.cells.iter().filter(|cell| may_go(cell) || is_freed(cell)) {
             of_each[self.index(cell)].push(cell);
         }
         let mut freed_in_all = 0;
         for (bound, cells) in self.each.iter().zip(&of_each) {
             let freed = cells.iter().filter(|cell| is_freed(cell)).count() + bound.absent;
             freed_in_all += freed;
-            let open = || cells.iter().copied().filter(|cell| is_open(cell));
+            let open = || cells.iter().copied().filter(|cell| cell.is_open());
             let broken = open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken));
             free.extend(broken.take(bound.budget.saturating_sub(freed)));
             let available = open().filter(|cell| cell.is_available()).collect();
-            healthy.extend(next_ones(available, bound.budget.saturating_sub(bound.used)));
+            healthy.extend(next_ones(policy, sorted, available, bound.budget.saturating_sub(bound.used)));
         }
-        free.truncate(self.whole.saturating_sub(freed_in_all));
+        free.truncate(self.whole.saturating_sub(freed_in_all).min(self.memorable));
+        if let Some(canaries) = canaries {
+            // A place that was broken before proves little: only where there is no other.
+            if !healthy.is_empty() || self.used > 0 {
+                free.clear();
+            }
+            free.truncate(canaries.left);
+            healthy.truncate(canaries.left);
+        }
         if storm {
             healthy.clear();
         }
@@ -137,7 +161,7 @@ impl<'i> Bounds<'i> {
 
     /// The budget that those who are left wait for, if they do.
     pub(super) fn exhausted<R>(&self, sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
-        let is_left = |index: usize| sorted.cells.iter().any(|cell| is_open(cell) && self.index(cell) == index);
+        let is_left = |index: usize| sorted.cells.iter().any(|cell| cell.is_open() && self.index(cell) == index);
         let used_up = |(index, bound): &(usize, &Bound<'_>)| bound.used >= bound.budget && is_left(*index);
         let of_one = |(_, bound): (usize, &Bound<'_>)| WaitingOn::Budget {
             of: bound.of.map(|workload| workload.name.clone()),
@@ -145,7 +169,7 @@ impl<'i> Bounds<'i> {
             whole: bound.budget,
         };
         let in_all = || {
-            let left = self.used >= self.whole && sorted.cells.iter().any(is_open);
+            let left = self.used >= self.whole && sorted.cells.iter().any(Cell::is_open);
             left.then_some(WaitingOn::Budget { of: None, used: self.used, whole: self.whole })
         };
         self.each.iter().enumerate().find(used_up).map(of_one).or_else(in_all)
@@ -199,12 +223,6 @@ impl<'i> Bounds<'i> {
     }
 }
 
-/// Whether an agent is to be replaced and can be: one on a place that is away or busy waits for it.
-pub(super) fn is_open<R>(cell: &Cell<'_, R>) -> bool {
-    let waits = matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));
-    cell.standing() == Some(Standing::Outdated) && cell.place.busy.is_none() && !waits
-}
-
 /// Rule 3: while a third of the places is NotReady no agent is taken from any.
 pub(super) fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
     let down = sorted.cells.iter().filter(|cell| !cell.place.is_ready).count();
@@ -218,16 +236,4 @@ pub(super) fn is_a_trial<R>(memory: &Memory<R>) -> bool {
 
 fn age<'c, R>(cell: &'c Cell<'_, R>) -> Option<(DateTime<Utc>, &'c str)> {
     cell.pod().map(|pod| (pod.created, &*pod.name))
-}
-
-/// So many of them, those of the lowest rank first, and of these the oldest Pods. Of a large fleet a few are wanted:
-/// only they are put in order.
-fn next_ones<'c, 'a, R>(mut cells: Vec<&'c Cell<'a, R>>, count: usize) -> Vec<&'c Cell<'a, R>> {
-    let turn = |cell: &&'c Cell<'a, R>| (cell.place.rank, age(cell));
-    if count < cells.len() {
-        cells.select_nth_unstable_by(count, |a, b| turn(a).cmp(&turn(b)));
-        cells.truncate(count);
-    }
-    cells.sort_unstable_by(|a, b| turn(a).cmp(&turn(b)));
-    cells
 }

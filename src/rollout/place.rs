@@ -30,6 +30,10 @@ pub struct Place<'a, R> {
     pub workload: usize,
     /// Whose turn it is among the places of its workload: the lowest first, of equal ones the oldest Pod.
     pub rank: i64,
+    /// The zone that it is in, where it is in any.
+    pub zone: Option<&'a str>,
+    /// Whether it is among those that go first, where places are named.
+    pub is_canary: bool,
     /// Whether an agent shall run there.
     pub selection: Selection,
     /// Whether it is Ready.
@@ -38,6 +42,8 @@ pub struct Place<'a, R> {
     pub ready_since: Option<DateTime<Utc>>,
     /// Why nobody should touch it now: it is cordoned, say, or about to go.
     pub busy: Option<Cow<'static, str>>,
+    /// Whether somebody said that it shall be left out.
+    pub is_left_out: bool,
     /// When it joined.
     pub joined: DateTime<Utc>,
     /// Who is there.

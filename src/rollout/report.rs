@@ -11,6 +11,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::bucket::Sorted;
+use super::calendar::Closed;
 use super::cause::{Bucket, Cause};
 use super::place::Standing;
 use super::{Hold, Words};
@@ -46,6 +47,8 @@ pub enum State {
 pub enum WaitingOn {
     /// Somebody to end the hold.
     Hold(Hold),
+    /// A window to open, or a blackout to end.
+    Calendar(Closed),
     /// Somebody to mend what failed.
     Failure(String),
     /// A decision what is wanted, in the kind's words.
@@ -56,6 +59,15 @@ pub enum WaitingOn {
     Unheard(usize, &'static str),
     /// Places that are NotReady, of so many.
     Storm(usize, usize),
+    /// Canaries to prove themselves.
+    Canary {
+        /// Those of them that run what is desired.
+        available: usize,
+        /// How many they shall be.
+        wanted: usize,
+        /// When they will have.
+        until: Option<DateTime<Utc>>,
+    },
     /// Replacements to become available: used and whole budget, of a workload if there are any.
     Budget { of: Option<Arc<str>>, used: usize, whole: usize },
     /// Replicas that are terminating or not made yet.
@@ -95,6 +107,7 @@ impl WaitingOn {
     pub fn said(&self, words: &Words) -> String {
         match self {
             Self::Hold(hold) => hold.why.to_owned(),
+            Self::Calendar(closed) => said_of_calendar(closed),
             Self::Unheard(agents, authority) => {
                 format!("{authority}, because {agents} agents may have updated themselves")
             }
@@ -105,6 +118,18 @@ impl WaitingOn {
             Self::Failure(message) => message.clone(),
             Self::Decision(what) => (*what).to_owned(),
             Self::Template => "the DaemonSet controller has not seen the new template yet".to_owned(),
+            Self::Canary { wanted: 0, .. } => format!(
+                "rollout.canary.selector matches no {} whose agent can be replaced: change or remove rollout.canary",
+                words.place
+            ),
+            Self::Canary { available, wanted, until: None } => {
+                format!("the canaries: {available} of {wanted} {} are done", words.places)
+            }
+            Self::Canary { wanted, until: Some(until), .. } => format!(
+                "the canaries: {wanted} {} must stay available until {}, then others follow",
+                if *wanted == 1 { words.place } else { words.places },
+                until.format("%Y-%m-%dT%H:%M:%SZ")
+            ),
             Self::Budget { of: Some(of), used, whole } => {
                 format!(
                     "{of}: {used} of its {} are {}, and {whole} may be; the next goes when one is back",
@@ -130,6 +155,14 @@ impl WaitingOn {
             ),
         }
     }
+}
+
+fn said_of_calendar(closed: &Closed) -> String {
+    let reason = closed.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let what = if closed.is_blackout { "in a blackout" } else { "outside of every window" };
+    let opens = closed.opens.map(|opens| opens.format("until %Y-%m-%dT%H:%M:%SZ").to_string());
+    let opens = opens.unwrap_or_else(|| "and for two years on: see rollout.windows and rollout.blackouts".to_owned());
+    format!("{what}{reason} {opens}")
 }
 
 fn named(words: &Words, names: &[String], count: usize) -> String {

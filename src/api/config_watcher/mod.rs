@@ -16,7 +16,8 @@ pub mod condition;
 pub mod package;
 
 use super::condition::Condition;
-use super::rollout::{any_object, int_or_string};
+use super::schedule::{Blackout, Window};
+use super::schema::{any_object, int_or_string};
 
 /// Replaces the selected Pods when the data of the ConfigMap has changed.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -76,6 +77,14 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub wait_ready_seconds: Option<u32>,
+    /// When Pods may be replaced. Windows unite. Default: at any time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub windows: Vec<Window>,
+    /// When no Pod may be replaced, whatever the windows say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
+    pub blackouts: Vec<Blackout>,
     /// Replace no Pod. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,

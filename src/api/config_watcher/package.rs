@@ -171,6 +171,8 @@ const FORM: &[Shown] = &[
     ),
     shown("rollout.minReadySeconds", "Seconds that a new Pod must stay ready", NUMBER),
     shown("rollout.waitReadySeconds", "Seconds within which a new Pod must be ready", NUMBER),
+    shown("rollout.windows", "When Pods may be replaced", &[]),
+    shown("rollout.blackouts", "When they may not", &[]),
     shown("rollout.paused", "Paused", &["com.tectonic.ui:booleanSwitch"]),
 ];
 

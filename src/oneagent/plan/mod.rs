@@ -159,9 +159,8 @@ fn plan_beside(
     problems.extend(choice.problem.clone());
 
     let (istio, complaint) = mesh(resolved, seen, environment);
-    problems.extend(complaint);
     let (pull_secret, without) = pull_secret(resolved, seen, environment);
-    problems.extend(without.problem());
+    problems.extend(complaint.into_iter().chain(without.problem()));
     let desired = desired(resolved, &choice, base).filter(|_| without == Without::Nothing);
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
     let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
@@ -191,6 +190,7 @@ fn plan_beside(
         source,
         refused: refused.as_ref().map(|refused| refused.short),
         namespace_selector: &seen.namespace_selector,
+        canary: &resolved.canary,
         memory,
     };
     let (mut decision, guard, ledger) = rollout(&policy, desired.as_ref(), &inventory, &seen.ledger, now);

@@ -18,17 +18,20 @@ use chrono::TimeDelta;
 use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{Resource, ResourceExt};
 use secrecy::SecretString;
 
 use crate::api::name::{Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
-use crate::api::rollout::written;
+use crate::api::rollout::{Rollout, written};
+use crate::api::schedule;
+use crate::fleet::policy as asked;
 use crate::k8s::placement::Placement;
 use crate::k8s::quantity::quantity;
 use crate::oneagent::conflict::{Conflict, Doubt};
 use crate::oneagent::hold::PAUSED;
-use crate::rollout::{Policy, Share};
+use crate::rollout::{Order, Policy, Share};
 
 use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
 pub use image::FromImage;
@@ -80,6 +83,8 @@ pub struct Resolved {
     pub minimum_age: TimeDelta,
     /// How fast.
     pub policy: Policy,
+    /// Labels of the nodes that go first, where they are named so.
+    pub canary: BTreeMap<String, String>,
     /// Where agents run.
     pub placement: Placement,
     /// What the Pods look like.
@@ -196,7 +201,6 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let network_zone = network_zone(spec, &mut wrong);
     let wish = wish(spec, from_image.as_ref(), &env, &mut wrong);
     let minimum_age = minimum_age(spec, &mut wrong);
-    let budget = budget(spec, &mut wrong);
     let node_selector = spec.node_selector.clone().unwrap_or_default();
     let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"]
         .iter()
@@ -214,12 +218,13 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
             "x86"
         }
     };
+    let wait = i64::from(spec.wait_ready_seconds.filter(|s| *s > 0).unwrap_or_default());
+    let wanted = policy(spec, wait, &mut wrong);
     if !wrong.is_empty() {
         return Err(wrong);
     }
     let unprivileged = spec.use_unprivileged_mode == Some(true);
     let default_account = if unprivileged { "dynatrace-oneagent-unprivileged" } else { "dynatrace-oneagent" };
-    let wait = i64::from(spec.wait_ready_seconds.filter(|s| *s > 0).unwrap_or_default());
     let on = |flag: Option<bool>| flag == Some(true);
     let architectures = match (pinned, &from_image) {
         (Some(_), _) => &[][..],
@@ -245,7 +250,8 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         wish,
         frozen: on(spec.disable_agent_update),
         minimum_age,
-        policy: policy(spec, budget, wait),
+        canary: spec.rollout.iter().find_map(|r| Some(r.canary.as_ref()?.selector.clone())).unwrap_or_default(),
+        policy: wanted,
         placement,
         pod: PodShape {
             image: text(spec.image.as_ref()),
@@ -272,12 +278,31 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     })
 }
 
-fn policy(spec: &OneAgentSpec, budget: Share, wait: i64) -> Policy {
-    let rollout = spec.rollout.clone().unwrap_or_default();
+fn policy(spec: &OneAgentSpec, wait: i64, wrong: &mut Vec<Refusal>) -> Policy {
+    let none = Rollout::default();
+    let rollout = spec.rollout.as_ref().unwrap_or(&none);
+    let mut why = Vec::new();
+    let mut share = |field: &str, share: Option<&IntOrString>| {
+        let share = share.map(|share| written(share).parse::<Share>())?;
+        share.map_err(|error| why.push(format!("spec.rollout.{field}: {error}"))).ok()
+    };
+    let budget = share("maxUnavailable", rollout.max_unavailable.as_ref());
+    let per_zone = share("maxUnavailablePerZone", rollout.max_unavailable_per_zone.as_ref());
+    let canary = rollout.canary.as_ref().and_then(|canary| asked::canary(canary, &mut why));
+    let calendar = asked::calendar(&rollout.windows, &rollout.blackouts, &mut why);
+    wrong.extend(why.into_iter().map(Refusal));
     Policy {
-        budget,
+        budget: budget.unwrap_or(Share::Percent(10)),
         min_ready: TimeDelta::seconds(i64::from(rollout.min_ready_seconds.unwrap_or_default())),
         wait_ready: TimeDelta::seconds(if wait == 0 { WAIT_READY } else { wait }),
+        per_zone,
+        order: match rollout.order.unwrap_or_default() {
+            schedule::Order::SpreadAcrossZones => Order::Spread,
+            schedule::Order::ZoneByZone => Order::ByZone,
+        },
+        canary,
+        max_failures: rollout.max_failures.map(|count| count as usize),
+        calendar,
         hold: (rollout.paused == Some(true)).then_some(PAUSED),
     }
 }
@@ -346,16 +371,6 @@ fn network_zone(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Option<String>
         )));
     }
     Some(zone)
-}
-
-fn budget(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Share {
-    let Some(share) = spec.rollout.as_ref().and_then(|rollout| rollout.max_unavailable.as_ref()) else {
-        return Share::Percent(10);
-    };
-    written(share).parse().unwrap_or_else(|error| {
-        wrong.push(Refusal(format!("spec.rollout.maxUnavailable: {error}")));
-        Share::Percent(10)
-    })
 }
 
 fn proxy(spec: &OneAgentSpec) -> Option<ProxySource> {

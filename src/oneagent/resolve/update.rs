@@ -4,12 +4,12 @@
 
 use chrono::TimeDelta;
 use k8s_openapi::api::core::v1::EnvVar;
-use k8s_openapi::jiff::SignedDuration;
 
 use super::image::FromImage;
 use super::{Refusal, SCRIPT_URL, Wish, text};
 use crate::api::name::{Version, VersionWish};
 use crate::api::oneagent::OneAgentSpec;
+use crate::fleet::policy::duration;
 
 pub(super) fn wish(
     spec: &OneAgentSpec,
@@ -46,9 +46,7 @@ pub(super) fn wish(
 pub(super) fn minimum_age(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> TimeDelta {
     let written = spec.update.as_ref().and_then(|update| text(update.minimum_age.as_ref()));
     let Some(written) = written else { return TimeDelta::zero() };
-    let parsed = written.parse::<SignedDuration>().ok().filter(|age| !age.is_negative());
-    let age = parsed.and_then(|age| TimeDelta::try_seconds(age.as_secs()));
-    age.unwrap_or_else(|| {
+    duration(&written).unwrap_or_else(|| {
         wrong.push(Refusal(format!(
             "spec.update.minimumAge is {written:?}; use hours, minutes and seconds, such as 48h or 1h30m"
         )));

@@ -2,6 +2,7 @@
 //!
 //! Here are the fleets that they are tried on. Must not test anything itself.
 
+mod policies;
 mod rules;
 mod situations;
 mod world;
@@ -69,7 +70,7 @@ fn desired(minor: u32) -> Desired {
 }
 
 fn policy(budget: Share) -> Policy {
-    Policy { budget, min_ready: TimeDelta::zero(), wait_ready: TimeDelta::seconds(300), hold: None }
+    Policy::plain(budget, TimeDelta::seconds(300))
 }
 
 fn pod(number: usize, node: &str, minor: u32, created: i64, ready: bool) -> Arc<Pod> {
@@ -99,6 +100,7 @@ struct Fleet {
     source: Source,
     refused: Option<String>,
     namespace_selector: BTreeMap<String, String>,
+    canary: BTreeMap<String, String>,
 }
 
 impl Fleet {
@@ -124,6 +126,7 @@ impl Fleet {
             source: Source::NotNeeded,
             refused: None,
             namespace_selector: BTreeMap::new(),
+            canary: BTreeMap::new(),
         }
     }
 
@@ -151,6 +154,7 @@ impl Fleet {
             source: self.source,
             refused: self.refused.as_deref(),
             namespace_selector: &self.namespace_selector,
+            canary: &self.canary,
             memory: &self.memory,
         }
     }

@@ -51,12 +51,7 @@ fn at(second: i64) -> DateTime<Utc> {
 }
 
 fn policy(budget: u32) -> Policy {
-    Policy {
-        budget: Share::Count(budget),
-        min_ready: TimeDelta::zero(),
-        wait_ready: TimeDelta::seconds(300),
-        hold: None,
-    }
+    Policy::plain(Share::Count(budget), TimeDelta::seconds(300))
 }
 
 fn pod(number: usize, ready: bool) -> Arc<Pod<Number>> {
@@ -77,6 +72,9 @@ fn empty(name: &Arc<str>) -> Place<'_, Number> {
         name,
         workload: 0,
         rank: 0,
+        zone: None,
+        is_canary: false,
+        is_left_out: false,
         selection: Selection::Selected,
         is_ready: true,
         ready_since: None,
@@ -94,7 +92,7 @@ proptest! {
             wishes in proptest::collection::vec((any::<usize>(), any::<bool>()), 1..200),
     ) {
         let pods: Vec<Arc<Pod<Number>>> = (0..size).map(|number| pod(number, number % 3 != 0)).collect();
-        let (mut ledger, guard) = (Ledger::default(), Guard::count(&policy(budget), &places(&pods)));
+        let (mut ledger, guard) = (Ledger::default(), Guard::count(&policy(budget), &places(&pods), at(0)));
         let (mut running, mut broken) = (HashSet::new(), HashSet::new());
         for (wish, comes_back) in wishes {
             let number = wish % size;
@@ -123,7 +121,7 @@ fn the_guard_counts_places_and_running_agents_itself() {
     let pods = [pod(0, true), pod(1, false), pod(2, true), pod(3, true), pod(4, true)];
     let mut places = places(&pods);
     places[4].selection = Selection::Closed(Cause::Untolerated("x".into()));
-    let guard = Guard::count(&Policy { budget: Share::Percent(50), ..policy(1) }, &places);
+    let guard = Guard::count(&Policy { budget: Share::Percent(50), ..policy(1) }, &places, at(0));
     assert!(guard.admits("", 1) && !guard.admits("", 2), "half of four, for the fifth is not selected");
     assert!(guard.costs("p0") && !guard.costs("p1"));
     assert!(guard.costs("nobody's"), "whose Pod that is nobody knows");
@@ -133,7 +131,7 @@ fn the_guard_counts_places_and_running_agents_itself() {
 fn a_place_is_in_flight_until_its_agent_is_available() {
     let pods = [pod(1, true), pod(2, true)];
     let slow = Policy { min_ready: TimeDelta::seconds(30), ..policy(1) };
-    let guard = Guard::count(&slow, &places(&pods));
+    let guard = Guard::count(&slow, &places(&pods), at(0));
     let mut ledger = Ledger::default();
     assert!(ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).is_some());
     assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(0)).is_none());
@@ -161,7 +159,7 @@ fn a_place_is_in_flight_until_its_agent_is_available() {
 #[test]
 fn a_deletion_that_is_never_shown_never_happened_and_what_is_drained_or_gone_is_not_waited_for() {
     let pods = [pod(1, true)];
-    let guard = Guard::count(&policy(1), &places(&pods));
+    let guard = Guard::count(&policy(1), &places(&pods), at(0));
     let mut ledger = Ledger::default();
     ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).unwrap();
     let shown = places(&pods);
@@ -180,7 +178,7 @@ fn a_deletion_that_is_never_shown_never_happened_and_what_is_drained_or_gone_is_
 #[test]
 fn a_broken_pod_is_in_flight_until_there_is_another() {
     let pods = [pod(0, false), pod(3, false)];
-    let guard = Guard::count(&policy(1), &places(&pods));
+    let guard = Guard::count(&policy(1), &places(&pods), at(0));
     let mut ledger = Ledger::default();
     assert!(ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).is_some());
     assert!(ledger.lost().is_empty(), "no agent is missing because of us");
@@ -250,6 +248,7 @@ fn full() -> Memory<Number> {
             places: vec!["a".into()],
         }),
         withdrawn: Some(Withdrawn { revision: Number(2), times: 1 }),
+        proof: Some(Proof { revision: Number(2), since: Some(at(5)), passed: true }),
         touched: Touched {
             since: Some(at(0)),
             joined_after: Some(at(1)),

@@ -111,7 +111,7 @@ impl World {
         let plan = plan(&policy(1), Some(&desired), &inventory, now);
         let before = &plan.memory.touched.lacking;
         let in_flight = |name: &str| self.ledger.in_flight(name);
-        let guard = Guard::count_replicas(&policy(1), &workloads, &places, before, in_flight);
+        let guard = Guard::count_replicas(&policy(1), &workloads, &places, before, in_flight, at(0));
         self.memory = plan.memory.clone();
         for step in &plan.steps {
             let admitted = self.ledger.begin(&guard, &step.place, &step.pod.uid, now);

@@ -126,14 +126,10 @@ fn plan_time(size: usize) -> Duration {
         source: Source::NotNeeded,
         refused: None,
         namespace_selector: &std::collections::BTreeMap::new(),
+        canary: &std::collections::BTreeMap::new(),
         memory: &memory,
     };
-    let policy = Policy {
-        budget: Share::Percent(10),
-        min_ready: TimeDelta::zero(),
-        wait_ready: TimeDelta::seconds(300),
-        hold: None,
-    };
+    let policy = Policy::plain(Share::Percent(10), TimeDelta::seconds(300));
     let desired = Desired { revision: revision(2), strict: false, keeps_versions: false };
     let now = Utc::now();
     let run = |_| {

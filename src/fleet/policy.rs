@@ -1,0 +1,121 @@
+//! Policy: what the parts of a rollout's policy mean that every kind embeds; or which field makes no sense.
+//!
+//! Pure. Every refusal names the field and the remedy.
+
+use chrono::{DateTime, NaiveTime, TimeDelta, Weekday};
+use chrono_tz::Tz;
+use k8s_openapi::jiff::SignedDuration;
+
+use crate::api::rollout::written as share_of;
+use crate::api::schedule::{Blackout, Canary, Window};
+use crate::rollout::calendar::{self, Calendar, LONGEST};
+use crate::rollout::{self, Share, Who};
+
+/// When anything may be replaced. What is wrong is added to `wrong`.
+pub fn calendar(windows: &[Window], blackouts: &[Blackout], wrong: &mut Vec<String>) -> Calendar {
+    let mut calendar = Calendar::default();
+    for (at, written) in windows.iter().enumerate() {
+        match window(written) {
+            Ok(window) => calendar.windows.push(window),
+            Err(why) => wrong.push(format!("spec.rollout.windows[{at}].{why}")),
+        }
+    }
+    for (at, written) in blackouts.iter().enumerate() {
+        match blackout(written) {
+            Ok(blackout) => calendar.blackouts.push(blackout),
+            Err(why) => wrong.push(format!("spec.rollout.blackouts[{at}].{why}")),
+        }
+    }
+    calendar
+}
+
+fn window(written: &Window) -> Result<calendar::Window, String> {
+    let zone = written.time_zone.as_deref().filter(|zone| !zone.is_empty()).unwrap_or("UTC");
+    let zone: Tz = zone
+        .parse()
+        .map_err(|_| format!("timeZone is {zone:?}, which is no IANA time zone: use one such as Europe/Vienna"))?;
+    let start = NaiveTime::parse_from_str(&written.start, "%H:%M")
+        .map_err(|_| format!("start is {:?}: use a local time such as 02:00", written.start))?;
+    let duration = duration(&written.duration).filter(|duration| *duration > TimeDelta::zero() && *duration <= LONGEST);
+    let duration = duration.ok_or_else(|| {
+        format!("duration is {:?}: use hours and minutes from 1m to 168h, such as 4h", written.duration)
+    })?;
+    let days = written.days.iter().filter_map(|day| day.to_string().parse::<Weekday>().ok()).collect();
+    Ok(calendar::Window { days, start, duration, zone })
+}
+
+fn blackout(written: &Blackout) -> Result<calendar::Blackout, String> {
+    let time = |field: &str, text: &str| {
+        let time = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
+        time.map_err(|_| format!("{field} is {text:?}: use a time such as 2026-12-20T00:00:00Z"))
+    };
+    let (from, to) = (time("from", &written.from)?, time("to", &written.to)?);
+    if from >= to {
+        return Err(format!("to is {}, which is not after from", written.to));
+    }
+    Ok(calendar::Blackout { from, to, reason: written.reason.clone().filter(|reason| !reason.is_empty()) })
+}
+
+/// Who goes first.
+pub fn canary(written: &Canary, wrong: &mut Vec<String>) -> Option<rollout::Canary> {
+    let soak = written.soak.as_deref().filter(|soak| !soak.is_empty());
+    let soak = soak.map_or(Some(SOAK), duration);
+    if soak.is_none() {
+        wrong.push(format!(
+            "spec.rollout.canary.soak is {:?}: use hours, minutes and seconds, such as 10m",
+            written.soak.as_deref().unwrap_or_default()
+        ));
+    }
+    let share = written.nodes.as_ref().map_or(Ok(Share::Count(1)), |share| share_of(share).parse());
+    let share = share.map_err(|why: String| wrong.push(format!("spec.rollout.canary.nodes: {why}"))).ok()?;
+    let who = if written.selector.is_empty() { Who::Some(share) } else { Who::Marked };
+    Some(rollout::Canary { who, soak: soak? })
+}
+
+/// For how long canaries are watched where nothing is said.
+const SOAK: TimeDelta = TimeDelta::minutes(10);
+
+/// Hours, minutes and seconds.
+#[must_use]
+pub fn duration(text: &str) -> Option<TimeDelta> {
+    let parsed = text.parse::<SignedDuration>().ok().filter(|duration| !duration.is_negative())?;
+    TimeDelta::try_seconds(parsed.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::schedule::Day;
+
+    #[test]
+    fn a_policy_is_read_and_what_makes_no_sense_is_named() {
+        let good = Window {
+            days: vec![Day::Sat, Day::Sun],
+            start: "02:00".to_owned(),
+            duration: "1h30m".to_owned(),
+            time_zone: Some("Europe/Vienna".to_owned()),
+        };
+        let mut wrong = Vec::new();
+        let read = calendar(std::slice::from_ref(&good), &[], &mut wrong);
+        assert_eq!((read.windows[0].duration, wrong.len()), (TimeDelta::minutes(90), 0));
+        assert_eq!(read.windows[0].days, [Weekday::Sat, Weekday::Sun]);
+        let bad = [
+            Window { time_zone: Some("Europe/Wien".to_owned()), ..good.clone() },
+            Window { start: "24:00".to_owned(), ..good.clone() },
+            Window { duration: "169h".to_owned(), ..good },
+        ];
+        let blackout = |from: &str, to: &str| Blackout { from: from.to_owned(), to: to.to_owned(), reason: None };
+        let noon = "2026-12-20T12:00:00Z";
+        calendar(&bad, &[blackout("tomorrow", noon), blackout(noon, noon)], &mut wrong);
+        let said = wrong.join("; ");
+        for words in [
+            "spec.rollout.windows[0].timeZone is \"Europe/Wien\", which is no IANA time zone",
+            "spec.rollout.windows[1].start",
+            "spec.rollout.windows[2].duration",
+            "spec.rollout.blackouts[0].from",
+            "spec.rollout.blackouts[1].to is 2026-12-20T12:00:00Z, which is not after from",
+        ] {
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! What an administrator may ask of a rollout: windows, canaries, zones, nodes that are left out; and what an enemy
+//! found in the rules before these came.
+//!
+//! Must not use a rule to judge another.
+
+use std::collections::BTreeSet;
+
+use chrono::NaiveTime;
+
+use super::*;
+use crate::rollout::calendar::{Blackout, Calendar, Window};
+use crate::rollout::{Canary, Order, Who};
+
+/// A fleet whose new agents are there at once, driven until nothing happens any more.
+struct Drive {
+    fleet: Fleet,
+    policy: Policy,
+    /// Which versions do not start.
+    bad: BTreeSet<u32>,
+    /// When which node got a new agent.
+    replaced: Vec<(i64, String)>,
+    last: Option<Plan>,
+}
+
+impl Drive {
+    fn new(size: usize, policy: Policy) -> Self {
+        Self { fleet: Fleet::new(size, 1), policy, bad: BTreeSet::new(), replaced: Vec::new(), last: None }
+    }
+
+    fn zone(&mut self, node: usize, zone: &str) {
+        let labels = &mut Arc::make_mut(&mut self.fleet.nodes[node]).labels;
+        labels.insert("topology.kubernetes.io/zone".to_owned(), zone.to_owned());
+    }
+
+    fn label(&mut self, node: usize, key: &str, value: &str) {
+        Arc::make_mut(&mut self.fleet.nodes[node]).labels.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// One look, and what follows from it at once.
+    fn look(&mut self, version: u32, now: i64) {
+        let plan = self.fleet.plan(&self.policy, &desired(version), now);
+        match plan.template {
+            Template::Advance => self.fleet.template = revision(version),
+            Template::GoBack => self.fleet.template = plan.memory.rollout.last_good.clone().unwrap(),
+            Template::Keep => {}
+        }
+        for step in &plan.steps {
+            let place = self.fleet.pods.iter().position(|pod| pod.uid == step.pod.uid).unwrap();
+            let node = step.pod.node.to_string();
+            let minor = self.fleet.template.version.unwrap().minor;
+            let number = 1_000 + self.replaced.len();
+            let mut made = (*pod(number, &node, minor, now, true)).clone();
+            if self.bad.contains(&minor) {
+                (made.ready_since, made.trouble) = (None, Some(Trouble::Crash("CrashLoopBackOff".into())));
+            }
+            self.fleet.pods[place] = Arc::new(made);
+            self.replaced.push((now, node));
+        }
+        self.fleet.memory = plan.memory.clone();
+        self.last = Some(plan);
+    }
+
+    /// Looks every ten seconds.
+    fn run(&mut self, version: u32, from: i64, to: i64) {
+        for now in (from..to).step_by(10) {
+            self.look(version, now);
+        }
+    }
+
+    fn nodes(&self) -> Vec<&str> {
+        self.replaced.iter().map(|(_, node)| &**node).collect()
+    }
+
+    fn waits(&self) -> String {
+        let report = &self.last.as_ref().unwrap().report;
+        report.waiting_on.iter().map(|waiting| waiting.said(&WORDS)).collect::<Vec<_>>().join("; ")
+    }
+
+    fn state(&self) -> State {
+        self.last.as_ref().unwrap().report.state
+    }
+}
+
+fn canary(who: Who, soak: i64) -> Policy {
+    let canary = Canary { who, soak: TimeDelta::seconds(soak) };
+    Policy { canary: Some(canary), ..policy(Share::Count(2)) }
+}
+
+#[test]
+fn a_canary_goes_first_and_the_others_follow_when_it_has_stayed_available() {
+    let mut drive = Drive::new(6, canary(Who::Some(Share::Count(1)), 600));
+    drive.run(2, 0, 600);
+    assert_eq!(drive.nodes(), ["node-000"]);
+    assert!(drive.waits().contains("1 node must stay available until 1970-01-12T13:57:00Z"), "{}", drive.waits());
+    assert_eq!(drive.last.as_ref().unwrap().next, Some(at(620)));
+    // Another operator goes on where this one was.
+    let text = serde_json::to_string(&drive.fleet.memory.rollout).unwrap();
+    drive.fleet.memory.rollout = serde_json::from_str(&text).unwrap();
+    drive.run(2, 600, 620);
+    assert_eq!(drive.nodes().len(), 1);
+    drive.run(2, 620, 700);
+    assert_eq!((drive.nodes().len(), drive.state()), (6, State::Complete));
+    // The next version has to prove itself anew, one that was good has not.
+    drive.run(3, 700, 800);
+    assert_eq!(drive.nodes().len(), 7);
+}
+
+#[test]
+fn a_bad_version_is_seen_by_the_canaries_alone() {
+    let mut drive = Drive::new(40, canary(Who::Some(Share::Percent(5)), 600));
+    drive.bad.insert(2);
+    drive.run(2, 0, 3_000);
+    assert_eq!((drive.nodes().len(), drive.state()), (2, State::Failed), "both went at once");
+    assert_eq!(drive.fleet.template, revision(1));
+    let mut one = Drive::new(40, Policy { max_failures: Some(2), ..canary(Who::Some(Share::Count(1)), 600) });
+    one.bad.insert(2);
+    one.run(2, 0, 3_000);
+    assert_eq!((one.nodes().len(), one.state()), (1, State::Rolling), "one failure of two, and nobody follows");
+}
+
+#[test]
+fn a_canary_that_crashes_begins_its_time_anew_and_one_whose_node_goes_does_not() {
+    let mut drive = Drive::new(6, canary(Who::Some(Share::Count(1)), 600));
+    drive.run(2, 0, 300);
+    let ready = drive.fleet.pods[0].ready_since;
+    drive.fleet.change(0, |pod| (pod.ready_since, pod.restarts, pod.unready_since) = (None, 1, Some(at(300))));
+    drive.run(2, 300, 330);
+    drive.fleet.change(0, |pod| pod.ready_since = ready.map(|_| at(330)));
+    drive.run(2, 330, 900);
+    assert_eq!(drive.nodes().len(), 1, "it restarted in between");
+    drive.run(2, 900, 1_000);
+    assert_eq!(drive.nodes().len(), 6);
+
+    let mut drive = Drive::new(6, canary(Who::Some(Share::Count(1)), 600));
+    drive.run(2, 0, 300);
+    drive.fleet.nodes.remove(0);
+    drive.fleet.pods.remove(0);
+    drive.run(2, 300, 620);
+    assert_eq!(drive.nodes(), ["node-000", "node-001"], "another takes its place");
+    drive.run(2, 620, 700);
+    assert_eq!(drive.nodes().len(), 6, "what was served counts");
+}
+
+#[test]
+fn canaries_may_be_named_and_where_none_is_nothing_goes_and_it_is_said() {
+    let mut drive = Drive::new(6, canary(Who::Marked, 60));
+    drive.fleet.canary = [("ring".to_owned(), "first".to_owned())].into();
+    drive.run(2, 0, 300);
+    assert!(drive.nodes().is_empty());
+    assert!(drive.waits().contains("rollout.canary.selector matches no node"), "{}", drive.waits());
+    drive.label(4, "ring", "first");
+    drive.run(2, 300, 350);
+    assert_eq!(drive.nodes(), ["node-004"]);
+    drive.run(2, 350, 500);
+    assert_eq!(drive.nodes().len(), 6);
+}
+
+#[test]
+fn where_every_agent_is_broken_the_canary_is_one_of_them() {
+    let mut drive = Drive::new(4, canary(Who::Some(Share::Count(1)), 60));
+    for number in 0..4 {
+        drive.fleet.change(number, |pod| {
+            (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("CrashLoopBackOff".into())));
+        });
+    }
+    drive.run(2, 0, 60);
+    assert_eq!(drive.nodes().len(), 1);
+    drive.run(2, 60, 200);
+    assert_eq!((drive.nodes().len(), drive.state()), (4, State::Complete));
+}
+
+/// Open from 02:00 to 02:05 on every day; `at(0)` is 13:46:40.
+fn window() -> Calendar {
+    let start = NaiveTime::from_hms_opt(2, 0, 0).unwrap();
+    let window = Window { days: Vec::new(), start, duration: TimeDelta::minutes(5), zone: "UTC".parse().unwrap() };
+    Calendar { windows: vec![window], blackouts: Vec::new() }
+}
+
+const OPENS: i64 = 12 * 3600 + 13 * 60 + 20;
+
+#[test]
+fn outside_of_windows_no_template_advances_and_no_pod_goes_and_what_is_in_flight_finishes() {
+    let mut drive = Drive::new(100, Policy { calendar: window(), ..policy(Share::Count(1)) });
+    drive.run(2, 0, 1_000);
+    let last = drive.last.as_ref().unwrap();
+    assert_eq!((last.template, last.report.state, drive.nodes().len()), (Template::Keep, State::Held, 0));
+    assert_eq!(drive.waits(), "outside of every window until 1970-01-13T02:00:00Z");
+    assert!(last.next.is_some_and(|next| next <= at(1_600)), "the clock may be set");
+    drive.run(2, OPENS, OPENS + 600);
+    let done = drive.nodes().len();
+    assert!((20..40).contains(&done), "one each ten seconds, for five minutes: {done}");
+    assert_eq!((drive.state(), &drive.fleet.template), (State::Held, &revision(2)), "the template stays");
+    drive.run(2, OPENS + 24 * 3600, OPENS + 24 * 3600 + 310);
+    assert!(drive.nodes().len() > done);
+    // The last Pod becomes available after the window has closed: it is known that the rollout is complete.
+    let mut few = Drive::new(3, Policy { calendar: window(), ..policy(Share::Count(3)) });
+    few.look(2, OPENS);
+    few.look(2, OPENS + 1);
+    for number in 0..3 {
+        few.fleet.change(number, |pod| pod.ready_since = None);
+    }
+    few.look(2, OPENS + 299);
+    assert_eq!(few.state(), State::Rolling);
+    for number in 0..3 {
+        few.fleet.change(number, |pod| pod.ready_since = Some(at(OPENS + 310)));
+    }
+    few.look(2, OPENS + 310);
+    assert_eq!((few.state(), &few.fleet.memory.rollout.last_good), (State::Complete, &Some(revision(2))));
+}
+
+#[test]
+fn a_blackout_holds_and_says_why() {
+    let blackout = Blackout { from: at(100), to: at(500), reason: Some("freeze".to_owned()) };
+    let calendar = Calendar { windows: Vec::new(), blackouts: vec![blackout] };
+    let mut drive = Drive::new(100, Policy { calendar, ..policy(Share::Count(1)) });
+    drive.run(2, 0, 400);
+    assert_eq!(drive.nodes().len(), 9);
+    assert_eq!(drive.waits(), "in a blackout (freeze) until 1970-01-12T13:55:00Z");
+    drive.run(2, 500, 510);
+    assert_eq!(drive.nodes().len(), 10);
+}
+
+#[test]
+fn zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bound() {
+    let zoned = |policy: Policy| {
+        let mut drive = Drive::new(12, policy);
+        // Of three zones the first has the oldest Pods, and half of the nodes.
+        for node in 0..12 {
+            drive.zone(
+                node,
+                if node < 6 {
+                    "a"
+                } else if node < 9 {
+                    "b"
+                } else {
+                    "c"
+                },
+            );
+        }
+        drive
+    };
+    let zone = |name: &str| match name[5..].parse::<usize>().unwrap() {
+        0..6 => 'a',
+        6..9 => 'b',
+        _ => 'c',
+    };
+    let order = |drive: &Drive| drive.nodes().into_iter().map(zone).collect::<String>();
+    let mut spread = zoned(policy(Share::Count(1)));
+    spread.run(2, 0, 300);
+    assert_eq!(order(&spread), "abcaabcaabca");
+    let mut by_zone = zoned(Policy { order: Order::ByZone, ..policy(Share::Count(4)) });
+    by_zone.run(2, 0, 300);
+    assert_eq!(order(&by_zone), "aaaaaabbbccc");
+    let bounded = Policy { per_zone: Some(Share::Count(1)), order: Order::ByZone, ..policy(Share::Count(4)) };
+    let mut by_zone = zoned(bounded);
+    by_zone.look(2, 0);
+    by_zone.look(2, 10);
+    assert_eq!(order(&by_zone), "a", "never more than one of a zone");
+    by_zone.fleet.change(0, |pod| pod.ready_since = None);
+    by_zone.run(2, 20, 100);
+    assert_eq!(order(&by_zone), "a", "and its agent is not back");
+    let mut spread = zoned(Policy { per_zone: Some(Share::Percent(34)), ..policy(Share::Count(12)) });
+    spread.look(2, 0);
+    spread.look(2, 10);
+    let first = order(&spread);
+    let of = |zone| first.chars().filter(|other| *other == zone).count();
+    assert_eq!((of('a'), of('b'), of('c')), (3, 2, 2), "a share of each zone, rounded up");
+}
+
+#[test]
+fn a_node_with_the_label_is_left_out_and_named() {
+    let mut drive = Drive::new(4, policy(Share::Count(1)));
+    drive.label(1, "oneagent.dynatrace.com/skip-update", "");
+    drive.label(2, "oneagent.dynatrace.com/skip-update", "false");
+    drive.run(2, 0, 100);
+    assert_eq!(drive.nodes(), ["node-000", "node-002", "node-003"]);
+    let report = &drive.last.as_ref().unwrap().report;
+    assert_eq!(report.postponed[0].0, "node-001");
+    // It releases what a place took of the budget that will not come back.
+    let mut fleet = halfway_with_a_crash();
+    let one = policy(Share::Count(2));
+    assert_eq!(fleet.plan(&one, &desired(2), 10).steps.len(), 1);
+    let labels = &mut Arc::make_mut(&mut fleet.nodes[0]).labels;
+    labels.insert("oneagent.dynatrace.com/skip-update".to_owned(), "true".to_owned());
+    assert_eq!(fleet.plan(&one, &desired(2), 10).steps.len(), 2);
+}
+
+/// Ten nodes in the middle of a rollout from 1 to 2; the first one's new agent crashes.
+fn halfway_with_a_crash() -> Fleet {
+    let mut fleet = Fleet::new(10, 2);
+    fleet.rolling_since(0);
+    (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
+    fleet.pods[0] = pod(100, "node-000", 2, 1, false);
+    fleet.change(0, |pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into())));
+    fleet
+}
+
+#[test]
+fn whoever_cordons_nodes_whose_new_agent_crashes_takes_neither_vote_nor_budget_away() {
+    let mut fleet = halfway_with_a_crash();
+    Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
+    let plan = fleet.plan(&policy(Share::Count(2)), &desired(2), 10);
+    assert_eq!(plan.steps.len(), 1);
+    fleet.pods[1] = pod(101, "node-001", 2, 2, false);
+    fleet.change(1, |pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into())));
+    Arc::make_mut(&mut fleet.nodes[1]).busy = Some("the node is cordoned");
+    assert_eq!(fleet.plan(&policy(Share::Count(2)), &desired(2), 11).report.state, State::Failed);
+}
+
+#[test]
+fn trouble_of_a_node_that_had_no_agent_before_turns_no_template_back_nor_does_any_while_paused() {
+    let stuck = |touched: bool, hold| {
+        let mut fleet = Fleet::new(10, 2);
+        fleet.rolling_since(0);
+        (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
+        fleet.pods[0] = pod(100, "node-000", 2, 1, false);
+        fleet.change(0, |pod| pod.trouble = Some(Trouble::Image("ErrImagePull".into())));
+        if !touched {
+            fleet.memory.rollout.touched.broken.insert("node-000".to_owned());
+        }
+        let policy = Policy { hold, ..policy(Share::Count(1)) };
+        for now in [10, 400, 401] {
+            let plan = fleet.plan(&policy, &desired(2), now);
+            fleet.memory = plan.memory;
+            if plan.template == Template::GoBack {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(stuck(true, None), "what the rollout took from a node does");
+    assert!(!stuck(false, None));
+    assert!(!stuck(true, Some(PAUSED)));
+}
+
+#[test]
+fn a_mistake_in_the_template_condemns_no_version_that_runs_in_another() {
+    let mut fleet = halfway_with_a_crash();
+    let typo = Desired { revision: Revision { hash: "typo".to_owned(), ..revision(2) }, ..desired(2) };
+    fleet.template = typo.revision.clone();
+    fleet.change(0, |pod| pod.revision = Some(typo.revision.clone()));
+    let failed = fleet.plan(&policy(Share::Count(1)), &typo, 10);
+    assert_eq!((failed.report.state, failed.memory.rejected.len()), (State::Failed, 1), "nothing says otherwise");
+    fleet.pods[1] = pod(101, "node-001", 2, 1, true);
+    let failed = fleet.plan(&policy(Share::Count(1)), &typo, 10);
+    assert_eq!((failed.report.state, failed.memory.rejected.len()), (State::Failed, 0));
+    assert!(failed.memory.rollout.failure.unwrap().message.starts_with("the new Pod template failed"));
+}
+
+#[test]
+fn nodes_that_were_broken_before_a_rollout_began_neither_count_nor_speak() {
+    let mut fleet = Fleet::new(10, 1);
+    // One before it left a node behind, so that what it touched is still known.
+    fleet.memory.rollout.touched.since = Some(at(-5_000));
+    fleet.memory.rollout.touched.joined_after = Some(at(-5_000));
+    for number in 0..3 {
+        Arc::make_mut(&mut fleet.nodes[number]).created = at(-1_000);
+        fleet.change(number, |pod| {
+            (pod.ready_since, pod.created) = (None, at(-900));
+            pod.trouble = Some(Trouble::Capacity("no room".into()));
+        });
+    }
+    let advanced = fleet.plan(&policy(Share::Count(3)), &desired(2), 0);
+    (fleet.memory, fleet.template) = (advanced.memory, revision(2));
+    let plan = fleet.plan(&policy(Share::Count(3)), &desired(2), 1);
+    let costs = plan.steps.iter().filter(|step| step.costs).count();
+    assert_eq!((costs, plan.steps.len()), (3, 6), "three that run, and the three that never did");
+}
+
+#[test]
+fn a_node_that_was_lost_and_comes_back_under_its_name_is_lost_until_it_has_an_agent() {
+    let mut fleet = halfway_with_a_crash();
+    fleet.pods.remove(0);
+    fleet.memory.rollout.touched.away.insert("node-000".to_owned(), Some(at(5)));
+    Arc::make_mut(&mut fleet.nodes[0]).created = at(6);
+    fleet.missing.insert("node-000".into(), at(6));
+    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
+    assert_eq!(plan.steps.len(), 0, "it still counts");
+    fleet.memory = plan.memory;
+    fleet.pods.insert(0, pod(200, "node-000", 2, 11, true));
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 12).steps.len(), 1);
+}
