@@ -89,7 +89,10 @@ pub fn rollout(
     let places = places(desired, inventory);
     let ledger = ledger.settled(policy, &places, now);
     let inventory = Inventory { deleted: &ledger.deleted(), lost: &ledger.lost(), ..inventory.clone() };
-    (decide(policy, desired, &inventory, &places, now), Guard::count(policy, &places, now), ledger)
+    let decision = decide(policy, desired, &inventory, &places, now);
+    let mut ledger = ledger;
+    ledger.inherit(&decision.plan.missing);
+    (decision, Guard::count(policy, &places, now), ledger)
 }
 
 /// Asks the engine.

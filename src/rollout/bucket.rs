@@ -27,6 +27,8 @@ pub(super) struct Cell<'a, R> {
     pub(super) cause: Option<Cause>,
     /// Whether this rollout touched it.
     pub(super) touched: bool,
+    /// When it did.
+    pub(super) touched_at: Option<DateTime<Utc>>,
     /// Whether it takes from the budget.
     pub(super) counts: bool,
     /// Whether it speaks against the desired revision.
@@ -134,7 +136,8 @@ impl<'a, R> Sorted<'a, R> {
             return;
         }
         let pod = place.occupant.map(|occupant| occupant.pod).filter(|pod| !pod.deleting);
-        if inventory.lost.contains_key(place.name) && pod.is_none_or(|pod| pod.ready_since.is_none()) {
+        let is_known = inventory.memory.touched.closed.contains(&**place.name);
+        if (is_known || inventory.lost.contains_key(place.name)) && pod.is_none_or(|pod| pod.ready_since.is_none()) {
             self.outside.push((place, cause));
         }
         if pod.is_some() && place.busy.is_none() {
@@ -155,6 +158,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             place,
             cause: None,
             touched: false,
+            touched_at: None,
             counts: false,
             speaks: false,
             suspect: false,
@@ -163,7 +167,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             until: None,
         };
         let touched_at = self.touched_at(place);
-        cell.touched = touched_at.is_some();
+        (cell.touched, cell.touched_at) = (touched_at.is_some(), touched_at);
         cell.cause = self.cause(place, touched_at, &mut cell.until);
         let Some(bucket) = cell.bucket() else { return cell };
         // Where no agent was available before, none is missing because of us.

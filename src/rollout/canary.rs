@@ -35,7 +35,9 @@ pub(super) struct Canaries {
     /// How many more may be taken.
     pub left: usize,
     /// Only places that are marked.
-    pub marked: bool,
+    marked: bool,
+    /// Whether an agent that runs can be taken: a place that was broken before proves little.
+    pub has_healthy: bool,
     /// Those that are at the desired revision and available.
     available: usize,
     wanted: usize,
@@ -75,10 +77,17 @@ pub(super) fn look<R: Revision>(
     }
     let marked = canary.who == Who::Marked;
     let is_one = |cell: &&Cell<'_, R>| !marked || cell.place.is_canary;
-    let is_taken = |cell: &Cell<'_, R>| cell.touched && (cell.counts || cell.standing() == Some(Standing::Current));
+    // Those that run it, and those whose Pod went for it.
+    let is_going = |cell: &Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Terminating | Bucket::NodeLost));
+    let is_taken = |cell: &Cell<'_, R>| {
+        let went = cell.counts && (cell.pod().is_none() || is_going(cell));
+        cell.touched && (went || cell.standing() == Some(Standing::Current))
+    };
     let candidates = || sorted.cells.iter().filter(is_one);
     let taken = candidates().filter(|cell| is_taken(cell)).count();
-    let open = candidates().filter(|cell| !is_taken(cell) && cell.is_open()).count();
+    let is_open = |cell: &&Cell<'_, R>| !is_taken(cell) && cell.is_open();
+    let open = candidates().filter(is_open).count();
+    let has_healthy = candidates().filter(is_open).any(Cell::is_available);
     let wanted = match canary.who {
         Who::Some(share) => share.of(sorted.cells.len()).min(taken + open),
         Who::Marked => taken + open,
@@ -99,5 +108,5 @@ pub(super) fn look<R: Revision>(
     memory.proof = Some(Proof { revision: desired.revision.clone(), since, passed });
     let until = since.filter(|_| all).map(|since| since + canary.soak);
     let left = wanted.saturating_sub(taken);
-    (!passed).then_some(Canaries { left, marked, available, wanted, until })
+    (!passed).then_some(Canaries { left, marked, has_healthy, available, wanted, until })
 }

@@ -3,6 +3,7 @@
 //! Must not read the fleet itself (that is `bucket`) nor word what it found (that is `cause` and `report`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -41,6 +42,7 @@ pub fn plan<R: Revision>(
     let mut plan = Plan {
         template: Template::Keep,
         steps: Vec::new(),
+        missing: missing(&sorted, inventory),
         budget: bounds.budget,
         next: sorted.cells.iter().filter_map(|cell| cell.until).chain(overdue).min(),
         needs_proof: sorted.cells.iter().any(|cell| cell.suspect),
@@ -143,6 +145,7 @@ fn remember<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>, memory: &mu
     let lost = sorted.cells.iter().filter(|cell| cell.counts && !cell.place.is_ready);
     away.extend(lost.take(REMEMBERED).map(|cell| (cell.name().to_owned(), None)));
     memory.touched.away = away;
+    memory.touched.closed = sorted.outside.iter().take(REMEMBERED).map(|(place, _)| place.name.to_string()).collect();
     if !memory.touched.broken.is_empty() {
         for cell in sorted.cells.iter().filter(|cell| cell.is_available()) {
             memory.touched.broken.remove(cell.name());
@@ -160,6 +163,16 @@ fn remember<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>, memory: &mu
         (Source::Answers(_), Some(outage)) if !is_over => Some(Outage { until: Some(now), ..outage }),
         (_, outage) => outage,
     };
+}
+
+/// Places that lack an agent because of this rollout, and of which the ledger does not know.
+fn missing<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>) -> Vec<(Arc<str>, DateTime<Utc>)> {
+    if !inventory.workloads.is_empty() {
+        return Vec::new();
+    }
+    let is_missing = |cell: &&Cell<'_, R>| cell.counts && !inventory.lost.contains_key(cell.place.name);
+    let missing = sorted.cells.iter().filter(is_missing);
+    missing.filter_map(|cell| Some((cell.place.name.clone(), cell.touched_at?))).collect()
 }
 
 fn has_agent<R>(place: &Place<'_, R>) -> bool {

@@ -129,6 +129,14 @@ impl Ledger {
         Self { places: HashMap::new(), uids }
     }
 
+    /// Takes note of places that an operator before this one left without an agent: should they be closed, the cluster
+    /// does not show it any more.
+    pub fn inherit(&mut self, places: &[(Arc<str>, DateTime<Utc>)]) {
+        for (place, at) in places {
+            self.places.entry(place.clone()).or_insert(Lost { at: *at, costs: true, is_ready: false });
+        }
+    }
+
     /// How many available replicas of a workload were deleted that the watch may still show.
     #[must_use]
     pub fn in_flight(&self, workload: &str) -> usize {

@@ -112,6 +112,9 @@ pub struct Touched {
     /// Places that went away after this rollout touched them, and since when those are gone that were removed.
     #[serde(with = "away", skip_serializing_if = "BTreeMap::is_empty")]
     pub away: BTreeMap<String, Option<DateTime<Utc>>>,
+    /// Places that were closed while their agent was being replaced.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeSet::is_empty")]
+    pub closed: BTreeSet<String>,
     /// Places without an available agent when this rollout touched them.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeSet::is_empty")]
     pub broken: BTreeSet<String>,

@@ -197,6 +197,9 @@ pub struct Plan<R> {
     pub template: Template,
     /// Pods to replace, in order.
     pub steps: Vec<Step<R>>,
+    /// Places that lack an agent because of us, as far as the cluster shows it, and that the inventory did not know of:
+    /// to be noted in the ledger.
+    pub missing: Vec<(Arc<str>, DateTime<Utc>)>,
     /// How many Pods may be unavailable because of us.
     pub budget: usize,
     /// Whether it must be known soon that the source is there.

@@ -122,17 +122,18 @@ impl<'i> Bounds<'i> {
             let freed = cells.iter().filter(|cell| is_freed(cell)).count() + bound.absent;
             freed_in_all += freed;
             let open = || cells.iter().copied().filter(|cell| cell.is_open());
-            let broken = open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken));
-            free.extend(broken.take(bound.budget.saturating_sub(freed)));
             let available = open().filter(|cell| cell.is_available()).collect();
-            healthy.extend(next_ones(policy, sorted, available, bound.budget.saturating_sub(bound.used)));
+            let next = next_ones(policy, sorted, available, bound.budget.saturating_sub(bound.used));
+            // As a canary one that was broken before proves little, but it may hold what the others wait for.
+            let may_prove = |cell: &&Cell<'_, R>| {
+                canaries.is_none_or(|canaries| !canaries.has_healthy || (next.is_empty() && cell.counts))
+            };
+            let broken = open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).filter(may_prove);
+            free.extend(broken.take(bound.budget.saturating_sub(freed)));
+            healthy.extend(next);
         }
         free.truncate(self.whole.saturating_sub(freed_in_all).min(self.memorable));
         if let Some(canaries) = canaries {
-            // A place that was broken before proves little: only where there is no other.
-            if !healthy.is_empty() || self.used > 0 {
-                free.clear();
-            }
             free.truncate(canaries.left);
             healthy.truncate(canaries.left);
         }

@@ -36,11 +36,12 @@ struct Plan {
     report: Report,
     memory: Memory,
     next: Option<DateTime<Utc>>,
+    missing: Vec<(Arc<str>, DateTime<Utc>)>,
 }
 
 fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_>, now: DateTime<Utc>) -> Plan {
     let decision = decide(policy, desired, inventory, &places(desired, inventory), now);
-    let rollout::Plan { template, steps, budget, needs_proof, report, next, .. } = decision.plan;
+    let rollout::Plan { template, steps, budget, needs_proof, report, next, missing, .. } = decision.plan;
     Plan {
         template,
         steps,
@@ -50,6 +51,7 @@ fn plan(policy: &Policy, desired: Option<&Desired>, inventory: &Inventory<'_>, n
         report,
         memory: decision.memory,
         next,
+        missing,
     }
 }
 

@@ -11,6 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::k8s::node::Taint;
+use crate::rollout::calendar::Blackout;
+use crate::rollout::{Calendar, Canary, Order, Who};
 
 /// A world to run the engine in: the truth, and what a watch that lags behind shows of it.
 struct World {
@@ -28,8 +30,12 @@ struct World {
 }
 
 impl World {
-    fn new(size: usize, budget: Share, min_ready: i64) -> Self {
-        let truth = Fleet::new(size, 1);
+    fn new(size: usize, policy: Policy) -> Self {
+        let mut truth = Fleet::new(size, 1);
+        for (number, node) in truth.nodes.iter_mut().enumerate() {
+            let zone = ["a", "b", "c"][number % 3].to_owned();
+            Arc::make_mut(node).labels.insert("topology.kubernetes.io/zone".to_owned(), zone);
+        }
         Self {
             shown: truth.pods.clone(),
             truth,
@@ -39,7 +45,7 @@ impl World {
             bad: HashSet::new(),
             ours: HashSet::new(),
             has_looked: true,
-            policy: Policy { min_ready: TimeDelta::seconds(min_ready), ..policy(budget) },
+            policy,
         }
     }
 
@@ -104,6 +110,7 @@ impl World {
             Template::Keep => {}
         }
         let mut took = false;
+        assert!(plan.steps.is_empty() || self.policy.calendar.closed(at(self.clock)).is_none(), "in a blackout");
         for step in &plan.steps {
             assert!(self.is_open(&step.pod.node), "the successor of {} could not start", step.pod.name);
             let for_a_moment = |pod: &Pod| {
@@ -137,6 +144,9 @@ impl World {
             report.selected,
             "every selected node is in one place: {report:?}"
         );
+        for (place, since) in &plan.missing {
+            self.truth.lost.entry(place.clone()).or_insert(*since);
+        }
         self.truth.memory = plan.memory.clone();
         plan
     }
@@ -288,23 +298,48 @@ fn shares() -> impl Strategy<Value = Share> {
     prop_oneof![(1u32..5).prop_map(Share::Count), (1u32..60).prop_map(Share::Percent)]
 }
 
+/// Who goes first, or nobody.
+fn canaries() -> impl Strategy<Value = Option<Canary>> {
+    let canary = |(share, soak)| Canary { who: Who::Some(share), soak: TimeDelta::seconds(soak) };
+    proptest::option::of((shares(), 0i64..120).prop_map(canary))
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    let order = prop_oneof![Just(Order::Spread), Just(Order::ByZone)];
+    let parts = (shares(), 0i64..40, canaries(), proptest::option::of(shares()), order);
+    parts.prop_map(|(budget, min_ready, canary, per_zone, order)| Policy {
+        min_ready: TimeDelta::seconds(min_ready),
+        canary,
+        per_zone,
+        order,
+        ..policy(budget)
+    })
+}
+
+/// Some time or other in which nothing may go.
+fn calendars() -> impl Strategy<Value = Calendar> {
+    let blackout = |(from, length)| Blackout { from: at(from), to: at(from + length), reason: None };
+    let all = proptest::collection::vec((0i64..4_000, 1i64..2_000).prop_map(blackout), 0..3);
+    all.prop_map(|blackouts| Calendar { windows: Vec::new(), blackouts })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 3000, failure_persistence: None,
         ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_the_budget_holds_and_no_good_agent_is_touched(size in 1usize..12, budget in shares(),
-        min_ready in 0i64..40, events in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut world = World::new(size, budget, min_ready);
+    fn whatever_happens_the_budget_holds_and_no_good_agent_is_touched(size in 1usize..12, policy in policies(),
+        calendar in calendars(), events in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let mut world = World::new(size, Policy { calendar, ..policy });
         for event in events {
             world.happen(event);
         }
     }
 
     #[test]
-    fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, budget in shares(),
-        min_ready in 0i64..40, events in proptest::collection::vec(any::<u8>(), 0..100)) {
-        let mut world = World::new(size, budget, min_ready);
+    fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, policy in policies(),
+        events in proptest::collection::vec(any::<u8>(), 0..100)) {
+        let mut world = World::new(size, policy);
         for event in events {
             world.happen(event);
         }
@@ -322,8 +357,9 @@ proptest! {
     }
 
     #[test]
-    fn a_bad_version_reaches_no_more_nodes_than_the_budget(size in 2usize..40, budget in 1usize..6) {
-        let mut world = World::new(size, Share::Count(budget as u32), 0);
+    fn a_bad_version_reaches_no_more_nodes_than_the_budget_nor_than_the_canaries(size in 2usize..40, budget in 1usize..6,
+        canary in canaries()) {
+        let mut world = World::new(size, Policy { canary, ..policy(Share::Count(budget as u32)) });
         world.version = 2;
         world.bad.insert(2);
         let mut after = 0;
@@ -337,7 +373,11 @@ proptest! {
         }
         let is_new = |revision: &Revision| revision.version == Some(v(2));
         let reached = world.truth.pods.iter().filter(|pod| pod.revision.as_ref().is_some_and(is_new)).count();
-        prop_assert!(reached <= budget.min(size), "{reached} of {size} nodes, budget {budget}");
+        let canaries = canary.map_or(size, |canary| match canary.who {
+            Who::Some(share) => share.of(size),
+            Who::Marked => size,
+        });
+        prop_assert!(reached <= budget.min(size).min(canaries), "{reached} of {size} nodes, budget {budget}");
         prop_assert_eq!(world.truth.template.version, Some(v(1)));
         prop_assert_eq!(&world.truth.memory.rejected, &[v(2)]);
     }

@@ -250,6 +250,7 @@ fn full() -> Memory<Number> {
         withdrawn: Some(Withdrawn { revision: Number(2), times: 1 }),
         proof: Some(Proof { revision: Number(2), since: Some(at(5)), passed: true }),
         touched: Touched {
+            closed: ["c".to_owned()].into(),
             since: Some(at(0)),
             joined_after: Some(at(1)),
             away: [("a".to_owned(), None), ("b".to_owned(), Some(at(3)))].into(),
