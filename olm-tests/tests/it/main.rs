@@ -25,6 +25,7 @@ mod middle;
 mod openshift;
 mod outages;
 mod overlap;
+mod policies;
 mod recover;
 mod refused;
 mod releases;

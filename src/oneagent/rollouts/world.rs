@@ -357,7 +357,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bad_version_reaches_no_more_nodes_than_the_budget_nor_than_the_canaries(size in 2usize..40, budget in 1usize..6,
+    fn a_bad_version_reaches_no_more_nodes_than_budget_and_canaries(size in 2usize..40, budget in 1usize..6,
         canary in canaries()) {
         let mut world = World::new(size, Policy { canary, ..policy(Share::Count(budget as u32)) });
         world.version = 2;

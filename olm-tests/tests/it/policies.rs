@@ -1,0 +1,186 @@
+//! What an administrator may ask of a rollout, on a real API server: windows, blackouts, canaries, zones, failures that
+//! are allowed, nodes that are left out.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use kube::ResourceExt;
+use olm_tests::eventually;
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::{Lab, SOON, V1, V2, V3, version_of};
+use olm_tests::nodes::{Shape, patch};
+use serde_json::{Value, json};
+
+/// Nodes that have another agent than before.
+async fn replaced(lab: &Lab<'_>, before: &std::collections::BTreeMap<String, String>) -> Vec<String> {
+    let after = lab.uids("agent").await;
+    before.keys().filter(|node| after.get(*node) != before.get(*node)).cloned().collect()
+}
+
+fn text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+}
+
+/// A window of an hour that opens in half a day.
+fn later() -> Value {
+    let start = (Utc::now() + TimeDelta::hours(12)).format("%H:00").to_string();
+    json!([{ "start": start, "duration": "1h" }])
+}
+
+#[test]
+fn agents_are_replaced_within_windows_and_outside_of_blackouts() {
+    olm_tests::run(async {
+        let lab = Lab::new("windows", 3).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1, "windows": later() } }));
+        lab.all_at("agent", V1, 3, SOON).await;
+        let before = lab.uids("agent").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let said = lab.says("agent", "Progressing", "outside of every window until 20").await;
+        assert!(said.contains(":00:00Z"), "{said}");
+        let template = lab.daemonset("agent").await.unwrap().spec.unwrap().template;
+        assert!(serde_json::to_string(&template).unwrap().contains(V1), "nodes that join get what was there");
+        // A typo in a time zone is named, and nothing happens.
+        let zone = json!([{ "start": "00:00", "duration": "168h", "timeZone": "Europe/Wien" }]);
+        lab.edit("agent", json!({ "rollout": { "windows": zone } })).await;
+        let said = lab.condition("agent", "Degraded", "True", "InvalidSpec").await;
+        assert!(said.contains("spec.rollout.windows[0].timeZone is \"Europe/Wien\""), "{said}");
+        assert!(replaced(&lab, &before).await.is_empty());
+        // What CEL can see the API server refuses.
+        for (wrong, why) in [
+            (json!({ "windows": [{ "start": "25:00", "duration": "1h" }] }), "start"),
+            (json!({ "windows": [{ "start": "02:00", "duration": "0h" }] }), "from 1m to 168h"),
+            (json!({ "windows": [{ "start": "02:00", "duration": "1h", "days": ["Someday"] }] }), "Someday"),
+            (json!({ "blackouts": [{ "from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z" }] }), "before to"),
+            (json!({ "canary": { "nodes": 0 } }), "nodes must be"),
+            (json!({ "canary": { "nodes": 1, "selector": { "a": "b" } } }), "either a number"),
+            (json!({ "canary": { "soak": "soon" } }), "soak must be"),
+            (json!({ "maxUnavailablePerZone": "0%" }), "maxUnavailablePerZone must be"),
+            (json!({ "order": "Backwards" }), "Backwards"),
+        ] {
+            let patch = json!({ "spec": { "rollout": wrong } }).to_string();
+            let args = ["-n", &lab.name, "patch", "oneagent", "agent", "--type=merge", "-p", &patch];
+            let refused = lab.cluster.try_kubectl(&args, None).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
+        // A blackout within an open window.
+        let open = json!([{ "start": "00:00", "duration": "168h", "timeZone": "Europe/Vienna" }]);
+        let until = |end: DateTime<Utc>| {
+            let blackout = json!([{ "from": "2026-01-01T00:00:00Z", "to": text(end), "reason": "freeze" }]);
+            json!({ "rollout": { "windows": open, "blackouts": blackout } })
+        };
+        let end = Utc::now() + TimeDelta::days(9);
+        lab.edit("agent", until(end)).await;
+        let said = lab.says("agent", "Progressing", "in a blackout (freeze) until").await;
+        assert!(said.contains(&text(end)), "{said}");
+        assert!(replaced(&lab, &before).await.is_empty());
+        // It ends while nobody edits anything.
+        let end = Utc::now() + TimeDelta::seconds(4);
+        lab.edit("agent", until(end)).await;
+        lab.all_at("agent", V2, 3, SOON).await;
+        let deleted = lab.requests().into_iter().filter(|r| r.resource == "pods" && r.verb == "delete");
+        for request in deleted {
+            assert!(DateTime::parse_from_rfc3339(&request.at).unwrap() >= end - TimeDelta::seconds(1), "{request:?}");
+        }
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_canary_keeps_a_bad_version_from_the_others_and_a_good_one_waits_for_it_across_restarts() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("canary", 6).await;
+        let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "10s" } });
+        lab.oneagent(&json!({ "rollout": rollout }));
+        lab.all_at("agent", V1, 6, SOON).await;
+        lab.behave(|b| {
+            b.versions.insert(V2.into(), Fault::CrashLoop);
+        });
+        let before = lab.uids("agent").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        assert_eq!(replaced(&lab, &before).await.len(), 1, "the canary alone saw it");
+        // A good one: the canary is watched, whoever watches.
+        let before = lab.uids("agent").await;
+        lab.cluster.vendor.publish(&lab.name, V3);
+        let said = lab.says("agent", "Progressing", "1 node must stay available until").await;
+        assert_eq!(replaced(&lab, &before).await.len(), 1);
+        let until = said.split_once("available until ").unwrap().1.split_once(',').unwrap().0.to_owned();
+        lab.operators[0].process.kill();
+        lab.operators.clear();
+        lab.start_operator(&[]).await;
+        lab.all_at("agent", V3, 6, Duration::from_secs(90)).await;
+        let until: DateTime<Utc> = until.parse().unwrap();
+        let since = |node: &str| before.contains_key(node);
+        let pods = lab.pods("agent").await;
+        let created: Vec<DateTime<Utc>> = pods
+            .iter()
+            .filter(|(node, _)| since(node))
+            .map(|(_, pod)| DateTime::from_timestamp(pod.creation_timestamp().unwrap().0.as_second(), 0).unwrap())
+            .collect();
+        assert_eq!(created.iter().filter(|at| **at < until).count(), 1, "{until} {created:?}");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn as_many_failures_as_are_said_stop_a_rollout() {
+    olm_tests::run(async {
+        let lab = Lab::new("failures", 6).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": "100%", "maxFailures": 2 } }));
+        lab.all_at("agent", V1, 6, SOON).await;
+        // Two nodes are hopeless, which the budget of six would not have stopped for.
+        lab.behave(|b| {
+            for node in &lab.nodes[..2] {
+                b.nodes.insert(node.clone(), Fault::CrashLoop);
+            }
+        });
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let said = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        assert!(said.contains("failed on 2 of"), "{said}");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn zones_come_one_after_the_other_and_a_node_with_the_label_never() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("zones", 0).await;
+        // The zones are not in the order of the Pods' age.
+        for zone in ["c", "a", "b"] {
+            lab.add_nodes(2, &Shape::default().zone(zone)).await;
+        }
+        let zones = ["c", "c", "a", "a", "b", "b"];
+        lab.oneagent(&json!({ "rollout":
+            { "maxUnavailable": "100%", "maxUnavailablePerZone": 1, "order": "ZoneByZone" } }));
+        lab.all_at("agent", V1, 6, SOON).await;
+        let skip = |value: Value| json!({ "metadata": { "labels": { "oneagent.dynatrace.com/skip-update": value } } });
+        patch(&lab.cluster.client, &lab.nodes[5], &skip(json!("true"))).await;
+        let pods = lab.pods("agent").await;
+        let zone_of = |pod: &str| {
+            let node = pods.iter().find(|(_, found)| found.name_any() == pod).map(|(node, _)| node.clone());
+            lab.nodes.iter().position(|name| Some(name) == node.as_ref()).map(|at| zones[at])
+        };
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.reached("agent", V2, 5).await;
+        lab.is_looked_at().await;
+        let deleted: Vec<&str> = lab
+            .requests()
+            .iter()
+            .filter(|r| r.resource == "pods" && r.verb == "delete" && r.code < 300)
+            .filter_map(|r| zone_of(&r.name))
+            .collect();
+        assert_eq!(deleted, ["a", "a", "b", "c", "c"]);
+        let left = &lab.pods("agent").await[&lab.nodes[5]];
+        assert_eq!(version_of(left).as_deref(), Some(V1));
+        let said = lab.says("agent", "Ready", "skip-update").await;
+        assert!(said.contains(&lab.nodes[5]), "{said}");
+        patch(&lab.cluster.client, &lab.nodes[5], &skip(Value::Null)).await;
+        lab.all_at("agent", V2, 6, SOON).await;
+        eventually("it is complete", SOON, || async {
+            let state = lab.status("agent").await.rollout.unwrap_or_default().state;
+            if state == "Complete" { Ok(()) } else { Err(state) }
+        })
+        .await;
+        lab.end().await;
+    });
+}
