@@ -3,6 +3,7 @@
 //! One file per subcommand. Errors are one sentence with the remedy. Must not hold logic beyond wiring.
 
 mod check;
+mod explain;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -21,6 +22,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Try an environment as the operator would, and say what to mend. Changes nothing.
     Check(check::Args),
+    /// Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing.
+    Explain(explain::Args),
 }
 
 /// Parses the command line and does what it says. `Err` is a sentence for whoever typed it.
@@ -28,6 +31,7 @@ pub async fn main() -> Result<(), String> {
     match Cli::parse().command {
         Command::Run(args) => Box::pin(run::run(*args)).await,
         Command::Check(args) => Box::pin(check::check(&args)).await,
+        Command::Explain(args) => Box::pin(explain::explain(&args)).await,
     }
 }
 

@@ -21,7 +21,7 @@ use crate::kernel::sync::{Scope, Watches, api};
 use crate::kernel::{self, Key};
 
 /// Label of every agent's Pod and DaemonSet.
-const LABEL: &str = "dynatrace=oneagent";
+pub const LABEL: &str = "dynatrace=oneagent";
 
 impl Kind for Context {
     const PACKAGE: &'static Package = &PACKAGE;

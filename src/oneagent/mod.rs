@@ -10,6 +10,7 @@ pub mod controller;
 mod desk;
 mod done;
 mod edited;
+pub mod explain;
 pub mod fleet;
 pub mod from_cluster;
 mod hold;

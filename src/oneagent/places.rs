@@ -65,6 +65,28 @@ pub struct Inventory<'a> {
     pub memory: &'a Memory,
 }
 
+impl<'a> Inventory<'a> {
+    /// As the engine wants it, of these places.
+    #[must_use]
+    pub fn for_engine(&self, places: &'a [Place<'a, Revision>]) -> rollout::Inventory<'a, Revision> {
+        rollout::Inventory {
+            places,
+            workloads: &[],
+            template: self.template,
+            settled: self.settled,
+            deleted: self.deleted,
+            lost: self.lost,
+            missing: self.missing,
+            deciding_since: self.deciding_since,
+            heard_since: self.heard_since,
+            source: self.source,
+            refused: self.refused,
+            words: WORDS,
+            memory: &self.memory.rollout,
+        }
+    }
+}
+
 /// What the engine says, with what this kind remembers beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
@@ -107,22 +129,7 @@ pub fn decide(
     let before = inventory.memory;
     let wanted =
         desired.map(|desired| rollout::Desired { revision: desired.revision.clone(), insists: desired.strict });
-    let given = rollout::Inventory {
-        places,
-        workloads: &[],
-        template: inventory.template,
-        settled: inventory.settled,
-        deleted: inventory.deleted,
-        lost: inventory.lost,
-        missing: inventory.missing,
-        deciding_since: inventory.deciding_since,
-        heard_since: inventory.heard_since,
-        source: inventory.source,
-        refused: inventory.refused,
-        words: WORDS,
-        memory: &before.rollout,
-    };
-    let mut plan = rollout::plan(policy, wanted.as_ref(), &given, now);
+    let mut plan = rollout::plan(policy, wanted.as_ref(), &inventory.for_engine(places), now);
     let has_originals = inventory.pods.iter().any(|pod| pod.revision.is_none());
     let adopts = desired.filter(|_| inventory.template.is_some() && has_originals);
     let adopt = |desired: &Desired| Adopted { hash: desired.revision.hash.clone(), version: desired.revision.version };

@@ -119,6 +119,17 @@ pub fn plan<R: Revision>(
     Plan { report, memory, ..plan }
 }
 
+/// Why the first of the inventory's places has no available agent, if it has none.
+#[must_use]
+pub fn cause<R: Revision>(
+    policy: &Policy,
+    desired: Option<&Desired<R>>,
+    inventory: &Inventory<'_, R>,
+    now: DateTime<Utc>,
+) -> Option<Cause> {
+    sort(policy, desired, inventory, now).cells.into_iter().next()?.cause
+}
+
 /// What the rollout is meanwhile, and waits for, while nothing may be replaced.
 fn held(policy: &Policy, now: DateTime<Utc>) -> Option<(State, WaitingOn)> {
     let hold = policy.hold.map(|hold| (hold.state, WaitingOn::Hold(hold)));

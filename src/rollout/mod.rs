@@ -35,7 +35,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 pub use calendar::Calendar;
 pub use canary::{Canary, Who};
 pub use cause::{Bucket, Cause, Start};
-pub use decide::plan;
+pub use decide::{cause, plan};
 pub use memory::{Failure, Memory, Outage, Phase, Proof, Stuck, StuckPhase, Touched, Withdrawn};
 pub use place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 pub use report::{Example, Nodes, Report, State, WaitingOn};

@@ -12,6 +12,7 @@ mod check;
 mod controllers;
 mod dying;
 mod edits;
+mod explain;
 mod fail;
 mod fields;
 mod gone;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use kube::ResourceExt;
+use olm_tests::cluster::{documents, repository};
 use olm_tests::eventually;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{Lab, SOON, V1, V2, V3, version_of};
@@ -182,5 +183,71 @@ fn zones_come_one_after_the_other_and_a_node_with_the_label_never() {
         })
         .await;
         lab.end().await;
+    });
+}
+
+/// What a sample says of updates.
+fn sample(name: &str) -> Value {
+    let text = std::fs::read_to_string(repository(&format!("config/oneagent-operator/samples/oneagent-{name}.yaml")));
+    let spec = documents(&text.unwrap()).remove(0)["spec"].clone();
+    let kept = |key: &str| (key.to_owned(), spec[key].clone());
+    Value::Object(["rollout", "update", "waitReadySeconds"].map(kept).into_iter().collect())
+}
+
+/// Publishes a version that crashes to twenty nodes in two zones, and returns the zones of those that it reached.
+async fn reached_by_a_bad_version(lab: &str, spec: Value, is_held: Option<(&str, &str)>) -> Vec<&'static str> {
+    let mut lab = Lab::new(lab, 0).await;
+    for zone in ["a", "b"] {
+        lab.add_nodes(10, &Shape::default().zone(zone)).await;
+    }
+    lab.oneagent(&spec);
+    lab.all_at("agent", V1, 20, Duration::from_secs(90)).await;
+    let before = lab.uids("agent").await;
+    let bad = Utc::now().format("1.999.0.%Y%m%d-%H%M%S").to_string();
+    lab.behave(|b| {
+        b.versions.insert(bad.clone(), Fault::CrashLoop);
+    });
+    lab.cluster.vendor.publish(&lab.name, &bad);
+    match is_held {
+        Some((condition, words)) => drop(lab.says("agent", condition, words).await),
+        None => {
+            lab.condition_within(Duration::from_secs(90), "agent", "Degraded", "True", "RolloutFailed").await;
+        }
+    }
+    lab.is_looked_at().await;
+    let zone = |node: &String| if lab.nodes[..10].contains(node) { "a" } else { "b" };
+    let reached = replaced(&lab, &before).await.iter().map(zone).collect();
+    lab.end().await;
+    reached
+}
+
+/// The table in `docs/rollouts.md`.
+#[test]
+fn a_bad_version_reaches_with_each_worked_policy_what_the_page_says() {
+    olm_tests::run(async {
+        let nights = |windows: Value| {
+            let mut spec = sample("nights");
+            // It is some time of some day.
+            (spec["rollout"]["windows"], spec["rollout"]["blackouts"]) = (windows, json!([]));
+            spec
+        };
+        let open = json!([{ "start": "00:00", "duration": "168h" }]);
+        let (careful, fast, day, night, zones) = tokio::join!(
+            reached_by_a_bad_version("careful", sample("careful"), None),
+            reached_by_a_bad_version("fast", sample("fast"), None),
+            reached_by_a_bad_version("by-day", nights(later()), Some(("Progressing", "outside of every window"))),
+            reached_by_a_bad_version("at-night", nights(open), None),
+            reached_by_a_bad_version("by-zone", sample("zones"), None),
+        );
+        let young = Some(("Degraded", "younger than spec.update.minimumAge"));
+        let late = reached_by_a_bad_version("late-ring", sample("late-ring"), young).await;
+        assert_eq!([careful.len(), fast.len(), day.len(), night.len(), late.len()], [1, 10, 0, 2, 0]);
+        assert_eq!(zones, ["a", "a"]);
+        let page = std::fs::read_to_string(repository("docs/rollouts.md")).unwrap();
+        for row in
+            ["the others | 1 node |", "| 10 nodes,", "| 0 by day, 2 at night |", "| 2 nodes, both of the first zone |"]
+        {
+            assert!(page.contains(row), "{row}");
+        }
     });
 }

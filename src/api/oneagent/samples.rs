@@ -99,7 +99,7 @@ spec:
     Sample {
         file: "oneagent-careful.yaml",
         title: "Updated with care",
-        yaml: r"# A fleet that is updated with care: few nodes at a time, each watched for a while.
+        yaml: r"# A fleet that is updated with care: one node first, watched for a day; then few at a time.
 # First: kubectl -n dynatrace create secret generic careful --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
 kind: OneAgent
@@ -111,8 +111,95 @@ spec:
   waitReadySeconds: 600
   # One version and no other: update: { version: 1.301.72.20250601-101010 }, if the environment offers it.
   rollout:
+    canary:
+      nodes: 1
+      soak: 24h
     maxUnavailable: 2%
     minReadySeconds: 60
+",
+    },
+    Sample {
+        file: "oneagent-fast.yaml",
+        title: "Updated at once",
+        yaml: r"# A fleet of which half may be without an agent: a test cluster, say.
+# First: kubectl -n dynatrace create secret generic fast --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: fast
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  rollout:
+    maxUnavailable: 50%
+",
+    },
+    Sample {
+        file: "oneagent-nights.yaml",
+        title: "Updated outside of business hours",
+        yaml: r#"# Agents are replaced at night and on Sundays only, and never at the turn of the year.
+# First: kubectl -n dynatrace create secret generic nights --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: nights
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  rollout:
+    windows:
+      - days: [Mon, Tue, Wed, Thu]
+        start: "22:00"
+        duration: 7h
+        timeZone: Europe/Vienna
+      - days: [Sun]
+        start: "00:00"
+        duration: 24h
+        timeZone: Europe/Vienna
+    blackouts:
+      - from: "2026-12-20T00:00:00Z"
+        to: "2027-01-07T00:00:00Z"
+        reason: no changes at the turn of the year
+"#,
+    },
+    Sample {
+        file: "oneagent-zones.yaml",
+        title: "Updated zone by zone",
+        yaml: r"# One zone after the other, a quarter of each at a time, and no more than a tenth of all nodes.
+# First: kubectl -n dynatrace create secret generic zones --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: zones
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  rollout:
+    maxUnavailable: 10%
+    maxUnavailablePerZone: 25%
+    order: ZoneByZone
+",
+    },
+    Sample {
+        file: "oneagent-late-ring.yaml",
+        title: "Updated a week after the others",
+        yaml: r"# The later of two rings, a week after the one whose OneAgent has nodeSelector ring: early.
+# First: kubectl -n dynatrace create secret generic late-ring --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: late-ring
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  nodeSelector:
+    ring: late
+  update:
+    minimumAge: 168h
+  rollout:
+    canary:
+      nodes: 5%
+      soak: 1h
 ",
     },
 ];

@@ -16,6 +16,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use serde_json::Value;
 
+pub use objects::template_revision;
 use objects::{
     TOO_LARGE, Without, asked_for, base, daemonset_version, desired, edited, mesh, pull_secret, render, running,
     said_of_edit, template_hash,

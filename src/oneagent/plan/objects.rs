@@ -158,6 +158,14 @@ pub(super) fn template_hash(live: &DaemonSet) -> Option<&str> {
     live.spec.as_ref()?.template.metadata.as_ref()?.annotations.as_ref()?.get(HASH_ANNOTATION).map(String::as_str)
 }
 
+/// The revision that a live template says itself.
+#[must_use]
+pub fn template_revision(live: &DaemonSet) -> Option<Revision> {
+    let annotations = live.spec.as_ref()?.template.metadata.as_ref()?.annotations.as_ref()?;
+    let version = annotations.get(VERSION_ANNOTATION).and_then(|version| version.parse().ok());
+    annotations.get(HASH_ANNOTATION).map(|hash| Revision { version, hash: hash.clone() })
+}
+
 /// The revision of a live template. One of the original operator has the hash of ours, and says no version: what its
 /// status names was asked for long ago, and may be gone.
 pub(super) fn running(live: &DaemonSet, base: &Base) -> Revision {

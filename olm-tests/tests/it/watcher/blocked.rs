@@ -201,3 +201,23 @@ fn what_makes_no_sense_is_said_and_others_go_on() {
         lab.end().await;
     });
 }
+
+#[test]
+fn a_change_outside_of_every_window_waits_for_one() {
+    olm_tests::run(async {
+        let lab = lab("cw-windows").await;
+        let before = lab.uids_of("webapp").await;
+        let start = (chrono::Utc::now() + chrono::TimeDelta::hours(12)).format("%H:00").to_string();
+        lab.edit_watcher(json!({ "rollout": { "windows": [{ "start": start, "duration": "1h" }] } })).await;
+        lab.message("two");
+        lab.watcher_shows("watcher", "it waits for a window", |status| {
+            let rollout = status.rollout.clone().unwrap_or_default();
+            rollout.waiting_on.iter().any(|waits| waits.starts_with("outside of every window until 20"))
+        })
+        .await;
+        assert_eq!(lab.uids_of("webapp").await, before);
+        lab.edit_watcher(json!({ "rollout": { "windows": [{ "start": "00:00", "duration": "168h" }] } })).await;
+        lab.all_updated("two").await;
+        lab.end().await;
+    });
+}

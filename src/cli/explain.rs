@@ -1,0 +1,99 @@
+//! `explain`: why a node has no agent, an old one, or waits; and what a OneAgent waits for.
+//!
+//! Reads only, with the caller's rights. Must not judge anything itself: that is the operator's own code.
+
+use std::fmt::Debug;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::api::{Api, ListParams};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::api::oneagent::OneAgent;
+use crate::clock::Clock;
+use crate::k8s::facts::{NodeFacts, PodFacts};
+use crate::kernel;
+use crate::oneagent::controller::LABEL;
+use crate::oneagent::explain::{Cluster, Finding, oneagent};
+
+/// Arguments of `explain`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "oneagent-operator explain node NODE [-n NAMESPACE]\n       \
+        oneagent-operator explain NAME [-n NAMESPACE]",
+    after_help = "It reads nodes, Pods, DaemonSets and OneAgents with your rights, and writes nothing."
+)]
+pub(super) struct Args {
+    /// Word `node` and the name of a node; or the name of a OneAgent.
+    #[arg(required = true, num_args = 1..=2)]
+    what: Vec<String>,
+    /// Namespace of the OneAgents. Default: with a node all namespaces, else dynatrace.
+    #[arg(short, long)]
+    namespace: Option<String>,
+}
+
+pub(super) async fn explain(args: &Args) -> Result<(), String> {
+    let client = kernel::client().await?;
+    let findings = match args.what.as_slice() {
+        [name] => of_oneagent(&client, args.namespace.as_deref().unwrap_or("dynatrace"), name).await?,
+        [node, name] if node == "node" => of_node(&client, args.namespace.as_deref(), name).await?,
+        _ => return Err("write explain node NODE, or explain NAME, the name of a OneAgent".to_owned()),
+    };
+    for Finding { who, what, remedy } in findings {
+        println!("{who}: {what}");
+        if let Some(remedy) = remedy {
+            println!("    {remedy}");
+        }
+    }
+    Ok(())
+}
+
+async fn of_oneagent(client: &Client, namespace: &str, name: &str) -> Result<Vec<Finding>, String> {
+    let all = list::<OneAgent>(Api::namespaced(client.clone(), namespace), "oneagents", "").await?;
+    let is_it = |agent: &&OneAgent| agent.metadata.name.as_deref() == Some(name);
+    if let Some(found) = all.iter().find(is_it) {
+        return Ok(oneagent(found));
+    }
+    let names: Vec<&str> = all.iter().filter_map(|agent| agent.metadata.name.as_deref()).collect();
+    Err(format!("there is no OneAgent {name} in namespace {namespace}{}", nearest(name, &names)))
+}
+
+async fn of_node(client: &Client, namespace: Option<&str>, name: &str) -> Result<Vec<Finding>, String> {
+    let cluster = Cluster::of(
+        list(within(client, namespace), "oneagents", "").await?,
+        list::<NodeFacts>(Api::all(client.clone()), "nodes", "").await?,
+        list::<PodFacts>(within(client, namespace), "pods", LABEL).await?,
+        list::<DaemonSet>(within(client, namespace), "daemonsets", LABEL).await?,
+    );
+    let names = cluster.nodes();
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let found = cluster.node(name, Clock::of_the_machine().now());
+    let found = found.ok_or_else(|| format!("there is no node {name}{}", nearest(name, &names)))?;
+    if found.is_empty() {
+        return Err(format!(
+            "there is no OneAgent in {}",
+            namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"))
+        ));
+    }
+    Ok(found)
+}
+
+fn within<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace))
+}
+
+async fn list<K: Clone + DeserializeOwned + Debug>(api: Api<K>, what: &str, labels: &str) -> Result<Vec<K>, String> {
+    let listed = api.list(&ListParams::default().labels(labels)).await;
+    listed.map(|list| list.items).map_err(|error| format!("cannot list {what}: {error}"))
+}
+
+/// What may have been meant.
+fn nearest(name: &str, names: &[&str]) -> String {
+    let likeness = |other: &&&str| strsim::jaro_winkler(name, other);
+    let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    best.map(|best| format!("; the nearest name is {best}")).unwrap_or_default()
+}

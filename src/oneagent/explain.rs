@@ -1,0 +1,279 @@
+//! Explain: why a node has no agent, an old one, or waits; for whoever asks in the middle of the night.
+//!
+//! Pure: handed what a cluster says, it judges by the operator's own placement, buckets and memory. What only the
+//! operator itself knows (since when a Pod is missing, what the environment reports of hosts) it does not: there it
+//! says what the status says. Must not read anything.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::ResourceExt;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher::Event;
+
+use super::build::record::yields_to;
+use super::fleet::Fleet;
+use super::peers::Peers;
+use super::places::{Inventory, SKIP, places};
+use super::plan::template_revision;
+use super::resolve::{Resolved, resolve};
+use super::revision::{Desired, Pod, Reported, Revision};
+use super::{memory, overlap};
+use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::k8s::facts::{NodeFacts, PodFacts};
+use crate::k8s::node::Node;
+use crate::k8s::placement::Verdict;
+use crate::rollout::{self, Bucket, Cause, Source, Standing};
+
+/// What a cluster says.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    fleet: Fleet,
+    peers: Peers,
+    agents: Vec<OneAgent>,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The OneAgent that it is about.
+    pub who: String,
+    pub what: String,
+    /// The command, or the change, that helps or tells more.
+    pub remedy: Option<String>,
+}
+
+impl Cluster {
+    /// Of everything that was listed.
+    #[must_use]
+    pub fn of(agents: Vec<OneAgent>, nodes: Vec<NodeFacts>, pods: Vec<PodFacts>, sets: Vec<DaemonSet>) -> Self {
+        let cluster = Self { agents, ..Self::default() };
+        for agent in &cluster.agents {
+            cluster.peers.note(&DeserializeGuard(Ok(agent.clone())));
+        }
+        for node in nodes {
+            cluster.fleet.node(&Event::Apply(node));
+        }
+        for pod in pods {
+            cluster.fleet.pod("", &Event::Apply(pod));
+        }
+        for set in sets {
+            cluster.fleet.daemonset_event("", Event::Apply(set));
+        }
+        cluster
+    }
+
+    /// The names of all nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Arc<str>> {
+        self.fleet.nodes().iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// What each OneAgent has to do with a node; `None`: there is no such node.
+    #[must_use]
+    pub fn node(&self, name: &str, now: DateTime<Utc>) -> Option<Vec<Finding>> {
+        let nodes = self.fleet.nodes();
+        let node = nodes.iter().find(|node| &*node.name == name)?;
+        Some(self.agents.iter().map(|agent| self.of_node(agent, node, &nodes, now)).collect())
+    }
+
+    fn of_node(&self, agent: &OneAgent, node: &Arc<Node>, nodes: &[Arc<Node>], now: DateTime<Utc>) -> Finding {
+        let who = format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
+        let finding = |what: String, remedy: Option<String>| Finding { who: who.clone(), what, remedy };
+        let resolved = match self.resolved(agent, nodes) {
+            Ok(resolved) => resolved,
+            Err(why) => return finding(format!("its spec makes no sense, so nothing is done: {why}"), None),
+        };
+        let pods = self.fleet.pods(&(resolved.namespace.clone(), resolved.name.clone()));
+        let pod = pods.iter().find(|pod| pod.node == node.name);
+        if let Some((what, remedy)) = unselected(&resolved, node, pod) {
+            return finding(what, remedy);
+        }
+        let (cause, standing) = self.judged(agent, &resolved, (node, nodes), &pods, now);
+        let status = agent.status.clone().unwrap_or_default();
+        match cause {
+            Some(cause) => {
+                let what = format!("no available agent: {cause}{}", stands(&status));
+                finding(what, Some(remedy(&cause, &resolved, node, pod)))
+            }
+            None => finding(runs(standing, pod, node, &status), left_out(node)),
+        }
+    }
+
+    fn resolved(&self, agent: &OneAgent, nodes: &[Arc<Node>]) -> Result<Resolved, String> {
+        let resolved = resolve(agent)
+            .map_err(|refusals| refusals.into_iter().map(|refusal| refusal.0).collect::<Vec<_>>().join("; "))?;
+        let key = (resolved.namespace.clone(), resolved.name.clone());
+        let others = self.peers.others(&key, &self.fleet);
+        let yielded: BTreeSet<String> = self.fleet.daemonset(&key).map(|live| yields_to(&live)).unwrap_or_default();
+        Ok(overlap::apart(resolved, &others, nodes, &self.fleet.pods(&key), &yielded))
+    }
+
+    /// Why a selected node has no available agent, if it has none, and how its agent stands.
+    fn judged(
+        &self,
+        agent: &OneAgent,
+        resolved: &Resolved,
+        (node, nodes): (&Arc<Node>, &[Arc<Node>]),
+        pods: &[Arc<Pod>],
+        now: DateTime<Utc>,
+    ) -> (Option<Cause>, Option<Standing>) {
+        let status = agent.status.clone().unwrap_or_default();
+        let live = self.fleet.daemonset(&(resolved.namespace.clone(), resolved.name.clone()));
+        let template = live.as_deref().and_then(template_revision);
+        let version = status.desired_version.as_ref().and_then(|version| version.parse().ok());
+        let desired = template.as_ref().map(|template| Desired {
+            revision: Revision { version: version.or(template.version), hash: template.hash.clone() },
+            strict: false,
+            keeps_versions: resolved.frozen,
+        });
+        let memory = memory::read(&status);
+        // Where the operator knows of each agent what it is, what Pods say of themselves is as good.
+        let unknown = status.nodes.as_ref().map_or(0, |nodes| nodes.version_unknown);
+        let (deleted, lost, missing) = (HashSet::new(), HashMap::new(), HashMap::new());
+        let inventory = Inventory {
+            nodes,
+            pods,
+            placement: &resolved.placement,
+            template: template.as_ref(),
+            settled: true,
+            deleted: &deleted,
+            lost: &lost,
+            missing: &missing,
+            deciding_since: now,
+            heard_since: DateTime::UNIX_EPOCH,
+            reported: if unknown > 0 { Reported::NotYet } else { Reported::Silent },
+            source: Source::NotNeeded,
+            refused: None,
+            namespace_selector: &BTreeMap::new(),
+            canary: &resolved.canary,
+            memory: &memory,
+        };
+        let all = places(desired.as_ref(), &inventory);
+        let Some(place) = all.iter().find(|place| *place.name == node.name) else { return (None, None) };
+        let wanted = desired.as_ref().map(|d| rollout::Desired { revision: d.revision.clone(), insists: false });
+        let one = std::slice::from_ref(place);
+        let cause = rollout::cause(&resolved.policy, wanted.as_ref(), &inventory.for_engine(one), now);
+        (cause, place.occupant.map(|occupant| occupant.standing))
+    }
+}
+
+/// Why no agent belongs on a node, if none does, and what changes that.
+fn unselected(resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>>) -> Option<(String, Option<String>)> {
+    let also = if pod.is_some() { "; an agent that is there runs on" } else { "" };
+    match resolved.placement.verdict(node) {
+        Verdict::Selected => None,
+        Verdict::NotMatching => Some((format!("does not select it: {}", unlike(resolved, node)), None)),
+        Verdict::Untolerated(taint) => Some((
+            format!("no new agent may start: taint {taint} is not tolerated{also}"),
+            Some(format!(
+                "add it to spec.tolerations, or remove it: kubectl taint node {} {}:{}-",
+                node.name, taint.key, taint.effect
+            )),
+        )),
+        Verdict::Architecture(architecture) => Some((
+            format!("no agent is served for its architecture, {architecture}"),
+            Some("a OneAgent of its own, with kubernetes.io/arch in spec.nodeSelector; see Architectures".to_owned()),
+        )),
+        Verdict::Overlap(other) => {
+            Some((format!("left to OneAgent {other}, which is older and selects it, too"), None))
+        }
+    }
+}
+
+/// What a node lacks that the spec wants.
+fn unlike(resolved: &Resolved, node: &Node) -> String {
+    let placement = &resolved.placement;
+    let differs = placement.selector.iter().find(|(key, value)| node.labels.get(*key) != Some(value));
+    if let Some((key, value)) = differs {
+        let has = node.labels.get(key).map_or("without that label".to_owned(), |has| format!("{key}={has}"));
+        return format!("spec.nodeSelector wants {key}={value}, and the node is {has}");
+    }
+    if let Some((key, value)) = placement.virtual_nodes.iter().find(|(key, value)| node.labels.get(key) == Some(value))
+    {
+        return format!("{key}={value} says that it is a virtual node, on which no host agent can run");
+    }
+    "spec.affinity does not hold of it".to_owned()
+}
+
+/// Where the rollout stands, when that is what is waited for.
+fn stands(status: &OneAgentStatus) -> String {
+    let rollout = status.rollout.clone().unwrap_or_default();
+    if rollout.state.is_empty() || rollout.state == "Complete" {
+        return String::new();
+    }
+    let waits = rollout.waiting_on.first().map(|waits| format!(", {waits}")).unwrap_or_default();
+    format!(" (rollout: {}{waits})", rollout.state)
+}
+
+/// What is said of an agent that is available.
+fn runs(standing: Option<Standing>, pod: Option<&Arc<Pod>>, node: &Node, status: &OneAgentStatus) -> String {
+    let version = pod.and_then(|pod| pod.revision.as_ref()?.version).map(|version| format!(" {version}"));
+    let version = version.unwrap_or_default();
+    let desired = status.desired_version.as_deref().unwrap_or("another");
+    let rollout = stands(status);
+    match standing {
+        Some(Standing::Outdated) if node.busy.is_some() || is_left_out(node) => {
+            format!("runs agent{version}; {desired} is desired, and the node is left alone{}", busy(node))
+        }
+        Some(Standing::Outdated) => format!("runs agent{version}; {desired} is desired, and its turn comes{rollout}"),
+        Some(Standing::Unknown | Standing::Unheard) => format!(
+            "runs an agent that was made as{version} and may have updated itself; {desired} is desired, and the \
+            environment's host list says what it is{rollout}"
+        ),
+        Some(Standing::HeldBack) => format!("runs agent{version}, which is newer than what is desired{rollout}"),
+        Some(Standing::Current) | None => format!("runs agent{version} as desired{rollout}"),
+    }
+}
+
+fn is_left_out(node: &Node) -> bool {
+    node.labels.get(SKIP).is_some_and(|value| value != "false")
+}
+
+fn busy(node: &Node) -> String {
+    node.busy.map_or_else(|| format!(": it has label {SKIP}"), |why| format!(": {why}"))
+}
+
+fn left_out(node: &Node) -> Option<String> {
+    (node.busy.is_none() && is_left_out(node)).then(|| format!("kubectl label node {} {SKIP}-", node.name))
+}
+
+/// The command that tells more, or helps.
+fn remedy(cause: &Cause, resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>>) -> String {
+    let of_node = || format!("kubectl describe node {}", node.name);
+    let Resolved { namespace, name, .. } = resolved;
+    let of_pod = |verb: &str, more: &str| match pod {
+        Some(pod) => format!("kubectl -n {namespace} {verb} {}{more}", pod.name),
+        None => format!("kubectl -n {namespace} describe daemonset {name}"),
+    };
+    match cause.bucket() {
+        Bucket::NodeNotReady | Bucket::NodeLost => of_node(),
+        Bucket::NodeBusy => left_out(node).unwrap_or_else(of_node),
+        Bucket::Crash => of_pod("logs", " --previous"),
+        _ => of_pod("describe pod", ""),
+    }
+}
+
+/// What the status of a OneAgent says, as findings: every condition, and what is waited for.
+#[must_use]
+pub fn oneagent(agent: &OneAgent) -> Vec<Finding> {
+    let who = format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
+    let Some(status) = &agent.status else {
+        let what = "no operator has looked at it yet".to_owned();
+        let remedy = "kubectl get pods -A -l app.kubernetes.io/name=oneagent-operator".to_owned();
+        return vec![Finding { who, what, remedy: Some(remedy) }];
+    };
+    let mut findings = Vec::new();
+    let mut say = |what: String| findings.push(Finding { who: who.clone(), what, remedy: None });
+    if status.observed_generation != agent.metadata.generation {
+        say("its last edit was not looked at yet: does the operator run?".to_owned());
+    }
+    for condition in &status.conditions {
+        say(format!("{} {} ({}): {}", condition.type_, condition.status, condition.reason, condition.message));
+    }
+    let rollout = status.rollout.clone().unwrap_or_default();
+    rollout.waiting_on.iter().for_each(|waits| say(format!("waits: {waits}")));
+    findings
+}
