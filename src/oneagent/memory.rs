@@ -6,6 +6,7 @@
 
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::revision::{Adopted, Revision};
@@ -24,15 +25,47 @@ pub struct Memory {
     pub rejected: Vec<Version>,
     /// What Pods of the original operator count as made from.
     pub adopted: Option<Adopted>,
+    /// The version that was tried again because the user named it.
+    pub retried: Option<Retried>,
+}
+
+/// A version that was tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retried {
+    pub version: Version,
+    /// Since when: Pods of it that are older and do not run are made anew.
+    pub at: DateTime<Utc>,
+}
+
+impl Memory {
+    /// What is remembered once the user names a version to be tried again: no longer that it failed. Once for each time
+    /// that it is named; should it fail again, that stands.
+    #[must_use]
+    pub fn retrying(&self, version: Option<Version>, now: DateTime<Utc>) -> Self {
+        let known = self.retried.filter(|retried| Some(retried.version) == version);
+        let retried = known.or(version.map(|version| Retried { version, at: now }));
+        let mut memory = Self { retried, ..self.clone() };
+        if version.is_none() || known.is_some() {
+            return memory;
+        }
+        memory.rejected.retain(|rejected| Some(*rejected) != version);
+        let of_it = |revision: &Revision| revision.version == version;
+        memory.rollout.failure = memory.rollout.failure.filter(|failure| !of_it(&failure.revision));
+        memory.rollout.withdrawn = memory.rollout.withdrawn.filter(|withdrawn| !of_it(&withdrawn.revision));
+        memory
+    }
 }
 
 /// What outlived the last call.
 #[must_use]
 pub fn read(status: &OneAgentStatus) -> Memory {
     match status.rollout.as_ref().and_then(|rollout| rollout.memory.as_ref()) {
-        Some(kept) => {
-            Memory { rollout: part(kept, "rollout"), rejected: part(kept, "rejected"), adopted: part(kept, "adopted") }
-        }
+        Some(kept) => Memory {
+            rollout: part(kept, "rollout"),
+            rejected: part(kept, "rejected"),
+            adopted: part(kept, "adopted"),
+            retried: part(kept, "retried"),
+        },
         None => read_fields(status),
     }
 }
@@ -78,6 +111,7 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
             .adopted_template_hash
             .clone()
             .map(|hash| Adopted { hash, version: version(status.adopted_version.as_ref()) }),
+        retried: None,
     }
 }
 
@@ -90,7 +124,10 @@ pub fn write(memory: &Memory) -> Result<RolloutStatus, serde_json::Error> {
         Phase::Rolling { since, .. } => (Some(timestamp(*since)), None),
         Phase::Complete { since, at } => (since.map(timestamp), Some(timestamp(*at))),
     };
-    let kept = json!({ "rollout": engines, "rejected": memory.rejected, "adopted": memory.adopted });
+    let mut kept = json!({ "rollout": engines, "rejected": memory.rejected, "adopted": memory.adopted });
+    if let Some(retried) = memory.retried {
+        kept["retried"] = json!(retried);
+    }
     Ok(RolloutStatus {
         from: engines.from.as_ref().and_then(version),
         started_at,
@@ -138,6 +175,7 @@ mod tests {
             },
             rejected: vec![revision(2).version.unwrap()],
             adopted: Some(Adopted { hash: "h".into(), version: revision(1).version }),
+            retried: Some(Retried { version: revision(2).version.unwrap(), at: at(9) }),
         }
     }
 

@@ -137,6 +137,7 @@ pub fn decide(
         rejected: rejected(before, &plan.memory),
         adopted: before.adopted.clone().or_else(|| adopts.map(adopt)),
         rollout: std::mem::take(&mut plan.memory),
+        retried: before.retried,
     };
     let needs_hosts = has_originals || plan.report.outdated > 0 || plan.report.unknown.count > 0;
     Decision { plan, memory, needs_hosts }
@@ -165,6 +166,11 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
         reported: inventory.reported,
         adopted: inventory.memory.adopted.as_ref(),
         rejected: &inventory.memory.rejected,
+        retried: inventory
+            .memory
+            .retried
+            .filter(|retried| Some(retried.version) == desired.revision.version)
+            .map(|retried| retried.at),
     });
     let mut places = Vec::with_capacity(inventory.nodes.len());
     for node in inventory.nodes {

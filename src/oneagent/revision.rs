@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::api::name::Version;
@@ -88,6 +89,8 @@ pub struct Judge<'a> {
     pub adopted: Option<&'a Adopted>,
     /// Versions that failed.
     pub rejected: &'a [Version],
+    /// Since when the desired version is tried again.
+    pub retried: Option<DateTime<Utc>>,
 }
 
 impl Judge<'_> {
@@ -100,6 +103,11 @@ impl Judge<'_> {
             None => (self.adopted.map_or(desired.revision.hash.as_str(), |adopted| &adopted.hash), None),
         };
         let same_hash = hash == desired.revision.hash;
+        // What the user wants tried again is tried where it failed, too.
+        let is_before = |retried: DateTime<Utc>| pod.created < retried && pod.ready_since.is_none();
+        if made_from.is_some() && made_from == desired.revision.version && self.retried.is_some_and(is_before) {
+            return Standing::Outdated;
+        }
         let Some(wanted) = desired.revision.version else {
             return if same_hash { Standing::Current } else { Standing::Outdated };
         };

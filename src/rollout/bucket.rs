@@ -192,7 +192,9 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
     /// Whether the place speaks against the desired revision: at its deadline, or when it crashes again and again.
     fn verdict(&self, cell: &mut Cell<'a, R>, bucket: Bucket, touched_at: DateTime<Utc>) {
         let pod = cell.pod();
-        let made_from_desired = pod.is_none_or(|pod| self.is_from_desired(pod));
+        // One that is to be replaced has had its say.
+        let is_judged = cell.standing() != Some(Standing::Outdated);
+        let made_from_desired = pod.is_none_or(|pod| self.is_from_desired(pod) && is_judged);
         let was_available = pod.is_some_and(|pod| pod.was_available(self.policy));
         let deadline = touched_at.max(self.inventory.heard_since) + self.policy.wait_ready;
         let overdue = deadline <= self.now;

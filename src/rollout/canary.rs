@@ -46,6 +46,11 @@ pub(super) struct Canaries {
 }
 
 impl Canaries {
+    /// Whether there are any: nothing is complete before they have proven themselves.
+    pub(super) fn are_watched(&self) -> bool {
+        self.wanted > 0
+    }
+
     pub(super) fn waiting_on(&self) -> WaitingOn {
         WaitingOn::Canary { available: self.available, wanted: self.wanted, until: self.until }
     }

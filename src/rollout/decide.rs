@@ -60,6 +60,8 @@ pub fn plan<R: Revision>(
     judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory);
     let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
     stick(&sorted, desired, policy, &mut memory, now);
+    // Rule 6. What canaries go through counts while the rollout is held, too.
+    let canaries = canary::look(policy, &sorted, desired, &mut memory, now);
     let held = held(policy, now);
     plan.template = template(desired, inventory, &memory, failure.is_some(), held.is_some());
     plan.next = plan.next.into_iter().chain(policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN))).min();
@@ -99,8 +101,7 @@ pub fn plan<R: Revision>(
 
     // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, then the oldest.
     let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
-    // Rule 6.
-    bounds.canaries = canary::look(policy, &sorted, desired, &mut memory, now);
+    bounds.canaries = canaries;
     if let Some(canaries) = &bounds.canaries {
         report.waiting_on.push(canaries.waiting_on());
         plan.next = plan.next.into_iter().chain(canaries.until).min();
@@ -339,7 +340,8 @@ fn finish_or_wait<R: Revision>(
     let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.bucket().is_some_and(ends_by_itself));
     // A node that is drained gets its agent from the template of then; a replica that may not go now stays as it is.
     let held = if inventory.workloads.is_empty() { 0 } else { report.waiting };
-    let moving = sorted.cells.iter().filter(moves).count() + coming + held;
+    let watched = usize::from(bounds.canaries.is_some_and(|canaries| canaries.are_watched()));
+    let moving = sorted.cells.iter().filter(moves).count() + coming + held + watched;
     let unheard = WaitingOn::Unheard(report.unheard, inventory.words.authority);
     if left == 0 && moving == 0 && report.unheard > 0 {
         // After a start nothing is under way until somebody says otherwise.

@@ -119,7 +119,7 @@ impl WaitingOn {
             Self::Decision(what) => (*what).to_owned(),
             Self::Template => "the DaemonSet controller has not seen the new template yet".to_owned(),
             Self::Canary { wanted: 0, .. } => format!(
-                "rollout.canary.selector matches no {} whose agent can be replaced: change or remove rollout.canary",
+                "no {} can be a canary: rollout.canary matches none whose agent can be replaced now",
                 words.place
             ),
             Self::Canary { available, wanted, until: None } => {

@@ -231,7 +231,7 @@ fn the_csv_grants_what_config_grants_and_its_examples_apply() {
         cluster.apply(template);
         let examples: Vec<Value> =
             serde_json::from_str(csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap()).unwrap();
-        assert_eq!(examples.len(), 5);
+        assert_eq!(examples.len(), oneagent_operator::api::oneagent::package::PACKAGE.samples.len());
         for example in examples {
             cluster
                 .try_kubectl(

@@ -143,6 +143,48 @@ fn as_many_failures_as_are_said_stop_a_rollout() {
 }
 
 #[test]
+fn a_version_that_failed_is_tried_again_once_when_it_is_named() {
+    olm_tests::run(async {
+        let lab = Lab::new("retry", 4).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        lab.all_at("agent", V1, 4, SOON).await;
+        let crashes = |crashes: bool| {
+            lab.behave(|b| {
+                if crashes {
+                    b.versions.insert(V2.into(), Fault::CrashLoop);
+                } else {
+                    b.versions.clear();
+                }
+            });
+        };
+        crashes(true);
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let said = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        assert!(said.contains("spec.rollout.retry"), "{said}");
+        let events = lab.events("agent").await.len();
+        // It fails again: that stands, although the field still names it.
+        lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": V2 } })).await;
+        eventually("it failed again", SOON, || async {
+            let failed = lab.events("agent").await.into_iter().skip(events).any(|e| e.contains("RolloutFailed"));
+            if failed { Ok(()) } else { Err(format!("{:?}", lab.events("agent").await)) }
+        })
+        .await;
+        let before = lab.uids("agent").await;
+        lab.is_looked_at().await;
+        assert_eq!(lab.uids("agent").await, before);
+        assert_eq!(lab.status("agent").await.rejected_versions, [V2]);
+        // Whatever made it fail is mended: named anew, it is tried anew.
+        crashes(false);
+        lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": null } })).await;
+        lab.is_observed("agent").await;
+        lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": V2 } })).await;
+        lab.all_at("agent", V2, 4, SOON).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
 fn zones_come_one_after_the_other_and_a_node_with_the_label_never() {
     olm_tests::run(async {
         let mut lab = Lab::new("zones", 0).await;

@@ -324,6 +324,7 @@ const FORM: &[Shown] = &[
         "Order of zones",
         &["com.tectonic.ui:select:SpreadAcrossZones", "com.tectonic.ui:select:ZoneByZone"],
     ),
+    shown("rollout.retry", "Try this failed version again", &[]),
     shown("rollout.windows", "When agents may be replaced", &[]),
     shown("rollout.blackouts", "When they may not", &[]),
     shown("rollout.minReadySeconds", "Seconds that a new agent must stay ready", NUMBER),

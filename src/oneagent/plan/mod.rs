@@ -124,7 +124,7 @@ pub fn plan(
     let recorded = ours.and_then(|live| record.template(template_hash(live)?)).map(|base| base.from_cluster.clone());
     let from_cluster = from_cluster::from_cluster(resolved, seen, &recorded.unwrap_or_default());
     let base = base(resolved, seen, &record, from_cluster, default_image)?;
-    plan_beside(memory, resolved, seen, (&record, &base), default_image, now)
+    plan_beside(&memory.retrying(resolved.retry, now), resolved, seen, (&record, &base), default_image, now)
 }
 
 /// The plan beside what is recorded, and what the spec asks for now.

@@ -130,8 +130,8 @@ pub(super) fn complaints(
     let report = &decision.plan.report;
     let failure = decision.memory.rollout.failure.as_ref().map(|failure| {
         let remedy = "Pods that still run the version before are left alone and new ones get it; mend the cause, and \
-            when these nodes' agents recover it goes on by itself; or pin this version (spec.update.version) to try \
-            it again, or pin a good one; a newer one is taken by itself";
+            when these nodes' agents recover it goes on by itself; or name the version in spec.rollout.retry to have \
+            it tried again, or pin a good one (spec.update.version); a newer one is taken by itself";
         (Reason::RolloutFailed, format!("{}; {remedy}", failure.message))
     });
     // While another revision is rolled out, what failed before it is history.

@@ -38,7 +38,7 @@ pub use image::FromImage;
 use image::from_image;
 pub use openshift::FromOpenShift;
 use placement::{check_toleration, placement, terms};
-use update::{minimum_age, wish};
+use update::{minimum_age, retry, wish};
 use warnings::warnings;
 
 /// Readiness deadline where the spec names none.
@@ -81,6 +81,8 @@ pub struct Resolved {
     pub frozen: bool,
     /// How long after it was built a version is taken by itself.
     pub minimum_age: TimeDelta,
+    /// A version that failed and is to be tried again.
+    pub retry: Option<Version>,
     /// How fast.
     pub policy: Policy,
     /// Labels of the nodes that go first, where they are named so.
@@ -201,6 +203,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let network_zone = network_zone(spec, &mut wrong);
     let wish = wish(spec, from_image.as_ref(), &env, &mut wrong);
     let minimum_age = minimum_age(spec, &mut wrong);
+    let retry = retry(spec, &mut wrong);
     let node_selector = spec.node_selector.clone().unwrap_or_default();
     let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"]
         .iter()
@@ -250,6 +253,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         wish,
         frozen: on(spec.disable_agent_update),
         minimum_age,
+        retry,
         canary: spec.rollout.iter().find_map(|r| Some(r.canary.as_ref()?.selector.clone())).unwrap_or_default(),
         policy: wanted,
         placement,

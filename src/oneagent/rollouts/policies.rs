@@ -1,5 +1,4 @@
-//! What an administrator may ask of a rollout: windows, canaries, zones, nodes that are left out; and what an enemy
-//! found in the rules before these came.
+//! What an administrator may ask of a rollout: windows, canaries, zones, nodes that are left out.
 //!
 //! Must not use a rule to judge another.
 
@@ -7,6 +6,7 @@ use std::collections::BTreeSet;
 
 use chrono::NaiveTime;
 
+use super::edges::halfway_with_a_crash;
 use super::*;
 use crate::rollout::calendar::{Blackout, Calendar, Window};
 use crate::rollout::{Canary, Order, Who};
@@ -142,12 +142,47 @@ fn a_canary_that_crashes_begins_its_time_anew_and_one_whose_node_goes_does_not()
 }
 
 #[test]
+fn nothing_is_complete_before_the_canary_has_proven_itself_though_nobody_else_can_go() {
+    let mut drive = Drive::new(3, canary(Who::Some(Share::Count(1)), 600));
+    drive.run(2, 0, 50);
+    for number in [1, 2] {
+        Arc::make_mut(&mut drive.fleet.nodes[number]).busy = Some("the node is cordoned");
+    }
+    drive.run(2, 50, 300);
+    assert_eq!((drive.nodes().len(), drive.state()), (1, State::Rolling));
+    assert_eq!(drive.fleet.memory.rollout.last_good, Some(revision(1)));
+    for number in [1, 2] {
+        Arc::make_mut(&mut drive.fleet.nodes[number]).busy = None;
+    }
+    drive.run(2, 300, 600);
+    assert_eq!(drive.nodes().len(), 1);
+    drive.run(2, 600, 700);
+    assert_eq!((drive.nodes().len(), drive.state()), (3, State::Complete));
+}
+
+#[test]
+fn what_a_canary_does_while_the_rollout_is_paused_counts() {
+    let mut drive = Drive::new(3, canary(Who::Some(Share::Count(1)), 600));
+    drive.run(2, 0, 50);
+    drive.policy.hold = Some(PAUSED);
+    drive.fleet.change(0, |pod| (pod.ready_since, pod.restarts, pod.unready_since) = (None, 1, Some(at(60))));
+    drive.run(2, 60, 80);
+    drive.fleet.change(0, |pod| pod.ready_since = Some(at(80)));
+    drive.run(2, 80, 640);
+    drive.policy.hold = None;
+    drive.run(2, 640, 670);
+    assert_eq!(drive.nodes().len(), 1, "it restarted in the pause");
+    drive.run(2, 670, 800);
+    assert_eq!(drive.nodes().len(), 3);
+}
+
+#[test]
 fn canaries_may_be_named_and_where_none_is_nothing_goes_and_it_is_said() {
     let mut drive = Drive::new(6, canary(Who::Marked, 60));
     drive.fleet.canary = [("ring".to_owned(), "first".to_owned())].into();
     drive.run(2, 0, 300);
     assert!(drive.nodes().is_empty());
-    assert!(drive.waits().contains("rollout.canary.selector matches no node"), "{}", drive.waits());
+    assert!(drive.waits().contains("no node can be a canary: rollout.canary matches none"), "{}", drive.waits());
     drive.label(4, "ring", "first");
     drive.run(2, 300, 350);
     assert_eq!(drive.nodes(), ["node-004"]);
@@ -283,100 +318,4 @@ fn a_node_with_the_label_is_left_out_and_named() {
     let labels = &mut Arc::make_mut(&mut fleet.nodes[0]).labels;
     labels.insert("oneagent.dynatrace.com/skip-update".to_owned(), "true".to_owned());
     assert_eq!(fleet.plan(&one, &desired(2), 10).steps.len(), 2);
-}
-
-/// Ten nodes in the middle of a rollout from 1 to 2; the first one's new agent crashes.
-fn halfway_with_a_crash() -> Fleet {
-    let mut fleet = Fleet::new(10, 2);
-    fleet.rolling_since(0);
-    (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
-    fleet.pods[0] = pod(100, "node-000", 2, 1, false);
-    fleet.change(0, |pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into())));
-    fleet
-}
-
-#[test]
-fn whoever_cordons_nodes_whose_new_agent_crashes_takes_neither_vote_nor_budget_away() {
-    let mut fleet = halfway_with_a_crash();
-    Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
-    let plan = fleet.plan(&policy(Share::Count(2)), &desired(2), 10);
-    assert_eq!(plan.steps.len(), 1);
-    fleet.pods[1] = pod(101, "node-001", 2, 2, false);
-    fleet.change(1, |pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into())));
-    Arc::make_mut(&mut fleet.nodes[1]).busy = Some("the node is cordoned");
-    assert_eq!(fleet.plan(&policy(Share::Count(2)), &desired(2), 11).report.state, State::Failed);
-}
-
-#[test]
-fn trouble_of_a_node_that_had_no_agent_before_turns_no_template_back_nor_does_any_while_paused() {
-    let stuck = |touched: bool, hold| {
-        let mut fleet = Fleet::new(10, 2);
-        fleet.rolling_since(0);
-        (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
-        fleet.pods[0] = pod(100, "node-000", 2, 1, false);
-        fleet.change(0, |pod| pod.trouble = Some(Trouble::Image("ErrImagePull".into())));
-        if !touched {
-            fleet.memory.rollout.touched.broken.insert("node-000".to_owned());
-        }
-        let policy = Policy { hold, ..policy(Share::Count(1)) };
-        for now in [10, 400, 401] {
-            let plan = fleet.plan(&policy, &desired(2), now);
-            fleet.memory = plan.memory;
-            if plan.template == Template::GoBack {
-                return true;
-            }
-        }
-        false
-    };
-    assert!(stuck(true, None), "what the rollout took from a node does");
-    assert!(!stuck(false, None));
-    assert!(!stuck(true, Some(PAUSED)));
-}
-
-#[test]
-fn a_mistake_in_the_template_condemns_no_version_that_runs_in_another() {
-    let mut fleet = halfway_with_a_crash();
-    let typo = Desired { revision: Revision { hash: "typo".to_owned(), ..revision(2) }, ..desired(2) };
-    fleet.template = typo.revision.clone();
-    fleet.change(0, |pod| pod.revision = Some(typo.revision.clone()));
-    let failed = fleet.plan(&policy(Share::Count(1)), &typo, 10);
-    assert_eq!((failed.report.state, failed.memory.rejected.len()), (State::Failed, 1), "nothing says otherwise");
-    fleet.pods[1] = pod(101, "node-001", 2, 1, true);
-    let failed = fleet.plan(&policy(Share::Count(1)), &typo, 10);
-    assert_eq!((failed.report.state, failed.memory.rejected.len()), (State::Failed, 0));
-    assert!(failed.memory.rollout.failure.unwrap().message.starts_with("the new Pod template failed"));
-}
-
-#[test]
-fn nodes_that_were_broken_before_a_rollout_began_neither_count_nor_speak() {
-    let mut fleet = Fleet::new(10, 1);
-    // One before it left a node behind, so that what it touched is still known.
-    fleet.memory.rollout.touched.since = Some(at(-5_000));
-    fleet.memory.rollout.touched.joined_after = Some(at(-5_000));
-    for number in 0..3 {
-        Arc::make_mut(&mut fleet.nodes[number]).created = at(-1_000);
-        fleet.change(number, |pod| {
-            (pod.ready_since, pod.created) = (None, at(-900));
-            pod.trouble = Some(Trouble::Capacity("no room".into()));
-        });
-    }
-    let advanced = fleet.plan(&policy(Share::Count(3)), &desired(2), 0);
-    (fleet.memory, fleet.template) = (advanced.memory, revision(2));
-    let plan = fleet.plan(&policy(Share::Count(3)), &desired(2), 1);
-    let costs = plan.steps.iter().filter(|step| step.costs).count();
-    assert_eq!((costs, plan.steps.len()), (3, 6), "three that run, and the three that never did");
-}
-
-#[test]
-fn a_node_that_was_lost_and_comes_back_under_its_name_is_lost_until_it_has_an_agent() {
-    let mut fleet = halfway_with_a_crash();
-    fleet.pods.remove(0);
-    fleet.memory.rollout.touched.away.insert("node-000".to_owned(), Some(at(5)));
-    Arc::make_mut(&mut fleet.nodes[0]).created = at(6);
-    fleet.missing.insert("node-000".into(), at(6));
-    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
-    assert_eq!(plan.steps.len(), 0, "it still counts");
-    fleet.memory = plan.memory;
-    fleet.pods.insert(0, pod(200, "node-000", 2, 11, true));
-    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 12).steps.len(), 1);
 }

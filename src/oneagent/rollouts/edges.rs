@@ -1,0 +1,101 @@
+//! Sequences of events that an enemy of the engine thought of: cordons, local trouble, typos, nodes that return.
+//!
+//! Must not use a rule to judge another.
+
+use super::*;
+
+/// Ten nodes in the middle of a rollout from 1 to 2; the first one's new agent crashes.
+pub(super) fn halfway_with_a_crash() -> Fleet {
+    let mut fleet = Fleet::new(10, 2);
+    fleet.rolling_since(0);
+    (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
+    fleet.pods[0] = pod(100, "node-000", 2, 1, false);
+    fleet.change(0, |pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into())));
+    fleet
+}
+
+#[test]
+fn whoever_cordons_nodes_whose_new_agent_crashes_takes_neither_vote_nor_budget_away() {
+    let mut fleet = halfway_with_a_crash();
+    Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
+    let plan = fleet.plan(&policy(Share::Count(2)), &desired(2), 10);
+    assert_eq!(plan.steps.len(), 1);
+    fleet.pods[1] = pod(101, "node-001", 2, 2, false);
+    fleet.change(1, |pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into())));
+    Arc::make_mut(&mut fleet.nodes[1]).busy = Some("the node is cordoned");
+    assert_eq!(fleet.plan(&policy(Share::Count(2)), &desired(2), 11).report.state, State::Failed);
+}
+
+#[test]
+fn trouble_of_a_node_that_had_no_agent_before_turns_no_template_back_nor_does_any_while_paused() {
+    let stuck = |touched: bool, hold| {
+        let mut fleet = Fleet::new(10, 2);
+        fleet.rolling_since(0);
+        (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
+        fleet.pods[0] = pod(100, "node-000", 2, 1, false);
+        fleet.change(0, |pod| pod.trouble = Some(Trouble::Image("ErrImagePull".into())));
+        if !touched {
+            fleet.memory.rollout.touched.broken.insert("node-000".to_owned());
+        }
+        let policy = Policy { hold, ..policy(Share::Count(1)) };
+        for now in [10, 400, 401] {
+            let plan = fleet.plan(&policy, &desired(2), now);
+            fleet.memory = plan.memory;
+            if plan.template == Template::GoBack {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(stuck(true, None), "what the rollout took from a node does");
+    assert!(!stuck(false, None));
+    assert!(!stuck(true, Some(PAUSED)));
+}
+
+#[test]
+fn a_mistake_in_the_template_condemns_no_version_that_runs_in_another() {
+    let mut fleet = halfway_with_a_crash();
+    let typo = Desired { revision: Revision { hash: "typo".to_owned(), ..revision(2) }, ..desired(2) };
+    fleet.template = typo.revision.clone();
+    fleet.change(0, |pod| pod.revision = Some(typo.revision.clone()));
+    let failed = fleet.plan(&policy(Share::Count(1)), &typo, 10);
+    assert_eq!((failed.report.state, failed.memory.rejected.len()), (State::Failed, 1), "nothing says otherwise");
+    fleet.pods[1] = pod(101, "node-001", 2, 1, true);
+    let failed = fleet.plan(&policy(Share::Count(1)), &typo, 10);
+    assert_eq!((failed.report.state, failed.memory.rejected.len()), (State::Failed, 0));
+    assert!(failed.memory.rollout.failure.unwrap().message.starts_with("the new Pod template failed"));
+}
+
+#[test]
+fn nodes_that_were_broken_before_a_rollout_began_neither_count_nor_speak() {
+    let mut fleet = Fleet::new(10, 1);
+    // One before it left a node behind, so that what it touched is still known.
+    fleet.memory.rollout.touched.since = Some(at(-5_000));
+    fleet.memory.rollout.touched.joined_after = Some(at(-5_000));
+    for number in 0..3 {
+        Arc::make_mut(&mut fleet.nodes[number]).created = at(-1_000);
+        fleet.change(number, |pod| {
+            (pod.ready_since, pod.created) = (None, at(-900));
+            pod.trouble = Some(Trouble::Capacity("no room".into()));
+        });
+    }
+    let advanced = fleet.plan(&policy(Share::Count(3)), &desired(2), 0);
+    (fleet.memory, fleet.template) = (advanced.memory, revision(2));
+    let plan = fleet.plan(&policy(Share::Count(3)), &desired(2), 1);
+    let costs = plan.steps.iter().filter(|step| step.costs).count();
+    assert_eq!((costs, plan.steps.len()), (3, 6), "three that run, and the three that never did");
+}
+
+#[test]
+fn a_node_that_was_lost_and_comes_back_under_its_name_is_lost_until_it_has_an_agent() {
+    let mut fleet = halfway_with_a_crash();
+    fleet.pods.remove(0);
+    fleet.memory.rollout.touched.away.insert("node-000".to_owned(), Some(at(5)));
+    Arc::make_mut(&mut fleet.nodes[0]).created = at(6);
+    fleet.missing.insert("node-000".into(), at(6));
+    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
+    assert_eq!(plan.steps.len(), 0, "it still counts");
+    fleet.memory = plan.memory;
+    fleet.pods.insert(0, pod(200, "node-000", 2, 11, true));
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 12).steps.len(), 1);
+}
