@@ -7,7 +7,7 @@
 //!               │             ├─▶ dynatrace    the vendor's API: client, one poller per environment
 //!               │             ├─▶ kernel       effects, for any kind: runtime, desks, watches, all that is written
 //!               │             │                (kernel ─▶ rollout: guard and ledger, the last word before a Pod goes)
-//!               │             ├─▶ fleet        what watches show, as the engine wants it: nodes and Pods (pure)
+//!               │             ├─▶ fleet        what watches show and users ask, as the engine wants it (pure)
 //!               │             ├─▶ k8s          what is known of Kubernetes: read types, nodes, ownership, drift (pure)
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ config_watcher           the other kind, on the same rooms but dynatrace
@@ -56,7 +56,7 @@
 //! *Workload*: who makes its Pods anew under other names, so that only their number is known; budgets are per workload.
 //! *Touched*: a place whose agent the rollout replaced; it takes from the budget until it has an available agent again.
 //! *Ledger*: what this process replaced and has not seen back. *Placement*: selector, affinity, tolerations; applied at
-//! once and never in the hash.
+//! once and never in the hash. *Canary*: a place that gets a revision first. *Calendar*: windows and blackouts.
 
 pub mod api;
 pub mod backoff;

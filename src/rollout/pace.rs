@@ -52,8 +52,8 @@ impl<'i> Bounds<'i> {
         inventory: &Inventory<'i, R>,
         memory: &Memory<R>,
     ) -> Self {
-        let memorable = REMEMBERED.saturating_sub(memory.touched.broken.len());
         if inventory.workloads.is_empty() {
+            let memorable = REMEMBERED.saturating_sub(memory.touched.broken.len());
             let removed = memory.touched.away.values().flatten().count();
             let used = sorted.cells.iter().filter(|cell| cell.counts).count() + sorted.outside.len() + removed;
             let budget = policy.budget.of(sorted.cells.len());
@@ -87,7 +87,8 @@ impl<'i> Bounds<'i> {
             each,
             budget,
             used,
-            memorable,
+            // Replicas are excused by their workload, under no name.
+            memorable: usize::MAX,
             canaries: None,
         }
     }

@@ -3,6 +3,7 @@
 //! Must not use a rule to judge another.
 
 use super::*;
+use crate::k8s::node::Taint;
 
 /// Ten nodes in the middle of a rollout from 1 to 2; the first one's new agent crashes.
 pub(super) fn halfway_with_a_crash() -> Fleet {
@@ -98,4 +99,28 @@ fn a_node_that_was_lost_and_comes_back_under_its_name_is_lost_until_it_has_an_ag
     fleet.memory = plan.memory;
     fleet.pods.insert(0, pod(200, "node-000", 2, 11, true));
     assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 12).steps.len(), 1);
+}
+
+#[test]
+fn a_taint_that_comes_after_a_restart_frees_no_budget_nor_does_another_restart() {
+    let mut fleet = halfway_with_a_crash();
+    // Whoever took the agent of the first node ended since.
+    fleet.pods.remove(0);
+    fleet.deciding_since = 100;
+    let one = policy(Share::Count(1));
+    let plan = fleet.plan(&one, &desired(2), 101);
+    assert_eq!((plan.steps.len(), plan.missing.len()), (0, 1));
+    fleet.lost = plan.missing.into_iter().collect();
+    fleet.memory = plan.memory;
+    let taint = Taint { key: "network".into(), value: String::new(), effect: "NoSchedule".into() };
+    Arc::make_mut(&mut fleet.nodes[0]).taints.push(taint);
+    let plan = fleet.plan(&one, &desired(2), 102);
+    assert_eq!(plan.steps.len(), 0, "nobody else goes while it is closed");
+    fleet.memory = plan.memory;
+    (fleet.lost, fleet.deciding_since) = (HashMap::new(), 200);
+    assert_eq!(fleet.plan(&one, &desired(2), 201).steps.len(), 0);
+    // It was opened, and has an agent again.
+    Arc::make_mut(&mut fleet.nodes[0]).taints.clear();
+    fleet.pods.insert(0, pod(300, "node-000", 2, 202, true));
+    assert_eq!(fleet.plan(&one, &desired(2), 203).steps.len(), 1);
 }

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::calendar::Blackout;
 use super::guard::Guard;
 use super::ledger::Ledger;
 use super::*;
@@ -114,6 +115,23 @@ proptest! {
             prop_assert!(broken.len() <= budget as usize, "{} broken ones, budget {budget}", broken.len());
         }
     }
+}
+
+#[test]
+fn a_planner_that_lies_takes_nothing_while_held_nor_from_places_that_are_closed_or_busy() {
+    let pods = [pod(0, true), pod(1, true), pod(2, true)];
+    let mut places = places(&pods);
+    places[1].selection = Selection::Closed(Cause::Untolerated("x".into()));
+    places[2].busy = Some("cordoned".into());
+    let guard = Guard::count(&policy(5), &places, at(0));
+    assert!(guard.admits("p0", 0) && !guard.admits("p1", 0) && !guard.admits("p2", 0));
+    let hold = Hold { state: State::Paused, why: "" };
+    assert!(!Guard::count(&Policy { hold: Some(hold), ..policy(5) }, &places, at(0)).admits("p0", 0));
+    let blackout = Blackout { from: at(-1), to: at(1), reason: None };
+    let calendar = Calendar { windows: Vec::new(), blackouts: vec![blackout] };
+    let policy = Policy { calendar, ..policy(5) };
+    assert!(!Guard::count(&policy, &places, at(0)).admits("p0", 0));
+    assert!(Guard::count(&policy, &places, at(1)).admits("p0", 0));
 }
 
 #[test]
