@@ -161,14 +161,17 @@ fn a_version_that_failed_is_tried_again_once_when_it_is_named() {
         lab.cluster.vendor.publish(&lab.name, V2);
         let said = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
         assert!(said.contains("spec.rollout.retry"), "{said}");
-        let events = lab.events("agent").await.len();
         // It fails again: that stands, although the field still names it.
+        let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": V2 } })).await;
-        eventually("it failed again", SOON, || async {
-            let failed = lab.events("agent").await.into_iter().skip(events).any(|e| e.contains("RolloutFailed"));
-            if failed { Ok(()) } else { Err(format!("{:?}", lab.events("agent").await)) }
+        eventually("the agent that failed is made anew", SOON, || async {
+            let now = lab.uids("agent").await;
+            let changed = before.iter().filter(|(node, uid)| now.get(*node).is_some_and(|now| now != *uid)).count();
+            if changed == 1 { Ok(()) } else { Err(format!("{now:?}")) }
         })
         .await;
+        lab.shows("it failed again", SOON, |status| status.rejected_versions == [V2]).await;
+        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
         let before = lab.uids("agent").await;
         lab.is_looked_at().await;
         assert_eq!(lab.uids("agent").await, before);
