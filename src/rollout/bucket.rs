@@ -269,7 +269,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         };
         // Of replicas the kind says which are new, by one clock.
         let is_new = if self.inventory.workloads.is_empty() {
-            began.map_or_else(|| self.is_from_desired(pod), |began| pod.created >= began)
+            // One that was made in the same second from what completed last was there before.
+            let good = self.inventory.memory.last_good.as_ref().filter(|_| !self.is_from_desired(pod));
+            let is_of_before = pod.revision.is_some() && pod.revision.as_ref() == good;
+            let since = |began| pod.created > began || (pod.created == began && !is_of_before);
+            began.map_or_else(|| self.is_from_desired(pod), since)
         } else {
             standing == Standing::Current
         };

@@ -124,3 +124,17 @@ fn a_taint_that_comes_after_a_restart_frees_no_budget_nor_does_another_restart()
     fleet.pods.insert(0, pod(300, "node-000", 2, 202, true));
     assert_eq!(fleet.plan(&one, &desired(2), 203).steps.len(), 1);
 }
+
+#[test]
+fn a_node_that_got_its_agent_in_the_second_in_which_a_rollout_began_and_went_away_is_no_loss_of_ours() {
+    let mut fleet = Fleet::new(5, 2);
+    fleet.rolling_since(0);
+    (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
+    for number in 0..5 {
+        fleet.change(number, |pod| pod.created = at(0));
+    }
+    let node = Arc::make_mut(&mut fleet.nodes[2]);
+    (node.ready, node.ready_since) = (false, Some(at(0)));
+    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
+    assert_eq!(plan.steps.len(), 1, "{:?}", plan.report);
+}
