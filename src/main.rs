@@ -26,10 +26,10 @@ fn main() -> ExitCode {
         }
     };
     match runtime.block_on(oneagent_operator::cli::main()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => {
-            eprintln!("oneagent-operator: {sentence}");
-            ExitCode::FAILURE
+        Ok(code) => ExitCode::from(code),
+        Err(failed) => {
+            eprintln!("oneagent-operator: {}", failed.sentence);
+            ExitCode::from(failed.code)
         }
     }
 }

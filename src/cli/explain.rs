@@ -2,19 +2,18 @@
 //!
 //! Reads only, with the caller's rights. Must not judge anything itself: that is the operator's own code.
 
-use std::fmt::Debug;
-
 use k8s_openapi::api::apps::v1::DaemonSet;
-use kube::api::{Api, ListParams};
+use kube::api::Api;
 use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
 
+use super::read::{list, nearest};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel;
 use crate::oneagent::controller::LABEL;
-use crate::oneagent::explain::{Cluster, Finding, oneagent};
+use crate::oneagent::explain::{Finding, oneagent};
+use crate::oneagent::listed::Cluster;
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
@@ -84,16 +83,4 @@ where
     K::DynamicType: Default,
 {
     namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace))
-}
-
-async fn list<K: Clone + DeserializeOwned + Debug>(api: Api<K>, what: &str, labels: &str) -> Result<Vec<K>, String> {
-    let listed = api.list(&ListParams::default().labels(labels)).await;
-    listed.map(|list| list.items).map_err(|error| format!("cannot list {what}: {error}"))
-}
-
-/// What may have been meant.
-fn nearest(name: &str, names: &[&str]) -> String {
-    let likeness = |other: &&&str| strsim::jaro_winkler(name, other);
-    let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    best.map(|best| format!("; the nearest name is {best}")).unwrap_or_default()
 }

@@ -4,6 +4,8 @@
 
 mod check;
 mod explain;
+mod plan;
+mod read;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -24,14 +26,34 @@ enum Command {
     Check(check::Args),
     /// Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing.
     Explain(explain::Args),
+    /// Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing.
+    Plan(plan::Args),
 }
 
-/// Parses the command line and does what it says. `Err` is a sentence for whoever typed it.
-pub async fn main() -> Result<(), String> {
+/// Why a command did not do what it should: a sentence for whoever typed it, and the exit code.
+#[derive(Debug)]
+pub struct Failed {
+    pub sentence: String,
+    pub code: u8,
+}
+
+impl Failed {
+    fn of(sentence: String) -> Self {
+        Self { sentence, code: 1 }
+    }
+}
+
+/// Parses the command line and does what it says; returns the exit code.
+pub async fn main() -> Result<u8, Failed> {
     match Cli::parse().command {
-        Command::Run(args) => Box::pin(run::run(*args)).await,
-        Command::Check(args) => Box::pin(check::check(&args)).await,
-        Command::Explain(args) => Box::pin(explain::explain(&args)).await,
+        Command::Run(args) => Box::pin(run::run(*args)).await.map(|()| 0).map_err(Failed::of),
+        Command::Check(args) => Box::pin(check::check(&args)).await.map(|()| 0).map_err(Failed::of),
+        Command::Explain(args) => Box::pin(explain::explain(&args)).await.map(|()| 0).map_err(Failed::of),
+        // As `kubectl diff`: 1 says that there is something.
+        Command::Plan(args) => {
+            let would = Box::pin(plan::plan(&args)).await;
+            would.map(u8::from).map_err(|sentence| Failed { sentence, code: 2 })
+        }
     }
 }
 

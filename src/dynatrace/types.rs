@@ -25,7 +25,7 @@ impl Hosts {
 
     /// Adds what a host reports. Of two hosts with one address the older version counts, so that nobody else's agent
     /// makes ours look up to date.
-    pub(super) fn add(&mut self, zone: Option<&str>, address: IpAddr, version: Version) {
+    pub fn add(&mut self, zone: Option<&str>, address: IpAddr, version: Version) {
         let hosts = self.zones.entry(zone_key(zone)).or_default();
         hosts.entry(address).and_modify(|known| *known = version.min(*known)).or_insert(version);
     }

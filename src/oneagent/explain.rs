@@ -4,36 +4,22 @@
 //! operator itself knows (since when a Pod is missing, what the environment reports of hosts) it does not: there it
 //! says what the status says. Must not read anything.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
-use kube::core::DeserializeGuard;
-use kube::runtime::watcher::Event;
 
-use super::build::record::yields_to;
-use super::fleet::Fleet;
-use super::peers::Peers;
+use super::listed::Cluster;
+use super::memory;
 use super::places::{Inventory, SKIP, places};
 use super::plan::template_revision;
-use super::resolve::{Resolved, resolve};
+use super::resolve::Resolved;
 use super::revision::{Desired, Pod, Reported, Revision};
-use super::{memory, overlap};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::k8s::node::Node;
 use crate::k8s::placement::Verdict;
 use crate::rollout::{self, Bucket, Cause, Source, Standing};
-
-/// What a cluster says.
-#[derive(Debug, Default)]
-pub struct Cluster {
-    fleet: Fleet,
-    peers: Peers,
-    agents: Vec<OneAgent>,
-}
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,31 +32,6 @@ pub struct Finding {
 }
 
 impl Cluster {
-    /// Of everything that was listed.
-    #[must_use]
-    pub fn of(agents: Vec<OneAgent>, nodes: Vec<NodeFacts>, pods: Vec<PodFacts>, sets: Vec<DaemonSet>) -> Self {
-        let cluster = Self { agents, ..Self::default() };
-        for agent in &cluster.agents {
-            cluster.peers.note(&DeserializeGuard(Ok(agent.clone())));
-        }
-        for node in nodes {
-            cluster.fleet.node(&Event::Apply(node));
-        }
-        for pod in pods {
-            cluster.fleet.pod("", &Event::Apply(pod));
-        }
-        for set in sets {
-            cluster.fleet.daemonset_event("", Event::Apply(set));
-        }
-        cluster
-    }
-
-    /// The names of all nodes.
-    #[must_use]
-    pub fn nodes(&self) -> Vec<Arc<str>> {
-        self.fleet.nodes().iter().map(|node| node.name.clone()).collect()
-    }
-
     /// What each OneAgent has to do with a node; `None`: there is no such node.
     #[must_use]
     pub fn node(&self, name: &str, now: DateTime<Utc>) -> Option<Vec<Finding>> {
@@ -100,15 +61,6 @@ impl Cluster {
             }
             None => finding(runs(standing, pod, node, &status), left_out(node)),
         }
-    }
-
-    fn resolved(&self, agent: &OneAgent, nodes: &[Arc<Node>]) -> Result<Resolved, String> {
-        let resolved = resolve(agent)
-            .map_err(|refusals| refusals.into_iter().map(|refusal| refusal.0).collect::<Vec<_>>().join("; "))?;
-        let key = (resolved.namespace.clone(), resolved.name.clone());
-        let others = self.peers.others(&key, &self.fleet);
-        let yielded: BTreeSet<String> = self.fleet.daemonset(&key).map(|live| yields_to(&live)).unwrap_or_default();
-        Ok(overlap::apart(resolved, &others, nodes, &self.fleet.pods(&key), &yielded))
     }
 
     /// Why a selected node has no available agent, if it has none, and how its agent stands.

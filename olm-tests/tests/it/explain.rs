@@ -9,12 +9,20 @@ use olm_tests::nodes::patch;
 use olm_tests::operator::token;
 use serde_json::{Value, json};
 
-/// An account that may read what `explain` reads, and nothing else.
-async fn on_call(lab: &Lab<'_>) -> String {
+/// An account that may read what `explain` and `plan` read, and nothing else.
+pub async fn on_call(lab: &Lab<'_>) -> String {
     let name = "on-call";
     let rule =
         |group: &str, resource: &str| json!({ "apiGroups": [group], "resources": [resource], "verbs": ["list"] });
-    let rules = [rule("dynatrace.com", "oneagents"), rule("", "nodes"), rule("", "pods"), rule("apps", "daemonsets")];
+    let mut namespaces = rule("", "namespaces");
+    namespaces["verbs"] = json!(["get"]);
+    let rules = [
+        rule("dynatrace.com", "oneagents"),
+        rule("", "nodes"),
+        rule("", "pods"),
+        rule("apps", "daemonsets"),
+        namespaces,
+    ];
     let rbac = "rbac.authorization.k8s.io";
     let bound = format!("{name}-{}", lab.name);
     let objects = [

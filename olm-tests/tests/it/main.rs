@@ -26,6 +26,7 @@ mod middle;
 mod openshift;
 mod outages;
 mod overlap;
+mod planned;
 mod policies;
 mod recover;
 mod refused;

@@ -49,6 +49,13 @@ const MARKS: [(&str, &str); 2] = [
     ("oneagent.dynatrace.com/trusted-cas-hash", "oneagent.dynatrace.com/trusted-cas-version"),
 ];
 
+/// The marks that a base template has: of the proxy, and of the certificates.
+#[must_use]
+pub fn marks(base: &PodTemplateSpec) -> [Option<String>; 2] {
+    let annotations = base.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+    MARKS.map(|(key, _)| annotations.and_then(|annotations| annotations.get(key)).cloned())
+}
+
 /// The base template.
 #[must_use]
 pub fn base(resolved: &Resolved, around: &Surroundings) -> PodTemplateSpec {

@@ -80,11 +80,17 @@ pub(super) async fn is_enforced(
     if selector.is_openshifts && matches!(openshift::is_openshift(context).await, Ok(false)) {
         return false;
     }
+    !is_ignored(selector, nodes, pods)
+}
+
+/// Whether an agent came to a node outside of a node selector since that was written.
+#[must_use]
+pub fn is_ignored(selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> bool {
     let outside: HashSet<&str> =
         nodes.iter().filter(|node| !has_labels(node, &selector.labels)).map(|node| &*node.name).collect();
     let came_since =
         |pod: &Arc<Pod>| selector.since.is_some_and(|since| pod.created > since) && pod.ready_since.is_some();
-    !pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
+    pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
 }
 
 /// Why the API server refuses the DaemonSet's Pods, in its own words: they stand only in Events. Asked for only

@@ -16,9 +16,9 @@ use kube::ResourceExt;
 use kube::api::Api;
 use secrecy::ExposeSecret;
 
-pub use cluster::selector_changed;
 use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_runs, refused, wrote};
-pub use openshift::OpenShift;
+pub use cluster::{is_ignored, selector_changed};
+pub use openshift::{OPENSHIFT, OpenShift, SCHEDULER, VERSION};
 pub use references::{Named, Token};
 use references::{References, certificates, named, pull_secret_of, references, token};
 

@@ -13,15 +13,17 @@ use crate::k8s::node_selector::{Selector, of_scheduler};
 use crate::kernel::{self, Answer, NodeSelectors, Singleton};
 
 /// The API group that only OpenShift serves.
-const OPENSHIFT: Group = Group { name: "security.openshift.io", versions: &["v1"], kinds: &[] };
+pub const OPENSHIFT: Group = Group { name: "security.openshift.io", versions: &["v1"], kinds: &[] };
 
 const fn config(kind: &'static str, plural: &'static str, name: &'static str) -> Singleton {
     Singleton { group: "config.openshift.io", version: "v1", kind, plural, name }
 }
 
-const SCHEDULER: Singleton = config("Scheduler", "schedulers", "cluster");
+/// The cluster's default node selector.
+pub const SCHEDULER: Singleton = config("Scheduler", "schedulers", "cluster");
 const PROXY: Singleton = config("Proxy", "proxies", "cluster");
-const VERSION: Singleton = config("ClusterVersion", "clusterversions", "version");
+/// The cluster's version, and its update.
+pub const VERSION: Singleton = config("ClusterVersion", "clusterversions", "version");
 
 /// What it says.
 #[derive(Debug, Default)]

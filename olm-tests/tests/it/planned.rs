@@ -1,0 +1,173 @@
+//! `plan`: what it says would be replaced is what is replaced; and it writes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Output};
+
+use kube::ResourceExt;
+use olm_tests::eventually;
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3};
+use olm_tests::nodes::Shape;
+use serde_json::{Value, json};
+
+use crate::explain::on_call;
+
+fn plan(lab: &Lab<'_>, kubeconfig: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(olm_tests::operator::binary());
+    command.arg("plan").args(args).args(["-n", &lab.name]);
+    command.env("KUBECONFIG", kubeconfig).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The OneAgent as the cluster has it, with a spec of its own, in a file.
+fn file(lab: &Lab<'_>, spec: &Value) -> String {
+    let agent = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+        "metadata": { "name": "agent", "namespace": lab.name }, "spec": spec });
+    let path = lab.cluster.path(&format!("{}.oneagent.yaml", lab.name));
+    std::fs::write(&path, serde_yaml::to_string(&agent).unwrap()).unwrap();
+    path.display().to_string()
+}
+
+fn names(value: &Value) -> BTreeSet<String> {
+    value.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+}
+
+/// The Pods that the operator has deleted, in order.
+fn deleted(lab: &Lab<'_>) -> Vec<String> {
+    let requests = lab.requests().into_iter();
+    requests.filter(|r| r.resource == "pods" && r.verb == "delete" && r.code < 300).map(|r| r.name).collect()
+}
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        &of[usize::try_from(self.0 >> 33).unwrap() % of.len()]
+    }
+}
+
+/// Some edit of a spec.
+fn edit(dice: &mut Dice, spec: &Value) -> Value {
+    let versions = [V1, V2, V3];
+    let mut spec = spec.clone();
+    let rollout = |spec: &mut Value, key: &str, value: Value| spec["rollout"][key] = value;
+    let always = json!([{ "start": "00:00", "duration": "168h" }]);
+    let freeze = json!([{ "from": "2026-01-01T00:00:00Z", "to": "2099-01-01T00:00:00Z" }]);
+    match dice.roll(&[0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9]) {
+        0 => spec["env"] = json!([{ "name": "SOMETHING", "value": dice.roll(&["a", "b", "c", "d"]) }]),
+        1 => spec["update"] = json!({ "version": dice.roll(&versions), "allowDowngrade": true }),
+        2 => rollout(&mut spec, "maxUnavailable", dice.roll(&[json!(1), json!(2), json!("50%")]).clone()),
+        3 => rollout(&mut spec, "paused", json!(dice.roll(&[true, false, false]))),
+        4 => rollout(&mut spec, "order", json!(dice.roll(&["ZoneByZone", "SpreadAcrossZones"]))),
+        5 => rollout(&mut spec, "canary", dice.roll(&[json!({ "nodes": 1, "soak": "1s" }), Value::Null]).clone()),
+        6 => rollout(&mut spec, "blackouts", dice.roll(&[freeze, json!([]), json!([])]).clone()),
+        7 => rollout(&mut spec, "windows", dice.roll(&[always, json!([])]).clone()),
+        8 => spec["nodeSelector"]["half"] = dice.roll(&[json!("yes"), Value::Null]).clone(),
+        _ => spec["args"] = json!([format!("--set-host-group={}", dice.roll(&["a", "b"]))]),
+    }
+    // What is null is not there.
+    for of in ["rollout", "nodeSelector"] {
+        if let Some(of) = spec[of].as_object_mut() {
+            of.retain(|_, value| !value.is_null());
+        }
+    }
+    spec
+}
+
+/// Waits for what a plan said to have come about.
+async fn came(lab: &Lab<'_>, plan: &Value, pods: &BTreeSet<String>) {
+    lab.is_observed("agent").await;
+    eventually("it is as planned", LONG, || async {
+        let status = lab.status("agent").await;
+        let rollout = status.rollout.clone().unwrap_or_default();
+        let nodes = status.nodes.clone().unwrap_or_default();
+        let there: BTreeSet<String> = lab.pods("agent").await.into_keys().collect();
+        let is_done = rollout.state == plan["state"].as_str().unwrap_or_default()
+            && nodes.version_unknown == 0
+            && nodes.running == nodes.selected
+            && there == *pods;
+        if is_done { Ok(()) } else { Err(format!("{plan:#}\n{rollout:#?} {nodes:?} {there:?}")) }
+    })
+    .await;
+}
+
+#[test]
+fn what_a_plan_says_is_what_happens() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("planned", 0).await;
+        for zone in ["a", "b", "c"] {
+            lab.add_nodes(1, &Shape::default().zone(zone)).await;
+            lab.add_nodes(1, &Shape::default().zone(zone).label("half", "yes")).await;
+        }
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.cluster.vendor.publish(&lab.name, V3);
+        lab.behave(|b| b.refuse_downgrade = false);
+        let kubeconfig = on_call(&lab).await;
+        lab.oneagent(&json!({ "rollout": {} }));
+        lab.all_at("agent", V3, 6, SOON).await;
+        let mut spec = serde_json::to_value(lab.agents().get("agent").await.unwrap()).unwrap()["spec"].take();
+        let rounds = std::env::var("PLANS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(12);
+        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
+        let mut dice = Dice(seed);
+        let mut replaced_in_all = 0;
+        for round in 0..rounds {
+            let edited = edit(&mut dice, &spec);
+            let before = lab.pods("agent").await;
+            let asked = deleted(&lab).len();
+            let output = plan(&lab, &kubeconfig, &["-f", &file(&lab, &edited), "-o", "json"]);
+            let planned: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
+            let planned = &planned[0];
+            let restarts: Vec<String> = planned["batches"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .flat_map(|batch| batch["nodes"].as_array().unwrap())
+                .map(|node| node["node"].as_str().unwrap().to_owned())
+                .collect();
+            assert_eq!(output.status.code(), Some(i32::from(!restarts.is_empty())), "{}", said(&output));
+            let story = format!("round {round}: from {spec}\nto {edited}\nplan {planned:#}");
+            lab.cluster.kubectl(&[
+                "-n",
+                &lab.name,
+                "patch",
+                "oneagent",
+                "agent",
+                "--type=json",
+                "-p",
+                &json!([{ "op": "replace", "path": "/spec", "value": edited }]).to_string(),
+            ]);
+            let (gains, loses) = (names(&planned["gains"]), names(&planned["loses"]));
+            let pods = before.keys().filter(|node| !loses.contains(*node)).chain(&gains).cloned().collect();
+            came(&lab, planned, &pods).await;
+            let after = lab.uids("agent").await;
+            let changed = |(node, pod): &(&String, &k8s_openapi::api::core::v1::Pod)| {
+                after.get(*node).is_some_and(|uid| pod.uid().as_deref() != Some(uid))
+            };
+            let replaced: BTreeSet<String> = before.iter().filter(changed).map(|(node, _)| node.clone()).collect();
+            assert_eq!(replaced, restarts.iter().cloned().collect(), "{story}");
+            let node_of: BTreeMap<String, &String> = before.iter().map(|(node, pod)| (pod.name_any(), node)).collect();
+            let order: Vec<&String> =
+                deleted(&lab)[asked..].iter().filter_map(|pod| node_of.get(pod).copied()).collect();
+            let one_by_one =
+                planned["batches"].as_array().unwrap().iter().all(|b| b["nodes"].as_array().unwrap().len() == 1);
+            if one_by_one {
+                assert_eq!(order, restarts.iter().collect::<Vec<_>>(), "{story}");
+            }
+            let canaries = planned["batches"].as_array().unwrap().iter().filter(|b| b["canaries"] == true);
+            let canaries: usize = canaries.map(|batch| batch["nodes"].as_array().unwrap().len()).sum();
+            assert_eq!(
+                order[..canaries].iter().collect::<BTreeSet<_>>(),
+                restarts[..canaries].iter().collect::<Vec<_>>().iter().collect::<BTreeSet<_>>(),
+                "{story}"
+            );
+            replaced_in_all += replaced.len();
+            spec = edited;
+        }
+        assert!(replaced_in_all > 0, "nothing was tried");
+        lab.end().await;
+    });
+}

@@ -1,0 +1,172 @@
+//! `plan`: what an edit of a OneAgent would do, or what is still to come without one.
+//!
+//! Reads only, with the caller's rights. Must not judge anything itself: that is the operator's own code.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Api;
+use kube::{Client, ResourceExt};
+use serde::Deserialize;
+
+use super::read::{list, nearest};
+use crate::api::oneagent::OneAgent;
+use crate::clock::Clock;
+use crate::k8s::api_group::Served;
+use crate::k8s::facts::{NodeFacts, PodFacts};
+use crate::k8s::node_selector::{self, Selector};
+use crate::kernel::{self, Answer, OptionalApis, Singletons};
+use crate::oneagent::MANAGER;
+use crate::oneagent::controller::LABEL;
+use crate::oneagent::listed::Cluster;
+use crate::oneagent::observe::{OPENSHIFT, SCHEDULER, VERSION};
+use crate::oneagent::preview::{Preview, Surroundings, preview};
+
+/// Arguments of `plan`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "It runs the operator's own decisions on what your cluster says now, as if every new agent became \
+        available in the time that agents take there. It reads OneAgents, nodes, Pods, DaemonSets and the namespace \
+        with your rights, and writes nothing.\nWhich version is the newest it takes from the status: the vendor is \
+        not asked.\nExit code: 0 when no agent would be replaced, 1 when one would, 2 when that cannot be said."
+)]
+pub(super) struct Args {
+    /// Name of a OneAgent. Default: those of the file, else all of the namespace.
+    name: Option<String>,
+    /// Namespace of the OneAgents, where a file names none.
+    #[arg(short, long, default_value = "dynatrace")]
+    namespace: String,
+    /// OneAgents as they shall be.
+    #[arg(short, long)]
+    file: Option<PathBuf>,
+    /// As if it were this time, such as 2026-12-20T02:00:00Z. Default: now.
+    #[arg(long, value_name = "TIME")]
+    at: Option<DateTime<Utc>>,
+    /// How to say it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// How to say it.
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Output {
+    /// For people.
+    #[default]
+    Text,
+    /// A list with one entry per OneAgent.
+    Json,
+}
+
+/// Returns whether an agent would be replaced.
+pub(super) async fn plan(args: &Args) -> Result<bool, String> {
+    let edited = args.file.as_ref().map(read).transpose()?;
+    let now = args.at.unwrap_or_else(|| Clock::of_the_machine().now());
+    let client = kernel::client().await?;
+    let mut all = list::<OneAgent>(Api::all(client.clone()), "oneagents", "").await?;
+    let wanted = wanted(args, edited, &mut all)?;
+    let cluster = Cluster::of(
+        all,
+        list::<NodeFacts>(Api::all(client.clone()), "nodes", "").await?,
+        list::<PodFacts>(Api::all(client.clone()), "pods", LABEL).await?,
+        list::<DaemonSet>(Api::all(client.clone()), "daemonsets", LABEL).await?,
+    );
+    let mut previews: Vec<Preview> = Vec::new();
+    for agent in &wanted {
+        let around = surroundings(&client, agent).await?;
+        let said = preview(&cluster, agent, &around, now);
+        let name = format!("OneAgent {}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
+        previews.push(said.map_err(|why| format!("{name}: {why}"))?);
+    }
+    match args.output {
+        Output::Text => {
+            let text: Vec<String> = previews.iter().map(ToString::to_string).collect();
+            print!("{}", text.join("\n"));
+        }
+        Output::Json => println!("{}", serde_json::to_string_pretty(&previews).map_err(|error| error.to_string())?),
+    }
+    Ok(previews.iter().any(|preview| preview.restarts > 0))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command line")]
+fn read(file: &PathBuf) -> Result<Vec<OneAgent>, String> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let mut found = Vec::new();
+    for document in serde_yaml::Deserializer::from_str(&text) {
+        let value = serde_yaml::Value::deserialize(document).map_err(|error| format!("{shown} is no YAML: {error}"))?;
+        if value.get("kind").and_then(serde_yaml::Value::as_str) == Some("OneAgent") {
+            let agent = serde_yaml::from_value(value);
+            found.push(agent.map_err(|error| format!("{shown} holds a OneAgent that cannot be read: {error}"))?);
+        }
+    }
+    if found.is_empty() { Err(format!("{shown} holds no OneAgent")) } else { Ok(found) }
+}
+
+/// The OneAgents that are asked about, as they shall be; `all` has them so, too, for the others look at them.
+fn wanted(args: &Args, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>) -> Result<Vec<OneAgent>, String> {
+    let is_named = |agent: &OneAgent| args.name.as_ref().is_none_or(|name| agent.name_any() == *name);
+    let Some(edited) = edited else {
+        let here = |agent: &&OneAgent| agent.namespace().as_deref() == Some(args.namespace.as_str());
+        let found: Vec<OneAgent> = all.iter().filter(here).filter(|agent| is_named(agent)).cloned().collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let names: Vec<String> = all.iter().filter(here).map(ResourceExt::name_any).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        return Err(match &args.name {
+            Some(name) => {
+                format!("there is no OneAgent {name} in namespace {}{}", args.namespace, nearest(name, &names))
+            }
+            None => format!("there is no OneAgent in namespace {}; name another with -n", args.namespace),
+        });
+    };
+    let mut wanted = Vec::new();
+    for mut agent in edited.into_iter().filter(is_named) {
+        let namespace = agent.namespace().unwrap_or_else(|| args.namespace.clone());
+        let is_it = |other: &&mut OneAgent| {
+            other.name_any() == agent.name_any() && other.namespace().as_deref() == Some(&namespace)
+        };
+        if let Some(live) = all.iter_mut().find(is_it) {
+            live.spec = agent.spec;
+            wanted.push(live.clone());
+        } else {
+            agent.metadata.namespace = Some(namespace);
+            agent.status = None;
+            all.push(agent.clone());
+            wanted.push(agent);
+        }
+    }
+    if wanted.is_empty() {
+        return Err(format!("the file holds no OneAgent {}", args.name.as_deref().unwrap_or_default()));
+    }
+    Ok(wanted)
+}
+
+/// What no list shows.
+async fn surroundings(client: &Client, agent: &OneAgent) -> Result<Surroundings, String> {
+    let namespace = agent.namespace().unwrap_or_default();
+    let api: Api<Namespace> = Api::all(client.clone());
+    let found = api.get_opt(&namespace).await;
+    let found = found.map_err(|error| format!("cannot get namespaces {namespace}: {error}"))?;
+    let singletons = Singletons::new(Duration::ZERO);
+    let mut selector = found.as_ref().map(node_selector::of).unwrap_or_default();
+    if selector.is_default
+        && let Answer::There(scheduler) = singletons.look(client, &SCHEDULER).await
+    {
+        selector = node_selector::of_scheduler(&scheduler);
+    }
+    // OpenShift's means nothing elsewhere.
+    if selector.is_openshifts && !selector.labels.is_empty() {
+        let served = OptionalApis::new(MANAGER, Duration::ZERO).served(client, &OPENSHIFT).await;
+        if served.map_err(|error| error.to_string())? == Served::Absent {
+            selector = Selector::default();
+        }
+    }
+    let openshift = agent.spec.openshift.as_ref();
+    let pauses = openshift.is_some_and(|openshift| openshift.pause_during_cluster_update == Some(true));
+    let update = if pauses { singletons.look(client, &VERSION).await } else { Answer::Unasked };
+    Ok(Surroundings { selector, update })
+}

@@ -1,0 +1,64 @@
+//! A cluster as somebody's lists show it, for commands that look once and judge by the operator's own code.
+//!
+//! Pure: it is handed the lists. Must not judge anything itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher::Event;
+
+use super::build::record::yields_to;
+use super::fleet::Fleet;
+use super::overlap;
+use super::peers::Peers;
+use super::resolve::{Resolved, resolve};
+use crate::api::oneagent::OneAgent;
+use crate::k8s::facts::{NodeFacts, PodFacts};
+use crate::k8s::node::Node;
+
+/// What a cluster says.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    pub(super) fleet: Fleet,
+    peers: Peers,
+    pub(super) agents: Vec<OneAgent>,
+}
+
+impl Cluster {
+    /// Of everything that was listed.
+    #[must_use]
+    pub fn of(agents: Vec<OneAgent>, nodes: Vec<NodeFacts>, pods: Vec<PodFacts>, sets: Vec<DaemonSet>) -> Self {
+        let cluster = Self { agents, ..Self::default() };
+        for agent in &cluster.agents {
+            cluster.peers.note(&DeserializeGuard(Ok(agent.clone())));
+        }
+        for node in nodes {
+            cluster.fleet.node(&Event::Apply(node));
+        }
+        for pod in pods {
+            cluster.fleet.pod("", &Event::Apply(pod));
+        }
+        for set in sets {
+            cluster.fleet.daemonset_event("", Event::Apply(set));
+        }
+        cluster
+    }
+
+    /// The names of all nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Arc<str>> {
+        self.fleet.nodes().iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// What a spec means, beside the others; or why it makes no sense.
+    pub(super) fn resolved(&self, agent: &OneAgent, nodes: &[Arc<Node>]) -> Result<Resolved, String> {
+        let resolved = resolve(agent)
+            .map_err(|refusals| refusals.into_iter().map(|refusal| refusal.0).collect::<Vec<_>>().join("; "))?;
+        let key = (resolved.namespace.clone(), resolved.name.clone());
+        let others = self.peers.others(&key, &self.fleet);
+        let yielded: BTreeSet<String> = self.fleet.daemonset(&key).map(|live| yields_to(&live)).unwrap_or_default();
+        Ok(overlap::apart(resolved, &others, nodes, &self.fleet.pods(&key), &yielded))
+    }
+}

@@ -1,0 +1,104 @@
+//! The preview as people read it.
+//!
+//! Must not add to what the preview says.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use super::{Batch, Preview, Restart};
+
+/// So many batches are written out at most: the rest is summed up.
+const BATCHES: usize = 12;
+/// So many names of a list.
+const NAMES: usize = 4;
+
+impl fmt::Display for Preview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unknown = || "a version that nobody knows yet".to_owned();
+        let from = self.from.clone();
+        let to = self.to.clone().unwrap_or_else(unknown);
+        let what = match from {
+            Some(from) if from == to => format!("agents stay at {to}"),
+            Some(from) => format!("agents go from {from} to {to}"),
+            None => format!("agents get {to}"),
+        };
+        let template = if self.template_changes { ", and the Pod template changes" } else { "" };
+        writeln!(f, "OneAgent {}/{}: {what}{template}", self.namespace, self.name)?;
+        let restarted = match (self.restarts, self.unknown_until.is_empty()) {
+            (0, true) => "no agent is replaced".to_owned(),
+            (0, false) => "no agent is replaced as things are".to_owned(),
+            (1, _) => "1 agent is replaced".to_owned(),
+            (many, _) => format!("{many} agents are replaced, in {} batches", self.batches.len()),
+        };
+        writeln!(f, "  {} nodes selected; {restarted}", self.selected)?;
+        let named = |f: &mut fmt::Formatter<'_>, what: &str, nodes: &[String]| {
+            if nodes.is_empty() { Ok(()) } else { writeln!(f, "  {} {what}, at once: {}", nodes.len(), some(nodes)) }
+        };
+        named(f, "nodes gain an agent", &self.gains)?;
+        named(f, "nodes lose their agent", &self.loses)?;
+        for waits in &self.waiting_on {
+            writeln!(f, "  waits: {waits}")?;
+        }
+        if !self.batches.is_empty() {
+            writeln!(f, "\n  {:<6} {:<21} {:>6}  AGENTS ON", "BATCH", "AT", "NODES")?;
+            for (number, batch) in self.batches.iter().take(BATCHES).enumerate() {
+                let canaries = if batch.canaries { " (canaries)" } else { "" };
+                let nodes = folded(&batch.nodes);
+                writeln!(f, "  {:<6} {:<21} {:>6}  {nodes}{canaries}", number + 1, batch.at, batch.nodes.len())?;
+            }
+            rest(f, self.batches.get(BATCHES..).unwrap_or_default())?;
+            writeln!(f)?;
+        }
+        match &self.finish {
+            Some(_) if self.restarts == 0 && self.gains.is_empty() => {}
+            Some(finish) => writeln!(f, "  finishes at {finish}, if each new agent is available {}", self.measure())?,
+            None => {
+                let why = if self.unknown_until.is_empty() {
+                    "nobody knows".to_owned()
+                } else {
+                    self.unknown_until.join("; ")
+                };
+                writeln!(f, "  when it finishes is unknown until this has ended: {why}")?;
+            }
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))
+    }
+}
+
+impl Preview {
+    fn measure(&self) -> String {
+        let seconds = self.seconds_each;
+        if self.measured_on == 0 {
+            return format!("after {seconds} s (assumed: no agent runs that shows it)");
+        }
+        format!("after {seconds} s (median of {} that run) and none fails", self.measured_on)
+    }
+}
+
+fn rest(f: &mut fmt::Formatter<'_>, batches: &[Batch]) -> fmt::Result {
+    let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return Ok(()) };
+    let nodes: usize = batches.iter().map(|batch| batch.nodes.len()).sum();
+    writeln!(f, "  … and {} batches of {nodes} nodes from {} to {}", batches.len(), first.at, last.at)
+}
+
+/// Nodes by zone, where they have one.
+fn folded(nodes: &[Restart]) -> String {
+    let mut zones: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for node in nodes {
+        let broken = if node.is_broken { " (broken)" } else { "" };
+        zones.entry(node.zone.as_deref().unwrap_or_default()).or_default().push(format!("{}{broken}", node.node));
+    }
+    let mut text = String::new();
+    for (zone, nodes) in zones {
+        let separator = if text.is_empty() { "" } else { "; " };
+        let zone = if zone.is_empty() { String::new() } else { format!("{zone}: ") };
+        let _ = write!(text, "{separator}{zone}{}", some(&nodes));
+    }
+    text
+}
+
+fn some(names: &[String]) -> String {
+    let more = names.len().saturating_sub(NAMES);
+    let first = names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
+    if more == 0 { first } else { format!("{first} and {more} more") }
+}

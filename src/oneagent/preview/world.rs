@@ -1,0 +1,367 @@
+//! A cluster in memory, in which the operator's plan is carried out: the DaemonSet controller makes Pods at once, and
+//! each agent is Ready after the same time.
+//!
+//! Must not touch a real cluster, nor judge a plan.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::ResourceExt;
+use secrecy::SecretString;
+
+use super::super::MANAGER;
+use super::super::build::record::Record;
+use super::super::build::template::marks;
+use super::super::listed::Cluster;
+use super::super::memory::{self, Memory};
+use super::super::observe::{Missing, Named, Observed, OpenShift, Token, is_ignored};
+use super::super::plan::{plan, template_revision};
+use super::super::resolve::{ProxySource, Resolved, Wish};
+use super::super::revision::Pod;
+use crate::api::name::Version;
+use crate::api::oneagent::condition::{ConditionType, Reason};
+use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::dynatrace::{Hosts, Snapshot, TokenState};
+use crate::k8s::node_selector::Selector;
+use crate::k8s::placement::Verdict;
+use crate::kernel::Answer;
+use crate::rollout::Report;
+use crate::rollout::ledger::Ledger;
+
+/// Label of a node: its zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// What is asked of the cluster beside its lists.
+#[derive(Debug, Default)]
+pub struct Surroundings {
+    /// The node selector that the namespace itself carries.
+    pub selector: Selector,
+    /// What OpenShift says of its own update, when the spec wants it.
+    pub update: Answer,
+}
+
+/// The cluster.
+pub(super) struct World {
+    pub(super) now: DateTime<Utc>,
+    pub(super) each: TimeDelta,
+    pub(super) seen: Observed,
+    pub(super) resolved: Resolved,
+    memory: Memory,
+    image: String,
+    /// When Pods that were made become Ready, by UID.
+    due: BTreeMap<Arc<str>, DateTime<Utc>>,
+    made: usize,
+}
+
+/// What a look led to.
+pub(super) struct Done {
+    pub(super) from: Option<Version>,
+    pub(super) to: Option<Version>,
+    pub(super) template_changes: bool,
+    pub(super) gains: Vec<String>,
+    pub(super) loses: Vec<String>,
+    /// Nodes, and whether the agent was broken.
+    pub(super) restarts: Vec<(String, bool)>,
+    pub(super) problems: Vec<String>,
+    pub(super) report: Report,
+    /// When something happens next.
+    pub(super) next: Option<DateTime<Utc>>,
+}
+
+impl World {
+    pub(super) fn of(
+        cluster: &Cluster,
+        agent: &OneAgent,
+        resolved: Resolved,
+        around: &Surroundings,
+        now: DateTime<Utc>,
+    ) -> Self {
+        let key = (resolved.namespace.clone(), resolved.name.clone());
+        let status = agent.status.clone().unwrap_or_default();
+        let daemonset = cluster.fleet.daemonset(&key);
+        let pods = cluster.fleet.pods(&key);
+        let containers = daemonset.as_ref().and_then(|live| live.spec.as_ref()?.template.spec.as_ref());
+        let image = containers.and_then(|pod| pod.containers.first()?.image.clone()).unwrap_or_default();
+        let seen = Observed {
+            named_objects: Vec::new(),
+            paas: token(&status),
+            api: Token::There { value: SecretString::default(), blanks: false },
+            proxy: resolved.proxy.as_ref().map(|proxy| match proxy {
+                ProxySource::Value(url, _) => Named::There(url.clone(), String::new()),
+                ProxySource::Secret(_) => mark(daemonset.as_deref(), 0),
+            }),
+            trusted: resolved.trusted_cas.as_ref().map(|_| mark(daemonset.as_deref(), 1)),
+            bundle_is_missing: false,
+            openshift: OpenShift {
+                is_one: None,
+                proxy: Answer::Unread("not asked".to_owned()),
+                version: around.update.clone(),
+            },
+            admissions: cluster.fleet.admissions(&key),
+            pull_secret: None,
+            istio: None,
+            environment: None,
+            known: None,
+            told: Vec::new(),
+            is_believed: true,
+            nodes: cluster.fleet.nodes(),
+            pods: pods.clone(),
+            ledger: Ledger::default(),
+            missing: Missing::new(),
+            deciding_since: now,
+            heard_since: DateTime::UNIX_EPOCH,
+            refused: None,
+            namespace_selector: around.selector.labels.clone(),
+            selector_is_default: around.selector.is_default,
+            selector_enforced: !around.selector.labels.is_empty()
+                && !is_ignored(&around.selector, &cluster.fleet.nodes(), &pods),
+            cluster_id: daemonset.as_deref().and_then(cluster_id).unwrap_or_default(),
+            stopped: status.rollout.as_ref().is_some_and(|rollout| rollout.state == "Stopped"),
+            other_operator: false,
+            daemonset,
+        };
+        let memory = memory::read(&status);
+        let mut world =
+            Self { now, each: TimeDelta::zero(), seen, resolved, memory, image, due: BTreeMap::new(), made: 0 };
+        world.seen.environment = Some(Ok(Arc::new(environment(&world, &status))));
+        for pod in world.seen.pods.iter().filter(|pod| pod.ready_since.is_none() && pod.trouble.is_none()) {
+            world.due.insert(pod.uid.clone(), now);
+        }
+        world
+    }
+
+    /// Why nobody but the environment can say which version is wanted.
+    pub(super) fn is_unknown(&self, agent: &OneAgent) -> Option<String> {
+        let status = agent.status.as_ref()?;
+        let field = match self.resolved.wish {
+            Wish::Newest if self.resolved.frozen => return None,
+            Wish::Newest if status.version_source.as_deref() == Some("Api") => return None,
+            Wish::Newest => "spec.update.version",
+            Wish::AgentVersion(wish) => {
+                let desired: Option<Version> = status.desired_version.as_ref().and_then(|version| version.parse().ok());
+                if desired.is_some_and(|desired| wish.admits(&desired)) {
+                    return None;
+                }
+                "spec.agentVersion"
+            }
+            _ => return None,
+        };
+        Some(format!(
+            "which version it gets without the present {field} only its environment knows: to see what a version would \
+            do, name it in spec.update.version"
+        ))
+    }
+
+    pub(super) fn zones(&self) -> BTreeMap<String, String> {
+        let zone = |node: &Arc<crate::k8s::node::Node>| Some((node.name.to_string(), node.labels.get(ZONE)?.clone()));
+        self.seen.nodes.iter().filter_map(zone).collect()
+    }
+
+    /// What the answer rests on that may not be so.
+    pub(super) fn notes(&self, agent: &OneAgent) -> Vec<String> {
+        let mut notes = self.resolved.warnings.clone();
+        let status = agent.status.clone().unwrap_or_default();
+        if status.instances_truncated == Some(true) {
+            notes.push(
+                "which agents updated themselves the status tells of 200 nodes only; of the others what their Pods \
+                were made from counts"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    /// Whether an agent is on its way.
+    pub(super) fn is_moving(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Lets time pass.
+    pub(super) fn pass(&mut self, until: DateTime<Utc>) {
+        self.now = until;
+        let Self { due, seen, .. } = self;
+        for pod in &mut seen.pods {
+            if due.get(&pod.uid).is_some_and(|at| *at <= until) {
+                let ready = due.remove(&pod.uid);
+                let pod = Arc::make_mut(pod);
+                (pod.ready_since, pod.unready_since) = (ready, None);
+            }
+        }
+        if let Some(Ok(environment)) = &mut seen.environment {
+            let environment = Arc::make_mut(environment);
+            environment.answered_at = environment.answered_at.map(|_| until);
+            environment.hosts_at = environment.hosts_at.map(|_| until);
+        }
+    }
+
+    /// Makes the plan, and carries it out.
+    pub(super) fn look(&mut self) -> Result<Done, serde_json::Error> {
+        let plan = plan(&self.memory, &self.resolved, &self.seen, &self.image, self.now)?;
+        let decision = plan.assessment.decision;
+        let before = self.seen.daemonset.as_deref().and_then(template_revision);
+        let mut done = Done {
+            from: before.as_ref().and_then(|revision| revision.version),
+            to: plan.assessment.choice.version,
+            template_changes: false,
+            gains: Vec::new(),
+            loses: Vec::new(),
+            restarts: Vec::new(),
+            problems: plan.assessment.problems.into_iter().map(|(_, message)| message).collect(),
+            report: decision.plan.report,
+            next: None,
+        };
+        if let Some(wanted) = plan.objects.daemonset {
+            self.seen.daemonset = Some(Arc::new(applied(wanted)?));
+            let after = self.seen.daemonset.as_deref().and_then(template_revision);
+            done.template_changes =
+                before.as_ref().zip(after.as_ref()).is_some_and(|(before, after)| before.hash != after.hash);
+            self.place(&mut done);
+        }
+        self.memory = decision.memory;
+        let mut ledger = plan.ledger;
+        for step in plan.steps {
+            // The guard has the last word here, too.
+            if ledger.begin(&plan.guard, &step.place, &step.pod.uid, self.now).is_none() {
+                continue;
+            }
+            done.restarts.push((step.pod.node.to_string(), !step.costs));
+            self.seen.pods.retain(|pod| pod.uid != step.pod.uid);
+            self.due.remove(&step.pod.uid);
+            self.make(&step.pod.node.clone());
+        }
+        self.seen.ledger = ledger;
+        let due = self.due.values().min().copied();
+        let at_once = (before.as_ref() != self.seen.daemonset.as_deref().and_then(template_revision).as_ref())
+            .then_some(self.now + TimeDelta::seconds(1));
+        done.next = [due, decision.plan.next, at_once].into_iter().flatten().filter(|at| *at > self.now).min();
+        // Who was about to be Ready is so now.
+        if done.next.is_none() && self.is_moving() {
+            done.next = Some(self.now + TimeDelta::seconds(1));
+        }
+        Ok(done)
+    }
+
+    /// What the DaemonSet controller does at once: Pods where there shall be one, none where there shall not.
+    fn place(&mut self, done: &mut Done) {
+        let mut empty = Vec::new();
+        let mut left = HashSet::new();
+        let has: HashSet<Arc<str>> = self.seen.pods.iter().map(|pod| pod.node.clone()).collect();
+        for node in &self.seen.nodes {
+            match self.resolved.placement.verdict(node) {
+                Verdict::Selected if !has.contains(&node.name) => empty.push((node.name.clone(), node.ready)),
+                Verdict::NotMatching | Verdict::Architecture(_) | Verdict::Overlap(_) => {
+                    left.insert(node.name.clone());
+                }
+                Verdict::Selected | Verdict::Untolerated(_) => {}
+            }
+        }
+        let gone = self.seen.pods.iter().filter(|pod| left.contains(&pod.node));
+        done.loses.extend(gone.map(|pod| pod.node.to_string()));
+        self.seen.pods.retain(|pod| !left.contains(&pod.node));
+        for (node, is_ready) in empty {
+            done.gains.push(node.to_string());
+            let uid = self.make(&node);
+            if !is_ready {
+                self.due.remove(&uid);
+            }
+        }
+    }
+
+    /// A new Pod, from the template that is there.
+    fn make(&mut self, node: &Arc<str>) -> Arc<str> {
+        self.made += 1;
+        let name = format!("new-{}", self.made);
+        let revision = self.seen.daemonset.as_deref().and_then(template_revision);
+        let pod = Pod { revision, created: self.now, ..Pod::named(&name, node) };
+        let uid = pod.uid.clone();
+        self.due.insert(uid.clone(), self.now + self.each);
+        self.seen.pods.push(Arc::new(pod));
+        uid
+    }
+}
+
+/// The token, as far as the status tells: what nobody complains of is there.
+fn token(status: &OneAgentStatus) -> Token {
+    let missing = [Reason::TokenSecretNotFound, Reason::TokenMissing].map(|reason| reason.to_string());
+    let is_it = ConditionType::PaasToken.to_string();
+    let found = status.conditions.iter().find(|condition| condition.type_ == is_it);
+    if found.is_some_and(|condition| missing.contains(&condition.reason)) {
+        return Token::NoSecret;
+    }
+    Token::There { value: SecretString::default(), blanks: false }
+}
+
+/// An object that the spec names, by the mark that its last content left on the template.
+fn mark(live: Option<&DaemonSet>, which: usize) -> Named {
+    let mark = live.and_then(|live| {
+        let record = Record::of(live);
+        marks(&record.templates.first()?.template)[which].clone()
+    });
+    Named::There(SecretString::default(), mark.unwrap_or_default())
+}
+
+/// UID of Namespace kube-system, as the template has it.
+fn cluster_id(live: &DaemonSet) -> Option<String> {
+    let record = Record::of(live);
+    let container = record.templates.first()?.template.spec.as_ref()?.containers.first()?.clone();
+    container.env?.into_iter().find(|entry| entry.name == "DT_K8S_CLUSTER_ID")?.value
+}
+
+/// The environment, as far as the status tells.
+fn environment(world: &World, status: &OneAgentStatus) -> Snapshot {
+    let desired: Option<Version> = status.desired_version.as_ref().and_then(|version| version.parse().ok());
+    let is_away = status
+        .conditions
+        .iter()
+        .any(|condition| condition.status == "True" && condition.reason == Reason::EnvironmentUnreachable.to_string());
+    let mut hosts = Hosts::default();
+    for instance in status.instances.values() {
+        let reported = instance.version.as_ref().and_then(|version| version.parse().ok());
+        if let (Some(ip), Some(version)) = (instance.ip_address.as_ref().and_then(|ip| ip.parse().ok()), reported) {
+            hosts.add(world.resolved.network_zone.as_deref(), ip, version);
+        }
+    }
+    // Whoever wants a certain one, or one of a series, is told what the operator knows of it.
+    let known = desired.into_iter().chain(world.memory.rollout.last_good.iter().filter_map(|good| good.version));
+    let known = known.chain(world.seen.pods.iter().filter_map(|pod| pod.revision.as_ref()?.version));
+    let offered: Option<BTreeSet<Version>> = match world.resolved.wish {
+        Wish::Pin { version, .. } if is_unoffered(status, version) => Some(known.collect()),
+        Wish::Pin { version, .. } => Some(known.chain([version]).collect()),
+        Wish::AgentVersion(wish) => Some(known.filter(|version| wish.admits(version)).collect()),
+        _ => None,
+    };
+    Snapshot {
+        latest: desired,
+        away: is_away,
+        answered_at: Some(world.now),
+        paas: TokenState::Ready,
+        api: TokenState::Ready,
+        hosts: Some(Arc::new(hosts)),
+        hosts_at: Some(world.now),
+        offered: offered.map(|offered| Arc::new(offered.into_iter().rev().collect())),
+        ..Snapshot::default()
+    }
+}
+
+/// Whether the status says that the environment does not offer a version.
+fn is_unoffered(status: &OneAgentStatus, version: Version) -> bool {
+    let reason = Reason::VersionNotOffered.to_string();
+    let mut said = status.conditions.iter().filter(|condition| condition.reason == reason);
+    said.any(|condition| condition.message.contains(&format!("spec.update.version is {version},")))
+}
+
+/// A DaemonSet as it is after our write, once its controller has seen it.
+fn applied(wanted: serde_json::Value) -> Result<DaemonSet, serde_json::Error> {
+    let mut live: DaemonSet = serde_json::from_value(wanted)?;
+    live.metadata.generation = Some(1);
+    live.status = Some(DaemonSetStatus { observed_generation: Some(1), ..DaemonSetStatus::default() });
+    live.managed_fields_mut().push(ManagedFieldsEntry {
+        manager: Some(MANAGER.to_owned()),
+        operation: Some("Apply".to_owned()),
+        ..ManagedFieldsEntry::default()
+    });
+    Ok(live)
+}
