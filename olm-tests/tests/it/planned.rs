@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use kube::ResourceExt;
 use olm_tests::eventually;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3};
+use olm_tests::lab::{Lab, SOON, V1, V2, V3, version_of};
 use olm_tests::nodes::Shape;
 use serde_json::{Value, json};
 
@@ -81,13 +81,19 @@ fn edit(dice: &mut Dice, spec: &Value) -> Value {
 /// Waits for what a plan said to have come about.
 async fn came(lab: &Lab<'_>, plan: &Value, pods: &BTreeSet<String>) {
     lab.is_observed("agent").await;
-    eventually("it is as planned", LONG, || async {
+    eventually("it is as planned", SOON, || async {
         let status = lab.status("agent").await;
         let rollout = status.rollout.clone().unwrap_or_default();
         let nodes = status.nodes.clone().unwrap_or_default();
-        let there: BTreeSet<String> = lab.pods("agent").await.into_keys().collect();
+        let there = lab.pods("agent").await;
+        // The environment has heard of every agent: none updates itself here.
+        let is_heard = there
+            .iter()
+            .all(|(node, pod)| status.instances.get(node).is_some_and(|instance| instance.version == version_of(pod)));
+        let there: BTreeSet<String> = there.into_keys().collect();
         let is_done = rollout.state == plan["state"].as_str().unwrap_or_default()
             && nodes.version_unknown == 0
+            && is_heard
             && nodes.running == nodes.selected
             && there == *pods;
         if is_done { Ok(()) } else { Err(format!("{plan:#}\n{rollout:#?} {nodes:?} {there:?}")) }
@@ -168,6 +174,77 @@ fn what_a_plan_says_is_what_happens() {
             spec = edited;
         }
         assert!(replaced_in_all > 0, "nothing was tried");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_plan_says_what_holds_it_and_what_cannot_be_said() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("plan-held", 0).await;
+        lab.add_nodes(3, &Shape::default().zone("a")).await;
+        let kubeconfig = on_call(&lab).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        lab.all_at("agent", V1, 3, SOON).await;
+        let spec = serde_json::to_value(lab.agents().get("agent").await.unwrap()).unwrap()["spec"].take();
+        let ask = |change: Value, more: &[&str]| {
+            let mut edited = spec.clone();
+            for (key, value) in change.as_object().unwrap() {
+                edited[key] = value.clone();
+            }
+            let file = file(&lab, &edited);
+            let output = plan(&lab, &kubeconfig, &[&["-f", &file], more].concat());
+            (output.status.code(), said(&output))
+        };
+        let env = json!([{ "name": "A", "value": "b" }]);
+        let (code, text) = ask(json!({ "env": env }), &[]);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains(&format!("OneAgent plan-held/agent: agents stay at {V1}, and the Pod template changes")));
+        assert!(text.contains("3 nodes selected; 3 agents are replaced, in 3 batches"), "{text}");
+        assert!(text.contains("finishes at ") && text.contains("(median of 3 that run)"), "{text}");
+        // A window that opens in March, and one that never does.
+        let march = json!({ "env": env, "rollout": { "maxUnavailable": 1,
+            "blackouts": [{ "from": "2026-01-01T00:00:00Z", "to": "2027-03-01T00:00:00Z", "reason": "freeze" }] } });
+        let (code, text) = ask(march.clone(), &["--at", "2027-02-27T12:00:00Z"]);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("waits: in a blackout (freeze) until 2027-03-01T00:00:00Z"), "{text}");
+        assert!(text.contains("1      2027-03-01T00:00:0"), "{text}");
+        let (code, text) = ask(json!({ "env": env, "rollout": { "paused": true } }), &[]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(
+            text.contains("no agent is replaced as things are") && text.contains("rollout.paused is true"),
+            "{text}"
+        );
+        // Placement is outside of every budget.
+        let nowhere = json!({ "nodeSelector": { "lab": "elsewhere" } });
+        let (code, text) = ask(nowhere, &[]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("3 nodes lose their agent, at once"), "{text}");
+        // What cannot be said.
+        let (code, text) = ask(json!({ "rollout": { "maxUnavailable": "x%" } }), &[]);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("OneAgent plan-held/agent: its spec makes no sense") && text.contains("maxUnavailable"));
+        let run = |args: &[&str], kubeconfig: &str| {
+            let output = plan(&lab, kubeconfig, args);
+            (output.status.code(), said(&output))
+        };
+        let (code, text) = run(&["agemt"], &kubeconfig);
+        assert_eq!(code, Some(2));
+        assert!(
+            text.contains("there is no OneAgent agemt in namespace plan-held; the nearest name is agent"),
+            "{text}"
+        );
+        let (code, text) = run(&["-f", "/nowhere.yaml"], &kubeconfig);
+        assert_eq!((code, text.contains("cannot read /nowhere.yaml")), (Some(2), true), "{text}");
+        let path = lab.cluster.path("plan-held.other.yaml");
+        std::fs::write(&path, "kind: ConfigMap\napiVersion: v1\n").unwrap();
+        let (code, text) = run(&["-f", &path.display().to_string()], &kubeconfig);
+        assert_eq!((code, text.contains("holds no OneAgent")), (Some(2), true), "{text}");
+        let (code, text) = run(&["agent"], "/nowhere");
+        assert_eq!(code, Some(2), "{text}");
+        lab.cluster.kubectl(&["delete", "clusterrolebinding", "on-call-plan-held"]);
+        let (code, text) = run(&["agent"], &kubeconfig);
+        assert_eq!((code, text.contains("cannot list oneagents")), (Some(2), true), "{text}");
         lab.end().await;
     });
 }

@@ -26,6 +26,8 @@ use crate::api::oneagent::OneAgent;
 const LOOKS: usize = 4_000_000;
 /// Nobody asks what is further away.
 const HORIZON: TimeDelta = TimeDelta::days(366);
+/// So many looks in a row at which nothing happens: then nothing will.
+const IDLE: usize = 100;
 /// How long a new agent takes where none shows it.
 const USUALLY: TimeDelta = TimeDelta::seconds(60);
 
@@ -120,7 +122,7 @@ pub fn preview(
     };
     let zones: BTreeMap<String, String> = world.zones();
     let looks = (LOOKS / nodes.len().max(1)).max(100);
-    let mut last = Report::default();
+    let (mut last, mut idle) = (Report::default(), 0);
     for look in 0..looks {
         let at = world.now;
         let done = world.look().map_err(|error| format!("the Pod template cannot be made: {error}"))?;
@@ -132,6 +134,7 @@ pub fn preview(
             preview.waiting_on = said(&done.report);
             preview.notes.extend(done.problems.clone());
         }
+        idle = if world.is_moving() || !done.restarts.is_empty() { 0 } else { idle + 1 };
         preview.gains.extend(done.gains);
         preview.loses.extend(done.loses);
         if !done.restarts.is_empty() {
@@ -144,7 +147,9 @@ pub fn preview(
             preview.batches.push(Batch { at: timestamp(at), canaries, nodes: nodes.collect() });
         }
         last = done.report;
-        let Some(next) = done.next.filter(|next| *next <= now + HORIZON) else { break };
+        let ends_by_itself = matches!(last.state, State::Rolling | State::Waiting | State::Held);
+        let is_over = !world.is_moving() && !done.changed && (!ends_by_itself || idle > IDLE);
+        let Some(next) = done.next.filter(|next| !is_over && *next <= now + HORIZON) else { break };
         world.pass(next);
     }
     preview.restarts = preview.batches.iter().map(|batch| batch.nodes.len()).sum();

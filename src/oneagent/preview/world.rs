@@ -61,6 +61,8 @@ pub(super) struct Done {
     pub(super) from: Option<Version>,
     pub(super) to: Option<Version>,
     pub(super) template_changes: bool,
+    /// Whether another template is there now.
+    pub(super) changed: bool,
     pub(super) gains: Vec<String>,
     pub(super) loses: Vec<String>,
     /// Nodes, and whether the agent was broken.
@@ -206,6 +208,7 @@ impl World {
             from: before.as_ref().and_then(|revision| revision.version),
             to: plan.assessment.choice.version,
             template_changes: false,
+            changed: false,
             gains: Vec::new(),
             loses: Vec::new(),
             restarts: Vec::new(),
@@ -234,13 +237,17 @@ impl World {
         }
         self.seen.ledger = ledger;
         let due = self.due.values().min().copied();
-        let at_once = (before.as_ref() != self.seen.daemonset.as_deref().and_then(template_revision).as_ref())
-            .then_some(self.now + TimeDelta::seconds(1));
-        done.next = [due, decision.plan.next, at_once].into_iter().flatten().filter(|at| *at > self.now).min();
-        // Who was about to be Ready is so now.
-        if done.next.is_none() && self.is_moving() {
-            done.next = Some(self.now + TimeDelta::seconds(1));
-        }
+        done.changed = before.as_ref() != self.seen.daemonset.as_deref().and_then(template_revision).as_ref();
+        // What changed, and who was about to be Ready, is looked at again at once.
+        let at_once = (done.changed || due.is_some()).then_some(self.now + TimeDelta::seconds(1));
+        let due = due.map(|due| due.max(self.now + TimeDelta::seconds(1)));
+        let engines = match self.resolved.policy.calendar.closed(self.now) {
+            // The engine looks again and again, lest somebody set the clock; here nobody does.
+            Some(closed) if due.is_none() => closed.opens,
+            _ => decision.plan.next,
+        };
+        done.next = [due, engines].into_iter().flatten().filter(|at| *at > self.now).min();
+        done.next = done.next.filter(|_| !done.changed).or(at_once);
         Ok(done)
     }
 

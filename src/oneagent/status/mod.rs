@@ -93,7 +93,7 @@ pub fn status(
         (_, Some(true)) => "Running",
         _ => "Deploying",
     };
-    let memory = picture.memory();
+    let (memory, choice) = (picture.memory(), &picture.assessment.choice);
     let text = |version: Option<Version>| version.map(|v| v.to_string());
     let addresses: HashMap<&str, IpAddr> = seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect();
     let status = OneAgentStatus {
@@ -103,8 +103,8 @@ pub fn status(
             Some(image) if image.registry.is_none() || image.tag.is_some() => image.tag.clone(),
             _ => text(picture.assessment.template).or_else(|| before.version.clone()),
         },
-        desired_version: text(picture.assessment.choice.version),
-        version_source: Some(picture.assessment.choice.source.to_owned()),
+        desired_version: text(choice.version),
+        version_source: Some(choice.source.to_owned()),
         last_good_version: memory.rollout.last_good.as_ref().and_then(|r| text(r.version)),
         rejected_versions: memory.rejected.iter().map(ToString::to_string).collect(),
         phase: Some(phase.to_owned()),
@@ -121,7 +121,10 @@ pub fn status(
                 let hosts =
                     environment.and_then(|e| e.hosts.as_ref()).map(|hosts| hosts.of(resolved.network_zone.as_deref()));
                 let reported = ip.and_then(|ip| hosts?.get(&ip).copied());
-                let version = pod.revision.as_ref().and_then(|r| r.version).max(reported);
+                let made_from = pod.revision.as_ref().and_then(|r| r.version);
+                // A host reports the newer agent of before until its new one has reported: a pin is not outdone by it.
+                let is_pinned = choice.strict && made_from == choice.version;
+                let version = if is_pinned { made_from } else { made_from.max(reported) };
                 (
                     pod.node.to_string(),
                     Instance {
