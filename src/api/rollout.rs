@@ -9,7 +9,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::schedule::{Blackout, Canary, Order, Window};
+use super::schedule::{Blackout, Canary, OnFailure, Order, Window};
 use super::schema::{any_object, int_or_string};
 
 /// How many nodes are named as an example of a bucket.
@@ -50,6 +50,11 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_failures: Option<u32>,
+    /// Pause: agents of a version that failed are left as they are. Rollback: one of them is replaced with the last
+    /// good version, and the others once that one is available. Vendors do not promise that an older agent runs where
+    /// a newer one was. Default: Pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
     /// When agents may be replaced. Windows unite. Default: at any time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]

@@ -47,6 +47,16 @@ pub enum Day {
     Sun,
 }
 
+/// What is done about agents of a version that failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::Display)]
+pub enum OnFailure {
+    /// They are left as they are; nodes that join get the last good version.
+    #[default]
+    Pause,
+    /// They are replaced with the last good version: one of them first, and the others once that one is available.
+    Rollback,
+}
+
 /// A time in which nothing is replaced.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -3,26 +3,25 @@
 //! Must not read the fleet itself (that is `bucket`) nor word what it found (that is `cause` and `report`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::back::WayBack;
 use super::bucket::{Cell, Sorted, sort};
 use super::canary;
 use super::cause::{Bucket, Cause};
 use super::failure::{is_about, judge, stick, stuck_until, withdraw, withdrawal_due};
-use super::memory::{Memory, Outage, Phase, REMEMBERED, StuckPhase, Touched};
+use super::memory::{Memory, Phase, REMEMBERED, StuckPhase, Touched};
 use super::pace::{Bounds, is_a_trial, storm};
-use super::place::{Place, Revision, Standing};
+use super::place::{Revision, Standing};
+use super::remember::{missing, note, remember};
 use super::report::{Report, State, WAITING, WaitingOn};
-use super::{Desired, Inventory, Plan, Policy, Source, Step, Template};
+use super::{Desired, Inventory, Plan, Policy, Template};
 
 /// How many places are named of each cause.
 const NAMES: usize = 3;
 /// A calendar is looked at again within this: somebody may set the clock.
 const LOOK_AGAIN: TimeDelta = TimeDelta::minutes(10);
-/// A place that went away because of us and was removed counts for so long.
-const REMOVED: TimeDelta = TimeDelta::hours(1);
 
 /// Says what to do now. `desired` is `None` while nobody knows what is wanted.
 #[must_use]
@@ -65,6 +64,20 @@ pub fn plan<R: Revision>(
     let held = held(policy, now);
     plan.template = template(desired, inventory, &memory, failure.is_some(), held.is_some());
     plan.next = plan.next.into_iter().chain(policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN))).min();
+
+    if let Some(way) = WayBack::of(policy, desired, inventory, &sorted, &memory) {
+        let (steps, waiting, next) = way.go(policy, &sorted, &bounds, &mut memory, now);
+        for step in &steps {
+            note(step, &sorted, &mut memory.touched, now);
+        }
+        report.state = State::Failed;
+        report.waiting_on = vec![WaitingOn::Failure(way.failure.message), waiting];
+        if memory.started().is_some() {
+            memory.phase = Phase::Idle;
+        }
+        plan.next = plan.next.into_iter().chain(next).min();
+        return Plan { steps, report, memory, ..plan };
+    }
 
     // What is in flight when a hold comes is waited for as always, so that what was completed is known to be.
     let is_left = report.outdated > 0 || inventory.template != Some(&desired.revision);
@@ -135,77 +148,6 @@ pub fn cause<R: Revision>(
 fn held(policy: &Policy, now: DateTime<Utc>) -> Option<(State, WaitingOn)> {
     let hold = policy.hold.map(|hold| (hold.state, WaitingOn::Hold(hold)));
     hold.or_else(|| policy.calendar.closed(now).map(|closed| (State::Held, WaitingOn::Calendar(closed))))
-}
-
-/// Notes what a later look cannot find out any more: places that went away, what was broken before, and outages.
-fn remember<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>, memory: &mut Memory<R>, now: DateTime<Utc>) {
-    let is_there = |name: &str| inventory.places.iter().find(|place| &**place.name == name);
-    let mut away: BTreeMap<String, Option<DateTime<Utc>>> = BTreeMap::new();
-    for (name, gone) in &memory.touched.away {
-        match is_there(name) {
-            // One that was made anew under its name is as lost as one that was not, until it has an agent.
-            Some(place) if place.is_ready && (gone.is_none() || has_agent(place)) => {}
-            Some(_) if gone.is_none() => drop(away.insert(name.clone(), None)),
-            _ => {
-                let gone = gone.unwrap_or(now);
-                if now - gone < REMOVED {
-                    away.insert(name.clone(), Some(gone));
-                }
-            }
-        }
-    }
-    let lost = sorted.cells.iter().filter(|cell| cell.counts && !cell.place.is_ready);
-    away.extend(lost.take(REMEMBERED).map(|cell| (cell.name().to_owned(), None)));
-    memory.touched.away = away;
-    memory.touched.closed = sorted.outside.iter().take(REMEMBERED).map(|(place, _)| place.name.to_string()).collect();
-    if !memory.touched.broken.is_empty() {
-        for cell in sorted.cells.iter().filter(|cell| cell.is_available()) {
-            memory.touched.broken.remove(cell.name());
-        }
-    }
-    // What a workload lacked before it lacks no more once it has it.
-    memory.touched.lacking.retain(|name, lacking| {
-        let workload = inventory.workloads.iter().find(|workload| *workload.name == **name);
-        *lacking = workload.map_or(0, |workload| workload.unavailable().min(*lacking));
-        *lacking > 0
-    });
-    let is_over = memory.outage.is_none_or(|outage| outage.until.is_some());
-    memory.outage = match (inventory.source, memory.outage) {
-        (Source::Away, _) if is_over && memory.started().is_some() => Some(Outage { since: now, until: None }),
-        (Source::Answers(_), Some(outage)) if !is_over => Some(Outage { until: Some(now), ..outage }),
-        (_, outage) => outage,
-    };
-}
-
-/// Places that lack an agent because of this rollout, and of which the ledger does not know.
-fn missing<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>) -> Vec<(Arc<str>, DateTime<Utc>)> {
-    if !inventory.workloads.is_empty() {
-        return Vec::new();
-    }
-    let is_missing = |cell: &&Cell<'_, R>| cell.counts && !inventory.lost.contains_key(cell.place.name);
-    let missing = sorted.cells.iter().filter(is_missing);
-    missing.filter_map(|cell| Some((cell.place.name.clone(), cell.touched_at?))).collect()
-}
-
-fn has_agent<R>(place: &Place<'_, R>) -> bool {
-    place.occupant.is_some_and(|occupant| occupant.pod.ready_since.is_some() && !occupant.pod.deleting)
-}
-
-/// What a step leaves behind: its place was broken before, or had an agent that restarted again and again.
-fn note<R>(step: &Step<R>, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
-    let pod = &step.pod;
-    if !step.costs {
-        // What counts already goes on to count: an earlier step took its agent.
-        let counts = sorted.cells.iter().any(|cell| cell.counts && cell.place.name == &step.place);
-        if !counts && touched.broken.len() < REMEMBERED {
-            touched.broken.insert(step.place.to_string());
-        }
-        return;
-    }
-    let days = (now - pod.created).num_days() + 1;
-    if pod.restarts >= 3 && i64::from(pod.restarts) >= days && touched.flapping.len() < REMEMBERED {
-        touched.flapping.insert(step.place.to_string());
-    }
 }
 
 /// A rollout begins when the template advances, or with Pods that do not have it.

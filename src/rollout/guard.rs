@@ -17,6 +17,8 @@ pub struct Guard {
     budget: usize,
     /// Nothing may go now, whoever asks.
     is_held: bool,
+    /// Nothing that runs may go now.
+    is_closed: bool,
     /// UIDs of Pods whose deletion takes no running agent.
     idle: HashSet<Arc<str>>,
     /// UIDs of Pods that nobody may take: no other may start there, or somebody works on the place.
@@ -41,11 +43,13 @@ impl Guard {
         let is_barred = |place: &&Place<'_, R>| place.selection != Selection::Selected || place.busy.is_some();
         let barred = places.iter().filter(is_barred).filter_map(|place| place.occupant);
         let barred = barred.map(|occupant| occupant.pod.uid.clone()).collect();
-        let is_held = policy.hold.is_some() || policy.calendar.closed(now).is_some();
+        let is_closed = policy.calendar.closed(now).is_some();
+        // Going back where no agent runs does not wait for a window.
+        let is_held = policy.hold.is_some() || (is_closed && !policy.rolls_back);
         let selected = places.iter().filter(|place| place.selection == Selection::Selected).count();
         let pods = places.iter().filter_map(|place| place.occupant).map(|occupant| occupant.pod);
         let idle = pods.filter(|pod| pod.ready_since.is_none()).map(|pod| pod.uid.clone()).collect();
-        Self { budget: policy.budget.of(selected), idle, barred, is_held, workloads: HashMap::new() }
+        Self { budget: policy.budget.of(selected), idle, barred, is_held, is_closed, workloads: HashMap::new() }
     }
 
     /// Counts for itself where places are replicas of workloads. What was missing before the rollout began does not
@@ -85,7 +89,7 @@ impl Guard {
     /// Whether one more of its kind may be in flight; those that cost nothing are bounded too.
     #[must_use]
     pub fn admits(&self, uid: &str, in_flight: usize) -> bool {
-        if self.is_held || self.barred.contains(uid) {
+        if self.is_held || self.barred.contains(uid) || (self.is_closed && self.costs(uid)) {
             return false;
         }
         match self.workloads.get(uid) {

@@ -28,6 +28,9 @@ pub struct Memory<R> {
     /// The last failure, until something else is completed.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure<R>>,
+    /// How far the way back from it is.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub back: Option<Back<R>>,
     /// A verdict that was withdrawn.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub withdrawn: Option<Withdrawn<R>>,
@@ -49,6 +52,7 @@ impl<R> Default for Memory<R> {
             from: None,
             last_good: None,
             failure: None,
+            back: None,
             withdrawn: None,
             proof: None,
             touched: Touched::default(),
@@ -176,6 +180,30 @@ pub struct Failure<R> {
     /// The places that spoke against it, bounded.
     #[serde(default)]
     pub places: Vec<String>,
+}
+
+/// A way back from what failed to the last good revision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Back<R> {
+    /// What failed.
+    pub from: R,
+    /// The place that is tried.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// How far it is.
+    pub phase: BackPhase,
+}
+
+/// How far a way back is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum BackPhase {
+    /// One place is tried.
+    Trial,
+    /// That one has an available agent: the others follow.
+    Going,
+    /// The last good revision does not run there any more.
+    Refused,
 }
 
 /// A verdict that was withdrawn, because the agents recovered.

@@ -10,6 +10,7 @@
 //! Policy, places ──▶ guard: the last word before a Pod goes      Ledger: what went and is not back
 //! ```
 
+mod back;
 mod bucket;
 pub mod calendar;
 pub mod canary;
@@ -21,6 +22,7 @@ pub mod ledger;
 mod memory;
 mod pace;
 mod place;
+mod remember;
 mod report;
 mod share;
 #[cfg(test)]
@@ -36,7 +38,7 @@ pub use calendar::Calendar;
 pub use canary::{Canary, Who};
 pub use cause::{Bucket, Cause, Start};
 pub use decide::{cause, plan};
-pub use memory::{Failure, Memory, Outage, Phase, Proof, Stuck, StuckPhase, Touched, Withdrawn};
+pub use memory::{Back, BackPhase, Failure, Memory, Outage, Phase, Proof, Stuck, StuckPhase, Touched, Withdrawn};
 pub use place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 pub use report::{Example, Nodes, Report, State, WaitingOn};
 pub use share::Share;
@@ -68,6 +70,8 @@ pub struct Policy {
     /// How many places must speak against a revision until the rollout is stopped; `None`: one while there are
     /// canaries, then as many as the budget.
     pub max_failures: Option<usize>,
+    /// Whether agents of a revision that failed are replaced with the last good one.
+    pub rolls_back: bool,
     /// When anything may be replaced.
     pub calendar: Calendar,
     /// Why nothing may be replaced.
@@ -86,6 +90,7 @@ impl Policy {
             order: Order::default(),
             canary: None,
             max_failures: None,
+            rolls_back: false,
             calendar: Calendar::default(),
             hold: None,
         }

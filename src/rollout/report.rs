@@ -51,6 +51,17 @@ pub enum WaitingOn {
     Calendar(Closed),
     /// Somebody to mend what failed.
     Failure(String),
+    /// Agents to go back to the last good revision.
+    Back {
+        /// It, in words.
+        to: String,
+        /// The place that is tried first.
+        tried: Option<String>,
+        /// How many have the one that failed.
+        left: usize,
+        /// Why it did not run where it was tried.
+        refused: Option<Cause>,
+    },
     /// A decision what is wanted, in the kind's words.
     Decision(&'static str),
     /// The workload's controller to see the new template.
@@ -116,6 +127,13 @@ impl WaitingOn {
                 words.places
             ),
             Self::Failure(message) => message.clone(),
+            Self::Back { to, tried: Some(place), refused: Some(why), .. } => {
+                format!("going back to {to} ended on {} {place}, which it does not run on any more: {why}", words.place)
+            }
+            Self::Back { to, tried: Some(place), left, .. } => {
+                format!("going back to {to}: {} {place} is tried, and then {left} {} follow", words.place, words.places)
+            }
+            Self::Back { to, left, .. } => format!("going back to {to}: {left} {} are left", words.places),
             Self::Decision(what) => (*what).to_owned(),
             Self::Template => "the DaemonSet controller has not seen the new template yet".to_owned(),
             Self::Canary { wanted: 0, .. } => format!(

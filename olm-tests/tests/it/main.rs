@@ -5,6 +5,7 @@
 mod admitted;
 mod adopt;
 mod alerts;
+mod back;
 mod beside;
 mod bundle;
 mod calm;

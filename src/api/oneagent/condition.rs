@@ -94,6 +94,9 @@ pub enum Reason {
     VersionNotOffered,
     /// A pin or an image below a running version needs `update.allowDowngrade: true`.
     DowngradeNotAllowed,
+    /// Going back to the last good version ended where it was tried: the older agent does not run where the newer one
+    /// was. Take a newer version, or remove the agent from the node with its uninstall script.
+    DowngradeRefused,
     /// The running version is no longer offered; Pods that restart could not download it: update or pin another.
     VersionWithdrawn,
     /// The vendor's API cannot be used; agents run on, the message says what it answered.

@@ -314,6 +314,7 @@ const FORM: &[Shown] = &[
     shown("rollout.canary.selector", "Or nodes with these labels", &[]),
     shown("rollout.canary.soak", "How long they must have been available", &[]),
     shown("rollout.maxFailures", "Nodes that must fail to stop it", NUMBER),
+    shown("rollout.onFailure", "When it fails", &["com.tectonic.ui:select:Pause", "com.tectonic.ui:select:Rollback"]),
     shown(
         "rollout.maxUnavailablePerZone",
         "The same in each zone, at most",

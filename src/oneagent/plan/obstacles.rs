@@ -10,7 +10,7 @@ use kube::ResourceExt;
 
 use super::super::build::template::{self};
 use super::super::observe::{Named, Observed, Token};
-use super::super::places::Decision;
+use super::super::places::{Decision, WORDS};
 use super::super::problem::{Problem, lift_selectors, whose_selector};
 use super::super::refusal;
 use super::super::resolve::Resolved;
@@ -118,6 +118,20 @@ pub(super) fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> 
     ))
 }
 
+/// Why agents cannot go back to the last good version.
+fn refuses_the_old(decision: &Decision) -> Option<Problem> {
+    let mut waits = decision.plan.report.waiting_on.iter();
+    let refused = waits.find(|waits| matches!(waits, rollout::WaitingOn::Back { refused: Some(_), .. }))?;
+    Some((
+        Reason::DowngradeRefused,
+        format!(
+            "{}; the other agents are left as they are: take a newer version (it is taken by itself, or pin it in \
+            spec.update.version), or remove the agent from that node with its uninstall script, and delete the Pod",
+            refused.said(&WORDS)
+        ),
+    ))
+}
+
 /// What is wrong beyond what keeps our hands off.
 pub(super) fn complaints(
     resolved: &Resolved,
@@ -134,6 +148,7 @@ pub(super) fn complaints(
             it tried again, or pin a good one (spec.update.version); a newer one is taken by itself";
         (Reason::RolloutFailed, format!("{}; {remedy}", failure.message))
     });
+    problems.extend(refuses_the_old(decision));
     // While another revision is rolled out, what failed before it is history.
     let is_now = report.state == rollout::State::Failed;
     problems.extend(failure.clone().filter(|_| is_now));

@@ -306,6 +306,7 @@ fn policy(spec: &OneAgentSpec, wait: i64, wrong: &mut Vec<Refusal>) -> Policy {
         },
         canary,
         max_failures: rollout.max_failures.map(|count| count as usize),
+        rolls_back: rollout.on_failure == Some(schedule::OnFailure::Rollback),
         calendar,
         hold: (rollout.paused == Some(true)).then_some(PAUSED),
     }

@@ -2,6 +2,7 @@
 //!
 //! Here are the fleets that they are tried on. Must not test anything itself.
 
+mod back;
 mod edges;
 mod policies;
 mod rules;

@@ -12,32 +12,32 @@ use crate::rollout::calendar::{Blackout, Calendar, Window};
 use crate::rollout::{Canary, Order, Who};
 
 /// A fleet whose new agents are there at once, driven until nothing happens any more.
-struct Drive {
-    fleet: Fleet,
-    policy: Policy,
+pub(super) struct Drive {
+    pub(super) fleet: Fleet,
+    pub(super) policy: Policy,
     /// Which versions do not start.
-    bad: BTreeSet<u32>,
+    pub(super) bad: BTreeSet<u32>,
     /// When which node got a new agent.
-    replaced: Vec<(i64, String)>,
-    last: Option<Plan>,
+    pub(super) replaced: Vec<(i64, String)>,
+    pub(super) last: Option<Plan>,
 }
 
 impl Drive {
-    fn new(size: usize, policy: Policy) -> Self {
+    pub(super) fn new(size: usize, policy: Policy) -> Self {
         Self { fleet: Fleet::new(size, 1), policy, bad: BTreeSet::new(), replaced: Vec::new(), last: None }
     }
 
-    fn zone(&mut self, node: usize, zone: &str) {
+    pub(super) fn zone(&mut self, node: usize, zone: &str) {
         let labels = &mut Arc::make_mut(&mut self.fleet.nodes[node]).labels;
         labels.insert("topology.kubernetes.io/zone".to_owned(), zone.to_owned());
     }
 
-    fn label(&mut self, node: usize, key: &str, value: &str) {
+    pub(super) fn label(&mut self, node: usize, key: &str, value: &str) {
         Arc::make_mut(&mut self.fleet.nodes[node]).labels.insert(key.to_owned(), value.to_owned());
     }
 
     /// One look, and what follows from it at once.
-    fn look(&mut self, version: u32, now: i64) {
+    pub(super) fn look(&mut self, version: u32, now: i64) {
         let plan = self.fleet.plan(&self.policy, &desired(version), now);
         match plan.template {
             Template::Advance => self.fleet.template = revision(version),
@@ -61,22 +61,22 @@ impl Drive {
     }
 
     /// Looks every ten seconds.
-    fn run(&mut self, version: u32, from: i64, to: i64) {
+    pub(super) fn run(&mut self, version: u32, from: i64, to: i64) {
         for now in (from..to).step_by(10) {
             self.look(version, now);
         }
     }
 
-    fn nodes(&self) -> Vec<&str> {
+    pub(super) fn nodes(&self) -> Vec<&str> {
         self.replaced.iter().map(|(_, node)| &**node).collect()
     }
 
-    fn waits(&self) -> String {
+    pub(super) fn waits(&self) -> String {
         let report = &self.last.as_ref().unwrap().report;
         report.waiting_on.iter().map(|waiting| waiting.said(&WORDS)).collect::<Vec<_>>().join("; ")
     }
 
-    fn state(&self) -> State {
+    pub(super) fn state(&self) -> State {
         self.last.as_ref().unwrap().report.state
     }
 }

@@ -265,6 +265,7 @@ fn full() -> Memory<Number> {
             message: "it failed".into(),
             places: vec!["a".into()],
         }),
+        back: Some(Back { from: Number(2), place: Some("a".into()), phase: BackPhase::Going }),
         withdrawn: Some(Withdrawn { revision: Number(2), times: 1 }),
         proof: Some(Proof { revision: Number(2), since: Some(at(5)), passed: true }),
         touched: Touched {

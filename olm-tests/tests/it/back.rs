@@ -1,0 +1,79 @@
+//! `rollout.onFailure: Rollback` on a real API server, on hosts that take an older agent and on hosts that do not.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use olm_tests::eventually;
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
+use serde_json::{Value, json};
+
+/// A lab whose rollout to V2 fails, and the UIDs of before.
+async fn failing(
+    name: &str,
+    refuses: bool,
+    fault: Fault,
+    rollout: Value,
+) -> (Lab<'static>, std::collections::BTreeMap<String, String>) {
+    let lab = Lab::new(name, 6).await;
+    lab.behave(|b| b.refuse_downgrade = refuses);
+    lab.oneagent(&json!({ "waitReadySeconds": 5, "rollout": rollout }));
+    lab.all_at("agent", V1, 6, SOON).await;
+    lab.behave(|b| {
+        b.versions.insert(V2.into(), fault);
+    });
+    let before = lab.uids("agent").await;
+    lab.cluster.vendor.publish(&lab.name, V2);
+    (lab, before)
+}
+
+#[test]
+fn agents_of_a_version_that_crashes_go_back_across_restarts_and_a_newer_one_is_taken() {
+    olm_tests::run(async {
+        let rollout = json!({ "maxUnavailable": 2, "onFailure": "Rollback" });
+        let (mut lab, before) = failing("back", false, Fault::CrashLoop, rollout).await;
+        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        lab.operators[0].process.kill();
+        lab.operators.clear();
+        lab.start_operator(&[]).await;
+        eventually("all are back", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let is_back = |pod: &&Pod| version_of(pod).as_deref() == Some(V1) && is_ready(pod);
+            let back = pods.values().filter(is_back).count();
+            if back == 6 { Ok(()) } else { Err(back.to_string()) }
+        })
+        .await;
+        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        let after = lab.uids("agent").await;
+        let replaced = before.iter().filter(|(node, uid)| after.get(*node) != Some(*uid)).count();
+        assert_eq!(replaced, 2, "who never had it was touched");
+        let rejected = lab.status("agent").await.rejected_versions;
+        assert_eq!(rejected, [V2]);
+        lab.cluster.vendor.publish(&lab.name, V3);
+        lab.all_at("agent", V3, 6, SOON).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_host_that_refuses_the_older_agent_ends_it_with_one_and_a_newer_version_mends_all() {
+    olm_tests::run(async {
+        let rollout = json!({ "maxUnavailable": 2, "onFailure": "Rollback" });
+        let fault = Fault::CrashesAfter(Duration::from_millis(200));
+        let (lab, before) = failing("no-way-back", true, fault, rollout).await;
+        let said = lab.condition("agent", "Degraded", "True", "DowngradeRefused").await;
+        assert!(said.contains("which it does not run on any more"), "{said}");
+        assert!(said.contains("take a newer version"), "{said}");
+        let pods = lab.pods("agent").await;
+        let replaced = pods.iter().filter(|(node, pod)| pod.uid().as_ref() != before.get(*node));
+        let (back, left): (Vec<_>, Vec<_>) = replaced.partition(|(_, pod)| version_of(pod).as_deref() == Some(V1));
+        assert_eq!(back.len(), 1, "one was tried");
+        assert!(!left.is_empty() && left.len() < 5, "the others were left: {}", left.len());
+        lab.cluster.vendor.publish(&lab.name, V3);
+        lab.all_at("agent", V3, 6, SOON).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}

@@ -1,0 +1,93 @@
+//! What a later look cannot find out any more: places that went away, what was broken before, outages, what steps leave
+//! behind.
+//!
+//! Must not decide what follows from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::bucket::{Cell, Sorted};
+use super::memory::{Memory, Outage, REMEMBERED, Touched};
+use super::place::Place;
+use super::{Inventory, Source, Step};
+
+/// A place that went away because of us and was removed counts for so long.
+const REMOVED: TimeDelta = TimeDelta::hours(1);
+
+/// Notes what a later look cannot find out any more: places that went away, what was broken before, and outages.
+pub(super) fn remember<R>(
+    sorted: &Sorted<'_, R>,
+    inventory: &Inventory<'_, R>,
+    memory: &mut Memory<R>,
+    now: DateTime<Utc>,
+) {
+    let is_there = |name: &str| inventory.places.iter().find(|place| &**place.name == name);
+    let mut away: BTreeMap<String, Option<DateTime<Utc>>> = BTreeMap::new();
+    for (name, gone) in &memory.touched.away {
+        match is_there(name) {
+            // One that was made anew under its name is as lost as one that was not, until it has an agent.
+            Some(place) if place.is_ready && (gone.is_none() || has_agent(place)) => {}
+            Some(_) if gone.is_none() => drop(away.insert(name.clone(), None)),
+            _ => {
+                let gone = gone.unwrap_or(now);
+                if now - gone < REMOVED {
+                    away.insert(name.clone(), Some(gone));
+                }
+            }
+        }
+    }
+    let lost = sorted.cells.iter().filter(|cell| cell.counts && !cell.place.is_ready);
+    away.extend(lost.take(REMEMBERED).map(|cell| (cell.name().to_owned(), None)));
+    memory.touched.away = away;
+    memory.touched.closed = sorted.outside.iter().take(REMEMBERED).map(|(place, _)| place.name.to_string()).collect();
+    if !memory.touched.broken.is_empty() {
+        for cell in sorted.cells.iter().filter(|cell| cell.is_available()) {
+            memory.touched.broken.remove(cell.name());
+        }
+    }
+    // What a workload lacked before it lacks no more once it has it.
+    memory.touched.lacking.retain(|name, lacking| {
+        let workload = inventory.workloads.iter().find(|workload| *workload.name == **name);
+        *lacking = workload.map_or(0, |workload| workload.unavailable().min(*lacking));
+        *lacking > 0
+    });
+    let is_over = memory.outage.is_none_or(|outage| outage.until.is_some());
+    memory.outage = match (inventory.source, memory.outage) {
+        (Source::Away, _) if is_over && memory.started().is_some() => Some(Outage { since: now, until: None }),
+        (Source::Answers(_), Some(outage)) if !is_over => Some(Outage { until: Some(now), ..outage }),
+        (_, outage) => outage,
+    };
+}
+
+/// Places that lack an agent because of this rollout, and of which the ledger does not know.
+pub(super) fn missing<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>) -> Vec<(Arc<str>, DateTime<Utc>)> {
+    if !inventory.workloads.is_empty() {
+        return Vec::new();
+    }
+    let is_missing = |cell: &&Cell<'_, R>| cell.counts && !inventory.lost.contains_key(cell.place.name);
+    let missing = sorted.cells.iter().filter(is_missing);
+    missing.filter_map(|cell| Some((cell.place.name.clone(), cell.touched_at?))).collect()
+}
+
+fn has_agent<R>(place: &Place<'_, R>) -> bool {
+    place.occupant.is_some_and(|occupant| occupant.pod.ready_since.is_some() && !occupant.pod.deleting)
+}
+
+/// What a step leaves behind: its place was broken before, or had an agent that restarted again and again.
+pub(super) fn note<R>(step: &Step<R>, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
+    let pod = &step.pod;
+    if !step.costs {
+        // What counts already goes on to count: an earlier step took its agent.
+        let counts = sorted.cells.iter().any(|cell| cell.counts && cell.place.name == &step.place);
+        if !counts && touched.broken.len() < REMEMBERED {
+            touched.broken.insert(step.place.to_string());
+        }
+        return;
+    }
+    let days = (now - pod.created).num_days() + 1;
+    if pod.restarts >= 3 && i64::from(pod.restarts) >= days && touched.flapping.len() < REMEMBERED {
+        touched.flapping.insert(step.place.to_string());
+    }
+}
