@@ -142,7 +142,11 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
     }
     desk.saw_missing(seen.missing.clone());
     context.named.keep(&key, &seen.named_objects);
-    context.environments.need(&observe::subscriber(&resolved), &plan.interest);
+    let subscriber = observe::subscriber(&resolved);
+    if resolved.versions.is_some() {
+        context.environments.forget(&subscriber);
+    }
+    context.environments.need(&subscriber, &plan.interest);
     let look = Look { context, object, desk, resolved: &resolved, seen: &seen };
     let carried_out = look.carry_out(plan, &memory).await;
     let noted = act::write_note(context, &resolved).await.unwrap_or(RESYNC);

@@ -39,6 +39,8 @@ impl Choice {
     }
 }
 
+/// Source of a version: the newest on offer.
+pub const API: &str = "Api";
 /// Source of a version: the user's own installer address.
 const USER_URL: &str = "UserURL";
 /// Source of a version: the user's own image.
@@ -132,7 +134,7 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
             let good = good.or(facts.last_good.filter(|good| newest.is_some() && facts.is_offered(*good)));
             Choice {
                 version: good.max(facts.running_or_offered()),
-                source: if frozen { "Frozen" } else { "Api" },
+                source: if frozen { "Frozen" } else { API },
                 needs_offered: facts.built_before.is_some(),
                 remark: newest.filter(|newest| !facts.is_ripe(*newest)).map(|newest| {
                     format!("the newest version {newest} is younger than spec.update.minimumAge and is not taken yet")

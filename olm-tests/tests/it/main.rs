@@ -21,6 +21,7 @@ mod hostile;
 mod image;
 mod install;
 mod istio;
+mod listed;
 mod many;
 mod metrics;
 mod middle;

@@ -195,10 +195,43 @@ pub struct Proxy {
     pub no_proxy: Option<String>,
 }
 
+/// Who says which versions there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum VersionSource {
+    /// The environment.
+    #[default]
+    Api,
+    /// A ConfigMap.
+    ConfigMap,
+}
+
+/// Where versions are listed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VersionList {
+    /// Name of the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key that holds the list. Default: versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub key: Option<String>,
+}
+
 /// Which version the agents shall have.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.source) || self.source != 'ConfigMap' || has(self.configMap)")
+    .message("source ConfigMap needs configMap.name"))]
 pub struct Update {
+    /// Who says which versions there are. Api: the environment. ConfigMap: configMap, where the operator cannot reach
+    /// the environment; it is asked for nothing then, and agents are judged by what their Pods were made from.
+    /// Default: Api.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<VersionSource>,
+    /// The ConfigMap with the versions, in the OneAgent's namespace: one per line, of which the newest is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map: Option<VersionList>,
     /// Exactly this version, all four parts, such as 1.301.72.20250601-101010. Default: the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}[.][0-9]{8}-[0-9]{6}$')")

@@ -27,7 +27,7 @@ pub struct OneAgentStatus {
     /// Version that the agents shall have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_version: Option<String>,
-    /// Where the desired version comes from: Image, Pin, AgentVersion, Api, Frozen or UserURL.
+    /// Where the desired version comes from: Image, Pin, AgentVersion, Api, ConfigMap, Frozen or UserURL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_source: Option<String>,
     /// Last version with which a rollout was completed.

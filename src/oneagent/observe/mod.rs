@@ -20,7 +20,7 @@ use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_ru
 pub use cluster::{is_ignored, selector_changed};
 pub use openshift::{OPENSHIFT, OpenShift, SCHEDULER, VERSION};
 pub use references::{Named, Token};
-use references::{References, certificates, named, pull_secret_of, references, token};
+use references::{References, certificates, listed, named, pull_secret_of, references, token};
 
 use super::admitted::Admissions;
 use super::build::ISTIO;
@@ -69,6 +69,8 @@ pub struct Observed {
     pub istio: Option<Served>,
     /// What is known of the environment; an error when no client can be made.
     pub environment: Option<Result<Arc<Snapshot>, dynatrace::Error>>,
+    /// Why the list of versions says nothing, where the spec names one.
+    pub unlisted: Option<String>,
     /// The nodes that were known; `None`: not read yet.
     pub known: Option<Arc<Known>>,
     /// What came of telling the environment of nodes that are gone.
@@ -113,23 +115,24 @@ pub async fn observe(
     now: DateTime<Utc>,
 ) -> Result<Observed, kernel::Error> {
     let key: Key = (resolved.namespace.clone(), resolved.name.clone());
-    let References { secret, proxy, trusted, pull, stop } = references(context, resolved);
+    let References { secret, proxy, trusted, pull, versions, stop } = references(context, resolved);
     let look = |reference: Option<Reference>| async {
         match reference {
             Some(reference) => Some(context.named.look(&key, &reference).await),
             None => None,
         }
     };
-    let (tokens, proxy_look, trusted_look, pull_look, stop_look) = tokio::join!(
+    let (tokens, proxy_look, trusted_look, pull_look, versions_look, stop_look) = tokio::join!(
         look(Some(secret.clone())),
         look(proxy.clone()),
         look(trusted.clone()),
         look(pull.clone()),
+        look(versions.clone()),
         context.named.look(&key, &stop)
     );
     let stopped = stop_look.is_stop(&stop)?;
     let pull_secret = pull.as_ref().map(|pull| pull_secret_of(pull_look, &resolved.namespace, &pull.name));
-    let named_objects = [Some(secret), proxy, trusted, pull, Some(stop)].into_iter().flatten().collect();
+    let named_objects = [Some(secret), proxy, trusted, pull, versions, Some(stop)].into_iter().flatten().collect();
 
     let proxy = match &resolved.proxy {
         None => None,
@@ -155,7 +158,10 @@ pub async fn observe(
     let (paas, api) = (token(tokens.as_ref(), "paasToken"), token(tokens.as_ref(), "apiToken"));
     let no_proxy = openshift.cluster_proxy().map(|proxy| proxy.without(resolved.no_proxy.as_deref()));
     let no_proxy = no_proxy.filter(|hosts| !hosts.is_empty()).or_else(|| resolved.no_proxy.clone());
-    let environment = environment(context, resolved, &paas, &api, proxy.as_ref(), trusted.as_ref(), no_proxy);
+    let (environment, unlisted) = match &resolved.versions {
+        None => (environment(context, resolved, &paas, &api, proxy.as_ref(), trusted.as_ref(), no_proxy), None),
+        Some(list) => in_its_place(listed(versions_look, resolved, list)),
+    };
 
     let fleet = &context.fleet;
     let mut daemonset = fleet.daemonset(&key);
@@ -193,11 +199,10 @@ pub async fn observe(
         pull_secret,
         istio: if resolved.istio { context.optional_apis.served(&context.client, &ISTIO).await.ok() } else { None },
         environment,
+        unlisted,
         known: known(context, resolved, &key, daemonset.is_some()).await,
         told: context.environments.told(&subscriber(resolved)),
-        is_believed: daemonset
-            .as_deref()
-            .is_some_and(|live| desk.believed().as_ref().is_some_and(|(_, mark)| *mark == live.metadata.generation)),
+        is_believed: daemonset.as_deref().is_some_and(|live| is_believed(desk, live)),
         daemonset,
         nodes,
         pods,
@@ -213,6 +218,11 @@ pub async fn observe(
         stopped,
         other_operator,
     })
+}
+
+/// Whether a DaemonSet is what a webhook made of ours.
+fn is_believed(desk: &Desk, live: &DaemonSet) -> bool {
+    desk.believed().as_ref().is_some_and(|(_, mark)| *mark == live.metadata.generation)
 }
 
 /// Selected nodes that can run an agent now.
@@ -273,6 +283,12 @@ async fn known(context: &Context, resolved: &Resolved, key: &Key, has_daemonset:
             None
         }
     }
+}
+
+/// What a list says in the place of the environment, and why it says nothing.
+fn in_its_place(listed: Result<Snapshot, String>) -> (Option<Result<Arc<Snapshot>, dynatrace::Error>>, Option<String>) {
+    let why = listed.as_ref().err().map(|why| format!("spec.update.configMap: {why}; agents keep their version"));
+    (Some(Ok(Arc::new(listed.unwrap_or_default()))), why)
 }
 
 fn environment(

@@ -9,6 +9,8 @@ use super::super::build::template::short_hash;
 use super::super::from_cluster::{BUNDLE, bundle_name};
 use super::super::resolve::{ProxySource, Resolved};
 use super::super::{Context, MANAGER};
+use crate::api::name::Version;
+use crate::dynatrace::Snapshot;
 use crate::kernel::named::Look;
 use crate::kernel::{NamedKind, Reference};
 
@@ -46,6 +48,8 @@ pub(super) struct References {
     pub(super) proxy: Option<Reference>,
     pub(super) trusted: Option<Reference>,
     pub(super) pull: Option<Reference>,
+    /// The list of versions.
+    pub(super) versions: Option<Reference>,
     /// The stop for the whole cluster.
     pub(super) stop: Reference,
 }
@@ -65,6 +69,7 @@ pub(super) fn references(context: &Context, resolved: &Resolved) -> References {
             .as_ref()
             .and_then(|image| image.secret(&resolved.name))
             .map(|name| here(NamedKind::Secret, &name)),
+        versions: resolved.versions.as_ref().map(|(name, _)| here(NamedKind::ConfigMap, name)),
         stop: Reference::stop(&context.settings.namespace, MANAGER),
     }
 }
@@ -92,6 +97,28 @@ pub(super) fn pull_secret_of(look: Option<Look>, namespace: &str, name: &str) ->
         Some(Look::Absent) | None => Named::Unusable(format!("Secret {namespace}/{name} does not exist: run {remedy}")),
         Some(Look::Unknown(why)) => Named::Unread(format!("Secret {namespace}/{name} cannot be read: {why}")),
     }
+}
+
+/// What a ConfigMap says in the place of the environment: the versions that there are. Or why it says nothing.
+pub(super) fn listed(
+    look: Option<Look>,
+    resolved: &Resolved,
+    (name, key): &(String, String),
+) -> Result<Snapshot, String> {
+    let what = format!("ConfigMap {}/{name}", resolved.namespace);
+    let text = match look {
+        Some(Look::Found(data)) => data.entries.get(key).cloned(),
+        Some(Look::Absent) | None => return Err(format!("{what} does not exist; create it with key {key}")),
+        Some(Look::Unknown(why)) => return Err(format!("{what} cannot be read: {why}")),
+    };
+    let text = text.ok_or_else(|| format!("{what} has no key {key}; add it, with one version per line"))?;
+    let lines = text.expose_secret().lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let read = |line: &str| line.parse::<Version>().map_err(|why| format!("key {key} of {what}: {line:?}: {why}"));
+    let mut versions = lines.map(read).collect::<Result<Vec<_>, _>>()?;
+    versions.sort_unstable_by(|a, b| b.cmp(a));
+    let latest = versions.first().copied();
+    let latest = latest.ok_or_else(|| format!("key {key} of {what} is empty; write one version per line"))?;
+    Ok(Snapshot { latest: Some(latest), offered: Some(versions.into()), ..Snapshot::default() })
 }
 
 pub(super) fn token(look: Option<&Look>, key: &str) -> Token {

@@ -36,8 +36,9 @@ use super::problem::Problem;
 use super::refusal;
 use super::resolve::{Resolved, Wish};
 use super::revision::{Pod, Reported, Revision};
-use super::version::{Choice, Facts, choose, older_image};
+use super::version::{API, Choice, Facts, choose, older_image};
 use crate::api::name::Version;
+use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::{GoneNode, Interest, Snapshot};
 use crate::k8s::api_group::Wanted;
 use crate::k8s::node::Node;
@@ -156,8 +157,8 @@ fn plan_beside(
         reported: if changes { newest(&seen.nodes, &seen.pods, reported) } else { None },
         built_before: (resolved.minimum_age > TimeDelta::zero()).then(|| now - resolved.minimum_age),
     };
-    let choice = choose(resolved.wish, resolved.frozen, facts);
-    problems.extend(choice.problem.clone());
+    let choice = from_list(resolved, choose(resolved.wish, resolved.frozen, facts));
+    problems.extend(choice.problem.clone().or_else(|| Some((Reason::VersionListInvalid, seen.unlisted.clone()?))));
 
     let (istio, complaint) = mesh(resolved, seen, environment);
     let (pull_secret, without) = pull_secret(resolved, seen, environment);
@@ -247,6 +248,12 @@ fn plan_beside(
     })
 }
 
+/// A choice, with the list as its source where there is one.
+fn from_list(resolved: &Resolved, choice: Choice) -> Choice {
+    let is_listed = resolved.versions.is_some() && choice.source == API;
+    Choice { source: if is_listed { "ConfigMap" } else { choice.source }, ..choice }
+}
+
 /// What somebody should know, and nothing needs.
 fn remarks(resolved: &Resolved, seen: &Observed, choice: &Choice) -> Vec<String> {
     let of_choice = choice.remark.clone().into_iter().collect();
@@ -326,6 +333,9 @@ fn reported<'a>(
     began: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> Reported<'a> {
+    if resolved.versions.is_some() {
+        return Reported::Silent;
+    }
     let nobody_to_ask =
         matches!((&seen.paas, &seen.api), (Token::NoSecret | Token::NoKey, Token::NoSecret | Token::NoKey));
     let Some(environment) = environment else {
@@ -351,7 +361,8 @@ fn newest(nodes: &[Arc<Node>], pods: &[Arc<Pod>], reported: Reported<'_>) -> Opt
 
 /// The environment as the place that Pods download from.
 fn source(resolved: &Resolved, environment: Option<&Snapshot>) -> Source {
-    if !downloads(resolved) {
+    // Where nobody can ask, nobody waits for an answer.
+    if !downloads(resolved) || resolved.versions.is_some() {
         return Source::NotNeeded;
     }
     let answered = environment

@@ -160,7 +160,7 @@ pub(super) fn complaints(
         }
     }));
     let made_from = seen.pods.iter().filter(|pod| !pod.deleting).filter_map(|pod| pod.revision.as_ref()?.version);
-    let withdrawn = withdrawn(environment, made_from).filter(|_| downloads(resolved));
+    let withdrawn = withdrawn(environment, made_from).filter(|_| downloads(resolved) && resolved.versions.is_none());
     problems.extend(withdrawn.map(|why| (Reason::VersionWithdrawn, why)));
     match &seen.environment {
         Some(Err(error)) => problems.push((Reason::EnvironmentUnreachable, error.to_string())),

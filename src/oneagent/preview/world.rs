@@ -106,6 +106,7 @@ impl World {
             pull_secret: None,
             istio: None,
             environment: None,
+            unlisted: None,
             known: None,
             told: Vec::new(),
             is_believed: true,
@@ -140,7 +141,7 @@ impl World {
         let status = agent.status.as_ref()?;
         let field = match self.resolved.wish {
             Wish::Newest if self.resolved.frozen => return None,
-            Wish::Newest if status.version_source.as_deref() == Some("Api") => return None,
+            Wish::Newest if matches!(status.version_source.as_deref(), Some("Api" | "ConfigMap")) => return None,
             Wish::Newest => "spec.update.version",
             Wish::AgentVersion(wish) => {
                 let desired: Option<Version> = status.desired_version.as_ref().and_then(|version| version.parse().ok());

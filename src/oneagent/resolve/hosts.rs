@@ -2,6 +2,8 @@
 //!
 //! Pure. Must not look at a node.
 
+use super::Refusal;
+
 /// Architectures that the installer's address is for where nothing pins another.
 pub const INSTALLER_ARCHITECTURES: &[&str] = &["amd64"];
 /// Architectures that the agent's image is for.
@@ -10,3 +12,20 @@ pub const IMAGE_ARCHITECTURES: &[&str] = &["amd64", "arm64"];
 /// Labels of virtual nodes, on which no host agent can run.
 pub const VIRTUAL_NODES: &[(&str, &str)] =
     &[("type", "virtual-kubelet"), ("eks.amazonaws.com/compute-type", "fargate")];
+
+/// The vendor's name of the architecture that a node selector asks for.
+pub(super) fn installer_arch(pinned: Option<&str>, wrong: &mut Vec<Refusal>) -> &'static str {
+    match pinned {
+        None | Some("amd64") => "x86",
+        Some("arm64") => "arm",
+        Some("s390x") => "s390",
+        Some("ppc64le") => "ppcle",
+        Some(other) => {
+            wrong.push(Refusal(format!(
+                "spec.nodeSelector asks for architecture {other:?}, for which there is no agent; use amd64, arm64, \
+                s390x or ppc64le"
+            )));
+            "x86"
+        }
+    }
+}

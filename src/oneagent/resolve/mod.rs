@@ -33,12 +33,12 @@ use crate::oneagent::conflict::{Conflict, Doubt};
 use crate::oneagent::hold::PAUSED;
 use crate::rollout::{Order, Policy, Share};
 
-use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES};
+use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, installer_arch};
 pub use image::FromImage;
 use image::from_image;
 pub use openshift::FromOpenShift;
 use placement::{check_toleration, placement, terms};
-use update::{minimum_age, retry, wish};
+use update::{list, minimum_age, retry, wish};
 use warnings::warnings;
 
 /// Readiness deadline where the spec names none.
@@ -77,6 +77,8 @@ pub struct Resolved {
     pub cluster: FromOpenShift,
     /// Which version.
     pub wish: Wish,
+    /// The ConfigMap that lists the versions, and its key; `None`: the environment says which there are.
+    pub versions: Option<(String, String)>,
     /// Whether to stay at the version reached.
     pub frozen: bool,
     /// How long after it was built a version is taken by itself.
@@ -203,24 +205,13 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let network_zone = network_zone(spec, &mut wrong);
     let wish = wish(spec, from_image.as_ref(), &env, &mut wrong);
     let minimum_age = minimum_age(spec, &mut wrong);
+    let versions = list(spec, from_image.as_ref(), &mut wrong);
     let retry = retry(spec, &mut wrong);
     let node_selector = spec.node_selector.clone().unwrap_or_default();
     let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"]
         .iter()
         .find_map(|key| node_selector.get(*key).map(String::as_str));
-    let installer_arch = match pinned {
-        None | Some("amd64") => "x86",
-        Some("arm64") => "arm",
-        Some("s390x") => "s390",
-        Some("ppc64le") => "ppcle",
-        Some(other) => {
-            wrong.push(Refusal(format!(
-                "spec.nodeSelector asks for architecture {other:?}, for which there is no agent; use amd64, arm64, \
-                s390x or ppc64le"
-            )));
-            "x86"
-        }
-    };
+    let installer_arch = installer_arch(pinned, &mut wrong);
     let wait = i64::from(spec.wait_ready_seconds.filter(|s| *s > 0).unwrap_or_default());
     let wanted = policy(spec, wait, &mut wrong);
     if !wrong.is_empty() {
@@ -252,6 +243,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         cluster: openshift::wanted(spec),
         wish,
         frozen: on(spec.disable_agent_update),
+        versions,
         minimum_age,
         retry,
         canary: spec.rollout.iter().find_map(|r| Some(r.canary.as_ref()?.selector.clone())).unwrap_or_default(),

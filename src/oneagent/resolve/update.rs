@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::EnvVar;
 use super::image::FromImage;
 use super::{Refusal, SCRIPT_URL, Wish, text};
 use crate::api::name::{Version, VersionWish};
-use crate::api::oneagent::OneAgentSpec;
+use crate::api::oneagent::{OneAgentSpec, VersionSource};
 use crate::fleet::policy::duration;
 
 pub(super) fn wish(
@@ -40,6 +40,28 @@ pub(super) fn wish(
         (None, Some(wish)) => Wish::AgentVersion(wish),
         (None, None) => Wish::Newest,
     }
+}
+
+/// The ConfigMap that lists the versions, and its key; `None`: the environment says which there are.
+pub(super) fn list(
+    spec: &OneAgentSpec,
+    from_image: Option<&FromImage>,
+    wrong: &mut Vec<Refusal>,
+) -> Option<(String, String)> {
+    let update = spec.update.as_ref().filter(|update| update.source == Some(VersionSource::ConfigMap))?;
+    let Some(name) = update.config_map.as_ref().and_then(|list| text(Some(&list.name))) else {
+        wrong.push(Refusal("spec.update.source is ConfigMap; name it in spec.update.configMap.name".to_owned()));
+        return None;
+    };
+    if from_image.is_some_and(|image| image.own_secret("").is_some()) {
+        wrong.push(Refusal(
+            "spec.update.source is ConfigMap, so the environment is not asked, and the pull secret of its registry \
+            cannot be made: name one in spec.customPullSecret"
+                .to_owned(),
+        ));
+    }
+    let key = update.config_map.as_ref().and_then(|list| text(list.key.as_ref()));
+    Some((name, key.unwrap_or_else(|| "versions".to_owned())))
 }
 
 /// Hours, minutes and seconds; the CRD lets nothing else in.

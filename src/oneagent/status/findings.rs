@@ -305,6 +305,12 @@ fn token(
                 R::TokenError,
                 format!("the token in key {key} of Secret {namespace}/{secret} could not be tried: {why}"),
             ),
+            Some(TokenState::Unknown) if picture.resolved.versions.is_some() => Finding::new(
+                type_,
+                None,
+                R::NotYetReported,
+                "not tried: the environment is not asked, for spec.update.source is ConfigMap",
+            ),
             Some(TokenState::Unknown) => kept(type_, R::TokenReady, picture)
                 .unwrap_or_else(|| Finding::new(type_, None, R::NotYetReported, "not tried yet")),
             None => Finding::new(
