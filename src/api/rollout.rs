@@ -183,6 +183,9 @@ pub struct RolloutStatus {
     /// When the last agent was done (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
+    /// When it will be done if it goes on as it goes (RFC 3339, to the minute); absent where that cannot be known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_finish: Option<String>,
     /// What is waited for, most important first; at most five.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_on: Vec<String>,

@@ -316,6 +316,7 @@ fn essence(status: &OneAgentStatus) -> OneAgentStatus {
     keep_what_is_urgent(&mut essence.conditions);
     if let Some(rollout) = &mut essence.rollout {
         rollout.waiting_on.clear();
+        rollout.expected_finish = None;
     }
     essence
 }

@@ -11,6 +11,7 @@ use super::bucket::{Cell, Sorted, sort};
 use super::canary;
 use super::cause::{Bucket, Cause};
 use super::failure::{is_about, judge, stick, stuck_until, withdraw, withdrawal_due};
+use super::forecast::finish;
 use super::memory::{Memory, Phase, REMEMBERED, StuckPhase, Touched};
 use super::pace::{Bounds, is_a_trial, storm};
 use super::place::{Revision, Standing};
@@ -89,6 +90,9 @@ pub fn plan<R: Revision>(
                 memory.phase = Phase::Idle;
             }
         } else if let Some(held) = held {
+            if policy.hold.is_none() && inventory.workloads.is_empty() {
+                report.finish = finish(policy, &sorted, &bounds, &memory, now);
+            }
             let something = report.outdated > 0 || inventory.template.is_some();
             (report.state, report.waiting_on) =
                 if something { (held.0, vec![held.1]) } else { (State::Complete, Vec::new()) };
@@ -129,7 +133,7 @@ pub fn plan<R: Revision>(
     }
     plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy, now)).min();
     let fleet = Fleet { sorted: &sorted, bounds: &bounds, coming };
-    finish_or_wait(&fleet, desired, inventory, &mut report, &mut memory, now);
+    finish_or_wait(&fleet, (policy, desired), inventory, &mut report, &mut memory, now);
     Plan { report, memory, ..plan }
 }
 
@@ -268,7 +272,7 @@ struct Fleet<'f, 'a, R> {
 
 fn finish_or_wait<R: Revision>(
     fleet: &Fleet<'_, '_, R>,
-    desired: &Desired<R>,
+    (policy, desired): (&Policy, &Desired<R>),
     inventory: &Inventory<'_, R>,
     report: &mut Report,
     memory: &mut Memory<R>,
@@ -293,10 +297,13 @@ fn finish_or_wait<R: Revision>(
     }
     if left == 0 && moving == 0 {
         report.waiting_on = places(sorted, bounds);
-        finish(sorted, desired, report, memory, now);
+        complete(sorted, desired, report, memory, now);
         return;
     }
     report.state = State::Rolling;
+    if inventory.workloads.is_empty() && storm(sorted).is_none() {
+        report.finish = finish(policy, sorted, bounds, memory, now);
+    }
     report.waiting_on.extend(bounds.exhausted(sorted));
     if report.unheard > 0 {
         report.waiting_on.push(unheard);
@@ -306,7 +313,7 @@ fn finish_or_wait<R: Revision>(
 }
 
 /// Nothing is left to do.
-fn finish<R: Revision>(
+fn complete<R: Revision>(
     sorted: &Sorted<'_, R>,
     desired: &Desired<R>,
     report: &mut Report,

@@ -17,6 +17,7 @@ pub mod canary;
 mod cause;
 mod decide;
 mod failure;
+mod forecast;
 pub mod guard;
 pub mod ledger;
 mod memory;

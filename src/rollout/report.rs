@@ -258,6 +258,8 @@ pub struct Report {
     pub closed: BTreeMap<Bucket, Nodes>,
     /// What is waited for, most important first, at most five.
     pub waiting_on: Vec<WaitingOn>,
+    /// When it will have finished, where that can be known.
+    pub finish: Option<DateTime<Utc>>,
     /// Places without an available agent for a cause that needs somebody: name and cause, at most five.
     pub troubled: Vec<(String, Cause)>,
     /// Places whose agent is outdated and waits for its place.

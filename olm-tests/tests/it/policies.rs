@@ -105,6 +105,8 @@ fn a_canary_keeps_a_bad_version_from_the_others_and_a_good_one_waits_for_it_acro
         lab.cluster.vendor.publish(&lab.name, V3);
         let said = lab.says("agent", "Progressing", "1 node must stay available until").await;
         assert_eq!(replaced(&lab, &before).await.len(), 1);
+        let finish = lab.status("agent").await.rollout.and_then(|rollout| rollout.expected_finish);
+        assert!(finish.is_some(), "the canary shows how long an agent takes");
         let until = said.split_once("available until ").unwrap().1.split_once(',').unwrap().0.to_owned();
         lab.operators[0].process.kill();
         lab.operators.clear();

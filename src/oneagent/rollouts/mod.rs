@@ -4,6 +4,7 @@
 
 mod back;
 mod edges;
+mod forecast;
 mod policies;
 mod rules;
 mod situations;

@@ -242,12 +242,19 @@ fn examples(report: &Report) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
+/// The minute after a time, so that a status is not written for seconds.
+fn to_the_minute(time: DateTime<Utc>) -> String {
+    let minutes = time.timestamp().div_euclid(60) + 1;
+    timestamp(DateTime::from_timestamp(minutes * 60, 0).unwrap_or(time))
+}
+
 fn rollout_status(picture: &Picture<'_>) -> Result<RolloutStatus, serde_json::Error> {
     let report = picture.report();
     Ok(RolloutStatus {
         state: report.state.to_string(),
         to: picture.assessment.choice.version.map(|v| v.to_string()),
         waiting_on: report.waiting_on.iter().map(|waiting| waiting.said(&WORDS)).collect(),
+        expected_finish: report.finish.map(to_the_minute),
         budget: i32::try_from(picture.assessment.decision.plan.budget).ok(),
         ..memory::write(picture.memory())?
     })
