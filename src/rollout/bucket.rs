@@ -323,7 +323,9 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
 
     /// A place that is NotReady.
     fn away(&self, place: &Place<'_, R>, touched_at: Option<DateTime<Utc>>) -> Cause {
-        if self.inventory.memory.touched.away.contains_key(&**place.name) {
+        // Had somebody cordoned it while it was Ready, the ledger would have let it go.
+        let is_lost = self.inventory.lost.contains_key(place.name);
+        if is_lost || self.inventory.memory.touched.away.contains_key(&**place.name) {
             return Cause::NodeLost;
         }
         if let Some(why) = &place.busy {

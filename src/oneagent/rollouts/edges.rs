@@ -138,3 +138,16 @@ fn a_node_that_got_its_agent_in_the_second_in_which_a_rollout_began_and_went_awa
     let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
     assert_eq!(plan.steps.len(), 1, "{:?}", plan.report);
 }
+
+#[test]
+fn whoever_cordons_a_node_that_went_away_while_we_replaced_its_agent_frees_no_budget() {
+    let mut fleet = Fleet::new(3, 2);
+    fleet.rolling_since(0);
+    (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
+    fleet.pods[0] = pod(100, "node-000", 2, 1, false);
+    fleet.lost = HashMap::from([("node-000".into(), at(1))]);
+    let node = Arc::make_mut(&mut fleet.nodes[0]);
+    (node.ready, node.ready_since, node.busy) = (false, Some(at(2)), Some("the node is cordoned"));
+    let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
+    assert_eq!(plan.steps.len(), 0, "the guard would refuse it: {:?}", plan.report);
+}

@@ -7,6 +7,7 @@ mod edges;
 mod forecast;
 mod policies;
 mod rules;
+mod search;
 mod situations;
 mod world;
 
@@ -89,6 +90,7 @@ fn pod(number: usize, node: &str, minor: u32, created: i64, ready: bool) -> Arc<
 }
 
 /// A fleet at version 1 whose template is at `template`.
+#[derive(Clone)]
 struct Fleet {
     nodes: Vec<Arc<Node>>,
     pods: Vec<Arc<Pod>>,
