@@ -3,11 +3,12 @@
 //! Reads only, with the caller's rights. Must not judge anything itself: that is the operator's own code.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::Api;
 use kube::{Client, ResourceExt};
 use serde::Deserialize;
@@ -18,20 +19,23 @@ use crate::clock::Clock;
 use crate::k8s::api_group::Served;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::k8s::node_selector::{self, Selector};
-use crate::kernel::{self, Answer, OptionalApis, Singletons};
+use crate::kernel::named::Look;
+use crate::kernel::{self, Answer, Data, OptionalApis, Singletons};
 use crate::oneagent::MANAGER;
 use crate::oneagent::controller::LABEL;
 use crate::oneagent::listed::Cluster;
 use crate::oneagent::observe::{OPENSHIFT, SCHEDULER, VERSION};
 use crate::oneagent::preview::{Preview, Surroundings, preview};
+use crate::oneagent::resolve::resolve;
 
 /// Arguments of `plan`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "It runs the operator's own decisions on what your cluster says now, as if every new agent became \
-        available in the time that agents take there. It reads OneAgents, nodes, Pods, DaemonSets and the namespace \
-        with your rights, and writes nothing.\nWhich version is the newest it takes from the status: the vendor is \
-        not asked.\nExit code: 0 when no agent would be replaced, 1 when one would, 2 when that cannot be said."
+        available in the time that agents take there. It reads OneAgents, nodes, Pods, DaemonSets, the namespace \
+        and a ConfigMap with versions with your rights, and writes nothing.\nWhich version is the newest it takes \
+        from the status: the vendor is not asked.\nExit code: 0 when no agent would be replaced, 1 \
+        when one would, 2 when that cannot be said."
 )]
 pub(super) struct Args {
     /// Name of a OneAgent. Default: those of the file, else all of the namespace.
@@ -145,6 +149,18 @@ fn wanted(args: &Args, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>) -
     Ok(wanted)
 }
 
+/// The ConfigMap that lists the versions, where the spec names one.
+async fn versions(client: &Client, agent: &OneAgent) -> Result<Option<Look>, String> {
+    let namespace = agent.namespace().unwrap_or_default();
+    let resolved = resolve(agent).ok();
+    let Some((name, _)) = resolved.and_then(|resolved| resolved.versions) else { return Ok(None) };
+    let found = Api::<ConfigMap>::namespaced(client.clone(), &namespace).get_opt(&name).await;
+    let found = found.map_err(|error| format!("cannot get configmaps {namespace}/{name}: {error}"))?;
+    let entries = |map: ConfigMap| map.data.into_iter().flatten().map(|(key, text)| (key, text.into())).collect();
+    let data = found.map(|map| Data { entries: entries(map), ..Data::default() });
+    Ok(Some(data.map_or(Look::Absent, |data| Look::Found(Arc::new(data)))))
+}
+
 /// What no list shows.
 async fn surroundings(client: &Client, agent: &OneAgent) -> Result<Surroundings, String> {
     let namespace = agent.namespace().unwrap_or_default();
@@ -168,5 +184,5 @@ async fn surroundings(client: &Client, agent: &OneAgent) -> Result<Surroundings,
     let openshift = agent.spec.openshift.as_ref();
     let pauses = openshift.is_some_and(|openshift| openshift.pause_during_cluster_update == Some(true));
     let update = if pauses { singletons.look(client, &VERSION).await } else { Answer::Unasked };
-    Ok(Surroundings { selector, update })
+    Ok(Surroundings { selector, update, list: versions(client, agent).await? })
 }

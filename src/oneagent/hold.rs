@@ -13,6 +13,11 @@ pub const DOWNGRADE: Hold = Hold {
     state: State::Paused,
     why: "the agent that is wanted is older than those that run, and spec.update.allowDowngrade is not true",
 };
+/// Agents are newer than all that the list of versions names.
+pub const LIST: Hold = Hold {
+    state: State::Held,
+    why: "agents reported a newer version than those that spec.update.configMap lists; see condition Degraded",
+};
 /// The Secret with the tokens is not there as Pods need it.
 pub const TOKENS: Hold = Hold {
     state: State::Held,

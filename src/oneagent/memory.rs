@@ -27,6 +27,8 @@ pub struct Memory {
     pub adopted: Option<Adopted>,
     /// The version that was tried again because the user named it.
     pub retried: Option<Retried>,
+    /// The newest version that an agent reported, where the DaemonSet is at an older one.
+    pub reported: Option<Version>,
 }
 
 /// A version that was tried again.
@@ -65,6 +67,7 @@ pub fn read(status: &OneAgentStatus) -> Memory {
             rejected: part(kept, "rejected"),
             adopted: part(kept, "adopted"),
             retried: part(kept, "retried"),
+            reported: part(kept, "reported"),
         },
         None => read_fields(status),
     }
@@ -102,6 +105,7 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
                 insisted: failure.pinned,
                 message: failure.message,
                 places: failure.nodes,
+                earlier: Vec::new(),
             }),
             touched: Touched { since: began, joined_after: began, ..Touched::default() },
             ..rollout::Memory::default()
@@ -112,6 +116,7 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
             .clone()
             .map(|hash| Adopted { hash, version: version(status.adopted_version.as_ref()) }),
         retried: None,
+        reported: None,
     }
 }
 
@@ -127,6 +132,9 @@ pub fn write(memory: &Memory) -> Result<RolloutStatus, serde_json::Error> {
     let mut kept = json!({ "rollout": engines, "rejected": memory.rejected, "adopted": memory.adopted });
     if let Some(retried) = memory.retried {
         kept["retried"] = json!(retried);
+    }
+    if let Some(reported) = memory.reported {
+        kept["reported"] = json!(reported);
     }
     Ok(RolloutStatus {
         from: engines.from.as_ref().and_then(version),
@@ -169,6 +177,7 @@ mod tests {
                     insisted: true,
                     message: "it failed".into(),
                     places: vec!["a".into()],
+                    earlier: Vec::new(),
                 }),
                 touched: Touched { since: Some(at(0)), joined_after: Some(at(1)), ..Touched::default() },
                 ..rollout::Memory::default()
@@ -176,6 +185,7 @@ mod tests {
             rejected: vec![revision(2).version.unwrap()],
             adopted: Some(Adopted { hash: "h".into(), version: revision(1).version }),
             retried: Some(Retried { version: revision(2).version.unwrap(), at: at(9) }),
+            reported: revision(3).version,
         }
     }
 

@@ -138,6 +138,7 @@ pub fn decide(
         adopted: before.adopted.clone().or_else(|| adopts.map(adopt)),
         rollout: std::mem::take(&mut plan.memory),
         retried: before.retried,
+        reported: before.reported,
     };
     let needs_hosts = has_originals || plan.report.outdated > 0 || plan.report.unknown.count > 0;
     Decision { plan, memory, needs_hosts }

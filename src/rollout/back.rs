@@ -13,12 +13,14 @@ use super::pace::{Bounds, storm};
 use super::place::Revision;
 use super::report::WaitingOn;
 use super::zones::next_ones;
-use super::{Desired, Inventory, Policy, Step};
+use super::{Desired, Inventory, LOOK_AGAIN, Policy, Source, Step};
 
 /// A way back.
 pub(super) struct WayBack<R> {
     pub(super) failure: Failure<R>,
-    good: R,
+    to: R,
+    /// Nobody can say whether what does not run could have been downloaded.
+    is_unproven: bool,
 }
 
 impl<R: Revision> WayBack<R> {
@@ -34,17 +36,24 @@ impl<R: Revision> WayBack<R> {
         if !policy.rolls_back || policy.hold.is_some() || !inventory.settled {
             return None;
         }
-        let good = memory.last_good.clone().filter(|good| inventory.template == Some(good))?;
-        let failure = memory.failure.clone().filter(|failure| failure.revision != good)?;
-        let is_wanted = is_about(&failure, desired) || desired.revision == good;
-        let way = Self { failure, good };
+        let (to, good) = (inventory.template?.clone(), memory.last_good.as_ref()?);
+        let failure = memory.failure.clone().filter(|failure| failure.revision != to)?;
+        // Somebody edited the spec meanwhile: the release is the last good one, in another template.
+        let is_edited =
+            to == desired.revision && !to.is_another_release(good) && failure.revision.is_another_release(&to);
+        // Whoever insists on the good one has it everywhere, like any other that is insisted on.
+        let is_wanted = is_about(&failure, desired) || (desired.revision == to && !desired.insists);
+        if !is_wanted || !(to == *good || is_edited) {
+            return None;
+        }
+        let way = Self { failure, to, is_unproven: inventory.source == Source::Unasked };
         let is_open = sorted.cells.iter().any(|cell| way.is_bad(cell)) || way.tried(sorted, memory).is_some();
-        (is_wanted && is_open).then_some(way)
+        is_open.then_some(way)
     }
 
-    /// Whether its agent is of the revision that failed.
+    /// Whether its agent is of a revision that failed.
     fn is_bad(&self, cell: &Cell<'_, R>) -> bool {
-        cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(&self.failure.revision))
+        is_of(&self.failure, cell) && cell.pod().is_none_or(|pod| pod.revision.as_ref() != Some(&self.to))
     }
 
     /// Whether it can be replaced.
@@ -52,11 +61,35 @@ impl<R: Revision> WayBack<R> {
         self.is_bad(cell) && cell.place.is_ready && cell.place.busy.is_none() && !cell.is_going()
     }
 
-    /// The place that is tried and has not shown yet what comes of it.
+    /// Whether a way that is remembered is this one.
+    fn is_this(&self, back: &Back<R>) -> bool {
+        back.from == self.failure.revision && back.to == self.to
+    }
+
+    /// The place that is tried, once its Pod went: until the others follow, what comes of it is waited for.
     fn tried<'s, 'a>(&self, sorted: &'s Sorted<'a, R>, memory: &Memory<R>) -> Option<&'s Cell<'a, R>> {
-        let back = memory.back.as_ref().filter(|back| back.from == self.failure.revision)?;
-        let name = back.place.as_ref().filter(|_| back.phase != BackPhase::Going)?;
-        sorted.cells.iter().find(|cell| cell.name() == name.as_str())
+        let back = memory.back.as_ref().filter(|back| self.is_this(back) && back.phase != BackPhase::Going)?;
+        let name = back.place.as_ref()?;
+        let mut went = sorted.cells.iter().filter(|cell| !self.is_bad(cell) || cell.is_going());
+        went.find(|cell| cell.name() == name.as_str())
+    }
+
+    /// How far it is, by what became of the place that was tried.
+    fn phase(&self, sorted: &Sorted<'_, R>, memory: &Memory<R>) -> BackPhase {
+        if memory.back.as_ref().is_some_and(|back| self.is_this(back) && back.phase == BackPhase::Going) {
+            return BackPhase::Going;
+        }
+        let known = memory.back.as_ref().map_or(BackPhase::Trial, |back| back.phase);
+        match self.tried(sorted, memory) {
+            Some(cell) if self.is_bad(cell) || cell.pod().is_none() => known,
+            Some(cell) if cell.is_available() => BackPhase::Going,
+            Some(cell) if matches!(cell.bucket(), Some(Bucket::Crash | Bucket::Overdue)) && !self.is_unproven => {
+                BackPhase::Refused
+            }
+            Some(_) => known,
+            // It is gone, or never went: another one is tried.
+            None => BackPhase::Trial,
+        }
     }
 
     /// The next steps; what they wait for; and when that may have changed by itself.
@@ -68,56 +101,65 @@ impl<R: Revision> WayBack<R> {
         memory: &mut Memory<R>,
         now: DateTime<Utc>,
     ) -> (Vec<Step<R>>, WaitingOn, Option<DateTime<Utc>>) {
-        let known = memory.back.take().filter(|back| back.from == self.failure.revision);
-        let mut back =
-            known.unwrap_or(Back { from: self.failure.revision.clone(), place: None, phase: BackPhase::Trial });
-        memory.back = Some(back.clone());
+        let phase = self.phase(sorted, memory);
         let tried = self.tried(sorted, memory);
-        if let Some(cell) = tried.filter(|cell| !self.is_bad(cell)) {
-            back.phase = match cell.bucket() {
-                None if cell.pod().is_some() => BackPhase::Going,
-                Some(Bucket::Crash | Bucket::Overdue) if cell.pod().is_some() => BackPhase::Refused,
-                _ => back.phase,
-            };
-        } else if tried.is_none() && back.phase != BackPhase::Going {
-            (back.place, back.phase) = (None, BackPhase::Trial);
-        }
-        // Where no agent runs nobody waits for a window.
-        let only_broken = policy.calendar.closed(now).is_some() || storm(sorted).is_some();
-        let open = || sorted.cells.iter().filter(|cell| self.is_open(cell));
-        let mut broken: Vec<&Cell<'_, R>> =
-            open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).collect();
-        broken.sort_unstable_by_key(|cell| cell.pod().map(|pod| (pod.created, pod.name.clone())));
-        let healthy: Vec<&Cell<'_, R>> = open().filter(|cell| cell.is_available() && !only_broken).collect();
+        let (broken, healthy) = self.open(policy, sorted, now);
         let left = broken.len() + healthy.len();
+        // Those that cost nothing, too, are at most the budget at a time.
         let coming = |cell: &&Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
-        let chosen: Vec<&Cell<'_, R>> = match back.phase {
+        let free = bounds.budget.saturating_sub(sorted.cells.iter().filter(coming).count());
+        let room = bounds.budget.saturating_sub(bounds.used);
+        let chosen: Vec<&Cell<'_, R>> = match phase {
             BackPhase::Refused => Vec::new(),
-            BackPhase::Trial if tried.is_some_and(|cell| !self.is_open(cell)) => Vec::new(),
+            BackPhase::Trial if tried.is_some() => Vec::new(),
             BackPhase::Trial => {
-                let first = tried.or(broken.first().copied()).or_else(|| next_ones(policy, sorted, healthy, 1).pop());
-                back.place = first.map(|cell| cell.name().to_owned());
-                first.into_iter().collect()
+                let first = broken.first().filter(|_| free > 0).copied();
+                first.or_else(|| next_ones(policy, sorted, healthy, room.min(1)).pop()).into_iter().collect()
             }
-            BackPhase::Going => {
-                let freed = sorted.cells.iter().filter(coming).count();
-                let next = next_ones(policy, sorted, healthy, bounds.budget.saturating_sub(bounds.used));
-                broken.into_iter().take(bounds.budget.saturating_sub(freed)).chain(next).collect()
-            }
+            BackPhase::Going => broken.into_iter().take(free).chain(next_ones(policy, sorted, healthy, room)).collect(),
         };
+        let is_trial = phase != BackPhase::Going;
+        let place = tried.or(chosen.first().copied()).filter(|_| is_trial).map(|cell| cell.name().to_owned());
         let waiting = WaitingOn::Back {
-            to: self.good.to_string(),
-            tried: back.place.clone().filter(|_| back.phase != BackPhase::Going),
+            to: self.to.to_string(),
+            tried: place.clone(),
             left,
-            refused: (back.phase == BackPhase::Refused).then(|| tried.and_then(|cell| cell.cause.clone())).flatten(),
+            refused: tried.filter(|_| phase == BackPhase::Refused).and_then(|cell| cell.cause.clone()),
         };
+        memory.back = Some(Back { from: self.failure.revision.clone(), to: self.to.clone(), place, phase });
+        if !chosen.is_empty() && memory.touched.since.is_none() {
+            // The API's times are whole seconds: what is made in this one is made because of us.
+            memory.touched.since = Some(now - TimeDelta::seconds(1));
+            memory.touched.joined_after = Some(now);
+        }
         let until = tried.and_then(|cell| cell.until);
-        let opens = policy.calendar.changes(now).map(|at| at.min(now + TimeDelta::minutes(10)));
-        memory.back = Some(back);
+        let opens = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
         let step = |cell: &Cell<'_, R>| {
             let costs = cell.pod()?.ready_since.is_some();
             cell.pod().map(|pod| Step { place: cell.place.name.clone(), pod: pod.clone(), costs })
         };
         (chosen.into_iter().filter_map(step).collect(), waiting, until.into_iter().chain(opens).min())
     }
+
+    /// Those that can go back now: without an available agent, the oldest first; and with one.
+    fn open<'s, 'a>(
+        &self,
+        policy: &Policy,
+        sorted: &'s Sorted<'a, R>,
+        now: DateTime<Utc>,
+    ) -> (Vec<&'s Cell<'a, R>>, Vec<&'s Cell<'a, R>>) {
+        // Where no agent runs nobody waits for a window; where one runs nobody takes it for a failure that is none.
+        let only_broken = policy.calendar.closed(now).is_some() || storm(sorted).is_some() || self.is_unproven;
+        let open = || sorted.cells.iter().filter(|cell| self.is_open(cell));
+        let mut broken: Vec<&Cell<'_, R>> =
+            open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).collect();
+        broken.sort_unstable_by_key(|cell| cell.pod().map(|pod| (pod.created, pod.name.clone())));
+        (broken, open().filter(|cell| cell.is_available() && !only_broken).collect())
+    }
+}
+
+/// Whether the agent of a place is of a revision that failed.
+pub(super) fn is_of<R: Revision>(failure: &Failure<R>, cell: &Cell<'_, R>) -> bool {
+    let revision = cell.pod().and_then(|pod| pod.revision.as_ref());
+    revision.is_some_and(|revision| *revision == failure.revision || failure.earlier.contains(revision))
 }

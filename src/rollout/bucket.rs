@@ -230,7 +230,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             |until: DateTime<Utc>| pod.created <= until && self.now < until + self.policy.wait_ready.max(EXCUSED);
         let excused = self.inventory.memory.outage.is_some_and(|outage| outage.until.is_none_or(is_recent));
         match self.inventory.source {
-            Source::NotNeeded => true,
+            Source::NotNeeded | Source::Unasked => true,
             Source::Away => false,
             Source::Answers(at) => !excused && at >= pod.created && at + PROOF >= self.now,
         }

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
-use super::back::WayBack;
+use super::back::{WayBack, is_of};
 use super::bucket::{Cell, Sorted, sort};
 use super::canary;
 use super::cause::{Bucket, Cause};
@@ -17,12 +17,10 @@ use super::pace::{Bounds, is_a_trial, storm};
 use super::place::{Revision, Standing};
 use super::remember::{missing, note, remember};
 use super::report::{Report, State, WAITING, WaitingOn};
-use super::{Desired, Inventory, Plan, Policy, Template};
+use super::{Desired, Inventory, LOOK_AGAIN, Plan, Policy, Template};
 
 /// How many places are named of each cause.
 const NAMES: usize = 3;
-/// A calendar is looked at again within this: somebody may set the clock.
-const LOOK_AGAIN: TimeDelta = TimeDelta::minutes(10);
 
 /// Says what to do now. `desired` is `None` while nobody knows what is wanted.
 #[must_use]
@@ -297,7 +295,7 @@ fn finish_or_wait<R: Revision>(
     }
     if left == 0 && moving == 0 {
         report.waiting_on = places(sorted, bounds);
-        complete(sorted, desired, report, memory, now);
+        complete(sorted, (policy, desired), report, memory, now);
         return;
     }
     report.state = State::Rolling;
@@ -315,7 +313,7 @@ fn finish_or_wait<R: Revision>(
 /// Nothing is left to do.
 fn complete<R: Revision>(
     sorted: &Sorted<'_, R>,
-    desired: &Desired<R>,
+    (policy, desired): (&Policy, &Desired<R>),
     report: &mut Report,
     memory: &mut Memory<R>,
     now: DateTime<Utc>,
@@ -324,11 +322,6 @@ fn complete<R: Revision>(
     if let Some(started) = memory.started() {
         memory.phase = Phase::Complete { since: Some(started), at: now };
     }
-    // Whoever cordoned or tainted a node since: once that ends its agent is missing because of us.
-    let is_back = |cell: &Cell<'_, R>| !cell.touched || cell.is_available();
-    if sorted.cells.iter().all(is_back) && sorted.outside.is_empty() && memory.touched.away.is_empty() {
-        memory.touched = Touched::default();
-    }
     // What is wanted runs: whatever failed before it is history.
     if report.updated > 0 && report.joining == 0 {
         memory.last_good = Some(desired.revision.clone());
@@ -336,6 +329,14 @@ fn complete<R: Revision>(
             .failure
             .take()
             .filter(|failure| !(desired.insists || desired.revision.supersedes(&failure.revision)));
+    }
+    // Whoever cordoned or tainted a node since: once that ends its agent is missing because of us.
+    let is_back = |cell: &Cell<'_, R>| !cell.touched || cell.is_available();
+    // Those that are to go back yet are counted beside those that went.
+    let failure = memory.failure.as_ref().filter(|_| policy.rolls_back);
+    let goes_back = failure.is_some_and(|failure| sorted.cells.iter().any(|cell| is_of(failure, cell)));
+    if !goes_back && sorted.cells.iter().all(is_back) && sorted.outside.is_empty() && memory.touched.away.is_empty() {
+        memory.touched = Touched::default();
     }
     if let Some(failure) = &memory.failure {
         report.state = State::Failed;

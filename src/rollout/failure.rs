@@ -11,10 +11,12 @@ use super::cause::{Bucket, Cause};
 use super::memory::{Failure, Memory, Phase, REMEMBERED, Stuck, StuckPhase, Withdrawn};
 use super::place::{Revision, Standing};
 use super::report::State;
-use super::{Desired, Inventory, Policy};
+use super::{Desired, Inventory, Policy, Source};
 
 /// How many places of a failure are named.
 const NAMES: usize = 5;
+/// So many revisions that failed before are remembered.
+const EARLIER: usize = 3;
 /// Where one place was tried in vain the next is tried after so long.
 const TRY_AGAIN: TimeDelta = TimeDelta::minutes(10);
 /// A verdict on one revision is withdrawn at most so often.
@@ -65,11 +67,19 @@ pub(super) fn judge<R: Revision>(
         revision.is_some_and(|r| *r != desired.revision && !r.is_another_release(&desired.revision))
     };
     let is_another = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
-    let rejects = is_another && !sorted.cells.iter().any(runs_otherwise);
-    let what = if rejects { desired.revision.to_string() } else { inventory.words.template.to_owned() };
+    let is_release = is_another && !sorted.cells.iter().any(runs_otherwise);
+    let what = if is_release { desired.revision.to_string() } else { inventory.words.template.to_owned() };
+    let before = memory.failure.take().into_iter().flat_map(|before| [vec![before.revision], before.earlier].concat());
+    let has_pods = |revision: &R| {
+        sorted.cells.iter().any(|cell| cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(revision)))
+    };
+    let earlier = before.filter(|before| *before != desired.revision && has_pods(before)).take(EARLIER).collect();
+    memory.back = None;
     memory.failure = Some(Failure {
         revision: desired.revision.clone(),
-        rejects,
+        // An outage that nobody can see is no verdict on a release; it stops the rollout all the same.
+        rejects: is_release && inventory.source != Source::Unasked,
+        earlier,
         insisted: desired.insists,
         message: format!(
             "{what} failed on {} of {} {} it reached ({}{more}): {}",

@@ -180,6 +180,9 @@ pub struct Failure<R> {
     /// The places that spoke against it, bounded.
     #[serde(default)]
     pub places: Vec<String>,
+    /// What failed before it, and has Pods still, bounded.
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<R>,
 }
 
 /// A way back from what failed to the last good revision.
@@ -187,6 +190,8 @@ pub struct Failure<R> {
 pub struct Back<R> {
     /// What failed.
     pub from: R,
+    /// What the agents go back to.
+    pub to: R,
     /// The place that is tried.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,

@@ -44,6 +44,9 @@ pub use place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Wo
 pub use report::{Example, Nodes, Report, State, WaitingOn};
 pub use share::Share;
 
+/// A calendar is looked at again within this: somebody may set the clock.
+const LOOK_AGAIN: TimeDelta = TimeDelta::minutes(10);
+
 /// What the fleet shall become.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired<R> {
@@ -122,6 +125,8 @@ pub struct Hold {
 pub enum Source {
     /// They download from none.
     NotNeeded,
+    /// They download, and nobody can ask whether it is there.
+    Unasked,
     /// It answered well at this time, the last time that it was asked.
     Answers(DateTime<Utc>),
     /// It is away, or refuses.

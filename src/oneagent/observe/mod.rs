@@ -19,8 +19,8 @@ use secrecy::ExposeSecret;
 use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_runs, refused, wrote};
 pub use cluster::{is_ignored, selector_changed};
 pub use openshift::{OPENSHIFT, OpenShift, SCHEDULER, VERSION};
-pub use references::{Named, Token};
-use references::{References, certificates, listed, named, pull_secret_of, references, token};
+pub use references::{Named, Token, in_its_place};
+use references::{References, certificates, named, pull_secret_of, references, token};
 
 use super::admitted::Admissions;
 use super::build::ISTIO;
@@ -160,7 +160,7 @@ pub async fn observe(
     let no_proxy = no_proxy.filter(|hosts| !hosts.is_empty()).or_else(|| resolved.no_proxy.clone());
     let (environment, unlisted) = match &resolved.versions {
         None => (environment(context, resolved, &paas, &api, proxy.as_ref(), trusted.as_ref(), no_proxy), None),
-        Some(list) => in_its_place(listed(versions_look, resolved, list)),
+        Some(list) => in_its_place(versions_look, resolved, list),
     };
 
     let fleet = &context.fleet;
@@ -283,12 +283,6 @@ async fn known(context: &Context, resolved: &Resolved, key: &Key, has_daemonset:
             None
         }
     }
-}
-
-/// What a list says in the place of the environment, and why it says nothing.
-fn in_its_place(listed: Result<Snapshot, String>) -> (Option<Result<Arc<Snapshot>, dynatrace::Error>>, Option<String>) {
-    let why = listed.as_ref().err().map(|why| format!("spec.update.configMap: {why}; agents keep their version"));
-    (Some(Ok(Arc::new(listed.unwrap_or_default()))), why)
 }
 
 fn environment(

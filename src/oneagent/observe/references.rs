@@ -2,6 +2,8 @@
 //!
 //! Must not print a value, nor decide.
 
+use std::sync::Arc;
+
 use secrecy::{ExposeSecret, SecretString};
 
 use super::super::build::pull_secret::KEY;
@@ -10,7 +12,7 @@ use super::super::from_cluster::{BUNDLE, bundle_name};
 use super::super::resolve::{ProxySource, Resolved};
 use super::super::{Context, MANAGER};
 use crate::api::name::Version;
-use crate::dynatrace::Snapshot;
+use crate::dynatrace::{Error, Snapshot};
 use crate::kernel::named::Look;
 use crate::kernel::{NamedKind, Reference};
 
@@ -41,6 +43,9 @@ pub enum Named {
     /// The API server did not say.
     Unread(String),
 }
+
+/// The environment, and why its place is empty.
+type InItsPlace = (Option<Result<Arc<Snapshot>, Error>>, Option<String>);
 
 /// The objects that a OneAgent refers to.
 pub(super) struct References {
@@ -99,12 +104,15 @@ pub(super) fn pull_secret_of(look: Option<Look>, namespace: &str, name: &str) ->
     }
 }
 
-/// What a ConfigMap says in the place of the environment: the versions that there are. Or why it says nothing.
-pub(super) fn listed(
-    look: Option<Look>,
-    resolved: &Resolved,
-    (name, key): &(String, String),
-) -> Result<Snapshot, String> {
+/// What a ConfigMap says in the place of the environment, and why it says nothing: then nothing is known of versions.
+#[must_use]
+pub fn in_its_place(look: Option<Look>, resolved: &Resolved, list: &(String, String)) -> InItsPlace {
+    let listed = listed(look, resolved, list);
+    let why = listed.as_ref().err().map(|why| format!("spec.update.configMap: {why}; agents keep their version"));
+    (Some(Ok(Arc::new(listed.unwrap_or_default()))), why)
+}
+
+fn listed(look: Option<Look>, resolved: &Resolved, (name, key): &(String, String)) -> Result<Snapshot, String> {
     let what = format!("ConfigMap {}/{name}", resolved.namespace);
     let text = match look {
         Some(Look::Found(data)) => data.entries.get(key).cloned(),

@@ -6,12 +6,11 @@
 mod from_cluster;
 mod objects;
 mod obstacles;
+mod versions;
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use serde_json::Value;
@@ -22,37 +21,34 @@ use objects::{
     said_of_edit, template_hash,
 };
 use obstacles::{complaints, downloads_nothing, hands_off, kept_out, missing_token};
+use versions::{behind, chosen, downloads, reported, source};
 
 use super::MANAGER;
 use super::build::daemonset::architectures;
 use super::build::pull_secret::PullSecret;
 use super::build::record::{Base, Record};
-use super::hold::{DOWNGRADE, ENVIRONMENT, NAMESPACE_SELECTOR, STOPPED, TOKENS};
+use super::hold::{DOWNGRADE, ENVIRONMENT, LIST, NAMESPACE_SELECTOR, STOPPED, TOKENS};
 use super::known::{Known, News};
 use super::memory::Memory;
-use super::observe::{Observed, Token};
+use super::observe::Observed;
 use super::places::{Decision, Inventory, rollout};
 use super::problem::Problem;
 use super::refusal;
-use super::resolve::{Resolved, Wish};
-use super::revision::{Pod, Reported, Revision};
-use super::version::{API, Choice, Facts, choose, older_image};
+use super::resolve::Resolved;
+use super::revision::Revision;
+use super::version::{Choice, older_image};
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
-use crate::dynatrace::{GoneNode, Interest, Snapshot};
+use crate::dynatrace::{GoneNode, Interest};
 use crate::k8s::api_group::Wanted;
-use crate::k8s::node::Node;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::Placement;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{self, Policy, Source, Step};
+use crate::rollout::{self, Hold, Policy, State, Step};
 
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
-
-/// For so long an answer about hosts is waited for; then Pods are judged by what they were made from.
-const HEARD: TimeDelta = TimeDelta::minutes(30);
 
 /// Whether the namespace still keeps agents off nodes is looked at this often, while it does.
 const EXCLUDED: Duration = Duration::from_secs(60);
@@ -147,17 +143,10 @@ fn plan_beside(
     let running_version = running.as_ref().and_then(|r| r.version);
     let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
     let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
-    // A change of the template reaches agents that updated themselves at what they are.
-    let changes = running.as_ref().is_some_and(|running| running.hash != base.hash);
-    let facts = Facts {
-        environment,
-        running: running_version,
-        last_good,
-        rejected: &memory.rejected,
-        reported: if changes { newest(&seen.nodes, &seen.pods, reported) } else { None },
-        built_before: (resolved.minimum_age > TimeDelta::zero()).then(|| now - resolved.minimum_age),
-    };
-    let choice = from_list(resolved, choose(resolved.wish, resolved.frozen, facts));
+    let facts = (seen, environment, reported);
+    let (choice, ahead) = chosen(memory, resolved, facts, running.as_ref(), &base.hash, now);
+    let memory = &Memory { reported: ahead, ..memory.clone() };
+    let behind = behind(resolved, &choice, ahead);
     problems.extend(choice.problem.clone().or_else(|| Some((Reason::VersionListInvalid, seen.unlisted.clone()?))));
 
     let (istio, complaint) = mesh(resolved, seen, environment);
@@ -171,7 +160,14 @@ fn plan_beside(
     let source = source(resolved, environment);
     let kept_out = kept_out(resolved, seen);
     let no_source = downloads_nothing(source, environment, choice.version);
-    let policy = policy(resolved, seen, older.is_some(), kept_out.is_some(), no_source);
+    let found = [
+        (older.is_some(), DOWNGRADE),
+        (behind.is_some(), LIST),
+        (kept_out.is_some(), NAMESPACE_SELECTOR),
+        (missing_token(resolved, seen), TOKENS),
+        (no_source, ENVIRONMENT),
+    ];
+    let policy = policy(resolved, seen, found);
     let placement = placement(resolved, live.filter(|_| adopted));
     problems.extend([older, kept_out.clone()].into_iter().flatten());
     let refused =
@@ -213,12 +209,11 @@ fn plan_beside(
         decision.plan.steps = Vec::new();
         decision.memory = memory.clone();
     }
+    // Said only where it keeps somebody from something.
+    problems.extend(behind.filter(|_| decision.plan.report.state == State::Held));
     problems.extend(complaints(resolved, seen, &decision, refused, environment));
 
-    let known = seen.known.as_deref().filter(|_| hands_off.is_none());
-    let known = known.map(|known| known.now(&seen.nodes, &seen.pods, &placement, &seen.told, now));
-    // While nothing may be touched nobody forgets either.
-    let gone = known.as_ref().map(|news| &news.known).or(seen.known.as_deref()).map(Known::gone).unwrap_or_default();
+    let (known, gone) = gone(seen, &placement, hands_off.is_some(), now);
     let next = next_look(&decision.plan, hands_off.is_some(), now);
     let nudge = hands_off.is_none()
         && kept_out.is_none()
@@ -248,12 +243,6 @@ fn plan_beside(
     })
 }
 
-/// A choice, with the list as its source where there is one.
-fn from_list(resolved: &Resolved, choice: Choice) -> Choice {
-    let is_listed = resolved.versions.is_some() && choice.source == API;
-    Choice { source: if is_listed { "ConfigMap" } else { choice.source }, ..choice }
-}
-
 /// What somebody should know, and nothing needs.
 fn remarks(resolved: &Resolved, seen: &Observed, choice: &Choice) -> Vec<String> {
     let of_choice = choice.remark.clone().into_iter().collect();
@@ -269,14 +258,8 @@ fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) ->
 }
 
 /// The policy, as what is found changes it: the first hold that applies is the one that is said.
-fn policy(resolved: &Resolved, seen: &Observed, is_older: bool, is_kept_out: bool, no_source: bool) -> Policy {
+fn policy(resolved: &Resolved, seen: &Observed, found: [(bool, Hold); 5]) -> Policy {
     let users = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
-    let found = [
-        (is_older, DOWNGRADE),
-        (is_kept_out, NAMESPACE_SELECTOR),
-        (missing_token(resolved, seen), TOKENS),
-        (no_source, ENVIRONMENT),
-    ];
     let hold = users
         .or_else(|| found.into_iter().find_map(|(applies, hold)| applies.then_some(hold)))
         .or_else(|| from_cluster::cluster_update(resolved, seen));
@@ -292,6 +275,15 @@ fn placement(resolved: &Resolved, live: Option<&DaemonSet>) -> Placement {
             live.spec.as_ref().map(|spec| architectures(resolved, &spec.template)).unwrap_or_default();
     }
     placement
+}
+
+/// The nodes that are known now, and those of which is to be told that they are gone.
+fn gone(seen: &Observed, placement: &Placement, is_blocked: bool, now: DateTime<Utc>) -> (Option<News>, Vec<GoneNode>) {
+    let known = seen.known.as_deref().filter(|_| !is_blocked);
+    let known = known.map(|known| known.now(&seen.nodes, &seen.pods, placement, &seen.told, now));
+    // While nothing may be touched nobody forgets either.
+    let gone = known.as_ref().map(|news| &news.known).or(seen.known.as_deref()).map(Known::gone).unwrap_or_default();
+    (known, gone)
 }
 
 /// When to look again if nothing happens before.
@@ -318,57 +310,6 @@ fn interest(resolved: &Resolved, choice: &Choice, decision: &Decision, gone: Vec
         zone: resolved.network_zone.as_deref().map(Into::into),
         gone,
     }
-}
-
-/// Whether Pods fetch their version from the environment when they start.
-fn downloads(resolved: &Resolved) -> bool {
-    resolved.from_image.is_none() && resolved.wish != Wish::UserUrl
-}
-
-/// What the host list says, if that is newer than what is desired: an agent may have updated itself since.
-fn reported<'a>(
-    resolved: &Resolved,
-    seen: &Observed,
-    environment: Option<&'a Snapshot>,
-    began: Option<DateTime<Utc>>,
-    now: DateTime<Utc>,
-) -> Reported<'a> {
-    if resolved.versions.is_some() {
-        return Reported::Silent;
-    }
-    let nobody_to_ask =
-        matches!((&seen.paas, &seen.api), (Token::NoSecret | Token::NoKey, Token::NoSecret | Token::NoKey));
-    let Some(environment) = environment else {
-        let never = nobody_to_ask || matches!(seen.environment, Some(Err(_)));
-        return if never && !downloads(resolved) { Reported::Silent } else { Reported::NotYet };
-    };
-    let since = began.unwrap_or_default();
-    let is_new = |at: Option<DateTime<Utc>>| at.is_some_and(|at| at >= since);
-    if let Some(hosts) = environment.hosts.as_deref().filter(|_| is_new(environment.hosts_at)) {
-        return Reported::Answered(hosts.of(resolved.network_zone.as_deref()));
-    }
-    let tried = environment.hosts_trouble.as_ref().map(|(tried, _)| (*tried).max(since));
-    let given_up = tried.is_some_and(|tried| tried + HEARD <= now);
-    if is_new(environment.hosts_refused_at) || given_up { Reported::Silent } else { Reported::NotYet }
-}
-
-/// The newest version that an agent of ours reports.
-fn newest(nodes: &[Arc<Node>], pods: &[Arc<Pod>], reported: Reported<'_>) -> Option<Version> {
-    let Reported::Answered(hosts) = reported else { return None };
-    let ours: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
-    nodes.iter().filter(|node| ours.contains(&*node.name)).filter_map(|node| hosts.get(&node.ip?).copied()).max()
-}
-
-/// The environment as the place that Pods download from.
-fn source(resolved: &Resolved, environment: Option<&Snapshot>) -> Source {
-    // Where nobody can ask, nobody waits for an answer.
-    if !downloads(resolved) || resolved.versions.is_some() {
-        return Source::NotNeeded;
-    }
-    let answered = environment
-        .filter(|environment| environment.serves_installers())
-        .and_then(|environment| environment.answered_at);
-    answered.map_or(Source::Away, Source::Answers)
 }
 
 fn settled(live: &DaemonSet) -> bool {

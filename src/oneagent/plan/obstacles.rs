@@ -16,7 +16,7 @@ use super::super::refusal;
 use super::super::resolve::Resolved;
 use super::super::revision::Pod;
 use super::super::version::withdrawn;
-use super::downloads;
+use super::versions::downloads;
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::Snapshot;
@@ -80,7 +80,7 @@ pub(super) fn not_adoptable(resolved: &Resolved, live: &DaemonSet) -> Option<&'s
 pub(super) fn downloads_nothing(source: Source, environment: Option<&Snapshot>, version: Option<Version>) -> bool {
     let withdrawn = version.is_some_and(|version| environment.is_some_and(|environment| environment.lacks(version)));
     match source {
-        Source::NotNeeded => false,
+        Source::NotNeeded | Source::Unasked => false,
         Source::Away => true,
         Source::Answers(_) => withdrawn,
     }
@@ -146,7 +146,11 @@ pub(super) fn complaints(
         let remedy = "Pods that still run the version before are left alone and new ones get it; mend the cause, and \
             when these nodes' agents recover it goes on by itself; or name the version in spec.rollout.retry to have \
             it tried again, or pin a good one (spec.update.version); a newer one is taken by itself";
-        (Reason::RolloutFailed, format!("{}; {remedy}", failure.message))
+        // An outage there looks like a version that fails.
+        let asked = resolved.versions.is_none() || !downloads(resolved);
+        let unasked = "; the environment that agents download from is not asked (spec.update.source is ConfigMap): see \
+            whether these nodes reach it";
+        (Reason::RolloutFailed, format!("{}{}; {remedy}", failure.message, if asked { "" } else { unasked }))
     });
     problems.extend(refuses_the_old(decision));
     // While another revision is rolled out, what failed before it is history.

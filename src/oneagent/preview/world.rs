@@ -17,7 +17,7 @@ use super::super::build::record::Record;
 use super::super::build::template::marks;
 use super::super::listed::Cluster;
 use super::super::memory::{self, Memory};
-use super::super::observe::{Missing, Named, Observed, OpenShift, Token, is_ignored};
+use super::super::observe::{Missing, Named, Observed, OpenShift, Token, in_its_place, is_ignored};
 use super::super::plan::{plan, template_revision};
 use super::super::resolve::{ProxySource, Resolved, Wish};
 use super::super::revision::Pod;
@@ -28,6 +28,7 @@ use crate::dynatrace::{Hosts, Snapshot, TokenState};
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::Verdict;
 use crate::kernel::Answer;
+use crate::kernel::named::Look;
 use crate::rollout::Report;
 use crate::rollout::ledger::Ledger;
 
@@ -41,6 +42,8 @@ pub struct Surroundings {
     pub selector: Selector,
     /// What OpenShift says of its own update, when the spec wants it.
     pub update: Answer,
+    /// The ConfigMap that lists the versions, where the spec names one.
+    pub list: Option<Look>,
 }
 
 /// The cluster.
@@ -129,7 +132,11 @@ impl World {
         let memory = memory::read(&status);
         let mut world =
             Self { now, each: TimeDelta::zero(), seen, resolved, memory, image, due: BTreeMap::new(), made: 0 };
-        world.seen.environment = Some(Ok(Arc::new(environment(&world, &status))));
+        let (environment, unlisted) = match &world.resolved.versions {
+            Some(list) => in_its_place(around.list.clone(), &world.resolved, list),
+            None => (Some(Ok(Arc::new(environment(&world, &status)))), None),
+        };
+        (world.seen.environment, world.seen.unlisted) = (environment, unlisted);
         for pod in world.seen.pods.iter().filter(|pod| pod.ready_since.is_none() && pod.trouble.is_none()) {
             world.due.insert(pod.uid.clone(), now);
         }
@@ -138,12 +145,13 @@ impl World {
 
     /// Why nobody but the environment can say which version is wanted.
     pub(super) fn is_unknown(&self, agent: &OneAgent) -> Option<String> {
-        let status = agent.status.as_ref()?;
-        let field = match self.resolved.wish {
-            Wish::Newest if self.resolved.frozen => return None,
-            Wish::Newest if matches!(status.version_source.as_deref(), Some("Api" | "ConfigMap")) => return None,
-            Wish::Newest => "spec.update.version",
-            Wish::AgentVersion(wish) => {
+        let status = agent.status.as_ref().filter(|_| self.resolved.versions.is_none())?;
+        let field = match (self.resolved.wish, status.version_source.as_deref()) {
+            (Wish::Newest, _) if self.resolved.frozen => return None,
+            (Wish::Newest, Some("Api")) => return None,
+            (Wish::Newest, Some("ConfigMap")) => "spec.update.source",
+            (Wish::Newest, _) => "spec.update.version",
+            (Wish::AgentVersion(wish), _) => {
                 let desired: Option<Version> = status.desired_version.as_ref().and_then(|version| version.parse().ok());
                 if desired.is_some_and(|desired| wish.admits(&desired)) {
                     return None;

@@ -3,6 +3,7 @@
 //! Here are the fleets that they are tried on. Must not test anything itself.
 
 mod back;
+mod back_edges;
 mod edges;
 mod forecast;
 mod policies;

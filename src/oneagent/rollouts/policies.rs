@@ -38,9 +38,13 @@ impl Drive {
 
     /// One look, and what follows from it at once.
     pub(super) fn look(&mut self, version: u32, now: i64) {
-        let plan = self.fleet.plan(&self.policy, &desired(version), now);
+        self.look_to(&desired(version), now);
+    }
+
+    fn look_to(&mut self, desired: &Desired, now: i64) {
+        let plan = self.fleet.plan(&self.policy, desired, now);
         match plan.template {
-            Template::Advance => self.fleet.template = revision(version),
+            Template::Advance => self.fleet.template = desired.revision.clone(),
             Template::GoBack => self.fleet.template = plan.memory.rollout.last_good.clone().unwrap(),
             Template::Keep => {}
         }
@@ -50,6 +54,7 @@ impl Drive {
             let minor = self.fleet.template.version.unwrap().minor;
             let number = 1_000 + self.replaced.len();
             let mut made = (*pod(number, &node, minor, now, true)).clone();
+            made.revision = Some(self.fleet.template.clone());
             if self.bad.contains(&minor) {
                 (made.ready_since, made.trouble) = (None, Some(Trouble::Crash("CrashLoopBackOff".into())));
             }
@@ -62,8 +67,12 @@ impl Drive {
 
     /// Looks every ten seconds.
     pub(super) fn run(&mut self, version: u32, from: i64, to: i64) {
+        self.run_to(&desired(version), from, to);
+    }
+
+    pub(super) fn run_to(&mut self, desired: &Desired, from: i64, to: i64) {
         for now in (from..to).step_by(10) {
-            self.look(version, now);
+            self.look_to(desired, now);
         }
     }
 

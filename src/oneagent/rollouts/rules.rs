@@ -305,6 +305,7 @@ fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice(
         insisted: false,
         message: "it failed".into(),
         places: vec!["node-000".into(), "node-001".into()],
+        earlier: Vec::new(),
     };
     (fleet.memory.rollout.failure, fleet.memory.rejected) = (Some(failure.clone()), vec![v(2)]);
     let early = fleet.plan(&policy(Share::Count(2)), &desired(1), 299).memory;

@@ -264,8 +264,9 @@ fn full() -> Memory<Number> {
             insisted: true,
             message: "it failed".into(),
             places: vec!["a".into()],
+            earlier: vec![Number(0)],
         }),
-        back: Some(Back { from: Number(2), place: Some("a".into()), phase: BackPhase::Going }),
+        back: Some(Back { from: Number(2), to: Number(1), place: Some("a".into()), phase: BackPhase::Going }),
         withdrawn: Some(Withdrawn { revision: Number(2), times: 1 }),
         proof: Some(Proof { revision: Number(2), since: Some(at(5)), passed: true }),
         touched: Touched {

@@ -1,0 +1,137 @@
+//! Who says which versions there are and which agents have: the environment, or the list in its place.
+//!
+//! Pure. Must not compare versions itself (that is `version`).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::super::memory::Memory;
+use super::super::observe::{Observed, Token};
+use super::super::problem::Problem;
+use super::super::resolve::{Resolved, Wish};
+use super::super::revision::{Pod, Reported, Revision};
+use super::super::version::{API, Choice, Facts, choose};
+use crate::api::name::Version;
+use crate::api::oneagent::condition::Reason;
+use crate::dynatrace::Snapshot;
+use crate::k8s::node::Node;
+use crate::rollout::Source;
+
+/// For so long an answer about hosts is waited for; then Pods are judged by what they were made from.
+const HEARD: TimeDelta = TimeDelta::minutes(30);
+
+/// Which version the agents shall have; and the newest that one reported, where the DaemonSet is at an older one.
+pub(super) fn chosen(
+    memory: &Memory,
+    resolved: &Resolved,
+    (seen, environment, reported): (&Observed, Option<&Snapshot>, Reported<'_>),
+    running: Option<&Revision>,
+    hash: &str,
+    now: DateTime<Utc>,
+) -> (Choice, Option<Version>) {
+    // A change of the template reaches agents that updated themselves at what they are.
+    let changes = running.is_some_and(|running| running.hash != hash);
+    let is_list = resolved.versions.is_some();
+    let ahead = ahead(memory, resolved, seen, environment, running.and_then(|running| running.version));
+    let facts = Facts {
+        environment,
+        running: running.and_then(|running| running.version),
+        last_good: memory.rollout.last_good.as_ref().and_then(|good| good.version),
+        rejected: &memory.rejected,
+        reported: if changes { newest(&seen.nodes, &seen.pods, reported) } else { None },
+        built_before: (resolved.minimum_age > TimeDelta::zero()).then(|| now - resolved.minimum_age),
+        is_list,
+        ahead,
+    };
+    let choice = choose(resolved.wish, resolved.frozen, facts);
+    let source = if is_list && choice.source == API { "ConfigMap" } else { choice.source };
+    (Choice { source, ..choice }, ahead)
+}
+
+/// Whether Pods fetch their version from the environment when they start.
+pub(super) fn downloads(resolved: &Resolved) -> bool {
+    resolved.from_image.is_none() && resolved.wish != Wish::UserUrl
+}
+
+/// What the host list says, if that is newer than what is desired: an agent may have updated itself since.
+pub(super) fn reported<'a>(
+    resolved: &Resolved,
+    seen: &Observed,
+    environment: Option<&'a Snapshot>,
+    began: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+) -> Reported<'a> {
+    if resolved.versions.is_some() {
+        return Reported::Silent;
+    }
+    let nobody_to_ask =
+        matches!((&seen.paas, &seen.api), (Token::NoSecret | Token::NoKey, Token::NoSecret | Token::NoKey));
+    let Some(environment) = environment else {
+        let never = nobody_to_ask || matches!(seen.environment, Some(Err(_)));
+        return if never && !downloads(resolved) { Reported::Silent } else { Reported::NotYet };
+    };
+    let since = began.unwrap_or_default();
+    let is_new = |at: Option<DateTime<Utc>>| at.is_some_and(|at| at >= since);
+    if let Some(hosts) = environment.hosts.as_deref().filter(|_| is_new(environment.hosts_at)) {
+        return Reported::Answered(hosts.of(resolved.network_zone.as_deref()));
+    }
+    let tried = environment.hosts_trouble.as_ref().map(|(tried, _)| (*tried).max(since));
+    let given_up = tried.is_some_and(|tried| tried + HEARD <= now);
+    if is_new(environment.hosts_refused_at) || given_up { Reported::Silent } else { Reported::NotYet }
+}
+
+/// The newest version that an agent of ours reports.
+fn newest(nodes: &[Arc<Node>], pods: &[Arc<Pod>], reported: Reported<'_>) -> Option<Version> {
+    let Reported::Answered(hosts) = reported else { return None };
+    let ours: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+    nodes.iter().filter(|node| ours.contains(&*node.name)).filter_map(|node| hosts.get(&node.ip?).copied()).max()
+}
+
+/// The environment as the place that Pods download from.
+pub(super) fn source(resolved: &Resolved, environment: Option<&Snapshot>) -> Source {
+    // Where nobody can ask, nobody waits for an answer.
+    if !downloads(resolved) {
+        return Source::NotNeeded;
+    }
+    if resolved.versions.is_some() {
+        return Source::Unasked;
+    }
+    let answered = environment
+        .filter(|environment| environment.serves_installers())
+        .and_then(|environment| environment.answered_at);
+    answered.map_or(Source::Away, Source::Answers)
+}
+
+/// While nobody asks the environment, what was known before counts.
+fn ahead(
+    memory: &Memory,
+    resolved: &Resolved,
+    seen: &Observed,
+    environment: Option<&Snapshot>,
+    running: Option<Version>,
+) -> Option<Version> {
+    let hosts = environment.and_then(|environment| environment.hosts.as_deref());
+    let hosts = hosts.map(|hosts| hosts.of(resolved.network_zone.as_deref()));
+    let known = match hosts.filter(|_| resolved.versions.is_none()) {
+        Some(hosts) => newest(&seen.nodes, &seen.pods, Reported::Answered(hosts)),
+        None => memory.reported,
+    };
+    known.filter(|known| running < Some(*known))
+}
+
+/// Why nothing is taken of a list that names nothing as new as what agents have.
+pub(super) fn behind(resolved: &Resolved, choice: &Choice, ahead: Option<Version>) -> Option<Problem> {
+    let ahead = ahead.filter(|ahead| choice.version.is_some_and(|version| version < *ahead))?;
+    let (name, key) = resolved.versions.as_ref().filter(|_| !choice.strict)?;
+    Some((
+        Reason::VersionListInvalid,
+        format!(
+            "spec.update.configMap: agents updated themselves to {ahead}, and key {key} of ConfigMap {}/{name} lists \
+            no version as new as that: agents that are replaced would go back; add {ahead} or a newer version, or pin \
+            an older one (spec.update.version with spec.update.allowDowngrade)",
+            resolved.namespace
+        ),
+    ))
+}
