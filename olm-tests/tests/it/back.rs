@@ -77,3 +77,26 @@ fn a_host_that_refuses_the_older_agent_ends_it_with_one_and_a_newer_version_mend
         lab.end().await;
     });
 }
+
+#[test]
+fn an_edit_in_the_middle_of_a_way_back_reaches_everybody() {
+    olm_tests::run(async {
+        let rollout = json!({ "maxUnavailable": 2, "onFailure": "Rollback" });
+        let (lab, _) = failing("back-edited", false, Fault::CrashLoop, rollout).await;
+        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        lab.edit("agent", json!({ "env": [{ "name": "SOMETHING", "value": "else" }] })).await;
+        eventually("all are back, with the edit", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let has_edit = |pod: &Pod| {
+                let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+                containers.flat_map(|container| container.env.iter().flatten()).any(|entry| entry.name == "SOMETHING")
+            };
+            let is_back = |pod: &&Pod| version_of(pod).as_deref() == Some(V1) && is_ready(pod) && has_edit(pod);
+            let back = pods.values().filter(is_back).count();
+            if back == 6 { Ok(()) } else { Err(format!("{back} {:#?}", lab.status("agent").await.rollout)) }
+        })
+        .await;
+        assert_eq!(lab.status("agent").await.rejected_versions, [V2]);
+        lab.end().await;
+    });
+}

@@ -16,12 +16,15 @@ pub async fn on_call(lab: &Lab<'_>) -> String {
         |group: &str, resource: &str| json!({ "apiGroups": [group], "resources": [resource], "verbs": ["list"] });
     let mut namespaces = rule("", "namespaces");
     namespaces["verbs"] = json!(["get"]);
+    let mut versions = rule("", "configmaps");
+    (versions["verbs"], versions["resourceNames"]) = (json!(["get"]), json!(["versions"]));
     let rules = [
         rule("dynatrace.com", "oneagents"),
         rule("", "nodes"),
         rule("", "pods"),
         rule("apps", "daemonsets"),
         namespaces,
+        versions,
     ];
     let rbac = "rbac.authorization.k8s.io";
     let bound = format!("{name}-{}", lab.name);

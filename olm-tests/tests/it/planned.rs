@@ -248,3 +248,51 @@ fn a_plan_says_what_holds_it_and_what_cannot_be_said() {
         lab.end().await;
     });
 }
+
+#[test]
+fn a_plan_of_another_source_of_versions_reads_it_or_says_that_it_cannot() {
+    olm_tests::run(async {
+        let lab = Lab::new("plan-list", 2).await;
+        let kubeconfig = on_call(&lab).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let spec = serde_json::to_value(lab.agents().get("agent").await.unwrap()).unwrap()["spec"].take();
+        lab.edit("agent", json!({ "disableAgentUpdate": true })).await;
+        lab.is_observed("agent").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.cluster.vendor.publish(&lab.name, V3);
+        let ask = |update: Value| {
+            let mut edited = spec.clone();
+            edited["update"] = update;
+            let output = plan(&lab, &kubeconfig, &["-f", &file(&lab, &edited)]);
+            (output.status.code(), said(&output))
+        };
+        let from = |name: &str| json!({ "source": "ConfigMap", "configMap": { "name": name } });
+        let (code, text) = ask(from("versions"));
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("ConfigMap plan-list/versions does not exist"), "{text}");
+        let (code, text) = ask(from("other"));
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("cannot get configmaps plan-list/other"), "{text}");
+        let list = |text: &str| {
+            let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": "versions", "namespace": lab.name }, "data": { "versions": text } });
+            lab.cluster.apply(&map.to_string());
+        };
+        list(V2);
+        let (code, text) = ask(from("versions"));
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains(V2) && text.contains("2 agents are replaced"), "{text}");
+        let before = lab.uids("agent").await;
+        lab.edit("agent", json!({ "update": from("versions"), "disableAgentUpdate": false })).await;
+        lab.all_at("agent", V2, 2, SOON).await;
+        assert!(lab.uids("agent").await.iter().all(|(node, uid)| before[node] != *uid));
+        // The list is not what the status tells: it may have changed since.
+        list(&format!("{V3}\n{V2}"));
+        lab.all_at("agent", V3, 2, SOON).await;
+        let (code, text) = ask(json!({ "source": "Api" }));
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("spec.update.source only its environment knows"), "{text}");
+        lab.end().await;
+    });
+}

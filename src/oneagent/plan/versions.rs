@@ -128,9 +128,10 @@ pub(super) fn behind(resolved: &Resolved, choice: &Choice, ahead: Option<Version
     Some((
         Reason::VersionListInvalid,
         format!(
-            "spec.update.configMap: agents updated themselves to {ahead}, and key {key} of ConfigMap {}/{name} lists \
-            no version as new as that: agents that are replaced would go back; add {ahead} or a newer version, or pin \
-            an older one (spec.update.version with spec.update.allowDowngrade)",
+            "spec.update.configMap: agents updated themselves to {ahead}, which is newer than what may be taken of key \
+            {key} of ConfigMap {}/{name}: agents that are replaced would go back; add {ahead} or a newer version (none \
+            is taken before it has spec.update.minimumAge), or pin an older one (spec.update.version with \
+            spec.update.allowDowngrade)",
             resolved.namespace
         ),
     ))
