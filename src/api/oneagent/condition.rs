@@ -99,7 +99,8 @@ pub enum Reason {
     DowngradeRefused,
     /// The running version is no longer offered; Pods that restart could not download it: update or pin another.
     VersionWithdrawn,
-    /// The ConfigMap of `update.configMap` is missing, or holds something else than versions; agents keep theirs.
+    /// The ConfigMap of `update.configMap` is missing, holds something else than versions, or nothing as new as what
+    /// agents have; they keep theirs.
     VersionListInvalid,
     /// The vendor's API cannot be used; agents run on, the message says what it answered.
     EnvironmentUnreachable,
