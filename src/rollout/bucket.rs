@@ -121,7 +121,11 @@ pub(super) fn sort<'a, R: Revision>(
     for place in inventory.places {
         match &place.selection {
             Selection::Selected => sorted.cells.push(judge.cell(place)),
-            Selection::Closed(cause) => sorted.close(place, cause, inventory),
+            Selection::Closed(cause) => {
+                // The Pod of one that we made shows it; where there is none, only the ledger knows.
+                let made = place.occupant.is_some() && judge.touched_at(place).is_some() && !judge.was_broken(place);
+                sorted.close(place, cause, inventory, made);
+            }
             Selection::NotSelected => {}
         }
     }
@@ -130,13 +134,14 @@ pub(super) fn sort<'a, R: Revision>(
 
 impl<'a, R> Sorted<'a, R> {
     /// Only a taint comes while an agent is there and while it is replaced.
-    fn close(&mut self, place: &'a Place<'a, R>, cause: &'a Cause, inventory: &Inventory<'_, R>) {
+    fn close(&mut self, place: &'a Place<'a, R>, cause: &'a Cause, inventory: &Inventory<'_, R>, made: bool) {
         self.closed.push((place, cause));
         if cause.bucket() != Bucket::Untolerated {
             return;
         }
-        let pod = place.occupant.map(|occupant| occupant.pod).filter(|pod| !pod.deleting);
-        let is_known = inventory.memory.touched.closed.contains(&**place.name);
+        let stays = |pod: &&Arc<Pod<R>>| !pod.deleting && !inventory.deleted.contains(&pod.uid);
+        let pod = place.occupant.map(|occupant| occupant.pod).filter(stays);
+        let is_known = made || inventory.memory.touched.closed.contains(&**place.name);
         if (is_known || inventory.lost.contains_key(place.name)) && pod.is_none_or(|pod| pod.ready_since.is_none()) {
             self.outside.push((place, cause));
         }
@@ -271,7 +276,8 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let is_new = if self.inventory.workloads.is_empty() {
             // One that was made in the same second from what completed last was there before.
             let good = self.inventory.memory.last_good.as_ref().filter(|_| !self.is_from_desired(pod));
-            let is_of_before = pod.revision.is_some() && pod.revision.as_ref() == good;
+            let is_away = self.inventory.memory.touched.away.contains_key(&**place.name);
+            let is_of_before = !is_away && pod.revision.is_some() && pod.revision.as_ref() == good;
             let since = |began| pod.created > began || (pod.created == began && !is_of_before);
             began.map_or_else(|| self.is_from_desired(pod), since)
         } else {

@@ -41,6 +41,8 @@ pub(super) struct Canaries {
     /// Those that are at the desired revision and available.
     available: usize,
     wanted: usize,
+    /// Whether the new Pod of one that was taken is not made yet.
+    pub is_awaited: bool,
     /// When they will have proven themselves.
     pub until: Option<DateTime<Utc>>,
 }
@@ -108,10 +110,15 @@ pub(super) fn look<R: Revision>(
     let known = memory.proof.take().filter(|proof| proof.revision == desired.revision).and_then(|proof| proof.since);
     let known = known.filter(|_| !candidates().filter(|cell| is_taken(cell)).any(fails));
     let all = wanted > 0 && available >= wanted;
+    // A node that went away may take its Pod along for good; and of more than are wanted somebody else took some.
+    let is_made = |cell: &Cell<'_, R>| cell.pod().is_some() && !cell.is_going();
+    let made = candidates().filter(|cell| is_taken(cell) && is_made(cell)).count();
+    let lacks = |cell: &Cell<'_, R>| is_taken(cell) && cell.place.is_ready && !is_made(cell);
+    let is_awaited = made < wanted && candidates().any(lacks);
     let since = known.or(all.then_some(now));
     let passed = all && since.is_some_and(|since| since + canary.soak <= now);
     memory.proof = Some(Proof { revision: desired.revision.clone(), since, passed });
     let until = since.filter(|_| all).map(|since| since + canary.soak);
     let left = wanted.saturating_sub(taken);
-    (!passed).then_some(Canaries { left, marked, has_healthy, available, wanted, until })
+    (!passed).then_some(Canaries { left, marked, has_healthy, available, wanted, is_awaited, until })
 }

@@ -61,7 +61,14 @@ pub fn plan<R: Revision>(
     // Rule 6. What canaries go through counts while the rollout is held, too.
     let canaries = canary::look(policy, &sorted, desired, &mut memory, now);
     let held = held(policy, now);
-    plan.template = template(desired, inventory, &memory, failure.is_some(), held.is_some());
+    let storm = storm(&sorted);
+    let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
+    bounds.canaries = canaries;
+    // Whoever joins meanwhile gets the last good one.
+    let is_apart = canaries.is_some_and(|canaries| {
+        !canaries.is_awaited && bounds.clone().steps(policy, &sorted, storm.is_some()).is_empty()
+    });
+    plan.template = template(desired, inventory, &memory, (failure.is_some(), is_apart), held.is_some());
     plan.next = plan.next.into_iter().chain(policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN))).min();
 
     if let Some(way) = WayBack::of(policy, desired, inventory, &sorted, &memory) {
@@ -100,10 +107,11 @@ pub fn plan<R: Revision>(
     }
 
     begin(&sorted, desired, inventory, plan.template, &mut memory, &bounds.overdue(policy, inventory, now), now);
-    let template_is_there = inventory.template == Some(&desired.revision);
+    let template_is_there = is_apart || inventory.template == Some(&desired.revision);
     if plan.template != Template::Keep || !template_is_there || !inventory.settled {
         let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
         let idle = report.outdated == 0 && bounds.used == 0 && template_is_there;
+        plan.next = plan.next.into_iter().chain(canaries.and_then(|canaries| canaries.until)).min();
         report.state = if idle { State::Complete } else { State::Rolling };
         if is_back {
             report.waiting_on = places(&sorted, &bounds);
@@ -115,13 +123,10 @@ pub fn plan<R: Revision>(
     }
 
     // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, then the oldest.
-    let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
-    bounds.canaries = canaries;
     if let Some(canaries) = &bounds.canaries {
         report.waiting_on.push(canaries.waiting_on());
         plan.next = plan.next.into_iter().chain(canaries.until).min();
     }
-    let storm = storm(&sorted);
     plan.steps = bounds.steps(policy, &sorted, storm.is_some());
     for step in &plan.steps {
         note(step, &sorted, &mut memory.touched, now);
@@ -171,7 +176,9 @@ fn begin<R: Revision>(
         let broken = sorted.cells.iter().filter(is_broken).take(room).map(|cell| cell.name().to_owned());
         memory.touched.broken.extend(broken);
     }
-    let resumes = memory.stuck().is_some();
+    // It goes back and forth while there are canaries.
+    let known = inventory.memory.proof.as_ref().is_some_and(|proof| proof.revision == desired.revision);
+    let resumes = memory.stuck().is_some() || (known && memory.started().is_some());
     let work = sorted.cells.iter().any(Cell::is_open);
     let late = memory.started().is_none() && inventory.template == Some(&desired.revision) && work;
     if !(advances && !resumes || late) {
@@ -214,12 +221,12 @@ fn template<R: Revision>(
     desired: &Desired<R>,
     inventory: &Inventory<'_, R>,
     memory: &Memory<R>,
-    failed: bool,
+    (failed, is_apart): (bool, bool),
     is_held: bool,
 ) -> Template {
     let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
     match inventory.template {
-        Some(running) if failed || is_back => match &memory.last_good {
+        Some(running) if failed || is_back || (is_apart && !is_held) => match &memory.last_good {
             Some(good) if good != running && *good != desired.revision => Template::GoBack,
             _ => Template::Keep,
         },

@@ -48,10 +48,12 @@ pub(super) fn judge<R: Revision>(
         let is_stuck = !failures.is_empty() && !sorted.cells.iter().any(Cell::is_open);
         is_stuck && !inventory.workloads.is_empty() && sorted.cells.iter().filter(counts).all(|cell| cell.speaks)
     };
-    let limit = policy.max_failures.unwrap_or(if is_unproven(policy, desired, memory) { 1 } else { budget });
+    let is_unproven = is_unproven(policy, desired, memory);
+    let limit = policy.max_failures.unwrap_or(if is_unproven { 1 } else { budget });
     let too_many = failures.len() >= limit || all_fail() || nothing_goes();
     // Outside of a rollout an agent that fails says nothing about a revision.
-    let in_rollout = inventory.memory.started().is_some() && inventory.template == Some(&desired.revision);
+    let is_out = is_unproven || inventory.template == Some(&desired.revision);
+    let in_rollout = inventory.memory.started().is_some() && is_out;
     if known || !too_many || !in_rollout {
         // A failure is over when something else is wanted and that is done; whoever finishes forgets it.
         return;

@@ -19,6 +19,7 @@ use super::{Inventory, Policy, Step};
 const STORM: usize = 3;
 
 /// What may be in flight at once.
+#[derive(Clone)]
 pub(super) struct Bounds<'i> {
     /// Of each workload; of all places together, where there are none.
     each: Vec<Bound<'i>>,
@@ -35,6 +36,7 @@ pub(super) struct Bounds<'i> {
     pub(super) canaries: Option<Canaries>,
 }
 
+#[derive(Clone)]
 struct Bound<'i> {
     of: Option<&'i Workload>,
     budget: usize,

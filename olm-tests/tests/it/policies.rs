@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use olm_tests::cluster::{documents, repository};
 use olm_tests::eventually;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{Lab, SOON, V1, V2, V3, version_of};
+use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
 use olm_tests::nodes::{Shape, patch};
 use serde_json::{Value, json};
 
@@ -121,6 +121,36 @@ fn a_canary_keeps_a_bad_version_from_the_others_and_a_good_one_waits_for_it_acro
             .map(|(_, pod)| DateTime::from_timestamp(pod.creation_timestamp().unwrap().0.as_second(), 0).unwrap())
             .collect();
         assert_eq!(created.iter().filter(|at| **at < until).count(), 1, "{until} {created:?}");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn whoever_joins_or_loses_its_pod_while_a_canary_is_watched_gets_the_version_of_before() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("apart", 4).await;
+        let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
+        lab.oneagent(&json!({ "rollout": rollout }));
+        lab.all_at("agent", V1, 4, SOON).await;
+        let before = lab.uids("agent").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        let canary = replaced(&lab, &before).await.remove(0);
+        lab.add_nodes(1, &Shape::default()).await;
+        let evicted = lab.nodes.iter().find(|node| **node != canary).unwrap().clone();
+        let pod = lab.pods("agent").await.remove(&evicted).unwrap().name_any();
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", &pod]);
+        eventually("five agents run, one of them at the new version", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let ready = pods.values().filter(|pod| is_ready(pod)).count();
+            let new: Vec<&String> =
+                pods.iter().filter(|(_, pod)| version_of(pod).as_deref() == Some(V2)).map(|(node, _)| node).collect();
+            if ready == 5 && new == [&canary] { Ok(()) } else { Err(format!("{ready} {new:?}")) }
+        })
+        .await;
+        lab.edit("agent", json!({ "rollout": { "canary": null } })).await;
+        lab.all_at("agent", V2, 5, SOON).await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
         lab.end().await;
     });
 }

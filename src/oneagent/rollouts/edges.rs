@@ -151,3 +151,23 @@ fn whoever_cordons_a_node_that_went_away_while_we_replaced_its_agent_frees_no_bu
     let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
     assert_eq!(plan.steps.len(), 0, "the guard would refuse it: {:?}", plan.report);
 }
+
+#[test]
+fn a_taint_on_a_node_whose_agent_we_took_a_moment_ago_forgets_nothing() {
+    let mut fleet = Fleet::new(3, 2);
+    fleet.rolling_since(0);
+    (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
+    // The watch still shows the Pod.
+    fleet.deleted = HashSet::from([fleet.pods[0].uid.clone()]);
+    fleet.lost = HashMap::from([("node-000".into(), at(1))]);
+    let taint = Taint { key: "network".into(), value: String::new(), effect: "NoSchedule".into() };
+    Arc::make_mut(&mut fleet.nodes[0]).taints.push(taint.clone());
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 2).steps.len(), 0);
+    // A Pod that we had made, and that is not Ready yet, shows it to an operator that begins anew.
+    let mut anew = Fleet::new(3, 2);
+    anew.rolling_since(0);
+    (anew.memory.rollout.touched.since, anew.deciding_since) = (Some(at(0)), 100);
+    anew.pods[0] = pod(100, "node-000", 2, 1, false);
+    Arc::make_mut(&mut anew.nodes[0]).taints.push(taint);
+    assert_eq!(anew.plan(&policy(Share::Count(1)), &desired(2), 101).steps.len(), 0);
+}

@@ -2,6 +2,7 @@
 //!
 //! Here are the fleets that they are tried on. Must not test anything itself.
 
+mod apart;
 mod back;
 mod back_edges;
 mod edges;

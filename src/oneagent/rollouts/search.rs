@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use super::*;
 use crate::oneagent::places::rollout;
 use crate::rollout::ledger::Ledger;
+use crate::rollout::{Canary, Who};
 
 /// What may happen next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,4 +275,11 @@ fn in_every_history_of_two_nodes_the_budget_holds_and_the_rollout_finishes() {
 fn in_every_history_of_three_nodes_the_budget_holds_and_the_rollout_finishes() {
     assert!(search(3, &policy(Share::Count(1)), most()) > 100);
     assert!(search(3, &policy(Share::Count(2)), most()) > 100);
+}
+
+#[test]
+fn in_every_history_with_a_canary_the_budget_holds_and_the_rollout_finishes() {
+    let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::seconds(100) };
+    let policy = Policy { canary: Some(canary), max_failures: Some(3), ..policy(Share::Count(1)) };
+    assert!(search(3, &policy, most()) > 100);
 }

@@ -87,18 +87,19 @@ impl World {
 
     fn act(&mut self) -> Plan {
         let gone = &self.truth.deleted;
+        let stays = at(self.clock) - self.policy.min_ready;
         let available = |node: &Arc<str>| {
-            self.shown
-                .iter()
-                .any(|p| p.node == *node && p.ready_since.is_some() && !p.deleting && !gone.contains(&p.uid))
+            let is_ready = |pod: &Arc<Pod>| pod.ready_since.is_some_and(|since| since <= stays);
+            self.shown.iter().any(|p| p.node == *node && is_ready(p) && !p.deleting && !gone.contains(&p.uid))
         };
         self.truth.lost.retain(|node, _| !available(node));
         self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.uid == *uid && !pod.deleting));
         self.notice();
         if !std::mem::replace(&mut self.has_looked, true) {
-            // Whether the agent of a node that a taint closed before this first look is missing because of us nobody
-            // knows any more.
-            let closed = |name: &Arc<str>| self.truth.nodes.iter().any(|n| n.name == *name && !n.taints.is_empty());
+            // Whether the agent of a node that was tainted or cordoned before this first look is missing because of us
+            // nobody knows any more.
+            let is_closed = |node: &Node| !node.taints.is_empty() || node.busy.is_some();
+            let closed = |name: &Arc<str>| self.truth.nodes.iter().any(|node| node.name == *name && is_closed(node));
             self.ours.retain(|name| !closed(name));
         }
         let wanted = self.wanted();
@@ -127,10 +128,10 @@ impl World {
             };
             let Some(pod) = self.truth.pods.iter_mut().find(same) else { continue };
             let available = pod.ready_since.is_some();
-            assert!(
-                !(available && pod.revision.as_ref() == Some(&wanted.revision)),
-                "an up-to-date, available Pod is replaced"
-            );
+            // Nobody wants any more what has just failed.
+            let failed = plan.memory.rollout.failure.as_ref().map(|failure| &failure.revision);
+            let is_wanted = pod.revision.as_ref() == Some(&wanted.revision) && failed != Some(&wanted.revision);
+            assert!(!(available && is_wanted), "an up-to-date, available Pod is replaced");
             if available {
                 self.ours.insert(pod.node.clone());
                 self.truth.lost.insert(pod.node.clone(), at(self.clock));
@@ -327,8 +328,13 @@ fn calendars() -> impl Strategy<Value = Calendar> {
     all.prop_map(|blackouts| Calendar { windows: Vec::new(), blackouts })
 }
 
+/// More with PROPTEST_CASES=20000.
+fn most_cases() -> u32 {
+    ProptestConfig::default().cases.max(400)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 3000, failure_persistence: None,
+    #![proptest_config(ProptestConfig { cases: most_cases(), max_shrink_iters: 3000, failure_persistence: None,
         ..ProptestConfig::default() })]
 
     #[test]
