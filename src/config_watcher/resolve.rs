@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use crate::api::config_watcher::{ConfigWatcher, Rollout};
 use crate::api::rollout::written;
-use crate::fleet::policy::calendar;
+use crate::fleet::policy;
 use crate::k8s::names::{is_label_key, is_label_value, is_object_name};
 use crate::rollout::{Policy, Share};
 
@@ -61,7 +61,11 @@ pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
         wrong.push(format!("spec.rollout.maxUnavailable: {why}"));
         Share::Count(1)
     });
-    let calendar = calendar(&rollout.windows, &rollout.blackouts, &mut wrong);
+    let calendar = policy::calendar(&rollout.windows, &rollout.blackouts, &mut wrong);
+    let canary = rollout
+        .canary
+        .as_ref()
+        .and_then(|canary| policy::canary(("pods", canary.pods.as_ref()), false, canary.soak.as_deref(), &mut wrong));
     if !wrong.is_empty() {
         return Err(wrong.join("; "));
     }
@@ -75,6 +79,8 @@ pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
         policy: Policy {
             min_ready: seconds(rollout.min_ready_seconds, 0),
             calendar,
+            canary,
+            max_failures: rollout.max_failures.map(|count| count as usize),
             ..Policy::plain(budget, seconds(rollout.wait_ready_seconds, 300))
         },
         paused: rollout.paused == Some(true),

@@ -4,10 +4,11 @@
 
 use chrono::{DateTime, NaiveTime, TimeDelta, Weekday};
 use chrono_tz::Tz;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::api::rollout::written as share_of;
-use crate::api::schedule::{Blackout, Canary, Window};
+use crate::api::schedule::{Blackout, Window};
 use crate::rollout::calendar::{self, Calendar, LONGEST};
 use crate::rollout::{self, Share, Who};
 
@@ -56,19 +57,24 @@ fn blackout(written: &Blackout) -> Result<calendar::Blackout, String> {
     Ok(calendar::Blackout { from, to, reason: written.reason.clone().filter(|reason| !reason.is_empty()) })
 }
 
-/// Who goes first.
-pub fn canary(written: &Canary, wrong: &mut Vec<String>) -> Option<rollout::Canary> {
-    let soak = written.soak.as_deref().filter(|soak| !soak.is_empty());
-    let soak = soak.map_or(Some(SOAK), duration);
+/// Who goes first: so many of what `field` counts, or those that are marked.
+pub fn canary(
+    (field, share): (&str, Option<&IntOrString>),
+    is_marked: bool,
+    soak: Option<&str>,
+    wrong: &mut Vec<String>,
+) -> Option<rollout::Canary> {
+    let written = soak.filter(|soak| !soak.is_empty());
+    let soak = written.map_or(Some(SOAK), duration);
     if soak.is_none() {
         wrong.push(format!(
             "spec.rollout.canary.soak is {:?}: use hours, minutes and seconds, such as 10m",
-            written.soak.as_deref().unwrap_or_default()
+            written.unwrap_or_default()
         ));
     }
-    let share = written.nodes.as_ref().map_or(Ok(Share::Count(1)), |share| share_of(share).parse());
-    let share = share.map_err(|why: String| wrong.push(format!("spec.rollout.canary.nodes: {why}"))).ok()?;
-    let who = if written.selector.is_empty() { Who::Some(share) } else { Who::Marked };
+    let share = share.map_or(Ok(Share::Count(1)), |share| share_of(share).parse());
+    let share = share.map_err(|why: String| wrong.push(format!("spec.rollout.canary.{field}: {why}"))).ok()?;
+    let who = if is_marked { Who::Marked } else { Who::Some(share) };
     Some(rollout::Canary { who, soak: soak? })
 }
 

@@ -69,10 +69,11 @@ pub(super) fn is_unproven<R: Revision>(policy: &Policy, desired: &Desired<R>, me
     policy.canary.is_some() && !is_proven && memory.last_good.as_ref() != Some(&desired.revision)
 }
 
-/// How far they are, and notes it; `None`: there are none, or they have proven themselves.
+/// How far they are, and notes it; `None`: there are none, or they have proven themselves. `absent`: replicas that went
+/// and whose successors are not made yet.
 pub(super) fn look<R: Revision>(
     policy: &Policy,
-    sorted: &Sorted<'_, R>,
+    (sorted, absent): (&Sorted<'_, R>, usize),
     desired: &Desired<R>,
     memory: &mut Memory<R>,
     now: DateTime<Utc>,
@@ -91,7 +92,7 @@ pub(super) fn look<R: Revision>(
         cell.touched && (went || cell.standing() == Some(Standing::Current))
     };
     let candidates = || sorted.cells.iter().filter(is_one);
-    let taken = candidates().filter(|cell| is_taken(cell)).count();
+    let taken = candidates().filter(|cell| is_taken(cell)).count() + absent;
     let is_open = |cell: &&Cell<'_, R>| !is_taken(cell) && cell.is_open();
     let open = candidates().filter(is_open).count();
     let has_healthy = candidates().filter(is_open).any(Cell::is_available);

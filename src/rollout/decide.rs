@@ -59,13 +59,14 @@ pub fn plan<R: Revision>(
     let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
     stick(&sorted, desired, policy, &mut memory, now);
     // Rule 6. What canaries go through counts while the rollout is held, too.
-    let canaries = canary::look(policy, &sorted, desired, &mut memory, now);
+    let canaries = canary::look(policy, (&sorted, bounds.absent()), desired, &mut memory, now);
     let held = held(policy, now);
     let storm = storm(&sorted);
     let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
     bounds.canaries = canaries;
-    // Whoever joins meanwhile gets the last good one.
-    let is_apart = canaries.is_some_and(|canaries| {
+    // Whoever joins meanwhile gets the last good one; replicas have no template of ours.
+    let canaries_apart = canaries.filter(|_| inventory.workloads.is_empty());
+    let is_apart = canaries_apart.is_some_and(|canaries| {
         !canaries.is_awaited && bounds.clone().steps(policy, &sorted, storm.is_some()).is_empty()
     });
     plan.template = template(desired, inventory, &memory, (failure.is_some(), is_apart), held.is_some());

@@ -95,6 +95,11 @@ impl<'i> Bounds<'i> {
         }
     }
 
+    /// Replicas that may be away because of us, and whose successors are not made yet.
+    pub(super) fn absent(&self) -> usize {
+        self.each.iter().map(|bound| bound.absent).sum()
+    }
+
     /// While one place is tried: one that may still come counts as that one, what is lost otherwise does not.
     pub(super) fn for_a_trial<R>(mut self, sorted: &Sorted<'_, R>) -> Self {
         let may_come =

@@ -85,9 +85,46 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     pub blackouts: Vec<Blackout>,
+    /// Pods that get new data first. Others follow when these have been available for a while. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryPods>,
+    /// How many new Pods must fail until the rollout is stopped. Default: 1 while there are canaries, then as many as
+    /// the largest maxUnavailable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_failures: Option<u32>,
+    /// What is done when new Pods failed. Default: Pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
     /// Replace no Pod. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+}
+
+/// Pods that get new data first.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CanaryPods {
+    /// How many of the selected Pods: a number or a percentage, rounded up, at least 1. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')")
+        .message("pods must be a number from 1 or a percentage from 1% to 100%"))]
+    #[schemars(schema_with = "int_or_string")]
+    pub pods: Option<IntOrString>,
+    /// How long all of them must have been available before others follow: hours, minutes and seconds. Default: 10m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,6}(h|m|s))+$')")
+        .message("soak must be hours, minutes and seconds, such as 10m or 1h30m"))]
+    #[schemars(length(max = 30))]
+    pub soak: Option<String>,
+}
+
+/// What is done when new Pods failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnFailure {
+    /// No other Pod is replaced until the data changes again; a ConfigMap is nobody's to turn back but its owner's.
+    #[default]
+    Pause,
 }
 
 /// Observed state.

@@ -173,6 +173,15 @@ const FORM: &[Shown] = &[
     shown("rollout.waitReadySeconds", "Seconds within which a new Pod must be ready", NUMBER),
     shown("rollout.windows", "When Pods may be replaced", &[]),
     shown("rollout.blackouts", "When they may not", &[]),
+    shown("rollout.canary", "Canaries", &[]),
+    shown(
+        "rollout.canary.pods",
+        "How many Pods go first",
+        &["com.tectonic.ui:select:1", "com.tectonic.ui:select:5%", "com.tectonic.ui:select:10%"],
+    ),
+    shown("rollout.canary.soak", "How long they must have been available", &[]),
+    shown("rollout.maxFailures", "New Pods that fail until it is stopped", NUMBER),
+    shown("rollout.onFailure", "What is done then", &["com.tectonic.ui:select:Pause"]),
     shown("rollout.paused", "Paused", &["com.tectonic.ui:booleanSwitch"]),
 ];
 

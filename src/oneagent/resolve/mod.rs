@@ -284,7 +284,10 @@ fn policy(spec: &OneAgentSpec, wait: i64, wrong: &mut Vec<Refusal>) -> Policy {
     };
     let budget = share("maxUnavailable", rollout.max_unavailable.as_ref());
     let per_zone = share("maxUnavailablePerZone", rollout.max_unavailable_per_zone.as_ref());
-    let canary = rollout.canary.as_ref().and_then(|canary| asked::canary(canary, &mut why));
+    let canary = rollout.canary.as_ref().and_then(|canary| {
+        let nodes = ("nodes", canary.nodes.as_ref());
+        asked::canary(nodes, !canary.selector.is_empty(), canary.soak.as_deref(), &mut why)
+    });
     let calendar = asked::calendar(&rollout.windows, &rollout.blackouts, &mut why);
     wrong.extend(why.into_iter().map(Refusal));
     Policy {

@@ -23,6 +23,7 @@ struct World {
     busy: Option<usize>,
     /// Whether nothing more may go.
     is_held: bool,
+    policy: Policy,
 }
 
 impl World {
@@ -38,6 +39,7 @@ impl World {
             is_bad: false,
             busy: None,
             is_held: false,
+            policy: policy(1),
         };
         for (at, (size, _)) in workloads.iter().enumerate() {
             (0..*size).for_each(|_| world.make(at, 1, true));
@@ -108,10 +110,10 @@ impl World {
             words: WORDS,
             memory: &self.memory,
         };
-        let plan = plan(&policy(1), Some(&desired), &inventory, now);
+        let plan = plan(&self.policy, Some(&desired), &inventory, now);
         let before = &plan.memory.touched.lacking;
         let in_flight = |name: &str| self.ledger.in_flight(name);
-        let guard = Guard::count_replicas(&policy(1), &workloads, &places, before, in_flight, at(0));
+        let guard = Guard::count_replicas(&self.policy, &workloads, &places, before, in_flight, at(0));
         self.memory = plan.memory.clone();
         for step in &plan.steps {
             let admitted = self.ledger.begin(&guard, &step.place, &step.pod.uid, now);
@@ -144,20 +146,31 @@ impl World {
     }
 }
 
+fn canary_of(pods: u32, soak: i64) -> Canary {
+    Canary { who: Who::Some(Share::Count(pods)), soak: TimeDelta::seconds(soak) }
+}
+
 proptest! {
     #[test]
     fn each_workload_keeps_its_budget_and_all_are_done(
         sizes in prop::collection::vec((1usize..6, 1u32..4), 1..5),
         turns in prop::collection::vec((0usize..4, 0usize..4), 40..80),
+        canary in prop::option::of((1u32..5, 0i64..60)),
     ) {
         let workloads: Vec<(usize, Share)> =
             sizes.iter().map(|(size, budget)| (*size, Share::Count(*budget))).collect();
         let mut world = World::new(&workloads);
+        let pods = world.pods.len();
+        world.policy.canary = canary.map(|(pods, soak)| canary_of(pods, soak));
         for (made, ready) in turns {
             world.look();
             world.turn(made, ready);
+            let is_watched = world.memory.proof.as_ref().is_some_and(|proof| !proof.passed);
+            if let Some((canaries, _)) = canary.filter(|_| is_watched) {
+                prop_assert!(world.old() + canaries as usize >= pods, "{} of {pods} went", pods - world.old());
+            }
         }
-        for _ in 0..60 {
+        for _ in 0..130 {
             world.look();
             world.turn(9, 9);
         }
@@ -191,6 +204,17 @@ fn a_change_that_crashes_meets_one_budgets_worth_whatever_the_number_of_workload
     }
     assert_eq!(world.old(), 19);
     assert_eq!(world.look().report.state, State::Failed);
+}
+
+#[test]
+fn a_change_that_crashes_meets_the_canary_alone() {
+    let mut world = World::new(&[(6, Share::Count(3)); 3]);
+    (world.is_bad, world.policy.canary) = (true, Some(canary_of(1, 60)));
+    for _ in 0..100 {
+        world.look();
+        world.turn(9, 9);
+    }
+    assert_eq!((world.old(), world.look().report.state), (17, State::Failed));
 }
 
 #[test]

@@ -203,6 +203,44 @@ fn what_makes_no_sense_is_said_and_others_go_on() {
 }
 
 #[test]
+fn a_canary_meets_a_change_before_the_others() {
+    olm_tests::run(async {
+        let lab = lab("cw-canary").await;
+        let rollout = |soak: &str| {
+            json!({ "rollout": { "maxUnavailable": "50%", "onFailure": "Pause", "maxFailures": 1,
+                "canary": { "pods": 1, "soak": soak } } })
+        };
+        lab.edit_watcher(rollout("1h")).await;
+        lab.behave(|b| {
+            b.versions.insert("bad".to_owned(), Fault::CrashLoop);
+        });
+        let before = lab.uids_of("webapp").await;
+        lab.message("bad");
+        let said = lab.watcher_is("watcher", "Degraded", "True", "RolloutFailed").await;
+        assert!(said.contains("failed on 1 of 1 Pods it reached"), "{said}");
+        assert_eq!(lab.uids_of("webapp").await.intersection(&before).count(), 3, "two might have gone");
+        next_second().await;
+        // What is good is watched.
+        lab.message("two");
+        lab.watcher_shows("watcher", "the canary is watched", |status| {
+            let rollout = status.rollout.clone().unwrap_or_default();
+            rollout.waiting_on.iter().any(|waits| waits.starts_with("the canaries: 1 Pod must stay available until"))
+        })
+        .await;
+        // One that crashes proves little.
+        assert_eq!(lab.uids_of("webapp").await.intersection(&before).count(), 2, "the canary, and the one that failed");
+        lab.edit_watcher(rollout("1s")).await;
+        lab.all_updated("two").await;
+        // Refused by the API server.
+        let patch = json!({ "spec": { "rollout": { "canary": { "pods": "0%" } } } }).to_string();
+        let args = ["-n", &lab.name, "patch", "configwatcher", "watcher", "--type=merge", "-p", &patch];
+        let refused = lab.cluster.try_kubectl(&args, None).unwrap_err();
+        assert!(refused.contains("pods must be a number from 1"), "{refused}");
+        lab.end().await;
+    });
+}
+
+#[test]
 fn a_change_outside_of_every_window_waits_for_one() {
     olm_tests::run(async {
         let lab = lab("cw-windows").await;
