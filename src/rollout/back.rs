@@ -12,6 +12,7 @@ use super::memory::{Back, BackPhase, Failure, Memory};
 use super::pace::{Bounds, storm};
 use super::place::Revision;
 use super::report::WaitingOn;
+use super::rule::{Rule, holds};
 use super::zones::next_ones;
 use super::{Desired, Inventory, LOOK_AGAIN, Policy, Source, Step};
 
@@ -77,6 +78,9 @@ impl<R: Revision> WayBack<R> {
     /// How far it is, by what became of the place that was tried.
     fn phase(&self, sorted: &Sorted<'_, R>, memory: &Memory<R>) -> BackPhase {
         if memory.back.as_ref().is_some_and(|back| self.is_this(back) && back.phase == BackPhase::Going) {
+            return BackPhase::Going;
+        }
+        if !holds(Rule::Trial) {
             return BackPhase::Going;
         }
         let known = memory.back.as_ref().map_or(BackPhase::Trial, |back| back.phase);

@@ -9,6 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::{Bucket, Cause, Start};
 use super::place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
+use super::rule::{Rule, holds};
 use super::{Desired, Inventory, Policy, Source};
 
 /// A Pod whose deletion takes longer than its grace period by so much is said to be stuck.
@@ -67,7 +68,8 @@ impl<'a, R> Cell<'a, R> {
     /// Whether its agent is to be replaced and can be: one on a place that is away or busy waits for it.
     pub(super) fn is_open(&self) -> bool {
         let waits = matches!(self.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));
-        self.standing() == Some(Standing::Outdated) && self.place.busy.is_none() && !waits
+        let is_old = self.standing() == Some(Standing::Outdated) || !holds(Rule::UpToDate);
+        is_old && (self.place.busy.is_none() || !holds(Rule::Courtesy)) && !waits
     }
 
     /// Whether its Pod is being deleted: then it is none of its workload's any more.
@@ -177,7 +179,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let Some(bucket) = cell.bucket() else { return cell };
         // Where no agent was available before, none is missing because of us.
         let was_broken = self.was_broken(place);
-        cell.counts = cell.touched && !was_broken && bucket != Bucket::NodeBusy;
+        cell.counts = cell.touched && !was_broken && bucket != Bucket::NodeBusy && holds(Rule::Budget);
         if let Some(touched_at) = touched_at.filter(|_| !was_broken) {
             self.verdict(&mut cell, bucket, touched_at);
         }
@@ -210,6 +212,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             // Where it is not known which came first, the node or the agent, nobody is blamed.
             Bucket::NodeLost => (overdue && !was_available && went_since(cell.place, touched_at), false),
             Bucket::Capacity => (overdue, false),
+            bucket if bucket.is_the_worlds() && !holds(Rule::World) => (overdue, false),
             _ => (false, false),
         };
         let has_time = matches!(bucket, Bucket::NodeLost | Bucket::Capacity) && !overdue;

@@ -9,6 +9,7 @@ use super::cause::Bucket;
 use super::memory::{Memory, Proof};
 use super::place::{Revision, Standing};
 use super::report::WaitingOn;
+use super::rule::{Rule, holds};
 use super::share::Share;
 use super::{Desired, Policy};
 
@@ -66,7 +67,7 @@ impl Canaries {
 /// Whether the desired revision must prove itself first.
 pub(super) fn is_unproven<R: Revision>(policy: &Policy, desired: &Desired<R>, memory: &Memory<R>) -> bool {
     let is_proven = memory.proof.as_ref().is_some_and(|proof| proof.passed && proof.revision == desired.revision);
-    policy.canary.is_some() && !is_proven && memory.last_good.as_ref() != Some(&desired.revision)
+    holds(Rule::Canary) && policy.canary.is_some() && !is_proven && memory.last_good.as_ref() != Some(&desired.revision)
 }
 
 /// How far they are, and notes it; `None`: there are none, or they have proven themselves. `absent`: replicas that went

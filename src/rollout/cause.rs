@@ -3,6 +3,7 @@
 //!
 //! No other place words a cause, and nobody compares sentences. Must not find a cause (that is `bucket`).
 
+use super::rule::{Rule, holds};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -77,6 +78,7 @@ impl Bucket {
     /// starts: it may be Ready in a moment.
     pub(super) fn is_broken(self) -> bool {
         matches!(self, Self::Capacity | Self::Image | Self::Config | Self::Crash | Self::Overdue)
+            || (self == Self::Starting && !holds(Rule::Starting))
     }
 
     /// Whether the cause lies outside of any revision and ends by itself once it is mended.

@@ -17,6 +17,7 @@ use super::pace::{Bounds, is_a_trial, storm};
 use super::place::{Revision, Standing};
 use super::remember::{missing, note, remember};
 use super::report::{Report, State, WAITING, WaitingOn};
+use super::rule::{Rule, holds};
 use super::{Desired, Inventory, LOOK_AGAIN, Plan, Policy, Template};
 
 /// How many places are named of each cause.
@@ -65,7 +66,7 @@ pub fn plan<R: Revision>(
     let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
     bounds.canaries = canaries;
     // Whoever joins meanwhile gets the last good one; replicas have no template of ours.
-    let canaries_apart = canaries.filter(|_| inventory.workloads.is_empty());
+    let canaries_apart = canaries.filter(|_| inventory.workloads.is_empty() && holds(Rule::Apart));
     let is_apart = canaries_apart.is_some_and(|canaries| {
         !canaries.is_awaited && bounds.clone().steps(policy, &sorted, storm.is_some()).is_empty()
     });
@@ -109,7 +110,7 @@ pub fn plan<R: Revision>(
 
     begin(&sorted, desired, inventory, plan.template, &mut memory, &bounds.overdue(policy, inventory, now), now);
     let template_is_there = is_apart || inventory.template == Some(&desired.revision);
-    if plan.template != Template::Keep || !template_is_there || !inventory.settled {
+    if plan.template != Template::Keep || !template_is_there || (!inventory.settled && holds(Rule::Settled)) {
         let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
         let idle = report.outdated == 0 && bounds.used == 0 && template_is_there;
         plan.next = plan.next.into_iter().chain(canaries.and_then(|canaries| canaries.until)).min();
@@ -154,8 +155,14 @@ pub fn cause<R: Revision>(
 
 /// What the rollout is meanwhile, and waits for, while nothing may be replaced.
 fn held(policy: &Policy, now: DateTime<Utc>) -> Option<(State, WaitingOn)> {
-    let hold = policy.hold.map(|hold| (hold.state, WaitingOn::Hold(hold)));
-    hold.or_else(|| policy.calendar.closed(now).map(|closed| (State::Held, WaitingOn::Calendar(closed))))
+    let hold = policy.hold.filter(|_| holds(Rule::Hold)).map(|hold| (hold.state, WaitingOn::Hold(hold)));
+    hold.or_else(|| {
+        policy
+            .calendar
+            .closed(now)
+            .filter(|_| holds(Rule::Calendar))
+            .map(|closed| (State::Held, WaitingOn::Calendar(closed)))
+    })
 }
 
 /// A rollout begins when the template advances, or with Pods that do not have it.
@@ -227,10 +234,12 @@ fn template<R: Revision>(
 ) -> Template {
     let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
     match inventory.template {
-        Some(running) if failed || is_back || (is_apart && !is_held) => match &memory.last_good {
-            Some(good) if good != running && *good != desired.revision => Template::GoBack,
-            _ => Template::Keep,
-        },
+        Some(running) if (failed && holds(Rule::GoesBack)) || is_back || (is_apart && !is_held) => {
+            match &memory.last_good {
+                Some(good) if good != running && *good != desired.revision => Template::GoBack,
+                _ => Template::Keep,
+            }
+        }
         Some(running) if *running == desired.revision => Template::Keep,
         Some(_) if is_held => Template::Keep,
         // A first install replaces nothing, so nothing holds it.

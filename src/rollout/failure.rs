@@ -11,6 +11,7 @@ use super::cause::{Bucket, Cause};
 use super::memory::{Failure, Memory, Phase, REMEMBERED, Stuck, StuckPhase, Withdrawn};
 use super::place::{Revision, Standing};
 use super::report::State;
+use super::rule::{Rule, holds};
 use super::{Desired, Inventory, Policy, Source};
 
 /// How many places of a failure are named.
@@ -54,7 +55,7 @@ pub(super) fn judge<R: Revision>(
     // Outside of a rollout an agent that fails says nothing about a revision.
     let is_out = is_unproven || inventory.template == Some(&desired.revision);
     let in_rollout = inventory.memory.started().is_some() && is_out;
-    if known || !too_many || !in_rollout {
+    if known || !too_many || !in_rollout || !holds(Rule::Failure) {
         // A failure is over when something else is wanted and that is done; whoever finishes forgets it.
         return;
     }
@@ -140,7 +141,10 @@ pub(super) fn withdraw<R: Revision>(
         .as_ref()
         .filter(|withdrawn| withdrawn.revision == failure.revision)
         .map_or(0, |withdrawn| withdrawn.times);
-    if before >= WITHDRAWALS || recovered_at(sorted, policy, failure).is_none_or(|at| at > now) {
+    if !holds(Rule::Withdrawal)
+        || before >= WITHDRAWALS
+        || recovered_at(sorted, policy, failure).is_none_or(|at| at > now)
+    {
         return;
     }
     memory.withdrawn = Some(Withdrawn { revision: failure.revision.clone(), times: before + 1 });

@@ -25,6 +25,8 @@ mod pace;
 mod place;
 mod remember;
 mod report;
+#[cfg_attr(not(test), allow(dead_code, reason = "tests name every rule"))]
+pub mod rule;
 mod share;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use super::cause::Bucket;
 use super::memory::{Memory, REMEMBERED, StuckPhase};
 use super::place::{Standing, Workload};
 use super::report::WaitingOn;
+use super::rule::{Rule, holds};
 use super::zones::next_ones;
 use super::{Inventory, Policy, Step};
 
@@ -137,10 +138,13 @@ impl<'i> Bounds<'i> {
                 canaries.is_none_or(|canaries| !canaries.has_healthy || (next.is_empty() && cell.counts))
             };
             let broken = open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).filter(may_prove);
-            free.extend(broken.take(bound.budget.saturating_sub(freed)));
+            let room = if holds(Rule::Broken) { bound.budget.saturating_sub(freed) } else { usize::MAX };
+            free.extend(broken.take(room));
             healthy.extend(next);
         }
-        free.truncate(self.whole.saturating_sub(freed_in_all).min(self.memorable));
+        if holds(Rule::Broken) {
+            free.truncate(self.whole.saturating_sub(freed_in_all).min(self.memorable));
+        }
         if let Some(canaries) = canaries {
             free.truncate(canaries.left);
             healthy.truncate(canaries.left);
@@ -235,7 +239,8 @@ impl<'i> Bounds<'i> {
 /// Rule 3: while a third of the places is NotReady no agent is taken from any.
 pub(super) fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
     let down = sorted.cells.iter().filter(|cell| !cell.place.is_ready).count();
-    (down >= STORM && down * 3 >= sorted.cells.len()).then_some(WaitingOn::Storm(down, sorted.cells.len()))
+    (holds(Rule::Storm) && down >= STORM && down * 3 >= sorted.cells.len())
+        .then_some(WaitingOn::Storm(down, sorted.cells.len()))
 }
 
 /// Whether one place is tried.

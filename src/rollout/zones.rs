@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::bucket::{Cell, Sorted};
+use super::rule::{Rule, holds};
 use super::{Order, Policy};
 
 /// What is known of a zone.
@@ -39,14 +40,14 @@ pub(super) fn next_ones<'c, 'a, R>(
         *used.entry(cell.place.zone).or_default() += usize::from(cell.counts);
     }
     for (name, zone) in &mut zones {
-        let whole = policy.per_zone.map_or(usize::MAX, |share| share.of(zone.places));
+        let whole = policy.per_zone.filter(|_| holds(Rule::PerZone)).map_or(usize::MAX, |share| share.of(zone.places));
         zone.room = whole.saturating_sub(used.get(name).copied().unwrap_or_default());
     }
     let mut open: BTreeMap<Option<&str>, Vec<&'c Cell<'a, R>>> = BTreeMap::new();
     for cell in cells {
         open.entry(cell.place.zone).or_default().push(cell);
     }
-    if policy.order == Order::ByZone {
+    if policy.order == Order::ByZone && holds(Rule::Zones) {
         // Places without a zone come last.
         let turn = open.keys().copied().min_by_key(|zone| (zone.is_none(), *zone));
         open.retain(|zone, _| Some(*zone) == turn);

@@ -27,7 +27,7 @@ fn version_on(drive: &Drive, node: &str) -> u32 {
 }
 
 #[test]
-fn the_template_is_the_new_one_only_while_a_canary_gets_its_pod() {
+pub(super) fn the_template_is_the_new_one_only_while_a_canary_gets_its_pod() {
     let mut drive = drive(6, 1);
     drive.look(2, 0);
     assert_eq!((drive.nodes().len(), &drive.fleet.template), (0, &revision(2)));

@@ -40,7 +40,7 @@ fn agents_of_a_version_that_failed_go_back_one_first_and_the_others_keep_theirs(
 }
 
 #[test]
-fn where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_that_was_tried() {
+pub(super) fn where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_that_was_tried() {
     let mut drive = rolls_back(10, 3);
     drive.bad.insert(2);
     drive.look(2, 1);

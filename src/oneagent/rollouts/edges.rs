@@ -171,3 +171,28 @@ fn a_taint_on_a_node_whose_agent_we_took_a_moment_ago_forgets_nothing() {
     Arc::make_mut(&mut anew.nodes[0]).taints.push(taint);
     assert_eq!(anew.plan(&policy(Share::Count(1)), &desired(2), 101).steps.len(), 0);
 }
+
+#[test]
+pub(super) fn no_running_agent_goes_while_a_third_of_the_nodes_is_away() {
+    let mut fleet = Fleet::new(9, 2);
+    fleet.rolling_since(0);
+    for number in 0..3 {
+        let node = Arc::make_mut(&mut fleet.nodes[number]);
+        (node.ready, node.ready_since) = (false, Some(at(-50)));
+    }
+    let plan = fleet.plan(&policy(Share::Count(5)), &desired(2), 10);
+    assert_eq!(plan.steps.len(), 0, "{:?}", plan.report.waiting_on);
+}
+
+#[test]
+pub(super) fn what_the_world_keeps_from_starting_condemns_nothing() {
+    for trouble in [Trouble::Image("ErrImagePull".into()), Trouble::Config("secret not found".into())] {
+        let mut fleet = halfway_with_a_crash();
+        fleet.change(0, |pod| pod.trouble = Some(trouble.clone()));
+        for now in [10, 400, 4_000] {
+            let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), now);
+            assert_eq!((plan.memory.rollout.failure.is_none(), plan.memory.rejected.len()), (true, 0));
+            fleet.memory = plan.memory;
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod back;
 mod back_edges;
 mod edges;
 mod forecast;
+mod mutants;
 mod policies;
 mod rules;
 mod search;

@@ -115,7 +115,7 @@ fn a_canary_goes_first_and_the_others_follow_when_it_has_stayed_available() {
 }
 
 #[test]
-fn a_bad_version_is_seen_by_the_canaries_alone() {
+pub(super) fn a_bad_version_is_seen_by_the_canaries_alone() {
     let mut drive = Drive::new(40, canary(Who::Some(Share::Percent(5)), 600));
     drive.bad.insert(2);
     drive.run(2, 0, 3_000);
@@ -265,7 +265,7 @@ fn a_blackout_holds_and_says_why() {
 }
 
 #[test]
-fn zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bound() {
+pub(super) fn zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bound() {
     let zoned = |policy: Policy| {
         let mut drive = Drive::new(12, policy);
         // Of three zones the first has the oldest Pods, and half of the nodes.

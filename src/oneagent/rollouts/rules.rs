@@ -8,7 +8,7 @@ use super::*;
 use crate::k8s::node::Taint;
 
 #[test]
-fn the_template_advances_before_the_first_deletion_and_only_then_do_pods_go() {
+pub(super) fn the_template_advances_before_the_first_deletion_and_only_then_do_pods_go() {
     let mut fleet = Fleet::new(20, 1);
     let first = fleet.plan(&policy(Share::Percent(10)), &desired(2), 0);
     assert_eq!((first.template, first.steps.len(), first.report.state), (Template::Advance, 0, State::Rolling));
@@ -31,7 +31,7 @@ fn the_same_facts_give_the_same_plan() {
 }
 
 #[test]
-fn a_hold_keeps_template_and_pods_and_says_so() {
+pub(super) fn a_hold_keeps_template_and_pods_and_says_so() {
     let fleet = Fleet::new(4, 1);
     for (hold, state) in [(PAUSED, State::Paused), (STOPPED, State::Stopped)] {
         let held = fleet.plan(&Policy { hold: Some(hold), ..policy(Share::Count(1)) }, &desired(2), 0);
@@ -72,7 +72,7 @@ fn pods_that_we_deleted_and_that_the_watch_still_shows_occupy_the_budget() {
 }
 
 #[test]
-fn as_many_failures_as_the_budget_stop_the_rollout_and_the_template_goes_back() {
+pub(super) fn as_many_failures_as_the_budget_stop_the_rollout_and_the_template_goes_back() {
     let mut fleet = Fleet::new(20, 2);
     fleet.rolling_since(0);
     for failed in [0, 1] {
@@ -294,7 +294,7 @@ fn an_agent_whose_node_gets_a_taint_is_left_running_and_counted_apart() {
 }
 
 #[test]
-fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice() {
+pub(super) fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice() {
     let mut fleet = Fleet::new(10, 1);
     for number in [0, 1] {
         fleet.pods[number] = pod(100 + number, &fleet.nodes[number].name.clone(), 2, 0, true);
@@ -381,7 +381,7 @@ fn what_kept_one_template_from_starting_does_not_hold_the_one_that_mends_it() {
 }
 
 #[test]
-fn however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time() {
+pub(super) fn however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time() {
     let mut fleet = Fleet::new(20, 2);
     for number in 0..20 {
         fleet.change(number, |pod| {

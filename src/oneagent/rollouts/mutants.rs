@@ -1,0 +1,50 @@
+//! Each rule of the engine, broken on purpose: the property or the test that is named notices it.
+//!
+//! Must not test a rule that holds.
+
+use strum::IntoEnumIterator;
+
+use super::*;
+use crate::rollout::rule::Rule;
+use crate::rollout::rule::broken::is_noticed;
+
+/// Who notices it first.
+fn guard_of(rule: Rule) -> (&'static str, fn()) {
+    macro_rules! named {
+        ($test:path) => {
+            (stringify!($test), $test as fn())
+        };
+    }
+    match rule {
+        Rule::GoesBack => {
+            named!(rules::as_many_failures_as_the_budget_stop_the_rollout_and_the_template_goes_back)
+        }
+        Rule::Apart => named!(apart::the_template_is_the_new_one_only_while_a_canary_gets_its_pod),
+        Rule::Settled => named!(rules::the_template_advances_before_the_first_deletion_and_only_then_do_pods_go),
+        Rule::Hold => named!(rules::a_hold_keeps_template_and_pods_and_says_so),
+        Rule::Calendar | Rule::Budget | Rule::Starting | Rule::Courtesy | Rule::UpToDate => {
+            ("whatever happens, the budget holds and no good agent is touched", world::WHATEVER_HAPPENS)
+        }
+        Rule::Storm => named!(edges::no_running_agent_goes_while_a_third_of_the_nodes_is_away),
+        Rule::Broken => named!(rules::however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time),
+        Rule::Canary => named!(policies::a_bad_version_is_seen_by_the_canaries_alone),
+        Rule::Zones | Rule::PerZone => {
+            named!(policies::zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bound)
+        }
+        Rule::Failure => ("a bad version reaches no more nodes than budget and canaries", world::A_BAD_VERSION),
+        Rule::World => named!(edges::what_the_world_keeps_from_starting_condemns_nothing),
+        Rule::Withdrawal => named!(rules::a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice),
+        Rule::Trial => named!(back::where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_that_was_tried),
+    }
+}
+
+#[test]
+fn a_rule_that_is_broken_is_noticed() {
+    let missed: Vec<(Rule, &str)> = Rule::iter()
+        .filter_map(|rule| {
+            let (name, test) = guard_of(rule);
+            (!is_noticed(rule, test)).then_some((rule, name))
+        })
+        .collect();
+    assert!(missed.is_empty(), "nobody noticed: {missed:?}");
+}
