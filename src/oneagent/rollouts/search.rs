@@ -263,7 +263,7 @@ fn search(nodes: usize, policy: &Policy, most: usize) -> usize {
 fn most() -> usize {
     #[expect(clippy::disallowed_methods, reason = "a test")]
     let states = std::env::var("STATES").ok();
-    states.and_then(|states| states.parse().ok()).unwrap_or(600)
+    states.and_then(|states| states.parse().ok()).unwrap_or(200)
 }
 
 #[test]

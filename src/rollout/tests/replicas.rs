@@ -171,7 +171,9 @@ proptest! {
             }
         }
         for _ in 0..130 {
-            world.look();
+            if world.look().report.state == State::Complete {
+                break;
+            }
             world.turn(9, 9);
         }
         for ((_, budget), worst) in sizes.iter().zip(&world.worst) {
