@@ -33,6 +33,7 @@ mod rollouts;
 pub mod status;
 pub mod version;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Client, Resource, ResourceExt};
@@ -46,6 +47,8 @@ use crate::clock::Clock;
 use crate::dynatrace::Environments;
 use crate::kernel::status::{Saying, Writer};
 use crate::kernel::{self, Deletions, Events, Named, NodeSelectors, Notes, OptionalApis, Singletons, Upgradeable};
+use crate::rollout;
+use crate::rollout::ledger::Ledger;
 pub use desk::{Desk, Kept};
 use done::Done;
 pub use metrics::OwnMetrics;
@@ -193,6 +196,7 @@ impl Look<'_> {
         if plan.assessment.decision.memory != *memory {
             self.say(&plan.assessment, &done).await?;
         }
+        self.measure(&plan.ledger, &plan.assessment.decision.plan);
         context.deletions.settle(&resolved.uid, plan.ledger);
         let recycled = act::recycle(context, resolved, &plan.guard, &plan.steps).await;
         // While nothing may be replaced, nothing that OLM could interrupt is under way.
@@ -220,6 +224,22 @@ impl Look<'_> {
         let follows = resolved.istio || resolved.cluster.proxy || resolved.cluster.pauses;
         let compared = follows.then(|| context.optional_apis.period());
         Ok([plan.next, later, soon, compared, nudged].into_iter().flatten().fold(RESYNC, Duration::min))
+    }
+
+    /// Counts the rollout, and how long nodes were without an agent that have one again.
+    fn measure(&self, ledger: &Ledger, decided: &rollout::Plan<revision::Revision>) {
+        let Self { context, resolved, seen, .. } = *self;
+        let (before, lost) = (seen.ledger.lost(), ledger.lost());
+        let key = (resolved.namespace.clone(), resolved.name.clone());
+        context.metrics.rollout(&key, (decided.budget, lost.len(), decided.report.outdated));
+        let is_back = |node: &Arc<str>| {
+            let runs = |pod: &Arc<revision::Pod>| pod.node == *node && pod.ready_since.is_some() && !pod.deleting;
+            !lost.contains_key(node) && seen.pods.iter().any(runs)
+        };
+        let now = context.clock.now();
+        for (_, since) in before.iter().filter(|(node, _)| is_back(node)) {
+            context.metrics.replaced_in(now - *since);
+        }
     }
 
     /// Says what was decided and what came of it; returns how long to wait when it was too soon for mere counts.

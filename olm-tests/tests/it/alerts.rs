@@ -8,7 +8,7 @@ use std::process::Command;
 use olm_tests::cluster::{objects, repository};
 use olm_tests::eventually;
 use olm_tests::images::said;
-use olm_tests::lab::{Lab, SOON, V1};
+use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
 use serde_json::{Value, json};
@@ -215,6 +215,18 @@ fn every_query_is_about_metrics_that_are_exposed_and_values_that_they_can_have()
         for expr in queries("oneagent-operator") {
             assert!(metrics(&expr).is_subset(&exposed), "{expr}");
         }
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 2, SOON).await;
+        eventually("it was measured how long nodes were without an agent", SOON, || async {
+            let (_, text) = lab.operators[0].get("/metrics").await.unwrap_or_default();
+            let rollout = |state: &str, count: usize| {
+                let labels = format!("namespace=\"alerts\",name=\"agent\",state=\"{state}\"");
+                text.contains(&format!("oneagent_rollout_nodes{{{labels}}} {count}\n"))
+            };
+            let is_done = rollout("budget", 1) && rollout("inFlight", 0) && rollout("left", 0);
+            if is_done && text.contains("oneagent_replacement_seconds_count 2\n") { Ok(()) } else { Err(text) }
+        })
+        .await;
         lab.agents().delete("agent", &kube::api::DeleteParams::default()).await.unwrap();
         eventually("it is forgotten", SOON, || async {
             let (_, text) = lab.operators[0].get("/metrics").await.unwrap_or_default();

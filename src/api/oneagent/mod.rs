@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub mod condition;
+mod form;
 pub mod package;
 mod samples;
 pub mod status;

@@ -5,10 +5,9 @@
 use kube::CustomResourceExt;
 
 use super::OneAgent;
+use super::form::{FORM, PAGE};
 use super::samples::SAMPLES;
-use crate::api::package::{
-    Alert, Kind, Package, Panel, Rule, Sample, Shown, Step, Texts, Where, advanced, rule, shown,
-};
+use crate::api::package::{Alert, Kind, Package, Panel, Rule, Sample, Step, Texts, Where, rule};
 
 const NAME: &str = "oneagent-operator";
 
@@ -239,6 +238,18 @@ const PANELS: &[Panel] = &[
         unit: "short",
     },
     Panel {
+        title: "Nodes of the rollouts: allowed to be without an agent, without, left",
+        expr: "sum by (state) (oneagent_rollout_nodes)",
+        legend: "{{state}}",
+        unit: "short",
+    },
+    Panel {
+        title: "How long a node is without an agent when it is replaced, 95th percentile",
+        expr: "histogram_quantile(0.95, sum by (le) (rate(oneagent_replacement_seconds_bucket[1h])))",
+        legend: "without an agent",
+        unit: "s",
+    },
+    Panel {
         title: "Looks at a OneAgent that ended in an error, per minute",
         expr: "60 * sum(rate(oneagent_reconciles_total{result=\"error\"}[5m]))",
         legend: "errors",
@@ -283,111 +294,4 @@ const TOUR: &[Step] = &[
         review: "Is condition `Ready` True?",
         help: "Each reason stands in the documentation, with its remedy.",
     },
-];
-
-const SWITCH: &[&str] = &["com.tectonic.ui:booleanSwitch"];
-const NUMBER: &[&str] = &["com.tectonic.ui:number"];
-const SECRET: &[&str] = &["io.kubernetes:Secret"];
-
-const FORM: &[Shown] = &[
-    shown("apiUrl", "API URL", &["com.tectonic.ui:text"]),
-    shown("tokens", "Secret with the tokens", SECRET),
-    shown("nodeSelector", "Node selector", &["com.tectonic.ui:selector:core:v1:Node"]),
-    shown("tolerations", "Tolerations", &[]),
-    shown("rollout", "Rollout", &[]),
-    shown(
-        "rollout.maxUnavailable",
-        "Nodes without an available agent, at most",
-        &[
-            "com.tectonic.ui:select:1%",
-            "com.tectonic.ui:select:5%",
-            "com.tectonic.ui:select:10%",
-            "com.tectonic.ui:select:20%",
-        ],
-    ),
-    shown("rollout.canary", "Canaries", &[]),
-    shown(
-        "rollout.canary.nodes",
-        "Nodes that go first",
-        &["com.tectonic.ui:select:1%", "com.tectonic.ui:select:5%", "com.tectonic.ui:select:10%"],
-    ),
-    shown("rollout.canary.selector", "Or nodes with these labels", &[]),
-    shown("rollout.canary.soak", "How long they must have been available", &[]),
-    shown("rollout.maxFailures", "Nodes that must fail to stop it", NUMBER),
-    shown("rollout.onFailure", "When it fails", &["com.tectonic.ui:select:Pause", "com.tectonic.ui:select:Rollback"]),
-    shown(
-        "rollout.maxUnavailablePerZone",
-        "The same in each zone, at most",
-        &["com.tectonic.ui:select:10%", "com.tectonic.ui:select:25%", "com.tectonic.ui:select:50%"],
-    ),
-    shown(
-        "rollout.order",
-        "Order of zones",
-        &["com.tectonic.ui:select:SpreadAcrossZones", "com.tectonic.ui:select:ZoneByZone"],
-    ),
-    shown("rollout.retry", "Try this failed version again", &[]),
-    shown("rollout.windows", "When agents may be replaced", &[]),
-    shown("rollout.blackouts", "When they may not", &[]),
-    shown("rollout.minReadySeconds", "Seconds that a new agent must stay ready", NUMBER),
-    shown("rollout.paused", "Paused", SWITCH),
-    shown("waitReadySeconds", "Seconds within which a new agent must be ready", NUMBER),
-    shown("update", "Update", &[]),
-    shown("update.version", "Exactly this version", &[]),
-    shown("update.minimumAge", "Take a version so long after it was built", &[]),
-    shown(
-        "update.source",
-        "Who says which versions there are",
-        &["com.tectonic.ui:select:Api", "com.tectonic.ui:select:ConfigMap"],
-    ),
-    shown("update.configMap", "The list of versions", &[]),
-    shown("update.configMap.name", "ConfigMap", &["io.kubernetes:ConfigMap"]),
-    shown("update.configMap.key", "Key", &[]),
-    shown("update.allowDowngrade", "Allow a downgrade", SWITCH),
-    advanced("disableAgentUpdate", "Keep running agents at their version", SWITCH),
-    advanced("networkZone", "Network zone", &[]),
-    advanced("openshift", "From the OpenShift cluster", &[]),
-    shown("openshift.clusterProxy", "Use the cluster's proxy", SWITCH),
-    shown("openshift.clusterCAs", "Trust the cluster's certificates", SWITCH),
-    shown("openshift.pauseDuringClusterUpdate", "Wait while the cluster is updated", SWITCH),
-    advanced("proxy", "Proxy", &[]),
-    shown("proxy.valueFrom", "Secret with the proxy's URL", SECRET),
-    shown("proxy.value", "Proxy URL", &[]),
-    shown("proxy.noProxy", "No proxy for", &[]),
-    advanced("trustedCAs", "ConfigMap with trusted CAs", &["io.kubernetes:ConfigMap"]),
-    advanced("skipCertCheck", "Skip the check of certificates", SWITCH),
-    advanced("enableIstio", "Let traffic through Istio", SWITCH),
-    advanced("useImmutableImage", "Run the agent from its image", SWITCH),
-    advanced("image", "Image", &[]),
-    advanced("customPullSecret", "Pull secret", SECRET),
-    advanced("agentVersion", "Agent version", &[]),
-    advanced("resources", "Resources", &["com.tectonic.ui:resourceRequirements"]),
-    advanced("env", "Environment variables", &[]),
-    advanced("args", "Arguments", &[]),
-    advanced("affinity", "Affinity", &[]),
-    shown("affinity.nodeAffinity", "Node affinity", &["com.tectonic.ui:nodeAffinity"]),
-    advanced("priorityClassName", "Priority class", &[]),
-    advanced("dnsPolicy", "DNS policy", &[]),
-    advanced("labels", "Labels of the Pods", &[]),
-    advanced("annotations", "Annotations of the Pods", &[]),
-    advanced("serviceAccountName", "ServiceAccount", &["io.kubernetes:ServiceAccount"]),
-    advanced("useUnprivilegedMode", "Unprivileged mode", SWITCH),
-    advanced("webhookInjection", "Injection by a webhook", SWITCH),
-];
-
-const PAGE: &[Shown] = &[
-    shown("phase", "Phase", &["io.kubernetes.phase"]),
-    shown("version", "Version", &[]),
-    shown("desiredVersion", "Desired version", &[]),
-    shown("nodes.progress", "Nodes with the desired agent", &[]),
-    shown("nodes.selected", "Selected nodes", &[]),
-    shown("nodes.running", "Nodes with an agent", &[]),
-    shown("nodes.untolerated", "Nodes with a taint that is not tolerated", &[]),
-    shown("rollout.state", "Rollout", &[]),
-    shown("rollout.startedAt", "Rollout began", &[]),
-    shown("rollout.finishedAt", "Rollout ended", &[]),
-    shown("rollout.failure.message", "Why the rollout failed", &[]),
-    shown("lastGoodVersion", "Last good version", &[]),
-    shown("versionSource", "Source of the version", &[]),
-    shown("environmentID", "Environment", &[]),
-    shown("conditions", "Conditions", &["io.kubernetes.conditions"]),
 ];
