@@ -24,6 +24,7 @@ pub mod operator;
 pub mod original;
 pub mod pki;
 pub mod process;
+pub mod reference;
 pub mod tools;
 pub mod vendor;
 pub mod webapp;

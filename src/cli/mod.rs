@@ -8,7 +8,7 @@ mod plan;
 mod read;
 mod run;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
 #[derive(Debug, Parser)]
@@ -43,6 +43,12 @@ impl Failed {
     }
 }
 
+/// All that can be typed, for its reference page.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Parses the command line and does what it says; returns the exit code.
 pub async fn main() -> Result<u8, Failed> {
     match Cli::parse().command {
@@ -59,10 +65,8 @@ pub async fn main() -> Result<u8, Failed> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn the_command_line_is_sound() {
-        super::Cli::command().debug_assert();
+        super::command().debug_assert();
     }
 }

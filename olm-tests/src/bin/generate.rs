@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
+use olm_tests::reference;
 use oneagent_operator::api::package::Package;
 use oneagent_operator::api::{PACKAGES, schema};
 use oneagent_operator::olm::manifests::{self, File};
@@ -15,7 +16,7 @@ use oneagent_operator::olm::release::{self, Release, Released, Releases};
 use oneagent_operator::olm::{catalog, chart, check, console, monitoring, recipes, submission};
 
 /// Folders in which every file is generated.
-const OURS: [&str; 2] = ["bundle", "config"];
+const OURS: [&str; 3] = ["bundle", "config", "docs/reference"];
 
 /// Writes the generated files of the repository.
 #[derive(Debug, Parser)]
@@ -84,9 +85,11 @@ enum What {
     Bundle,
     /// The file-based catalog of the published releases.
     Catalog,
+    /// Pages of fields and commands.
+    Reference,
 }
 
-const EVERYTHING: [What; 9] = [
+const EVERYTHING: [What; 10] = [
     What::Crds,
     What::Rbac,
     What::Manifests,
@@ -96,6 +99,7 @@ const EVERYTHING: [What; 9] = [
     What::Chart,
     What::Bundle,
     What::Catalog,
+    What::Reference,
 ];
 
 fn main() -> ExitCode {
@@ -151,6 +155,7 @@ fn generate(args: &Args) -> Result<(), String> {
                 What::Chart => chart::chart(package, &release),
                 What::Bundle => catalog::bundle(package, &release, before),
                 What::Catalog => catalog::catalog(package, &published),
+                What::Reference => reference::kinds(package).map_err(manifests::Error::from),
             };
             files.extend(made.map_err(|error| format!("cannot generate {what:?} of {}: {error}", package.name))?);
         }
@@ -158,6 +163,10 @@ fn generate(args: &Args) -> Result<(), String> {
     }
     if wanted(What::Catalog) {
         files.extend(catalog::images(&files));
+    }
+    if wanted(What::Reference) {
+        let commands = reference::commands(oneagent_operator::cli::command());
+        files.extend(commands.map_err(|error| format!("cannot generate pages of commands: {error}"))?);
     }
     wrong.extend(check::check(&files));
     if !wrong.is_empty() {

@@ -28,6 +28,7 @@ mod middle;
 mod openshift;
 mod outages;
 mod overlap;
+mod pages;
 mod planned;
 mod policies;
 mod recover;

@@ -12,23 +12,21 @@
 )]
 
 mod config_watcher;
+mod picture;
+mod screen;
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt;
-use kube::api::{Api, ListParams};
 use olm_tests::cluster::{Cluster, repository};
-use olm_tests::lab::{V1, V2, is_ready, version_of};
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::{V1, V2, V3};
 use olm_tests::nodes::{self, Shape};
 use olm_tests::olm::{NEXT, Olm, Wish, releases};
 use olm_tests::vendor::{api_token, paas_token};
-use oneagent_operator::api::oneagent::OneAgent;
+use screen::Screen;
 use serde_json::json;
 
 /// Shows the operator at work on a real control plane.
@@ -40,6 +38,12 @@ struct Args {
     /// Install and upgrade the operator with Operator Lifecycle Manager.
     #[arg(long, conflicts_with = "kind")]
     olm: bool,
+    /// Publish a version that crashes before the good one.
+    #[arg(long, conflicts_with_all = ["olm", "kind"])]
+    bad: bool,
+    /// Draw what was seen into this file (SVG).
+    #[arg(long, value_name = "FILE", requires = "bad")]
+    picture: Option<PathBuf>,
     /// Which kind to show.
     #[arg(long, default_value = "oneagent", value_parser = ["oneagent", "configwatcher"])]
     kind: String,
@@ -114,16 +118,24 @@ async fn demo(args: &Args) -> ExitCode {
         return failed(&why);
     }
     screen.line(&format!("all 60 nodes run {V1}"));
-    for name in AGENTS {
-        cluster.vendor.publish(name, V2);
-    }
-    screen.line(&format!(
-        "the vendor publishes {V2}; every outdated Pod is now recycled, at most 10 % of the nodes at a time"
-    ));
-    let rollout = Instant::now();
-    if let Err(why) = screen.until(V2).await {
+    screen.keep("before: every node runs the same version").await;
+    let good = if args.bad { V3 } else { V2 };
+    if args.bad
+        && let Err(why) = bad(&cluster, &mut screen).await
+    {
         return failed(&why);
     }
+    for name in AGENTS {
+        cluster.vendor.publish(name, good);
+    }
+    screen.line(&format!(
+        "the vendor publishes {good}; every outdated Pod is now recycled, at most 10 % of the nodes at a time"
+    ));
+    let rollout = Instant::now();
+    if let Err(why) = screen.until(good).await {
+        return failed(&why);
+    }
+    screen.keep("after: the next version is good, and reaches every node").await;
     screen.line(&format!(
         "done in {:.1} s; at most {} of 48 and {} of 12 nodes were without a Ready agent at once",
         rollout.elapsed().as_secs_f64(),
@@ -135,7 +147,35 @@ async fn demo(args: &Args) -> ExitCode {
     }
     println!("\n{}", cluster.kubectl(&["-n", NAMESPACE, "get", "oneagents", "-o", "wide"]));
     println!("{}", cluster.kubectl(&["-n", NAMESPACE, "get", "daemonsets"]));
+    if let Some(file) = &args.picture {
+        std::fs::write(file, picture::of(&screen.kept)).unwrap();
+        say(&format!("drawn into {}", file.display()));
+    }
     end(args, &cluster, began, NAMESPACE, "oneagents,daemonsets,pods").await
+}
+
+/// A version that crashes, until both OneAgents have stopped it.
+async fn bad(cluster: &Cluster, screen: &mut Screen<'_>) -> Result<(), String> {
+    cluster.kubelet.behave(NAMESPACE, |b| {
+        b.versions.insert(V2.to_owned(), Fault::CrashLoop);
+    });
+    for name in AGENTS {
+        cluster.vendor.publish(name, V2);
+    }
+    screen.line(&format!("the vendor publishes {V2}, which crashes wherever it starts"));
+    screen.until_stopped(V2).await?;
+    let seen = screen.at(V2).await;
+    if seen > 7 {
+        return Err(format!("{seen} nodes saw it, and the budget of 10 % is 5 of 48 and 2 of 12"));
+    }
+    screen.keep(&format!("a version that crashes: {seen} of 60 nodes see it, and the rollout is stopped")).await;
+    screen.line(&format!("stopped: {seen} of 60 nodes saw it, all others run on; condition Degraded says"));
+    let why = "jsonpath={.items[*].status.conditions[?(@.type==\"Degraded\")].message}";
+    println!(
+        "  {}",
+        cluster.kubectl(&["-n", NAMESPACE, "get", "oneagents", AGENTS[0], "-o", &why.replace(".items[*]", "")])
+    );
+    Ok(())
 }
 
 /// Catalog, Subscription, operator, agents; then the next release of the operator, under the same agents.
@@ -181,6 +221,13 @@ async fn demo_olm(args: &Args) -> ExitCode {
 
 async fn end(args: &Args, cluster: &Cluster, began: Instant, namespace: &str, what: &str) -> ExitCode {
     println!("{} s in all", began.elapsed().as_secs());
+    if !args.keep {
+        println!(
+            "\nWhat to try next:\n  make demo BAD=1      a version that crashes is stopped at a tenth of the nodes\n  \
+            make demo KEEP=1     look around: kubectl is printed, edit a OneAgent and see what happens\n  \
+            make demo OLM=1      installed and upgraded by Operator Lifecycle Manager"
+        );
+    }
     if args.keep {
         println!(
             "\nIt keeps running until Ctrl-C. Look at it with:\n  export KUBECONFIG={}",
@@ -231,168 +278,4 @@ fn create(cluster: &Cluster, name: &str) {
             "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
         .to_string(),
     );
-}
-
-/// One node, as the API server has it.
-#[derive(Clone, PartialEq, Eq)]
-enum Cell {
-    Missing,
-    Starting,
-    Going,
-    Runs(String),
-}
-
-/// The fleet on a terminal, or a line per change in a pipe.
-struct Screen<'a> {
-    cluster: &'a Cluster,
-    nodes: Vec<(String, String)>,
-    terminal: bool,
-    drawn: usize,
-    last: String,
-    /// Most nodes without a Ready agent at once during a rollout, by OneAgent.
-    most: [usize; 2],
-}
-
-impl<'a> Screen<'a> {
-    async fn new(cluster: &'a Cluster) -> Self {
-        let list = Api::<Node>::all(cluster.client.clone()).list(&ListParams::default()).await.unwrap();
-        let mut nodes: Vec<(String, String)> =
-            list.items.iter().filter_map(|n| Some((n.labels().get("tier")?.clone(), n.name_any()))).collect();
-        nodes.sort_by_key(|(tier, name)| (tier != AGENTS[0], name.clone()));
-        Self { cluster, nodes, terminal: std::io::stdout().is_terminal(), drawn: 0, last: String::new(), most: [0, 0] }
-    }
-
-    /// Draws until every node runs `version` and both OneAgents say so.
-    async fn until(&mut self, version: &str) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let cells = self.cells().await;
-            let agents = Api::<OneAgent>::namespaced(self.cluster.client.clone(), NAMESPACE)
-                .list(&ListParams::default())
-                .await
-                .map_err(|e| e.to_string())?;
-            self.draw(version, &cells, &agents.items);
-            if version != V1 {
-                for (most, tier) in self.most.iter_mut().zip(AGENTS) {
-                    let without = self
-                        .nodes
-                        .iter()
-                        .filter(|(t, name)| t == tier && !matches!(cells.get(name), Some(Cell::Runs(_))))
-                        .count();
-                    *most = without.max(*most);
-                }
-            }
-            let there = self.nodes.iter().all(|(_, name)| cells.get(name) == Some(&Cell::Runs(version.to_owned())));
-            let ready = agents.items.iter().filter(|agent| {
-                let status = agent.status.clone().unwrap_or_default();
-                status.desired_version.as_deref() == Some(version)
-                    && status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
-            });
-            if there && ready.count() == AGENTS.len() {
-                return Ok(());
-            }
-            if Instant::now() > end {
-                return Err(format!(
-                    "after {} s not every node runs {version}:\n{}",
-                    PATIENCE.as_secs(),
-                    self.cluster.kubectl(&["-n", NAMESPACE, "get", "oneagents", "-o", "yaml"])
-                ));
-            }
-            tokio::time::sleep(Duration::from_millis(150)).await;
-        }
-    }
-
-    async fn cells(&self) -> BTreeMap<String, Cell> {
-        let pods = Api::<Pod>::namespaced(self.cluster.client.clone(), NAMESPACE)
-            .list(&ListParams::default().labels("dynatrace=oneagent"))
-            .await;
-        let mut cells: BTreeMap<String, Cell> =
-            self.nodes.iter().map(|(_, name)| (name.clone(), Cell::Missing)).collect();
-        for pod in pods.map(|list| list.items).unwrap_or_default() {
-            let Some(node) = pod.spec.as_ref().and_then(|s| s.node_name.clone()) else { continue };
-            let cell = if pod.metadata.deletion_timestamp.is_some() {
-                Cell::Going
-            } else if is_ready(&pod) {
-                Cell::Runs(version_of(&pod).unwrap_or_default())
-            } else {
-                Cell::Starting
-            };
-            cells.insert(node, cell);
-        }
-        cells
-    }
-
-    fn draw(&mut self, version: &str, cells: &BTreeMap<String, Cell>, agents: &[OneAgent]) {
-        let count = |want: &Cell| cells.values().filter(|c| *c == want).count();
-        let done = count(&Cell::Runs(version.to_owned()));
-        let old = cells.values().filter(|c| matches!(c, Cell::Runs(v) if v != version)).count();
-        let waiting: Vec<String> = agents
-            .iter()
-            .filter_map(|agent| {
-                let rollout = agent.status.as_ref()?.rollout.as_ref()?;
-                let what = rollout.waiting_on.first()?;
-                Some(format!("{}: {}, waits: {what}", agent.name_any(), rollout.state))
-            })
-            .collect();
-        let line = format!(
-            "{done}/60 at {version}, {old} older, {} starting, {} going, {} without",
-            count(&Cell::Starting),
-            count(&Cell::Going),
-            count(&Cell::Missing)
-        );
-        if !self.terminal {
-            if line != self.last {
-                println!("  {line}");
-                self.last = line;
-            }
-            return;
-        }
-        let mut text = String::new();
-        let mut rows = 0;
-        for tier in AGENTS {
-            let _ = writeln!(text, "\x1b[K  {tier}");
-            rows += 1;
-            let names: Vec<&String> = self.nodes.iter().filter(|(t, _)| t == tier).map(|(_, name)| name).collect();
-            for row in names.chunks(16) {
-                text.push_str("\x1b[K   ");
-                for name in row {
-                    text.push_str(match &cells[*name] {
-                        Cell::Missing => " \x1b[90m·\x1b[0m",
-                        Cell::Starting => " \x1b[33m◐\x1b[0m",
-                        Cell::Going => " \x1b[31m○\x1b[0m",
-                        Cell::Runs(v) if v == version => " \x1b[32m●\x1b[0m",
-                        Cell::Runs(_) => " \x1b[34m●\x1b[0m",
-                    });
-                }
-                text.push('\n');
-                rows += 1;
-            }
-        }
-        let _ = writeln!(
-            text,
-            "\x1b[K  \x1b[32m●\x1b[0m {version}  \x1b[34m●\x1b[0m older  \x1b[33m◐\x1b[0m starting  \x1b[31m○\x1b[0m \
-            going  \x1b[90m·\x1b[0m none"
-        );
-        let _ = writeln!(text, "\x1b[K  {line}");
-        rows += 2;
-        for index in 0..AGENTS.len() {
-            let said = waiting.get(index).map(|w| w.chars().take(110).collect::<String>()).unwrap_or_default();
-            let _ = writeln!(text, "\x1b[K  {said}");
-            rows += 1;
-        }
-        let mut out = std::io::stdout();
-        if self.drawn > 0 {
-            let _ = write!(out, "\x1b[{}A", self.drawn);
-        }
-        let _ = write!(out, "{text}");
-        let _ = out.flush();
-        self.drawn = rows;
-    }
-
-    /// A line that stays; the grid goes on below it.
-    fn line(&mut self, text: &str) {
-        self.drawn = 0;
-        println!();
-        say(text);
-    }
 }

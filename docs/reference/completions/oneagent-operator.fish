@@ -1,0 +1,74 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_oneagent_operator_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_oneagent_operator_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_oneagent_operator_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_oneagent_operator_using_subcommand
+    set -l cmd (__fish_oneagent_operator_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -s h -l help -d 'Print help'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -s V -l version -d 'Print version'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "run" -d 'Run the operator: watch OneAgents and make them so. Started by the Deployment'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "check" -d 'Try an environment as the operator would, and say what to mend. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "explain" -d 'Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "plan" -d 'Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l kind -d 'Which kind to keep: each is a package of its own, with just its rights' -r -f -a "oneagent\t'OneAgents, in package oneagent-operator'
+configwatcher\t'ConfigWatchers, in package configwatcher-operator'"
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l watch-namespace -d 'Namespaces to watch, separated by commas; empty means all. OLM\'s olm.targetNamespaces goes here' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l pod-namespace -d 'Namespace of the operator itself: its Lease and its stop ConfigMap are there. Default: the package\'s, such as dynatrace' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l pod-name -d 'Name of the operator\'s Pod; with its UID the identity in the Lease. Default: the package\'s name' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l pod-uid -d 'UID of the operator\'s Pod' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l operator-condition-name -d 'Name of OLM\'s OperatorCondition; set by OLM v0. Empty: there is none' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l listen-address -d 'Where probes (/livez, /readyz) and metrics (/metrics) are served' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l secure-metrics-certificates -d 'Folder with tls.crt and tls.key: metrics are then served over TLS only, to those who may get /metrics, and not at --listen-address' -r -F
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l secure-metrics-address -d 'Where metrics are served over TLS' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l lease-duration -d 'How long a lease that is not renewed stays valid' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l lease-renew-deadline -d 'For how long the leader tries to renew before it ends itself' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l lease-retry-period -d 'How often the lease is renewed' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l log-level -d 'error, warn, info, debug or trace; or a list such as info,kube=debug' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l log-format -d 'How a log line looks' -r -f -a "text\t'For people'
+json\t'For machines'"
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l poll-interval -d 'How often an environment is asked for its newest version, such as 15m, 90s or 500ms' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l slow-poll-interval -d 'How often tokens, and whether versions are still offered, are looked at' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l hosts-poll-interval -d 'How often the host list is asked for while something needs it' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l discovery-interval -d 'For how long it is believed what the cluster says of itself: whether Istio is there and its objects are as they should be, where enableIstio asks for it; the node selectors of namespaces; OpenShift\'s proxy, update and default node selector' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l vendor-timeout -d 'Longest time for one call to an environment' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l related-image-dynatrace-oneagent -d 'Image of the agent\'s installer where a OneAgent names none' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s n -l namespace -d 'Namespace of that OneAgent' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s f -l file -d 'A OneAgent in a file; no cluster is needed' -r -F
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -l api-url -d 'An environment\'s address alone; no cluster is needed' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -l trusted-cas -d 'File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the cluster' -r -F
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s h -l help -d 'Print help'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s n -l namespace -d 'Namespace of the OneAgents. Default: with a node all namespaces, else dynatrace' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s h -l help -d 'Print help'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s n -l namespace -d 'Namespace of the OneAgents, where a file names none' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s f -l file -d 'OneAgents as they shall be' -r -F
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -l at -d 'As if it were this time, such as 2026-12-20T02:00:00Z. Default: now' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s o -l output -d 'How to say it' -r -f -a "text\t'For people'
+json\t'A list with one entry per OneAgent'"
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "run" -d 'Run the operator: watch OneAgents and make them so. Started by the Deployment'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "check" -d 'Try an environment as the operator would, and say what to mend. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "explain" -d 'Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "plan" -d 'Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
