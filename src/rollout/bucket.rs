@@ -124,8 +124,10 @@ pub(super) fn sort<'a, R: Revision>(
         match &place.selection {
             Selection::Selected => sorted.cells.push(judge.cell(place)),
             Selection::Closed(cause) => {
-                // The Pod of one that we made shows it; where there is none, only the ledger knows.
-                let made = place.occupant.is_some() && judge.touched_at(place).is_some() && !judge.was_broken(place);
+                // A Pod that we made and that never ran shows it; where there is none, only the ledger knows.
+                let never_ran = |pod: &Pod<R>| pod.ready_since.is_none() && !pod.was_available(policy);
+                let is_new = place.occupant.is_some_and(|occupant| never_ran(occupant.pod));
+                let made = is_new && judge.touched_at(place).is_some() && !judge.was_broken(place);
                 sorted.close(place, cause, inventory, made);
             }
             Selection::NotSelected => {}
@@ -280,7 +282,9 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             // One that was made in the same second from what completed last was there before.
             let good = self.inventory.memory.last_good.as_ref().filter(|_| !self.is_from_desired(pod));
             let is_away = self.inventory.memory.touched.away.contains_key(&**place.name);
-            let is_of_before = !is_away && pod.revision.is_some() && pod.revision.as_ref() == good;
+            let ran_for = pod.ready_since.map(|since| self.now - since).or(pod.was_ready);
+            let has_run = ran_for.is_some_and(|ran| ran >= self.policy.min_ready);
+            let is_of_before = has_run && !is_away && pod.revision.is_some() && pod.revision.as_ref() == good;
             let since = |began| pod.created > began || (pod.created == began && !is_of_before);
             began.map_or_else(|| self.is_from_desired(pod), since)
         } else {

@@ -42,6 +42,8 @@ pub(super) struct Canaries {
     /// Those that are at the desired revision and available.
     available: usize,
     wanted: usize,
+    /// How many of them have a Pod of the desired revision.
+    pub made: usize,
     /// Whether the new Pod of one that was taken is not made yet.
     pub is_awaited: bool,
     /// When they will have proven themselves.
@@ -49,6 +51,11 @@ pub(super) struct Canaries {
 }
 
 impl Canaries {
+    /// Whether others may be kept from the desired revision: it has reached no more than them.
+    pub(super) fn are_alone(&self) -> bool {
+        !self.is_awaited && self.made <= self.wanted
+    }
+
     /// Whether there are any: nothing is complete before they have proven themselves.
     pub(super) fn are_watched(&self) -> bool {
         self.wanted > 0
@@ -70,30 +77,39 @@ pub(super) fn is_unproven<R: Revision>(policy: &Policy, desired: &Desired<R>, me
     holds(Rule::Canary) && policy.canary.is_some() && !is_proven && memory.last_good.as_ref() != Some(&desired.revision)
 }
 
-/// How far they are, and notes it; `None`: there are none, or they have proven themselves. `absent`: replicas that went
-/// and whose successors are not made yet.
+/// How far they are, and notes it; `None`: there are none, or they have proven themselves. `absent`: of replicas, those
+/// that went and whose successors are not made yet.
 pub(super) fn look<R: Revision>(
     policy: &Policy,
-    (sorted, absent): (&Sorted<'_, R>, usize),
+    (sorted, absent): (&Sorted<'_, R>, Option<usize>),
     desired: &Desired<R>,
     memory: &mut Memory<R>,
     now: DateTime<Utc>,
 ) -> Option<Canaries> {
     let canary = policy.canary.filter(|_| is_unproven(policy, desired, memory))?;
+    let known = memory.proof.take().filter(|proof| proof.revision == desired.revision);
+    let mut places = known.as_ref().map(|proof| proof.places.clone()).unwrap_or_default();
+    places.retain(|name| sorted.cells.iter().any(|cell| cell.name() == name.as_str()));
+    let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && places.contains(cell.name());
+    let is_made = |cell: &Cell<'_, R>| cell.pod().is_some() && !cell.is_going();
+    let is_current = |cell: &Cell<'_, R>| cell.standing() == Some(Standing::Current);
+    // A node that went away may take its Pod along for good.
+    let is_missing = |cell: &Cell<'_, R>| was_deleted(cell) && cell.place.is_ready && !is_made(cell);
+    // Those that run it, and those whose Pod went for it.
+    let is_taken = |cell: &Cell<'_, R>| {
+        let runs = is_current(cell) && (cell.touched || was_deleted(cell));
+        runs || is_missing(cell) || (was_deleted(cell) && !cell.place.is_ready)
+    };
     // Where nobody is left to follow there is nothing to prove.
-    if !sorted.cells.iter().any(|cell| cell.standing() == Some(Standing::Outdated)) {
+    let follows = |cell: &Cell<'_, R>| matches!(cell.standing(), Some(Standing::Outdated | Standing::Unheard));
+    if !sorted.cells.iter().any(|cell| follows(cell) || is_missing(cell)) {
+        memory.proof = known;
         return None;
     }
     let marked = canary.who == Who::Marked;
     let is_one = |cell: &&Cell<'_, R>| !marked || cell.place.is_canary;
-    // Those that run it, and those whose Pod went for it.
-    let is_going = |cell: &Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Terminating | Bucket::NodeLost));
-    let is_taken = |cell: &Cell<'_, R>| {
-        let went = cell.counts && (cell.pod().is_none() || is_going(cell));
-        cell.touched && (went || cell.standing() == Some(Standing::Current))
-    };
     let candidates = || sorted.cells.iter().filter(is_one);
-    let taken = candidates().filter(|cell| is_taken(cell)).count() + absent;
+    let taken = candidates().filter(|cell| is_taken(cell)).count() + absent.unwrap_or_default();
     let is_open = |cell: &&Cell<'_, R>| !is_taken(cell) && cell.is_open();
     let open = candidates().filter(is_open).count();
     let has_healthy = candidates().filter(is_open).any(Cell::is_available);
@@ -101,26 +117,30 @@ pub(super) fn look<R: Revision>(
         Who::Some(share) => share.of(sorted.cells.len()).min(taken + open),
         Who::Marked => taken + open,
     };
-    let is_well = |cell: &&Cell<'_, R>| cell.is_available() && cell.standing() == Some(Standing::Current);
-    let available = candidates().filter(|cell| is_taken(cell)).filter(is_well).count();
+    let available = candidates().filter(|cell| is_taken(cell) && cell.is_available() && is_current(cell)).count();
     // One that crashes begins it anew; one whose node goes away does not.
     let fails = |cell: &Cell<'_, R>| match cell.bucket() {
         Some(Bucket::Crash | Bucket::Overdue) => true,
         Some(Bucket::Starting) => cell.pod().is_some_and(|pod| pod.restarts > 0),
         _ => false,
     };
-    let known = memory.proof.take().filter(|proof| proof.revision == desired.revision).and_then(|proof| proof.since);
+    let known = known.and_then(|proof| proof.since);
     let known = known.filter(|_| !candidates().filter(|cell| is_taken(cell)).any(fails));
     let all = wanted > 0 && available >= wanted;
-    // A node that went away may take its Pod along for good; and of more than are wanted somebody else took some.
-    let is_made = |cell: &Cell<'_, R>| cell.pod().is_some() && !cell.is_going();
-    let made = candidates().filter(|cell| is_taken(cell) && is_made(cell)).count();
-    let lacks = |cell: &Cell<'_, R>| is_taken(cell) && cell.place.is_ready && !is_made(cell);
-    let is_awaited = made < wanted && candidates().any(lacks);
     let since = known.or(all.then_some(now));
     let passed = all && since.is_some_and(|since| since + canary.soak <= now);
-    memory.proof = Some(Proof { revision: desired.revision.clone(), since, passed });
     let until = since.filter(|_| all).map(|since| since + canary.soak);
-    let left = wanted.saturating_sub(taken);
-    (!passed).then_some(Canaries { left, marked, has_healthy, available, wanted, is_awaited, until })
+    let made = candidates().filter(|cell| is_current(cell) && is_made(cell) && is_taken(cell)).count();
+    let canaries = Canaries {
+        left: wanted.saturating_sub(taken),
+        marked,
+        has_healthy,
+        available,
+        wanted,
+        made,
+        is_awaited: made < wanted && candidates().any(is_missing),
+        until,
+    };
+    memory.proof = Some(Proof { revision: desired.revision.clone(), since, passed, places });
+    (!passed).then_some(canaries)
 }

@@ -15,7 +15,7 @@ use super::forecast::finish;
 use super::memory::{Memory, Phase, REMEMBERED, StuckPhase, Touched};
 use super::pace::{Bounds, is_a_trial, storm};
 use super::place::{Revision, Standing};
-use super::remember::{missing, note, remember};
+use super::remember::{missing, note_all, remember};
 use super::report::{Report, State, WAITING, WaitingOn};
 use super::rule::{Rule, holds};
 use super::{Desired, Inventory, LOOK_AGAIN, Plan, Policy, Template};
@@ -65,19 +65,17 @@ pub fn plan<R: Revision>(
     let storm = storm(&sorted);
     let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
     bounds.canaries = canaries;
-    // Whoever joins meanwhile gets the last good one; replicas have no template of ours.
-    let canaries_apart = canaries.filter(|_| inventory.workloads.is_empty() && holds(Rule::Apart));
-    let is_apart = canaries_apart.is_some_and(|canaries| {
-        !canaries.is_awaited && bounds.clone().steps(policy, &sorted, storm.is_some()).is_empty()
+    let is_apart = canaries.is_some_and(|canaries| {
+        let may_be = canaries.are_alone() && is_apart(desired, inventory, &sorted, &memory);
+        may_be && bounds.clone().steps(policy, &sorted, storm.is_some()).is_empty()
     });
     plan.template = template(desired, inventory, &memory, (failure.is_some(), is_apart), held.is_some());
     plan.next = plan.next.into_iter().chain(policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN))).min();
 
-    if let Some(way) = WayBack::of(policy, desired, inventory, &sorted, &memory) {
+    let way = WayBack::of(policy, desired, inventory, &sorted, &memory);
+    if let Some(way) = way.filter(|_| plan.template == Template::Keep) {
         let (steps, waiting, next) = way.go(policy, &sorted, &bounds, &mut memory, now);
-        for step in &steps {
-            note(step, &sorted, &mut memory.touched, now);
-        }
+        note_all(&steps, &sorted, false, &mut memory, now);
         report.state = State::Failed;
         report.waiting_on = vec![WaitingOn::Failure(way.failure.message), waiting];
         if memory.started().is_some() {
@@ -108,7 +106,9 @@ pub fn plan<R: Revision>(
         return Plan { report, memory, ..plan };
     }
 
-    begin(&sorted, desired, inventory, plan.template, &mut memory, &bounds.overdue(policy, inventory, now), now);
+    let overdue = bounds.overdue(policy, inventory, now);
+    let is_out = is_apart && canaries.is_some_and(|canaries| canaries.made > 0);
+    begin(&sorted, desired, inventory, (plan.template, is_out), &mut memory, &overdue, now);
     let template_is_there = is_apart || inventory.template == Some(&desired.revision);
     if plan.template != Template::Keep || !template_is_there || (!inventory.settled && holds(Rule::Settled)) {
         let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
@@ -130,9 +130,7 @@ pub fn plan<R: Revision>(
         plan.next = plan.next.into_iter().chain(canaries.until).min();
     }
     plan.steps = bounds.steps(policy, &sorted, storm.is_some());
-    for step in &plan.steps {
-        note(step, &sorted, &mut memory.touched, now);
-    }
+    note_all(&plan.steps, &sorted, bounds.canaries.is_some(), &mut memory, now);
     if report.outdated > 0 {
         report.waiting_on.extend(storm);
     }
@@ -170,7 +168,7 @@ fn begin<R: Revision>(
     sorted: &Sorted<'_, R>,
     desired: &Desired<R>,
     inventory: &Inventory<'_, R>,
-    template: Template,
+    (template, is_out): (Template, bool),
     memory: &mut Memory<R>,
     overdue: &BTreeMap<String, usize>,
     now: DateTime<Utc>,
@@ -188,11 +186,16 @@ fn begin<R: Revision>(
     let known = inventory.memory.proof.as_ref().is_some_and(|proof| proof.revision == desired.revision);
     let resumes = memory.stuck().is_some() || (known && memory.started().is_some());
     let work = sorted.cells.iter().any(Cell::is_open);
-    let late = memory.started().is_none() && inventory.template == Some(&desired.revision) && work;
+    let is_out = is_out || inventory.template == Some(&desired.revision);
+    let late = memory.started().is_none() && is_out && work;
     if !(advances && !resumes || late) {
         return;
     }
     memory.phase = Phase::Rolling { since: now, stuck: None };
+    // What has proven itself and was on its way is what agents go back to.
+    let proven = inventory.memory.proof.clone().filter(|proof| proof.passed && advances && !known);
+    let proven = proven.map(|proof| proof.revision).filter(|proven| inventory.template == Some(proven));
+    memory.last_good = proven.or(memory.last_good.take());
     if memory.touched.since.is_none() {
         memory.touched =
             Touched { since: Some(now), lacking: lacking(sorted, inventory, overdue), ..Touched::default() };
@@ -205,6 +208,20 @@ fn begin<R: Revision>(
     if let Some(from) = inventory.template.filter(|template| template.is_another_release(&desired.revision)) {
         memory.from = Some(from.clone());
     }
+}
+
+/// Whether those that join may get the last good revision while canaries are watched. Replicas have no template of
+/// ours; and where agents of a revision that failed wait for an edit of the last good one, it must come.
+fn is_apart<R: Revision>(
+    desired: &Desired<R>,
+    inventory: &Inventory<'_, R>,
+    sorted: &Sorted<'_, R>,
+    memory: &Memory<R>,
+) -> bool {
+    let failure = memory.failure.as_ref().filter(|failure| !is_about(failure, desired));
+    let is_edit = memory.last_good.as_ref().is_some_and(|good| !desired.revision.is_another_release(good));
+    let waits = || failure.is_some_and(|failure| sorted.cells.iter().any(|cell| is_of(failure, cell)));
+    holds(Rule::Apart) && inventory.workloads.is_empty() && !(is_edit && waits())
 }
 
 /// How many replicas of each workload are broken, or have been missing for too long. Of others that start, or are not
@@ -339,6 +356,8 @@ fn complete<R: Revision>(
     if let Some(started) = memory.started() {
         memory.phase = Phase::Complete { since: Some(started), at: now };
     }
+    // What canaries began to prove is another time's.
+    memory.proof = memory.proof.take().filter(|proof| proof.passed);
     // What is wanted runs: whatever failed before it is history.
     if report.updated > 0 && report.joining == 0 {
         memory.last_good = Some(desired.revision.clone());

@@ -77,7 +77,7 @@ pub(super) fn judge<R: Revision>(
         sorted.cells.iter().any(|cell| cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(revision)))
     };
     let earlier = before.filter(|before| *before != desired.revision && has_pods(before)).take(EARLIER).collect();
-    memory.back = None;
+    (memory.back, memory.proof) = (None, None);
     memory.failure = Some(Failure {
         revision: desired.revision.clone(),
         // An outage that nobody can see is no verdict on a release; it stops the rollout all the same.

@@ -236,6 +236,16 @@ pub struct Proof<R> {
     /// Whether that was long enough.
     #[serde(default)]
     pub passed: bool,
+    /// Places whose Pod was deleted for it, bounded.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "BTreeSet::is_empty")]
+    pub places: BTreeSet<String>,
+}
+
+impl<R> Proof<R> {
+    /// Whether one more place can be remembered.
+    pub(super) fn has_room(&self) -> bool {
+        self.places.len() < REMEMBERED
+    }
 }
 
 /// The source that Pods download from was away.

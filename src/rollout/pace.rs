@@ -96,9 +96,12 @@ impl<'i> Bounds<'i> {
         }
     }
 
-    /// Replicas that may be away because of us, and whose successors are not made yet.
-    pub(super) fn absent(&self) -> usize {
-        self.each.iter().map(|bound| bound.absent).sum()
+    /// Replicas that may be away because of us, and whose successors are not made yet; `None`: places have names. Those
+    /// whose Pods are refused lack them for another cause.
+    pub(super) fn absent(&self) -> Option<usize> {
+        let of_ours = |bound: &&Bound<'_>| bound.of.is_some_and(|workload| workload.refused.is_none());
+        let has_any = self.each.iter().all(|bound| bound.of.is_some());
+        has_any.then(|| self.each.iter().filter(of_ours).map(|bound| bound.absent).sum())
     }
 
     /// While one place is tried: one that may still come counts as that one, what is lost otherwise does not.
@@ -135,7 +138,9 @@ impl<'i> Bounds<'i> {
             let next = next_ones(policy, sorted, available, bound.budget.saturating_sub(bound.used));
             // As a canary one that was broken before proves little, but it may hold what the others wait for.
             let may_prove = |cell: &&Cell<'_, R>| {
-                canaries.is_none_or(|canaries| !canaries.has_healthy || (next.is_empty() && cell.counts))
+                canaries.is_none_or(|canaries| {
+                    !canaries.has_healthy || (next.is_empty() && (cell.counts || bound.of.is_some()))
+                })
             };
             let broken = open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).filter(may_prove);
             let room = if holds(Rule::Broken) { bound.budget.saturating_sub(freed) } else { usize::MAX };

@@ -75,8 +75,24 @@ fn has_agent<R>(place: &Place<'_, R>) -> bool {
     place.occupant.is_some_and(|occupant| occupant.pod.ready_since.is_some() && !occupant.pod.deleting)
 }
 
+/// What steps leave behind, and which places they made canaries.
+pub(super) fn note_all<R>(
+    steps: &[Step<R>],
+    sorted: &Sorted<'_, R>,
+    are_canaries: bool,
+    memory: &mut Memory<R>,
+    now: DateTime<Utc>,
+) {
+    for step in steps {
+        note(step, sorted, &mut memory.touched, now);
+        if let Some(proof) = memory.proof.as_mut().filter(|proof| are_canaries && proof.has_room()) {
+            proof.places.insert(step.place.to_string());
+        }
+    }
+}
+
 /// What a step leaves behind: its place was broken before, or had an agent that restarted again and again.
-pub(super) fn note<R>(step: &Step<R>, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
+fn note<R>(step: &Step<R>, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
     let pod = &step.pod;
     if !step.costs {
         // What counts already goes on to count: an earlier step took its agent.

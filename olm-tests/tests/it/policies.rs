@@ -10,6 +10,7 @@ use olm_tests::eventually;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
 use olm_tests::nodes::{Shape, patch};
+use olm_tests::vendor::Mood;
 use serde_json::{Value, json};
 
 /// Nodes that have another agent than before.
@@ -148,6 +149,21 @@ fn whoever_joins_or_loses_its_pod_while_a_canary_is_watched_gets_the_version_of_
             if ready == 5 && new == [&canary] { Ok(()) } else { Err(format!("{ready} {new:?}")) }
         })
         .await;
+        // An operator that starts anew while the environment is away knows what was on its way.
+        let now = lab.uids("agent").await;
+        lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Broken);
+        lab.operators[0].process.kill();
+        lab.operators.clear();
+        lab.start_operator(&[]).await;
+        lab.condition("agent", "Degraded", "True", "EnvironmentUnreachable").await;
+        lab.shows("it knows", SOON, |status| {
+            let state = status.rollout.as_ref().map(|rollout| rollout.state.clone()).unwrap_or_default();
+            status.desired_version.as_deref() == Some(V2) && state != "Complete"
+        })
+        .await;
+        lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Well);
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        assert_eq!(lab.uids("agent").await, now, "another canary was taken");
         lab.edit("agent", json!({ "rollout": { "canary": null } })).await;
         lab.all_at("agent", V2, 5, SOON).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;

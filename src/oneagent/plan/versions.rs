@@ -33,12 +33,16 @@ pub(super) fn chosen(
 ) -> (Choice, Option<Version>) {
     // A change of the template reaches agents that updated themselves at what they are.
     let changes = running.is_some_and(|running| running.hash != hash);
+    // While canaries are watched the template is the one before.
+    let watched = memory.rollout.proof.as_ref().filter(|proof| !proof.passed && memory.rollout.started().is_some());
+    let on_its_way = watched.filter(|_| !resolved.frozen).and_then(|proof| proof.revision.version);
+    let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
     let is_list = resolved.versions.is_some();
     let ahead = ahead(memory, resolved, seen, environment, running.and_then(|running| running.version));
     let facts = Facts {
         environment,
-        running: running.and_then(|running| running.version),
-        last_good: memory.rollout.last_good.as_ref().and_then(|good| good.version),
+        running: on_its_way.or(running.and_then(|running| running.version)),
+        last_good,
         rejected: &memory.rejected,
         reported: if changes { newest(&seen.nodes, &seen.pods, reported) } else { None },
         built_before: (resolved.minimum_age > TimeDelta::zero()).then(|| now - resolved.minimum_age),
@@ -118,7 +122,9 @@ fn ahead(
         Some(hosts) => newest(&seen.nodes, &seen.pods, Reported::Answered(hosts)),
         None => memory.reported,
     };
-    known.filter(|known| running < Some(*known))
+    // The template may go back to what was good.
+    let good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
+    known.filter(|known| good.map_or(running, |good| running.min(Some(good))) < Some(*known))
 }
 
 /// Why nothing is taken of a list that names nothing as new as what agents have.

@@ -3,6 +3,7 @@
 //! Here are the fleets that they are tried on. Must not test anything itself.
 
 mod apart;
+mod apart_edges;
 mod back;
 mod back_edges;
 mod edges;

@@ -72,7 +72,9 @@ pub struct Facts<'a> {
 impl Facts<'_> {
     /// Whether Pods can be made of a version, as far as is known.
     fn is_offered(&self, version: Version) -> bool {
-        self.is_list || !self.environment.is_some_and(|environment| environment.lacks(version))
+        let is_lacking = self.environment.is_some_and(|environment| environment.lacks(version));
+        // A list need not name what agents have had all along; what it names no more goes no further.
+        !is_lacking || (self.is_list && self.last_good.is_none_or(|good| version <= good))
     }
 
     /// Whether a version is old enough to be taken by itself. One whose number holds no time is.
@@ -110,7 +112,9 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
         }
         Wish::Pin { version, allow_downgrade } => pin(version, allow_downgrade, facts, offered),
         _ if frozen && facts.running.is_some() => {
+            let is_listed = |version: &Version| offered.is_some_and(|offered| offered.contains(version));
             let reported = facts.reported.filter(|version| facts.is_offered(*version));
+            let reported = reported.or(facts.ahead.filter(|ahead| facts.is_list && is_listed(ahead)));
             Choice { version: facts.running_or_offered().max(reported), source: "Frozen", ..Choice::default() }
         }
         Wish::AgentVersion(wish) => {
@@ -139,6 +143,7 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
             let latest = facts.ripe(newest);
             let good = latest.filter(|version| !facts.rejected.contains(version) && facts.is_offered(*version));
             let good = good.or(facts.last_good.filter(|good| newest.is_some() && facts.is_offered(*good)));
+            let good = if facts.is_list { good.max(facts.last_good) } else { good };
             Choice {
                 version: good.max(facts.running_or_offered()),
                 source: if frozen { "Frozen" } else { API },

@@ -108,6 +108,12 @@ fn a_list_of_what_may_be_taken_moves_nothing_backwards() {
             assert_eq!(choose(wish, frozen, facts).version, Some(v(3)), "{wish:?} {frozen}");
         }
     }
+    // What is on its way and taken out of the list goes no further, and nothing goes below what is good.
+    let on_its_way = Facts { is_list: true, last_good: Some(v(3)), ..facts(&list, Some(4)) };
+    assert_eq!(choose(Wish::Newest, false, on_its_way).version, Some(v(3)));
+    let listed = snapshot(5, &[5, 2]);
+    let ahead = Facts { is_list: true, last_good: Some(v(4)), ahead: Some(v(5)), ..facts(&listed, Some(4)) };
+    assert_eq!(choose(Wish::Newest, true, ahead).version, Some(v(5)), "an edit reaches agents at what they are");
     let pin = Wish::Pin { version: v(1), allow_downgrade: true };
     let refused = choose(pin, false, Facts { is_list: true, ..facts(&list, Some(3)) });
     assert_eq!(refused.problem.unwrap().0, Reason::VersionNotOffered);

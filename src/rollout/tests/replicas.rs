@@ -24,6 +24,8 @@ struct World {
     /// Whether nothing more may go.
     is_held: bool,
     policy: Policy,
+    /// A workload whose new Pods are refused.
+    refused: Option<usize>,
 }
 
 impl World {
@@ -40,6 +42,7 @@ impl World {
             busy: None,
             is_held: false,
             policy: policy(1),
+            refused: None,
         };
         for (at, (size, _)) in workloads.iter().enumerate() {
             (0..*size).for_each(|_| world.make(at, 1, true));
@@ -69,7 +72,7 @@ impl World {
             expected: *expected,
             available: self.pods.iter().filter(|(of, pod)| *of == at && is_available(pod)).count(),
             is_busy: self.busy == Some(at),
-            refused: None,
+            refused: (self.refused == Some(at)).then(|| "exceeded quota".into()),
         };
         self.workloads.iter().enumerate().map(size).collect()
     }
@@ -296,4 +299,32 @@ fn a_successor_that_crashes_where_no_other_may_go_is_a_failure_whatever_the_budg
     world.make(0, 2, true);
     world.is_held = true;
     assert_eq!(world.look().report.state, State::Failed);
+}
+
+#[test]
+fn what_mends_a_canary_that_crashes_goes_to_it_first() {
+    let mut world = World::new(&[(4, Share::Count(1))]);
+    (world.is_bad, world.policy.canary) = (true, Some(canary_of(1, 60)));
+    for _ in 0..5 {
+        world.look();
+        world.turn(9, 9);
+    }
+    assert_eq!(world.look().report.state, State::Failed);
+    // The owner writes again: what crashes is as old as the others now.
+    for (_, pod) in &mut world.pods {
+        Arc::make_mut(pod).revision = Some(Number(1));
+    }
+    (world.is_bad, world.memory.failure) = (false, None);
+    let steps = world.look().steps;
+    assert_eq!(steps.len(), 1);
+    assert!(steps[0].pod.ready_since.is_none(), "the one that crashes costs nothing");
+}
+
+#[test]
+fn a_workload_whose_pods_are_refused_keeps_no_canary_of_another_from_going() {
+    let mut world = World::new(&[(4, Share::Count(2)), (4, Share::Count(2))]);
+    world.policy.canary = Some(canary_of(1, 60));
+    world.refused = Some(1);
+    world.pods.pop();
+    assert_eq!(world.look().steps.len(), 1);
 }

@@ -1,0 +1,156 @@
+//! What an enemy thought of for canaries and the template that goes back meanwhile.
+//!
+//! Must not use a rule to judge another.
+
+use super::policies::Drive;
+use super::*;
+use crate::k8s::node::Taint;
+use crate::rollout::{Canary, Proof, Who};
+
+fn with_canary(nodes: usize, budget: u32) -> Drive {
+    let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::seconds(600) };
+    Drive::new(nodes, Policy { canary: Some(canary), ..policy(Share::Count(budget)) })
+}
+
+fn crashing() -> Trouble {
+    Trouble::Crash("CrashLoopBackOff".into())
+}
+
+/// A look whose deletions are carried out, and whose successors are made later.
+fn look(drive: &mut Drive, now: i64) -> Plan {
+    let plan = drive.fleet.plan(&drive.policy, &desired(2), now);
+    match plan.template {
+        Template::Advance => drive.fleet.template = revision(2),
+        Template::GoBack => drive.fleet.template = revision(1),
+        Template::Keep => {}
+    }
+    for step in &plan.steps {
+        let at_it = drive.fleet.pods.iter().position(|pod| pod.uid == step.pod.uid).unwrap();
+        drive.fleet.change(at_it, |pod| (pod.deleting, pod.gone_by) = (true, Some(at(now + 30))));
+        drive.replaced.push((now, step.pod.node.to_string()));
+    }
+    drive.fleet.memory = plan.memory.clone();
+    plan
+}
+
+#[test]
+fn a_canary_that_was_broken_before_gets_the_new_version() {
+    for nodes in [1, 3] {
+        let mut drive = with_canary(nodes, 1);
+        for number in 0..nodes {
+            drive.fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(crashing())));
+        }
+        for now in 0..5 {
+            look(&mut drive, now);
+        }
+        assert_eq!((drive.nodes().len(), &drive.fleet.template), (1, &revision(2)), "it is awaited");
+        let node = drive.nodes()[0].to_owned();
+        drive.fleet.pods.retain(|pod| *pod.node != *node);
+        look(&mut drive, 6);
+        assert_eq!(drive.fleet.template, revision(2), "its Pod is not made yet");
+        drive.fleet.pods.push(pod(900, &node, 2, 7, true));
+        look(&mut drive, 8);
+        assert_eq!(drive.nodes().len(), 1, "one is watched");
+        assert_eq!(drive.fleet.template, if nodes == 1 { revision(2) } else { revision(1) });
+    }
+}
+
+#[test]
+fn a_canary_that_crashes_after_its_verdict_was_withdrawn_is_judged_again() {
+    let mut drive = with_canary(6, 1);
+    drive.run(2, 0, 30);
+    let crash = |drive: &mut Drive, crashes: bool, now: i64| {
+        let at_it = drive.fleet.pods.iter().position(|pod| *pod.node == *"node-000").unwrap();
+        drive.fleet.change(at_it, |pod| {
+            pod.ready_since = (!crashes).then(|| at(now));
+            pod.trouble = crashes.then(crashing);
+        });
+    };
+    crash(&mut drive, true, 40);
+    drive.run(2, 40, 60);
+    assert_eq!(drive.state(), State::Failed);
+    crash(&mut drive, false, 60);
+    drive.run(2, 60, 400);
+    assert_eq!(drive.state(), State::Rolling, "withdrawn");
+    crash(&mut drive, true, 400);
+    drive.run(2, 400, 430);
+    assert_eq!((drive.state(), drive.nodes().len()), (State::Failed, 1));
+}
+
+#[test]
+fn an_edit_reaches_everybody_although_a_canary_failed_and_is_to_go_back() {
+    let mut drive = with_canary(6, 1);
+    drive.policy.rolls_back = true;
+    drive.bad.insert(2);
+    drive.run(2, 0, 20);
+    drive.policy.rolls_back = false;
+    drive.run(2, 20, 60);
+    assert_eq!((drive.state(), drive.nodes().len()), (State::Failed, 1));
+    drive.policy.rolls_back = true;
+    let edited = Desired { revision: Revision { hash: "h2".to_owned(), ..revision(1) }, ..desired(1) };
+    drive.run_to(&edited, 60, 2_000);
+    let all = drive.fleet.pods.iter().all(|pod| pod.revision.as_ref() == Some(&edited.revision));
+    assert!(all, "{}", drive.waits());
+}
+
+#[test]
+fn what_canaries_began_to_prove_is_forgotten_once_something_else_is_done() {
+    let mut drive = with_canary(6, 1);
+    drive.run(2, 0, 100);
+    assert!(drive.fleet.memory.rollout.proof.as_ref().unwrap().since.is_some());
+    drive.run(1, 100, 200);
+    assert_eq!((drive.state(), drive.fleet.memory.rollout.proof.clone()), (State::Complete, None));
+}
+
+#[test]
+fn what_has_proven_itself_and_was_on_its_way_is_what_agents_go_back_to() {
+    let mut drive = with_canary(8, 1);
+    drive.run(2, 0, 660);
+    assert!(drive.fleet.memory.rollout.proof.as_ref().unwrap().passed);
+    assert!(drive.nodes().len() > 2 && drive.nodes().len() < 8);
+    drive.run(3, 670, 900);
+    assert_eq!(drive.fleet.template, revision(2), "and not what the fewer have");
+}
+
+#[test]
+fn where_more_than_the_canaries_have_it_the_template_stays() {
+    let mut drive = with_canary(8, 2);
+    drive.policy.canary = None;
+    drive.run(2, 0, 30);
+    assert_eq!(drive.nodes().len(), 4);
+    drive.policy.canary = with_canary(1, 1).policy.canary;
+    drive.run(2, 30, 100);
+    assert_eq!(drive.fleet.template, revision(2));
+}
+
+#[test]
+fn while_nobody_knows_what_the_others_run_a_canary_is_watched_all_the_same() {
+    let mut drive = with_canary(4, 1);
+    drive.fleet.reported = Some(HashMap::new());
+    drive.run(2, 0, 100);
+    assert_eq!((drive.nodes().len(), &drive.fleet.template), (1, &revision(1)));
+    drive.fleet.asked = false;
+    drive.run(2, 100, 200);
+    assert_eq!((drive.nodes().len(), &drive.fleet.template), (1, &revision(1)));
+}
+
+#[test]
+fn an_agent_that_ran_and_was_evicted_by_a_taint_takes_nothing_from_the_budget() {
+    let mut fleet = Fleet::new(4, 2);
+    fleet.rolling_since(0);
+    (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
+    fleet.pods[0] = pod(100, "node-000", 2, 1, true);
+    fleet.change(0, |pod| (pod.deleting, pod.gone_by) = (true, Some(at(4_000))));
+    let taint = Taint { key: "dedicated".into(), value: "db".into(), effect: "NoExecute".into() };
+    Arc::make_mut(&mut fleet.nodes[0]).taints.push(taint);
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 3_900).steps.len(), 1);
+}
+
+#[test]
+fn a_proof_outlives_an_operator_with_the_places_that_it_is_of() {
+    let mut drive = with_canary(6, 1);
+    drive.run(2, 0, 30);
+    let text = serde_json::to_string(&drive.fleet.memory.rollout.proof).unwrap();
+    let proof: Option<Proof<Revision>> = serde_json::from_str(&text).unwrap();
+    assert_eq!(proof.unwrap().places, ["node-000".to_owned()].into());
+}
