@@ -66,6 +66,7 @@ const MODULES: &[Module] = &[
     Module { folder: "lua", programs: &[("glua", "glua")], files: &[] },
     Module { folder: "helm", programs: &[("helm", "helm")], files: &[] },
     Module { folder: "promtool", programs: &[("promtool", "promtool")], files: &[] },
+    Module { folder: "misspell", programs: &[("misspell", "misspell")], files: &[] },
     Module { folder: "cosign", programs: &[("cosign", "cosign")], files: &[] },
     Module { folder: "crane", programs: &[("crane", "crane")], files: &[] },
     Module {

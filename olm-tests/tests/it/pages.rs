@@ -133,3 +133,19 @@ fn the_policy_for_editors_lets_through_what_is_listed_and_names_what_is_not() {
         lab.end().await;
     });
 }
+
+#[test]
+fn pages_and_descriptions_of_fields_are_spelt_right() {
+    let read = |arguments: &[&str], more: &[std::path::PathBuf]| {
+        let output = Command::new(tool("misspell")).args(arguments).args(more).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let pages = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "config"];
+    let said = read(&["-error"], &pages.map(repository));
+    assert!(said.is_empty(), "{said}");
+    // It would be noticed.
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("wrong.md");
+    std::fs::write(&wrong, "It is neccessary.").unwrap();
+    assert!(read(&["-error"], &[wrong]).contains("neccessary"));
+}
