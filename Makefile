@@ -17,7 +17,7 @@ demo: build
 test:
 	CARGO="$(CARGO)" .ci/test
 
-# Measures the release build on a real control plane and prints a table. ONLY="plan latency rollout watchers large flap fifty memory" for a part.
+# Measures the release build on a real control plane and prints a table. ONLY="plan latency rollout watchers large zones flap fifty memory" for a part.
 bench:
 	$(CARGO) build --release --quiet --package oneagent-operator
 	$(CARGO) build --release --quiet --package olm-tests --bin bench

@@ -1,5 +1,5 @@
 //! The conditions of a OneAgent, and every reason that they can have. Each reason's doc line tells the user what to do:
-//! the README's table is made of these lines.
+//! the table of docs/status.md is made of these lines.
 //!
 //! Must not decide which one holds.
 

@@ -39,7 +39,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What can be asked for alone: `make bench ONLY="latency plan"`.
-const SECTIONS: [&str; 8] = ["plan", "latency", "rollout", "watchers", "large", "flap", "fifty", "memory"];
+const SECTIONS: [&str; 9] = ["plan", "latency", "rollout", "watchers", "large", "zones", "flap", "fifty", "memory"];
 /// Between two rounds of a latency: what the last one set off has come to rest.
 const REST: Duration = Duration::from_millis(300);
 
@@ -79,7 +79,10 @@ fn main() {
             rollout_of(size).await;
         }
         for size in [1000, 3000, 5000].into_iter().filter(|_| wanted("large")) {
-            scale::large(size).await;
+            scale::large(size, &[]).await;
+        }
+        for size in [1000, 5000].into_iter().filter(|_| wanted("zones")) {
+            scale::large(size, &["a", "b", "c"]).await;
         }
         if wanted("flap") {
             scale::flap(1000).await;

@@ -13,13 +13,21 @@ use serde_json::json;
 use super::{DEFAULTS, READY_AFTER, REST, has_reconciled, median, row};
 
 /// What installing and a rollout cost the operator in CPU time as the fleet grows.
-pub(super) async fn large(size: usize) {
-    let lab = Lab::new(&format!("bench-large-{size}"), size).await;
+pub(super) async fn large(size: usize, zones: &[&str]) {
+    let mut lab =
+        Lab::new(&format!("bench-large-{size}-{}", zones.len()), if zones.is_empty() { size } else { 0 }).await;
+    for zone in zones {
+        lab.add_nodes(size / zones.len(), &Shape::default().zone(zone)).await;
+    }
+    let size = lab.nodes.len();
+    let careful = json!({ "rollout": { "maxUnavailablePerZone": "10%", "canary": { "nodes": 3, "soak": "1s" } } });
+    let (spec, how) =
+        if zones.is_empty() { (json!({}), "") } else { (careful, " in three zones, at most 10 % of each, 3 canaries") };
     lab.behave(|b| b.ready_after = READY_AFTER);
     let within = Duration::from_secs(1200);
     let cpu = || lab.operators[0].cpu();
     let before = cpu();
-    lab.oneagent(&json!({}));
+    lab.oneagent(&spec);
     lab.all_at("agent", V1, size, within).await;
     let installed = cpu();
     lab.cluster.vendor.publish(&lab.name, V2);
@@ -28,7 +36,7 @@ pub(super) async fn large(size: usize) {
     let per_node = |time: Duration| time.as_secs_f64() * 1000.0 / size as f64;
     let (install, rollout) = (installed.saturating_sub(before), cpu().saturating_sub(installed));
     row(
-        &format!("CPU time of the operator for installing {size} agents"),
+        &format!("CPU time of the operator for installing {size} agents{how}"),
         &format!("{:.2} s, {:.2} ms a node", install.as_secs_f64(), per_node(install)),
     );
     let took = began.elapsed().as_secs_f64();
