@@ -47,7 +47,8 @@ pub enum Day {
     Sun,
 }
 
-/// What is done about agents of a version that failed.
+/// What is done about agents of a version that failed. Pause: they stay as they are. Rollback: they go back to the last
+/// good version, one of them first. Default: Pause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::Display)]
 pub enum OnFailure {
     /// They are left as they are; nodes that join get the last good version.
@@ -97,7 +98,8 @@ pub struct Canary {
     pub soak: Option<String>,
 }
 
-/// In which order zones are updated.
+/// In which order zones are updated. SpreadAcrossZones: alike. ZoneByZone: one after the other, by name. Default:
+/// SpreadAcrossZones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Order {
     /// All zones alike.

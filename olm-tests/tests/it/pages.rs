@@ -103,8 +103,9 @@ fn the_policy_for_editors_lets_through_what_is_listed_and_names_what_is_not() {
             (json!({ "serviceAccountName": "default" }), "spec.serviceAccountName must be left out"),
             (
                 json!({ "env": [{ "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": "x" }] }),
-                "the installer runs as root",
+                "with a value, for the installer",
             ),
+            (json!({ "args": ["--set-proxy=x"] }), "spec.args must be left out"),
             (json!({ "skipCertCheck": true }), "spec.skipCertCheck must not be true"),
             (json!({ "trustedCAs": "mine" }), "spec.proxy and spec.trustedCAs decide"),
         ] {

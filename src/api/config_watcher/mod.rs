@@ -119,7 +119,7 @@ pub struct CanaryPods {
     pub soak: Option<String>,
 }
 
-/// What is done when new Pods failed.
+/// What is done when new Pods failed. Pause: no other is replaced until the data changes again. Default: Pause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
     /// No other Pod is replaced until the data changes again; a ConfigMap is nobody's to turn back but its owner's.

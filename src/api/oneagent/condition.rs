@@ -63,8 +63,8 @@ pub enum Reason {
     Paused,
     /// Updates are held for the whole cluster: delete key `stop` of ConfigMap `oneagent-operator`.
     Stopped,
-    /// New agents failed and the update was stopped. Mend the cause and pin the version (`update.version`) to try it
-    /// again; a newer one is taken by itself.
+    /// New agents failed and the update was stopped. Mend the cause and name the version in `rollout.retry` to try it
+    /// again; a newer one is taken by itself, unless `update.version` pins one.
     RolloutFailed,
     /// Agents run but some do not have the desired version or template; on cordoned or leaving nodes they wait for the
     /// node, and the message names such nodes.
@@ -128,7 +128,7 @@ pub enum Reason {
     TokenScopeMissing,
     /// The token could not be tried; the message says why.
     TokenError,
-    /// Not looked at yet; wait for the next look.
+    /// Not checked yet; wait for the next reconcile.
     NotYetReported,
 }
 

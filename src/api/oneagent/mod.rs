@@ -80,7 +80,8 @@ pub struct OneAgentSpec {
     /// installer image that downloads it. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_immutable_image: Option<bool>,
-    /// Labels that a node must have. Default: every node.
+    /// Labels that a node must have. Default: none, so every Linux node of architecture amd64 (with useImmutableImage
+    /// arm64, too) whose taints are tolerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
     /// Taints that the agents tolerate. Default: none beyond those of every DaemonSet.
@@ -196,7 +197,7 @@ pub struct Proxy {
     pub no_proxy: Option<String>,
 }
 
-/// Who says which versions there are.
+/// Who says which versions there are. Api: the environment. ConfigMap: configMap. Default: Api.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum VersionSource {
     /// The environment.

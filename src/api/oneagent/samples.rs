@@ -165,7 +165,7 @@ spec:
     Sample {
         file: "oneagent-zones.yaml",
         title: "Updated zone by zone",
-        yaml: r"# One zone after the other, a quarter of each at a time, and no more than a tenth of all nodes.
+        yaml: r"# One zone after the other, a quarter of each at a time, a tenth of all at most; one failure stops it.
 # First: kubectl -n dynatrace create secret generic zones --from-literal=apiToken=… --from-literal=paasToken=…
 apiVersion: dynatrace.com/v1alpha1
 kind: OneAgent
@@ -178,6 +178,7 @@ spec:
     maxUnavailable: 10%
     maxUnavailablePerZone: 25%
     order: ZoneByZone
+    maxFailures: 1
 ",
     },
     Sample {
