@@ -75,7 +75,8 @@ fn said(schema: &Value) -> String {
 }
 
 /// The page of the command line, its manual page, and completions for shells.
-pub fn commands(mut command: Command) -> std::io::Result<Vec<File>> {
+pub fn commands(command: Command) -> std::io::Result<Vec<File>> {
+    let mut command = without_values(command);
     let name = command.get_name().to_owned();
     let mut files = Vec::new();
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
@@ -94,6 +95,12 @@ pub fn commands(mut command: Command) -> std::io::Result<Vec<File>> {
     }
     files.push(file("commands.md", text.as_bytes()));
     Ok(files)
+}
+
+/// What variables are set to where this runs is nobody's business.
+fn without_values(command: Command) -> Command {
+    let command = command.mut_args(|argument| argument.hide_env_values(true));
+    command.mut_subcommands(without_values)
 }
 
 fn file(name: &str, content: &[u8]) -> File {
