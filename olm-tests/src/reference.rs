@@ -32,8 +32,7 @@ fn page(kind: &Kind) -> Result<File, serde_json::Error> {
         rows(&mut text, "", &schema["properties"][part]);
         text.push('\n');
     }
-    let path = format!("docs/reference/{}.md", kind.name.to_lowercase());
-    Ok(File { path, content: text.trim_end().to_owned() + "\n" })
+    Ok(file(&format!("{}.md", kind.name.to_lowercase()), text.as_bytes()))
 }
 
 /// A row for each field, those of objects below their own.
@@ -50,9 +49,10 @@ fn rows(text: &mut String, above: &str, schema: &Value) {
 }
 
 fn kind_of(field: &Value) -> String {
-    let of = |value: &Value| value["type"].as_str().map_or("any", |name| name).to_owned();
-    let of =
-        |value: &Value| if value["x-kubernetes-int-or-string"] == true { "number or text".into() } else { of(value) };
+    let of = |value: &Value| match value["type"].as_str() {
+        _ if value["x-kubernetes-int-or-string"] == true => "number or text".to_owned(),
+        known => known.unwrap_or("any").to_owned(),
+    };
     let written = match field["type"].as_str() {
         Some("array") => format!("list of {}", of(&field["items"])),
         Some("object") if field["additionalProperties"].is_object() => {

@@ -55,8 +55,8 @@ impl OwnMetrics {
     }
 
     /// The rollout of a OneAgent.
-    pub fn rollout(&self, key: &Key, (budget, in_flight, left): (usize, usize, usize)) {
-        self.rollout.set(key, &ROLLOUT.map(|(state, of)| (state, number([budget, in_flight, left][of]))));
+    pub fn rollout(&self, key: &Key, counts: (usize, usize, usize)) {
+        self.rollout.set(key, &rollout(counts));
     }
 
     /// A node has an available agent again, so long after a rollout took its agent.
@@ -68,14 +68,14 @@ impl OwnMetrics {
     pub fn forget(&self, key: &Key) {
         self.all.forget(key);
         self.nodes.forget(key, &states(&NodeCounts::default()));
-        self.rollout.forget(key, &ROLLOUT.map(|(state, _)| (state, 0)));
+        self.rollout.forget(key, &rollout((0, 0, 0)));
     }
 }
 
-const ROLLOUT: [(&str, usize); 3] = [("budget", 0), ("inFlight", 1), ("left", 2)];
-
-fn number(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
+/// The states of a rollout that are counted.
+fn rollout((budget, in_flight, left): (usize, usize, usize)) -> [(&'static str, i32); 3] {
+    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    [("budget", number(budget)), ("inFlight", number(in_flight)), ("left", number(left))]
 }
 
 /// The states of a fleet that are counted, by the names of `status.nodes`.

@@ -33,7 +33,7 @@ mod rollouts;
 pub mod status;
 pub mod version;
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use kube::{Client, Resource, ResourceExt};
@@ -232,13 +232,16 @@ impl Look<'_> {
         let (before, lost) = (seen.ledger.lost(), ledger.lost());
         let key = (resolved.namespace.clone(), resolved.name.clone());
         context.metrics.rollout(&key, (decided.budget, lost.len(), decided.report.outdated));
-        let is_back = |node: &Arc<str>| {
-            let runs = |pod: &Arc<revision::Pod>| pod.node == *node && pod.ready_since.is_some() && !pod.deleting;
-            !lost.contains_key(node) && seen.pods.iter().any(runs)
-        };
+        let settled = before.iter().filter(|(node, _)| !lost.contains_key(*node));
+        let mut settled: HashMap<&str, _> = settled.map(|(node, since)| (&**node, *since)).collect();
+        if settled.is_empty() {
+            return;
+        }
         let now = context.clock.now();
-        for (_, since) in before.iter().filter(|(node, _)| is_back(node)) {
-            context.metrics.replaced_in(now - *since);
+        for pod in seen.pods.iter().filter(|pod| pod.ready_since.is_some() && !pod.deleting) {
+            if let Some(since) = settled.remove(&*pod.node) {
+                context.metrics.replaced_in(now - since);
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use super::memory::{Memory, REMEMBERED, StuckPhase};
 use super::place::{Standing, Workload};
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
-use super::zones::next_ones;
+use super::zones::{age, next_ones};
 use super::{Inventory, Policy, Step};
 
 /// Fewer places than these are no storm.
@@ -251,8 +251,4 @@ pub(super) fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
 /// Whether one place is tried.
 pub(super) fn is_a_trial<R>(memory: &Memory<R>) -> bool {
     memory.stuck_phase() == Some(StuckPhase::Trial)
-}
-
-fn age<'c, R>(cell: &'c Cell<'_, R>) -> Option<(DateTime<Utc>, &'c str)> {
-    cell.pod().map(|pod| (pod.created, &*pod.name))
 }

@@ -72,7 +72,8 @@ pub(super) fn next_ones<'c, 'a, R>(
     next
 }
 
-fn age<'c, R>(cell: &'c Cell<'_, R>) -> Option<(DateTime<Utc>, &'c str)> {
+/// By which the oldest agent comes first.
+pub(super) fn age<'c, R>(cell: &'c Cell<'_, R>) -> Option<(DateTime<Utc>, &'c str)> {
     cell.pod().map(|pod| (pod.created, &*pod.name))
 }
 

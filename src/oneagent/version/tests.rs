@@ -153,20 +153,7 @@ fn a_pin_is_strict_and_checked_before_anything_is_touched() {
     assert_eq!(choose(pin(5, true), false, ahead).version, Some(v(5)));
     let unknown = choose(pin(9, false), false, facts(&environment, Some(4)));
     assert_eq!((unknown.version, unknown.problem.unwrap().0), (Some(v(4)), Reason::VersionNotOffered));
-    let unreached = choose(
-        pin(5, false),
-        false,
-        Facts {
-            environment: None,
-            running: None,
-            last_good: None,
-            rejected: &[],
-            reported: None,
-            built_before: None,
-            is_list: false,
-            ahead: None,
-        },
-    );
+    let unreached = choose(pin(5, false), false, Facts { environment: None, ..facts(&environment, None) });
     assert!(!unreached.is_known() && unreached.problem.is_none());
 }
 

@@ -60,12 +60,7 @@ impl<'a> Screen<'a> {
     pub async fn until(&mut self, version: &str) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let cells = self.cells().await;
-            let agents = Api::<OneAgent>::namespaced(self.cluster.client.clone(), NAMESPACE)
-                .list(&ListParams::default())
-                .await
-                .map_err(|e| e.to_string())?;
-            self.draw(version, &cells, &agents.items);
+            let (cells, agents) = self.look(version).await?;
             if version != V1 {
                 for (most, tier) in self.most.iter_mut().zip(AGENTS) {
                     let without = self
@@ -77,7 +72,7 @@ impl<'a> Screen<'a> {
                 }
             }
             let there = self.nodes.iter().all(|(_, name)| cells.get(name) == Some(&Cell::Runs(version.to_owned())));
-            let ready = agents.items.iter().filter(|agent| {
+            let ready = agents.iter().filter(|agent| {
                 let status = agent.status.clone().unwrap_or_default();
                 status.desired_version.as_deref() == Some(version)
                     && status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
@@ -100,15 +95,12 @@ impl<'a> Screen<'a> {
     pub async fn until_stopped(&mut self, version: &str) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let cells = self.cells().await;
-            let agents = Api::<OneAgent>::namespaced(self.cluster.client.clone(), NAMESPACE);
-            let agents = agents.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
-            self.draw(version, &cells, &agents.items);
+            let (_, agents) = self.look(version).await?;
             let is_stopped = |agent: &&OneAgent| {
                 let conditions = agent.status.iter().flat_map(|status| &status.conditions);
-                conditions.clone().any(|c| c.type_ == "Degraded" && c.reason == "RolloutFailed")
+                conditions.into_iter().any(|c| c.type_ == "Degraded" && c.reason == "RolloutFailed")
             };
-            if agents.items.iter().filter(is_stopped).count() == AGENTS.len() {
+            if agents.iter().filter(is_stopped).count() == AGENTS.len() {
                 return Ok(());
             }
             if Instant::now() > end {
@@ -118,12 +110,24 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// How many nodes have a Pod of a version.
-    pub async fn at(&self, version: &str) -> usize {
+    /// Draws what is there, and returns it.
+    async fn look(&mut self, version: &str) -> Result<(BTreeMap<String, Cell>, Vec<OneAgent>), String> {
+        let cells = self.cells().await;
+        let agents = Api::<OneAgent>::namespaced(self.cluster.client.clone(), NAMESPACE);
+        let agents = agents.list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
+        self.draw(version, &cells, &agents);
+        Ok((cells, agents))
+    }
+
+    async fn pods(&self) -> Vec<Pod> {
         let pods = Api::<Pod>::namespaced(self.cluster.client.clone(), NAMESPACE);
         let pods = pods.list(&ListParams::default().labels("dynatrace=oneagent")).await;
-        let pods = pods.map(|list| list.items).unwrap_or_default();
-        pods.iter().filter(|pod| version_of(pod).as_deref() == Some(version)).count()
+        pods.map(|list| list.items).unwrap_or_default()
+    }
+
+    /// How many nodes have a Pod of a version.
+    pub async fn at(&self, version: &str) -> usize {
+        self.pods().await.iter().filter(|pod| version_of(pod).as_deref() == Some(version)).count()
     }
 
     /// Keeps what is seen now.
@@ -137,12 +141,9 @@ impl<'a> Screen<'a> {
     }
 
     async fn cells(&self) -> BTreeMap<String, Cell> {
-        let pods = Api::<Pod>::namespaced(self.cluster.client.clone(), NAMESPACE)
-            .list(&ListParams::default().labels("dynatrace=oneagent"))
-            .await;
         let mut cells: BTreeMap<String, Cell> =
             self.nodes.iter().map(|(_, name)| (name.clone(), Cell::Missing)).collect();
-        for pod in pods.map(|list| list.items).unwrap_or_default() {
+        for pod in self.pods().await {
             let Some(node) = pod.spec.as_ref().and_then(|s| s.node_name.clone()) else { continue };
             let cell = if pod.metadata.deletion_timestamp.is_some() {
                 Cell::Going
