@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use oneagent_operator::clock::Clock;
 use tempfile::TempDir;
 
 use crate::pki::Ca;
@@ -310,5 +311,5 @@ pub async fn client(kubeconfig: &Path) -> Client {
     let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.expect("a configuration");
     // As the operator's, so that a bare client is at no disadvantage.
-    oneagent_operator::kernel::connect(&config).expect("a client")
+    oneagent_operator::kernel::connect(&config, &Clock::default()).expect("a client")
 }

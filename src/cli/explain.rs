@@ -32,10 +32,11 @@ pub(super) struct Args {
 }
 
 pub(super) async fn explain(args: &Args) -> Result<(), String> {
-    let client = kernel::client().await?;
+    let clock = Clock::default();
+    let client = kernel::client(&clock).await?;
     let findings = match args.what.as_slice() {
         [name] => of_oneagent(&client, args.namespace.as_deref().unwrap_or("dynatrace"), name).await?,
-        [node, name] if node == "node" => of_node(&client, args.namespace.as_deref(), name).await?,
+        [node, name] if node == "node" => of_node((&client, &clock), args.namespace.as_deref(), name).await?,
         _ => return Err("write explain node NODE, or explain NAME, the name of a OneAgent".to_owned()),
     };
     for Finding { who, what, remedy } in findings {
@@ -57,7 +58,11 @@ async fn of_oneagent(client: &Client, namespace: &str, name: &str) -> Result<Vec
     Err(format!("there is no OneAgent {name} in namespace {namespace}{}", nearest(name, &names)))
 }
 
-async fn of_node(client: &Client, namespace: Option<&str>, name: &str) -> Result<Vec<Finding>, String> {
+async fn of_node(
+    (client, clock): (&Client, &Clock),
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Vec<Finding>, String> {
     let cluster = Cluster::of(
         list(within(client, namespace), "oneagents", "").await?,
         list::<NodeFacts>(Api::all(client.clone()), "nodes", "").await?,
@@ -66,7 +71,7 @@ async fn of_node(client: &Client, namespace: Option<&str>, name: &str) -> Result
     );
     let names = cluster.nodes();
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    let found = cluster.node(name, Clock::of_the_machine().now());
+    let found = cluster.node(name, clock.now());
     let found = found.ok_or_else(|| format!("there is no node {name}{}", nearest(name, &names)))?;
     if found.is_empty() {
         return Err(format!(

@@ -67,10 +67,11 @@ enum Output {
 /// Returns whether an agent would be replaced.
 pub(super) async fn plan(args: &Args) -> Result<bool, String> {
     let edited = args.file.as_ref().map(read).transpose()?;
-    let now = args.at.unwrap_or_else(|| Clock::of_the_machine().now());
-    let client = kernel::client().await?;
+    let clock = Clock::default();
+    let client = kernel::client(&clock).await?;
     let mut all = list::<OneAgent>(Api::all(client.clone()), "oneagents", "").await?;
     let wanted = wanted(args, edited, &mut all)?;
+    let now = args.at.unwrap_or_else(|| clock.now());
     let cluster = Cluster::of(
         all,
         list::<NodeFacts>(Api::all(client.clone()), "nodes", "").await?,

@@ -61,7 +61,7 @@ impl Environments {
                 client,
                 access.clone(),
                 self.periods,
-                self.clock,
+                self.clock.clone(),
                 shared.clone(),
                 publish,
                 self.tell.clone(),

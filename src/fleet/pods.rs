@@ -61,7 +61,9 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
             .map(|(unready, taken)| unready - taken)
             .filter(|time| *time > TAKING_ON),
         restarts: facts.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or_default(),
-        trouble: if ready.is_some() { None } else { trouble(facts, unready_since) },
+        // One that crashes again and again may be Ready in between.
+        trouble: trouble(facts, unready_since)
+            .filter(|trouble| ready.is_none() || matches!(trouble, Trouble::Crash(_))),
     })
 }
 
@@ -78,7 +80,7 @@ fn trouble(facts: &PodFacts, unready_since: Option<DateTime<Utc>>) -> Option<Tro
         };
         let code = |why: &WhyFacts| why.exit_code.map(|c| format!(", exit code {c}")).unwrap_or_default();
         let ended = container.state.terminated.as_ref().or(container.last_state.terminated.as_ref());
-        let again_and_again = container.restart_count >= CRASHES;
+        let again_and_again = container.restart_count >= CRASHES && !ended.is_some_and(ran_well);
         if let Some(waiting) = &container.state.waiting {
             match waiting.reason.as_deref() {
                 Some(
@@ -123,6 +125,12 @@ fn trouble(facts: &PodFacts, unready_since: Option<DateTime<Utc>>) -> Option<Tro
         return Some(Trouble::Capacity(why));
     }
     facts.spec.node_name.as_deref().is_none_or(str::is_empty).then_some(Trouble::Unbound)
+}
+
+/// Whether it ran for so long before it ended that it does not crash again and again.
+fn ran_well(ended: &WhyFacts) -> bool {
+    let at = |text: &Option<String>| text.as_deref().and_then(time);
+    at(&ended.started_at).zip(at(&ended.finished_at)).is_some_and(|(began, ended)| ended - began > RUNS_WELL)
 }
 
 /// So many restarts, and a container counts as one that crashes again and again.
@@ -171,6 +179,10 @@ mod tests {
         long["conditions"] =
             json!([{ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T00:00:00Z" }]);
         assert_eq!(trouble_of(long), None, "it restarted long ago, and is unready for another cause");
+        let mut seldom = container(json!({ "waiting": { "reason": "CrashLoopBackOff" } }), 3);
+        seldom["containerStatuses"][0]["lastState"]["terminated"]["startedAt"] = json!("2026-01-01T00:00:00Z");
+        seldom["containerStatuses"][0]["lastState"]["terminated"]["finishedAt"] = json!("2026-01-01T00:10:01Z");
+        assert!(matches!(trouble_of(seldom), Some(Trouble::Start(_))), "not within ten minutes");
         assert_eq!(trouble_of(container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0)), None);
         assert!(matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False",
                 "reason": "Unschedulable", "message": "no room" }] })),

@@ -191,6 +191,11 @@ pub struct WhyFacts {
     pub message: Option<String>,
     #[serde(default)]
     pub exit_code: Option<i32>,
+    /// When one that ended had begun.
+    #[serde(default)]
+    pub started_at: Option<String>,
+    #[serde(default)]
+    pub finished_at: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize, kube::Resource)]

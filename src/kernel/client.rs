@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
+use axum::http::Response;
 use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -15,8 +18,10 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
+use tracing::info;
 
 use super::{Error, call};
+use crate::clock::Clock;
 
 /// A connection on which nothing was heard for so long is asked whether it lives,
 const QUIET: Duration = Duration::from_secs(30);
@@ -29,8 +34,8 @@ const ACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// No connection takes longer to be made, its TLS handshake with it.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A client from the environment (in-cluster, or a kubeconfig).
-pub async fn client() -> Result<Client, String> {
+/// A client from the environment (in-cluster, or a kubeconfig), whose answers set the clock.
+pub async fn client(clock: &Clock) -> Result<Client, String> {
     let config = Config::infer()
         .await
         .map_err(|_| "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod".to_owned())?;
@@ -41,11 +46,11 @@ pub async fn client() -> Result<Client, String> {
                 .to_owned(),
         );
     }
-    connect(&config).map_err(|error| format!("cannot make a client for the cluster: {error}"))
+    connect(&config, clock).map_err(|error| format!("cannot make a client for the cluster: {error}"))
 }
 
-/// A client for a configuration.
-pub fn connect(config: &Config) -> Result<Client, kube::Error> {
+/// A client for a configuration, whose answers set the clock.
+pub fn connect(config: &Config, clock: &Clock) -> Result<Client, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -60,9 +65,38 @@ pub fn connect(config: &Config) -> Result<Client, kube::Error> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .map_future(listening(clock.clone()))
         .map_err(BoxError::from)
         .service(HttpClient::builder(TokioExecutor::new()).build::<_, Body>(https));
     Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+/// Has a clock hear every answer's time.
+fn listening<F, B, E>(clock: Clock) -> impl FnMut(F) -> BoxFuture<'static, Result<Response<B>, E>> + Clone
+where
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+{
+    move |answer| {
+        let clock = clock.clone();
+        async move {
+            let asked = clock.own();
+            let answer = answer.await?;
+            let differs = date(&answer).and_then(|said| clock.hear(asked, said, clock.own()));
+            if let Some(by) = differs {
+                info!(
+                    seconds = by.num_seconds(),
+                    "the API server's clock is ahead of this machine's by so much: it counts"
+                );
+            }
+            Ok(answer)
+        }
+        .boxed()
+    }
+}
+
+fn date<B>(answer: &Response<B>) -> Option<DateTime<Utc>> {
+    let date = answer.headers().get(axum::http::header::DATE)?.to_str().ok()?;
+    DateTime::parse_from_rfc2822(date).ok().map(|date| date.to_utc())
 }
 
 /// The API server's own clock, as its answers carry it.
@@ -71,7 +105,5 @@ pub async fn server_time(client: &Client) -> Result<Option<DateTime<Utc>>, Error
         let request = axum::http::Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError)?;
         client.send(request).await
     });
-    let date =
-        answer.await?.headers().get(axum::http::header::DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
-    Ok(date.and_then(|date| DateTime::parse_from_rfc2822(&date).ok()).map(|date| date.to_utc()))
+    Ok(date(&answer.await?))
 }

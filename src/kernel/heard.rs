@@ -76,7 +76,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_break_begins_with_a_renewal_that_is_late_and_ends_with_the_next_answer() {
-        let heard = Heard::new(Clock::of_the_machine(), Duration::from_secs(26));
+        let heard = Heard::new(Clock::default(), Duration::from_secs(26));
         heard.leads(Some(TimeDelta::seconds(3)));
         let never = DateTime::UNIX_EPOCH;
         assert_eq!(heard.unbroken_since(), never, "whoever takes over at once has missed nothing");
@@ -90,7 +90,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(26)).await;
         heard.answered();
         assert_eq!((heard.unbroken_since(), ended > never), (ended, true), "it stays the end of that break");
-        let late = Heard::new(Clock::of_the_machine(), Duration::from_secs(26));
+        let late = Heard::new(Clock::default(), Duration::from_secs(26));
         late.leads(Some(TimeDelta::seconds(60)));
         assert!(late.unbroken_since() > never, "the one before it ended in a break, or long ago");
     }

@@ -53,7 +53,7 @@ impl Upgradeable {
 
     /// Keeps the OperatorCondition of this name in step. Never ends.
     #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
-    pub async fn keep(&self, client: Client, manager: &str, clock: Clock, namespace: &str, name: &str) {
+    pub async fn keep(&self, client: Client, manager: &str, clock: &Clock, namespace: &str, name: &str) {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("operators.coreos.com", "v2", "OperatorCondition"));
         let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
         let mut said: Option<bool> = None;

@@ -5,8 +5,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::bucket::{Cell, Sorted};
 use super::cause::Bucket;
+use super::cell::{Cell, Sorted};
 use super::failure::is_about;
 use super::memory::{Back, BackPhase, Failure, Memory};
 use super::pace::{Bounds, storm};

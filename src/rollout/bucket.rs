@@ -3,102 +3,17 @@
 //! Here because the budget, the failures and the status must come from one reading of the fleet. Must not decide
 //! what to do about it.
 
-use std::sync::Arc;
-
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::{Bucket, Cause, Start};
-use super::place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
+use super::cell::{Cell, Judge, Sorted};
+use super::place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble};
 use super::rule::{Rule, holds};
-use super::{Desired, Inventory, Policy, Source};
+use super::verdict::went_since;
+use super::{Desired, Inventory, Policy};
 
 /// A Pod whose deletion takes longer than its grace period by so much is said to be stuck.
 const STUCK: TimeDelta = TimeDelta::seconds(60);
-/// An answer of the source is a proof that it was there for so long.
-const PROOF: TimeDelta = TimeDelta::seconds(120);
-/// A Pod that fell into its back-off while the source was away may stay there for so long afterwards.
-const EXCUSED: TimeDelta = TimeDelta::minutes(10);
-
-/// One selected place.
-#[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "they are independent findings about one place")]
-pub(super) struct Cell<'a, R> {
-    pub(super) place: &'a Place<'a, R>,
-    /// `None`: available.
-    pub(super) cause: Option<Cause>,
-    /// Whether this rollout touched it.
-    pub(super) touched: bool,
-    /// When it did.
-    pub(super) touched_at: Option<DateTime<Utc>>,
-    /// Whether it takes from the budget.
-    pub(super) counts: bool,
-    /// Whether it speaks against the desired revision.
-    pub(super) speaks: bool,
-    /// Whether it must be known soon that the source is there.
-    pub(super) suspect: bool,
-    /// Whether it may yet speak against it.
-    pub(super) pending: bool,
-    /// Born by itself from a template that is not the desired one.
-    pub(super) unplanned: bool,
-    /// When this may change without an event.
-    pub(super) until: Option<DateTime<Utc>>,
-}
-
-impl<'a, R> Cell<'a, R> {
-    pub(super) fn name(&self) -> &'a str {
-        self.place.name
-    }
-
-    pub(super) fn bucket(&self) -> Option<Bucket> {
-        self.cause.as_ref().map(Cause::bucket)
-    }
-
-    pub(super) fn standing(&self) -> Option<Standing> {
-        self.place.occupant.map(|occupant| occupant.standing)
-    }
-
-    pub(super) fn pod(&self) -> Option<&'a Arc<Pod<R>>> {
-        self.place.occupant.map(|occupant| occupant.pod)
-    }
-
-    pub(super) fn is_available(&self) -> bool {
-        self.cause.is_none()
-    }
-
-    /// Whether its agent is to be replaced and can be: one on a place that is away or busy waits for it.
-    pub(super) fn is_open(&self) -> bool {
-        let waits = matches!(self.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));
-        let is_old = self.standing() == Some(Standing::Outdated) || !holds(Rule::UpToDate);
-        is_old && (self.place.busy.is_none() || !holds(Rule::Courtesy)) && !waits
-    }
-
-    /// Whether its Pod is being deleted: then it is none of its workload's any more.
-    pub(super) fn is_going(&self) -> bool {
-        self.bucket() == Some(Bucket::Terminating)
-    }
-}
-
-/// The fleet, sorted.
-#[derive(Debug)]
-pub(super) struct Sorted<'a, R> {
-    /// Selected places.
-    pub(super) cells: Vec<Cell<'a, R>>,
-    /// Places where no new Pod may start, and why.
-    pub(super) closed: Vec<(&'a Place<'a, R>, &'a Cause)>,
-    /// Those of them with an agent that runs on.
-    pub(super) surplus: Vec<(&'a Place<'a, R>, &'a Cause)>,
-    /// Those of them whose agent we took, and that are kept from getting another.
-    pub(super) outside: Vec<(&'a Place<'a, R>, &'a Cause)>,
-}
-
-/// What every cell is judged by.
-struct Judge<'p, 'a, R> {
-    policy: &'p Policy,
-    desired: Option<&'p Desired<R>>,
-    inventory: &'p Inventory<'a, R>,
-    rolling: bool,
-    now: DateTime<Utc>,
-}
 
 /// Reads the fleet.
 pub(super) fn sort<'a, R: Revision>(
@@ -136,31 +51,6 @@ pub(super) fn sort<'a, R: Revision>(
     sorted
 }
 
-impl<'a, R> Sorted<'a, R> {
-    /// Only a taint comes while an agent is there and while it is replaced.
-    fn close(&mut self, place: &'a Place<'a, R>, cause: &'a Cause, inventory: &Inventory<'_, R>, made: bool) {
-        self.closed.push((place, cause));
-        if cause.bucket() != Bucket::Untolerated {
-            return;
-        }
-        let stays = |pod: &&Arc<Pod<R>>| !pod.deleting && !inventory.deleted.contains(&pod.uid);
-        let pod = place.occupant.map(|occupant| occupant.pod).filter(stays);
-        let is_known = made || inventory.memory.touched.closed.contains(&**place.name);
-        if (is_known || inventory.lost.contains_key(place.name)) && pod.is_none_or(|pod| pod.ready_since.is_none()) {
-            self.outside.push((place, cause));
-        }
-        if pod.is_some() && place.busy.is_none() {
-            self.surplus.push((place, cause));
-        }
-    }
-}
-
-/// Whether a place that is NotReady became so after a moment. Both times are whole seconds, or of two machines: at the
-/// same moment it did.
-fn went_since<R>(place: &Place<'_, R>, moment: DateTime<Utc>) -> bool {
-    place.ready_since.is_none_or(|since| since.timestamp() >= moment.timestamp())
-}
-
 impl<'a, R: Revision> Judge<'_, 'a, R> {
     fn cell(&self, place: &'a Place<'a, R>) -> Cell<'a, R> {
         let mut cell = Cell {
@@ -178,76 +68,18 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let touched_at = self.touched_at(place);
         (cell.touched, cell.touched_at) = (touched_at.is_some(), touched_at);
         cell.cause = self.cause(place, touched_at, &mut cell.until);
-        let Some(bucket) = cell.bucket() else { return cell };
+        let Some(bucket) = cell.bucket() else {
+            self.crashed(&mut cell);
+            return cell;
+        };
         // Where no agent was available before, none is missing because of us.
         let was_broken = self.was_broken(place);
         cell.counts = cell.touched && !was_broken && bucket != Bucket::NodeBusy && holds(Rule::Budget);
         if let Some(touched_at) = touched_at.filter(|_| !was_broken) {
             self.verdict(&mut cell, bucket, touched_at);
         }
+        self.crashed(&mut cell);
         cell
-    }
-
-    /// Whether the place had no available agent before, or its workload lacked as many replicas as it does now.
-    fn was_broken(&self, place: &Place<'_, R>) -> bool {
-        let touched = &self.inventory.memory.touched;
-        let lacked = |workload: &Workload| {
-            let before = touched.lacking.get(&*workload.name).copied().unwrap_or_default();
-            before > 0 && workload.unavailable() <= before
-        };
-        touched.broken.contains(&**place.name) || self.inventory.workloads.get(place.workload).is_some_and(lacked)
-    }
-
-    /// Whether the place speaks against the desired revision: at its deadline, or when it crashes again and again.
-    fn verdict(&self, cell: &mut Cell<'a, R>, bucket: Bucket, touched_at: DateTime<Utc>) {
-        let pod = cell.pod();
-        // One that is to be replaced has had its say.
-        let is_judged = cell.standing() != Some(Standing::Outdated);
-        let made_from_desired = pod.is_none_or(|pod| self.is_from_desired(pod) && is_judged);
-        let was_available = pod.is_some_and(|pod| pod.was_available(self.policy));
-        let deadline = touched_at.max(self.inventory.heard_since) + self.policy.wait_ready;
-        let overdue = deadline <= self.now;
-        let (speaks, needs_proof) = match bucket {
-            Bucket::Crash => (!self.inventory.memory.touched.flapping.contains(cell.name()), true),
-            // Whom nobody made, or bound to its node, has not been tried.
-            Bucket::Overdue => (pod.is_some_and(|pod| pod.trouble != Some(Trouble::Unbound)) && !was_available, true),
-            // Where it is not known which came first, the node or the agent, nobody is blamed.
-            Bucket::NodeLost => (overdue && !was_available && went_since(cell.place, touched_at), false),
-            Bucket::Capacity => (overdue, false),
-            bucket if bucket.is_the_worlds() && !holds(Rule::World) => (overdue, false),
-            _ => (false, false),
-        };
-        let has_time = matches!(bucket, Bucket::NodeLost | Bucket::Capacity) && !overdue;
-        if has_time {
-            cell.until = Some(cell.until.map_or(deadline, |until| until.min(deadline)));
-        }
-        let proven = !needs_proof || pod.is_none_or(|pod| self.source_was_there(pod));
-        cell.speaks = speaks && made_from_desired && proven;
-        cell.pending = made_from_desired && (has_time || (speaks && !proven));
-        // Long before its time is up it is asked whether the source is there.
-        let half = touched_at + self.policy.wait_ready / 2;
-        let half_way = bucket == Bucket::Starting && half <= self.now;
-        cell.suspect = (speaks && needs_proof) || half_way;
-        if bucket == Bucket::Starting && !half_way {
-            cell.until = Some(cell.until.map_or(half, |until| until.min(half)));
-        }
-    }
-
-    /// Whether the source that a Pod downloads from was there for it: what it does during an outage, or in the back-off
-    /// that follows, is no fault of its revision.
-    fn source_was_there(&self, pod: &Pod<R>) -> bool {
-        let is_recent =
-            |until: DateTime<Utc>| pod.created <= until && self.now < until + self.policy.wait_ready.max(EXCUSED);
-        let excused = self.inventory.memory.outage.is_some_and(|outage| outage.until.is_none_or(is_recent));
-        match self.inventory.source {
-            Source::NotNeeded | Source::Unasked => true,
-            Source::Away => false,
-            Source::Answers(at) => !excused && at >= pod.created && at + PROOF >= self.now,
-        }
-    }
-
-    fn is_from_desired(&self, pod: &Pod<R>) -> bool {
-        pod.revision.is_some() && pod.revision.as_ref() == self.desired.map(|desired| &desired.revision)
     }
 
     fn is_unplanned(&self, place: &Place<'_, R>) -> bool {

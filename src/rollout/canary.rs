@@ -4,8 +4,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::bucket::{Cell, Sorted};
 use super::cause::Bucket;
+use super::cell::{Cell, Sorted};
 use super::memory::{Memory, Proof};
 use super::place::{Revision, Standing};
 use super::report::WaitingOn;

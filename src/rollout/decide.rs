@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::back::{WayBack, is_of};
-use super::bucket::{Cell, Sorted, sort};
+use super::bucket::sort;
 use super::canary;
 use super::cause::{Bucket, Cause};
-use super::failure::{is_about, judge, stick, stuck_until, withdraw, withdrawal_due};
+use super::cell::{Cell, Sorted};
+use super::failure::{is_about, judge, stand_still, stick, stuck_until, withdraw, withdrawal_due};
 use super::forecast::finish;
 use super::memory::{Memory, Phase, REMEMBERED, StuckPhase, Touched};
 use super::pace::{Bounds, is_a_trial, storm};
@@ -57,7 +58,6 @@ pub fn plan<R: Revision>(
 
     // Rule 2: an unresolved failure, then a hold.
     judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory);
-    let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
     stick(&sorted, desired, policy, &mut memory, now);
     // Rule 6. What canaries go through counts while the rollout is held, too.
     let canaries = canary::look(policy, (&sorted, bounds.absent()), desired, &mut memory, now);
@@ -65,12 +65,15 @@ pub fn plan<R: Revision>(
     let storm = storm(&sorted);
     let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
     bounds.canaries = canaries;
+    let still = stand_still((&sorted, &bounds), (policy, desired), inventory, &mut memory, now);
+    let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
     let is_apart = canaries.is_some_and(|canaries| {
         let may_be = canaries.are_alone() && is_apart(desired, inventory, &sorted, &memory);
         may_be && bounds.clone().steps(policy, &sorted, storm.is_some()).is_empty()
     });
     plan.template = template(desired, inventory, &memory, (failure.is_some(), is_apart), held.is_some());
-    plan.next = plan.next.into_iter().chain(policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN))).min();
+    let changes = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
+    plan.next = plan.next.into_iter().chain(still).chain(changes).min();
 
     let way = WayBack::of(policy, desired, inventory, &sorted, &memory);
     if let Some(way) = way.filter(|_| plan.template == Template::Keep) {

@@ -5,11 +5,12 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::bucket::{Cell, Sorted};
 use super::canary::is_unproven;
 use super::cause::{Bucket, Cause};
+use super::cell::{Cell, Sorted};
 use super::memory::{Failure, Memory, Phase, REMEMBERED, Stuck, StuckPhase, Withdrawn};
-use super::place::{Revision, Standing};
+use super::pace::Bounds;
+use super::place::{Revision, Standing, Trouble};
 use super::report::State;
 use super::rule::{Rule, holds};
 use super::{Desired, Inventory, Policy, Source};
@@ -18,6 +19,8 @@ use super::{Desired, Inventory, Policy, Source};
 const NAMES: usize = 5;
 /// So many revisions that failed before are remembered.
 const EARLIER: usize = 3;
+/// Why less than `maxFailures` stopped it.
+const STANDSTILL: &str = "; fewer than maxFailures, but nothing else can go before they are well";
 /// Where one place was tried in vain the next is tried after so long.
 const TRY_AGAIN: TimeDelta = TimeDelta::minutes(10);
 /// A verdict on one revision is withdrawn at most so often.
@@ -37,7 +40,6 @@ pub(super) fn judge<R: Revision>(
     memory: &mut Memory<R>,
 ) {
     let failures = speakers(sorted, inventory);
-    let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     // A budget larger than what can be reached must not let everything fail without a word.
     let all_fail = || {
         let excused = |cell: &Cell<'_, R>| matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeBusy(_)));
@@ -49,21 +51,65 @@ pub(super) fn judge<R: Revision>(
         let is_stuck = !failures.is_empty() && !sorted.cells.iter().any(Cell::is_open);
         is_stuck && !inventory.workloads.is_empty() && sorted.cells.iter().filter(counts).all(|cell| cell.speaks)
     };
-    let is_unproven = is_unproven(policy, desired, memory);
-    let limit = policy.max_failures.unwrap_or(if is_unproven { 1 } else { budget });
-    let too_many = failures.len() >= limit || all_fail() || nothing_goes();
+    let limit = policy.max_failures.unwrap_or(if is_unproven(policy, desired, memory) { 1 } else { budget });
+    if failures.len() >= limit || all_fail() || nothing_goes() {
+        condemn(sorted, (policy, desired), inventory, "", memory);
+    }
+}
+
+/// A rollout that stands still has failed, though `maxFailures` allows more: all that is in flight speaks against the
+/// revision, and nothing else may go. Each has as long as one that is not Ready; returns until when, if it has.
+pub(super) fn stand_still<R: Revision>(
+    (sorted, bounds): (&Sorted<'_, R>, &Bounds<'_>),
+    (policy, desired): (&Policy, &Desired<R>),
+    inventory: &Inventory<'_, R>,
+    memory: &mut Memory<R>,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let in_flight = || sorted.cells.iter().filter(|cell| cell.counts);
+    // What is no place's any more is no failure either, and ends by itself.
+    let all_speak = bounds.used > 0 && in_flight().count() == bounds.used && in_flight().all(|cell| cell.speaks);
+    let is_known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
+    if is_known || !all_speak || speakers(sorted, inventory).is_empty() || !holds(Rule::Standstill) {
+        return None;
+    }
+    // Windows, storms and holds end by themselves.
+    let goes_on = !sorted.cells.iter().any(Cell::is_open) || !bounds.clone().steps(policy, sorted, false).is_empty();
+    let touched = in_flight().filter_map(|cell| cell.touched_at).max().filter(|_| !goes_on)?;
+    let due = touched.max(inventory.heard_since) + policy.wait_ready;
+    if due > now {
+        return Some(due);
+    }
+    condemn(sorted, (policy, desired), inventory, STANDSTILL, memory);
+    None
+}
+
+/// What stops the rollout and is remembered. `note` ends the sentence.
+fn condemn<R: Revision>(
+    sorted: &Sorted<'_, R>,
+    (policy, desired): (&Policy, &Desired<R>),
+    inventory: &Inventory<'_, R>,
+    note: &str,
+    memory: &mut Memory<R>,
+) {
+    let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     // Outside of a rollout an agent that fails says nothing about a revision.
-    let is_out = is_unproven || inventory.template == Some(&desired.revision);
+    let is_out = is_unproven(policy, desired, memory) || inventory.template == Some(&desired.revision);
     let in_rollout = inventory.memory.started().is_some() && is_out;
-    if known || !too_many || !in_rollout || !holds(Rule::Failure) {
+    if known || !in_rollout || !holds(Rule::Failure) {
         // A failure is over when something else is wanted and that is done; whoever finishes forgets it.
         return;
     }
+    let failures = speakers(sorted, inventory);
     let names: Vec<&str> = failures.iter().take(NAMES).map(|cell| cell.name()).collect();
     let more = failures.len().saturating_sub(names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let why =
-        failures.iter().filter_map(|cell| cell.cause.as_ref()).map(ToString::to_string).find(|why| !why.is_empty());
+    let crashed = failures.iter().filter_map(|cell| match &cell.pod()?.trouble {
+        Some(Trouble::Crash(why)) => Some(why.clone()),
+        _ => None,
+    });
+    let causes = failures.iter().filter_map(|cell| cell.cause.as_ref()).map(ToString::to_string);
+    let why = causes.filter(|why| !why.is_empty()).chain(crashed).next();
     // Where the release runs in another template, it is the template that fails.
     let runs_otherwise = |cell: &Cell<'_, R>| {
         let revision = cell.pod().filter(|_| cell.is_available()).and_then(|pod| pod.revision.as_ref());
@@ -85,7 +131,7 @@ pub(super) fn judge<R: Revision>(
         earlier,
         insisted: desired.insists,
         message: format!(
-            "{what} failed on {} of {} {} it reached ({}{more}): {}",
+            "{what} failed on {} of {} {} it reached ({}{more}): {}{note}",
             failures.len(),
             reached(sorted),
             inventory.words.places,

@@ -6,10 +6,10 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Policy;
-use super::bucket::{Cell, Sorted};
 use super::calendar::Calendar;
 use super::canary::Canaries;
 use super::cause::Bucket;
+use super::cell::{Cell, Sorted};
 use super::memory::Memory;
 use super::pace::Bounds;
 use super::place::Standing;

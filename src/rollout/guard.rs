@@ -25,6 +25,10 @@ pub struct Guard {
     barred: HashSet<Arc<str>>,
     /// Of which workload a Pod is, by its UID; none where places have names.
     workloads: HashMap<Arc<str>, Arc<Bound>>,
+    /// What each zone allows, where zones have a bound of their own,
+    zones: HashMap<String, usize>,
+    /// and which zone a place is in.
+    zone_of: HashMap<Arc<str>, String>,
 }
 
 /// What one workload allows.
@@ -49,7 +53,17 @@ impl Guard {
         let selected = places.iter().filter(|place| place.selection == Selection::Selected).count();
         let pods = places.iter().filter_map(|place| place.occupant).map(|occupant| occupant.pod);
         let idle = pods.filter(|pod| pod.ready_since.is_none()).map(|pod| pod.uid.clone()).collect();
-        Self { budget: policy.budget.of(selected), idle, barred, is_held, is_closed, workloads: HashMap::new() }
+        let mut guard =
+            Self { budget: policy.budget.of(selected), idle, barred, is_held, is_closed, ..Self::default() };
+        if let Some(share) = policy.per_zone {
+            let zone = |place: &Place<'_, R>| place.zone.unwrap_or_default().to_owned();
+            guard.zone_of = places.iter().map(|place| (place.name.clone(), zone(place))).collect();
+            for place in places.iter().filter(|place| place.selection == Selection::Selected) {
+                *guard.zones.entry(zone(place)).or_default() += 1;
+            }
+            guard.zones.values_mut().for_each(|places| *places = share.of(*places));
+        }
+        guard
     }
 
     /// Counts for itself where places are replicas of workloads. What was missing before the rollout began does not
@@ -78,6 +92,17 @@ impl Guard {
     #[must_use]
     pub fn workload(&self, uid: &str) -> Option<&Arc<str>> {
         self.workloads.get(uid).map(|bound| &bound.name)
+    }
+
+    /// Whether one more running agent may be taken from the zone of a place, of which these are in flight.
+    #[must_use]
+    pub fn admits_in_zone<'p>(&self, place: &str, in_flight: impl Iterator<Item = &'p str>) -> bool {
+        if self.zones.is_empty() {
+            return true;
+        }
+        let Some(zone) = self.zone_of.get(place) else { return false };
+        let there = in_flight.filter(|other| self.zone_of.get(*other) == Some(zone)).count();
+        there < self.zones.get(zone).copied().unwrap_or_default()
     }
 
     /// Whether a Pod's deletion takes a running agent, whatever the plan says of it; of one that nobody knows it does.

@@ -78,8 +78,9 @@ impl Ledger {
                 Entry { uid: uid.clone(), place: None }
             });
         }
-        let others = self.places.iter().filter(|(name, lost)| lost.costs == costs && *name != place).count();
-        if !guard.admits(uid, others) {
+        let others = || self.places.iter().filter(|(name, lost)| lost.costs == costs && *name != place);
+        let in_zone = || guard.admits_in_zone(place, others().map(|(name, _)| &**name));
+        if !guard.admits(uid, others().count()) || (costs && !in_zone()) {
             return None;
         }
         self.uids.insert(uid.clone(), Sent { at: now, workload: None, costs });

@@ -15,6 +15,7 @@ mod bucket;
 pub mod calendar;
 pub mod canary;
 mod cause;
+mod cell;
 mod decide;
 mod failure;
 mod forecast;
@@ -30,6 +31,7 @@ pub mod rule;
 mod share;
 #[cfg(test)]
 mod tests;
+mod verdict;
 mod zones;
 
 use std::collections::{HashMap, HashSet};

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::bucket::{Cell, Sorted};
 use super::canary::Canaries;
 use super::cause::Bucket;
+use super::cell::{Cell, Sorted};
 use super::memory::{Memory, REMEMBERED, StuckPhase};
 use super::place::{Standing, Workload};
 use super::report::WaitingOn;

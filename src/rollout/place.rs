@@ -146,7 +146,7 @@ pub struct Pod<R> {
     pub was_ready: Option<TimeDelta>,
     /// Restarts of its containers.
     pub restarts: i32,
-    /// What keeps it from being Ready, where its status says so.
+    /// What keeps it from being Ready, where its status says so; or that it crashes again and again, Ready in between.
     pub trouble: Option<Trouble>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::bucket::{Cell, Sorted};
+use super::cell::{Cell, Sorted};
 use super::memory::{Memory, Outage, REMEMBERED, Touched};
 use super::place::Place;
 use super::{Inventory, Source, Step};

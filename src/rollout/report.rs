@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::bucket::Sorted;
 use super::calendar::Closed;
 use super::cause::{Bucket, Cause};
+use super::cell::Sorted;
 use super::place::Standing;
 use super::{Hold, Words};
 

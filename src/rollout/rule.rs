@@ -34,6 +34,10 @@ pub enum Rule {
     Courtesy,
     /// 9: as many failures as are allowed stop a rollout.
     Failure,
+    /// 9: one that crashes again and again speaks in between, too.
+    Sticky,
+    /// 9: a rollout in which nothing moves but what fails has failed.
+    Standstill,
     /// 9: trouble of the world condemns nothing.
     World,
     /// 9: a verdict is withdrawn when those who spoke recover.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::bucket::{Cell, Sorted};
+use super::cell::{Cell, Sorted};
 use super::rule::{Rule, holds};
 use super::{Order, Policy};
 

@@ -76,8 +76,8 @@ mod tests {
                 });
                 tokio::spawn(axum::serve(listener, app).into_future());
                 let _ = rustls::crypto::ring::default_provider().install_default();
-                let client =
-                    crate::kernel::connect(&kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
+                let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+                let client = crate::kernel::connect(&config, &crate::clock::Clock::default()).unwrap();
                 let secrets: Api<Secret> = Api::all(client);
                 assert!(secrets.list(&ListParams::default()).await.is_err());
             });

@@ -10,6 +10,7 @@ mod beside;
 mod bundle;
 mod calm;
 mod check;
+mod clock;
 mod controllers;
 mod dying;
 mod edits;

@@ -14,6 +14,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use secrecy::SecretString;
 
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
+use crate::clock::Clock;
 use crate::dynatrace::{Client, Error, Transport};
 use crate::kernel;
 use crate::oneagent::from_cluster::{BUNDLE, ClusterProxy, bundle_name};
@@ -114,7 +115,7 @@ pub(super) async fn check(args: &Args) -> Result<(), String> {
 #[expect(clippy::disallowed_methods, reason = "the command line")]
 async fn object(args: &Args) -> Result<OneAgent, String> {
     if let Some(name) = &args.name {
-        let api: Api<OneAgent> = Api::namespaced(kernel::client().await?, &args.namespace);
+        let api: Api<OneAgent> = Api::namespaced(kernel::client(&Clock::default()).await?, &args.namespace);
         let found = api
             .get_opt(name)
             .await
@@ -180,7 +181,7 @@ fn from_shell(args: &Args, resolved: &Resolved, findings: &mut Findings) -> Resu
 }
 
 async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Given, String> {
-    let client = kernel::client().await?;
+    let client = kernel::client(&Clock::default()).await?;
     let namespace = &resolved.namespace;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let value = async |name: &str, key: &str, findings: &mut Findings| {

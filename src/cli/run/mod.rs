@@ -156,16 +156,16 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
     let scope =
         Scope(args.watch_namespace.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect());
     let stop = stop_signal()?;
-    let client = kernel::client().await?;
+    let clock = Clock::default();
+    let client = kernel::client(&clock).await?;
     let (triggers, receivers) = Triggers::new(&scope);
-    let clock = Clock::of_the_machine();
     let pod = args.pod_name.clone().unwrap_or_else(|| K::PACKAGE.name.to_owned());
     let namespace = args.pod_namespace.clone().unwrap_or_else(|| K::PACKAGE.namespace.to_owned());
     let (tell_named, named) = mpsc::unbounded_channel();
-    let heard = Arc::new(Heard::new(clock, timing.retry_period));
+    let heard = Arc::new(Heard::new(clock.clone(), timing.retry_period));
     let base = Base {
         client: client.clone(),
-        clock,
+        clock: clock.clone(),
         heard: heard.clone(),
         triggers: &triggers,
         tell_named,
@@ -191,7 +191,7 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
             if condition.is_empty() {
                 std::future::pending::<()>().await;
             }
-            kind.upgradeable().keep(client.clone(), K::PACKAGE.name, clock, &namespace, condition).await;
+            kind.upgradeable().keep(client.clone(), K::PACKAGE.name, &clock, &namespace, condition).await;
         };
         let watch = || kind.watch(&scope, &triggers);
         let runtime = Runtime::new(client.clone(), kind.clone(), triggers.clone());

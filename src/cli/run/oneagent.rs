@@ -69,7 +69,7 @@ pub(super) fn kind(args: &OneAgentArgs, base: Base<'_>) -> Arc<Context> {
         Periods { latest: args.poll_interval, slow: args.slow_poll_interval, hosts: args.hosts_poll_interval };
     let context = Arc::new(Context {
         client: client.clone(),
-        clock,
+        clock: clock.clone(),
         settings: Settings {
             namespace,
             agent_image: args.related_image_dynatrace_oneagent.clone(),

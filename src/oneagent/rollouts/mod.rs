@@ -13,6 +13,7 @@ mod policies;
 mod rules;
 mod search;
 mod situations;
+mod standstill;
 mod world;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -32,6 +32,8 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
             named!(policies::zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bound)
         }
         Rule::Failure => ("a bad version reaches no more nodes than budget and canaries", world::A_BAD_VERSION),
+        Rule::Sticky => named!(standstill::those_that_crash_are_counted_together_though_each_is_ready_in_between),
+        Rule::Standstill => named!(standstill::where_nothing_moves_but_what_fails_the_rollout_has_failed),
         Rule::World => named!(edges::what_the_world_keeps_from_starting_condemns_nothing),
         Rule::Withdrawal => named!(rules::a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice),
         Rule::Trial => named!(back::where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_that_was_tried),

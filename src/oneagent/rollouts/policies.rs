@@ -90,7 +90,7 @@ impl Drive {
     }
 }
 
-fn canary(who: Who, soak: i64) -> Policy {
+pub(super) fn canary(who: Who, soak: i64) -> Policy {
     let canary = Canary { who, soak: TimeDelta::seconds(soak) };
     Policy { canary: Some(canary), ..policy(Share::Count(2)) }
 }
@@ -123,8 +123,10 @@ pub(super) fn a_bad_version_is_seen_by_the_canaries_alone() {
     assert_eq!(drive.fleet.template, revision(1));
     let mut one = Drive::new(40, Policy { max_failures: Some(2), ..canary(Who::Some(Share::Count(1)), 600) });
     one.bad.insert(2);
-    one.run(2, 0, 3_000);
+    one.run(2, 0, 290);
     assert_eq!((one.nodes().len(), one.state()), (1, State::Rolling), "one failure of two, and nobody follows");
+    one.run(2, 290, 3_000);
+    assert_eq!((one.nodes().len(), one.state()), (1, State::Failed), "nor would anybody ever");
 }
 
 #[test]

@@ -146,6 +146,22 @@ fn the_guard_counts_places_and_running_agents_itself() {
 }
 
 #[test]
+fn a_planner_that_lies_takes_no_more_of_a_zone_than_it_allows() {
+    let pods: Vec<Arc<Pod<Number>>> = (0..6).map(|number| pod(number, number != 5)).collect();
+    let mut places = places(&pods);
+    for place in &mut places[..3] {
+        place.zone = Some("a");
+    }
+    let zoned = Policy { per_zone: Some(Share::Count(1)), ..policy(5) };
+    let (mut ledger, guard) = (Ledger::default(), Guard::count(&zoned, &places, at(0)));
+    let mut taken = |number: usize| ledger.begin(&guard, &pods[number].node, &pods[number].uid, at(0)).is_some();
+    assert!(taken(0) && !taken(1) && !taken(2), "one of three in zone a");
+    assert!(taken(3) && !taken(4), "those without a zone are together");
+    assert!(taken(5), "it costs no agent");
+    assert!(ledger.begin(&guard, &"unknown".into(), &"unknown".into(), at(0)).is_none(), "nobody knows its zone");
+}
+
+#[test]
 fn a_place_is_in_flight_until_its_agent_is_available() {
     let pods = [pod(1, true), pod(2, true)];
     let slow = Policy { min_ready: TimeDelta::seconds(30), ..policy(1) };

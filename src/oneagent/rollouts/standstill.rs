@@ -1,0 +1,163 @@
+//! Rollouts that cannot fail as often as `maxFailures` allows, and would stand still for ever; those that crash by turns.
+//!
+//! Must not use a rule to judge another.
+
+use super::policies::{Drive, canary};
+use super::*;
+use crate::rollout::calendar::{Blackout, Calendar};
+use crate::rollout::{Order, Who};
+
+/// 20 nodes in two zones, one zone after the other, one node at a time; version 2 crashes.
+fn zoned() -> Drive {
+    let order = Policy { order: Order::ByZone, per_zone: Some(Share::Count(1)), ..policy(Share::Count(4)) };
+    let mut drive = Drive::new(20, order);
+    for node in 0..20 {
+        drive.zone(node, if node < 10 { "a" } else { "b" });
+    }
+    drive.bad.insert(2);
+    drive
+}
+
+#[test]
+pub(super) fn where_nothing_moves_but_what_fails_the_rollout_has_failed() {
+    let mut drive = zoned();
+    drive.look(2, 0);
+    drive.run(2, 10, 100);
+    assert_eq!((drive.nodes().len(), drive.state()), (1, State::Rolling), "the budget is four, and one fails");
+    let made = drive.replaced[0].0;
+    assert_eq!(drive.last.as_ref().unwrap().next, Some(at(made + 300)), "it is asked again without an event");
+    drive.run(2, 100, made + 300);
+    assert_eq!(drive.state(), State::Rolling);
+    drive.look(2, made + 300);
+    assert_eq!((drive.state(), drive.fleet.memory.rejected.len()), (State::Failed, 1));
+    let message = drive.fleet.memory.rollout.failure.clone().unwrap().message;
+    assert!(message.ends_with("; fewer than maxFailures, but nothing else can go before they are well"), "{message}");
+    // Withdrawn like any other, when what failed has stayed well for as long.
+    drive.bad.clear();
+    let at_it = drive.fleet.pods.iter().position(|pod| pod.ready_since.is_none()).unwrap();
+    drive.fleet.change(at_it, |pod| (pod.ready_since, pod.trouble) = (Some(at(400)), None));
+    drive.run(2, 400, 1_500);
+    assert_eq!((drive.nodes().len(), drive.state()), (20, State::Complete));
+}
+
+#[test]
+fn while_others_are_on_their_way_or_can_go_nobody_says_that_it_stands_still() {
+    // Others go, as the budget is larger.
+    let mut drive = Drive::new(20, Policy { max_failures: Some(3), ..policy(Share::Count(2)) });
+    drive.bad.insert(2);
+    drive.look(2, 0);
+    drive.fleet.template = revision(2);
+    drive.look(2, 1);
+    drive.bad.clear();
+    let broken: Vec<usize> = (0..20).filter(|i| drive.fleet.pods[*i].ready_since.is_none()).collect();
+    drive.fleet.change(broken[0], |pod| (pod.ready_since, pod.trouble) = (Some(at(5)), None));
+    drive.run(2, 10, 1_000);
+    assert_eq!((drive.nodes().len(), drive.state()), (20, State::Complete), "one that fails is no obstacle");
+
+    // What is on its way may be well: its time is not up.
+    let mut drive = zoned();
+    drive.look(2, 0);
+    drive.run(2, 10, 200);
+    drive.fleet.change(0, |pod| (pod.trouble, pod.unready_since) = (None, Some(at(200))));
+    drive.run(2, 200, 490);
+    assert_eq!(drive.state(), State::Rolling, "it gets its time anew");
+}
+
+#[test]
+fn a_blackout_a_storm_and_a_download_that_is_away_are_no_standstill() {
+    let blackouts = vec![Blackout { from: at(50), to: at(5_000), reason: None }];
+    let mut held = Drive::new(20, Policy { max_failures: Some(9), ..policy(Share::Count(2)) });
+    held.bad.insert(2);
+    held.look(2, 0);
+    held.look(2, 1);
+    let broken: Vec<usize> = (0..20).filter(|i| held.fleet.pods[*i].ready_since.is_none()).collect();
+    held.fleet.change(broken[0], |pod| (pod.ready_since, pod.trouble) = (Some(at(5)), None));
+    let mut storm = Drive { fleet: held.fleet.clone(), ..Drive::new(20, held.policy.clone()) };
+    let mut away = zoned();
+    held.policy.calendar = Calendar { windows: Vec::new(), blackouts };
+    held.run(2, 50, 2_000);
+    assert_eq!((held.state(), held.fleet.memory.rollout.failure.is_none()), (State::Held, true));
+
+    let free: Vec<usize> = (0..20).filter(|i| !broken.contains(i)).take(8).collect();
+    for node in free {
+        let node = Arc::make_mut(&mut storm.fleet.nodes[node]);
+        (node.ready, node.ready_since) = (false, Some(at(-5_000)));
+    }
+    storm.run(2, 50, 2_000);
+    assert_eq!((storm.state(), storm.fleet.memory.rollout.failure.is_none()), (State::Rolling, true));
+
+    away.look(2, 0);
+    away.look(2, 1);
+    away.fleet.source = Source::Away;
+    away.run(2, 10, 2_000);
+    assert_eq!((away.nodes().len(), away.state()), (1, State::Rolling), "an outage is not a verdict");
+}
+
+#[test]
+fn a_canary_that_fails_alone_and_is_well_again_in_time_begins_its_soak_anew() {
+    let mut drive = Drive::new(20, Policy { max_failures: Some(2), ..canary(Who::Some(Share::Count(1)), 600) });
+    drive.bad.insert(2);
+    drive.run(2, 0, 200);
+    drive.bad.clear();
+    drive.fleet.change(0, |pod| (pod.ready_since, pod.trouble) = (Some(at(200)), None));
+    drive.run(2, 200, 790);
+    assert_eq!((drive.nodes().len(), drive.state()), (1, State::Rolling));
+    drive.run(2, 790, 1_500);
+    assert_eq!((drive.nodes().len(), drive.state()), (20, State::Complete));
+}
+
+/// 40 nodes, four at a time; every agent of version 2 that was made by `now` crashes, and only one of them is down.
+fn crash_by_turns(drive: &mut Drive, now: i64) {
+    let made = (0..40).filter(|i| drive.fleet.pods[*i].revision == Some(revision(2))).collect::<Vec<_>>();
+    for (turn, number) in made.into_iter().enumerate() {
+        drive.fleet.change(number, |pod| {
+            pod.trouble = Some(Trouble::Crash("restarted 3 times".into()));
+            pod.restarts = 3;
+            pod.ready_since = (turn > 0).then(|| at(now));
+        });
+    }
+}
+
+#[test]
+pub(super) fn those_that_crash_are_counted_together_though_each_is_ready_in_between() {
+    let mut drive = Drive::new(40, policy(Share::Count(4)));
+    drive.run(2, 0, 20);
+    assert_eq!(drive.nodes().len(), 4);
+    crash_by_turns(&mut drive, 20);
+    drive.look(2, 20);
+    assert_eq!((drive.nodes().len(), drive.state()), (4, State::Failed), "only one of them is not Ready");
+    let message = drive.fleet.memory.rollout.failure.clone().unwrap().message;
+    assert!(message.starts_with("version 1.2.0.20250101-000000 failed on 4 of 4 nodes"), "{message}");
+    // They had flapped with the old agent, too.
+    let mut drive = Drive::new(40, policy(Share::Count(4)));
+    for number in 0..40 {
+        drive.fleet.change(number, |pod| pod.restarts = 1_000);
+    }
+    drive.run(2, 0, 20);
+    crash_by_turns(&mut drive, 20);
+    drive.run(2, 20, 600);
+    assert_eq!(drive.state(), State::Complete);
+}
+
+#[test]
+fn whoever_crashed_and_stays_well_speaks_no_more() {
+    let mut drive = Drive::new(40, Policy { max_failures: Some(5), ..policy(Share::Count(4)) });
+    drive.run(2, 0, 20);
+    crash_by_turns(&mut drive, 20);
+    drive.look(2, 20);
+    assert_eq!((drive.nodes().len(), drive.state()), (7, State::Rolling), "four speak, five are allowed");
+    drive.fleet.change(0, |pod| pod.ready_since = Some(at(30)));
+    drive.policy.hold = Some(PAUSED);
+    drive.look(2, 330);
+    assert!(drive.fleet.memory.rollout.failure.is_none());
+    drive.policy.hold = None;
+    drive.policy.max_failures = Some(1);
+    drive.look(2, 330);
+    assert_eq!(drive.state(), State::Rolling, "nobody speaks any more");
+    // Pods of another version never do.
+    let mut fleet = Fleet::new(10, 2);
+    fleet.rolling_since(0);
+    (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
+    fleet.change(0, |pod| (pod.trouble, pod.ready_since) = (Some(Trouble::Crash("x".into())), Some(at(9))));
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 10).report.state, State::Rolling);
+}

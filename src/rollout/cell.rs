@@ -1,0 +1,134 @@
+//! A place as it was read: why it has no available agent, whether it counts, whether it speaks; and the whole fleet so.
+//!
+//! Here because reading it and judging it are two things. Must not do either (that is `bucket` and `verdict`).
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::cause::{Bucket, Cause};
+use super::place::{Place, Pod, Revision, Standing, Workload};
+use super::rule::{Rule, holds};
+use super::{Desired, Inventory, Policy};
+
+/// One selected place.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "they are independent findings about one place")]
+pub(super) struct Cell<'a, R> {
+    pub(super) place: &'a Place<'a, R>,
+    /// `None`: available.
+    pub(super) cause: Option<Cause>,
+    /// Whether this rollout touched it.
+    pub(super) touched: bool,
+    /// When it did.
+    pub(super) touched_at: Option<DateTime<Utc>>,
+    /// Whether it takes from the budget.
+    pub(super) counts: bool,
+    /// Whether it speaks against the desired revision.
+    pub(super) speaks: bool,
+    /// Whether it must be known soon that the source is there.
+    pub(super) suspect: bool,
+    /// Whether it may yet speak against it.
+    pub(super) pending: bool,
+    /// Born by itself from a template that is not the desired one.
+    pub(super) unplanned: bool,
+    /// When this may change without an event.
+    pub(super) until: Option<DateTime<Utc>>,
+}
+
+impl<'a, R> Cell<'a, R> {
+    pub(super) fn name(&self) -> &'a str {
+        self.place.name
+    }
+
+    pub(super) fn bucket(&self) -> Option<Bucket> {
+        self.cause.as_ref().map(Cause::bucket)
+    }
+
+    pub(super) fn standing(&self) -> Option<Standing> {
+        self.place.occupant.map(|occupant| occupant.standing)
+    }
+
+    pub(super) fn pod(&self) -> Option<&'a Arc<Pod<R>>> {
+        self.place.occupant.map(|occupant| occupant.pod)
+    }
+
+    pub(super) fn is_available(&self) -> bool {
+        self.cause.is_none()
+    }
+
+    /// Whether its agent is to be replaced and can be: one on a place that is away or busy waits for it.
+    pub(super) fn is_open(&self) -> bool {
+        let waits = matches!(self.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));
+        let is_old = self.standing() == Some(Standing::Outdated) || !holds(Rule::UpToDate);
+        is_old && (self.place.busy.is_none() || !holds(Rule::Courtesy)) && !waits
+    }
+
+    /// Whether its Pod is being deleted: then it is none of its workload's any more.
+    pub(super) fn is_going(&self) -> bool {
+        self.bucket() == Some(Bucket::Terminating)
+    }
+}
+
+/// The fleet, sorted.
+#[derive(Debug)]
+pub(super) struct Sorted<'a, R> {
+    /// Selected places.
+    pub(super) cells: Vec<Cell<'a, R>>,
+    /// Places where no new Pod may start, and why.
+    pub(super) closed: Vec<(&'a Place<'a, R>, &'a Cause)>,
+    /// Those of them with an agent that runs on.
+    pub(super) surplus: Vec<(&'a Place<'a, R>, &'a Cause)>,
+    /// Those of them whose agent we took, and that are kept from getting another.
+    pub(super) outside: Vec<(&'a Place<'a, R>, &'a Cause)>,
+}
+
+/// What every cell is judged by.
+pub(super) struct Judge<'p, 'a, R> {
+    pub(super) policy: &'p Policy,
+    pub(super) desired: Option<&'p Desired<R>>,
+    pub(super) inventory: &'p Inventory<'a, R>,
+    pub(super) rolling: bool,
+    pub(super) now: DateTime<Utc>,
+}
+
+impl<'a, R> Sorted<'a, R> {
+    /// Only a taint comes while an agent is there and while it is replaced.
+    pub(super) fn close(
+        &mut self,
+        place: &'a Place<'a, R>,
+        cause: &'a Cause,
+        inventory: &Inventory<'_, R>,
+        made: bool,
+    ) {
+        self.closed.push((place, cause));
+        if cause.bucket() != Bucket::Untolerated {
+            return;
+        }
+        let stays = |pod: &&Arc<Pod<R>>| !pod.deleting && !inventory.deleted.contains(&pod.uid);
+        let pod = place.occupant.map(|occupant| occupant.pod).filter(stays);
+        let is_known = made || inventory.memory.touched.closed.contains(&**place.name);
+        if (is_known || inventory.lost.contains_key(place.name)) && pod.is_none_or(|pod| pod.ready_since.is_none()) {
+            self.outside.push((place, cause));
+        }
+        if pod.is_some() && place.busy.is_none() {
+            self.surplus.push((place, cause));
+        }
+    }
+}
+
+impl<R: Revision> Judge<'_, '_, R> {
+    /// Whether the place had no available agent before, or its workload lacked as many replicas as it does now.
+    pub(super) fn was_broken(&self, place: &Place<'_, R>) -> bool {
+        let touched = &self.inventory.memory.touched;
+        let lacked = |workload: &Workload| {
+            let before = touched.lacking.get(&*workload.name).copied().unwrap_or_default();
+            before > 0 && workload.unavailable() <= before
+        };
+        touched.broken.contains(&**place.name) || self.inventory.workloads.get(place.workload).is_some_and(lacked)
+    }
+
+    pub(super) fn is_from_desired(&self, pod: &Pod<R>) -> bool {
+        pod.revision.is_some() && pod.revision.as_ref() == self.desired.map(|desired| &desired.revision)
+    }
+}

@@ -1,0 +1,88 @@
+//! Verdicts of single places: whether one speaks against the desired revision, may yet, or must be asked about.
+//!
+//! An outage is not a verdict. Must not say what follows from it (that is `failure`).
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::Source;
+use super::cause::Bucket;
+use super::cell::{Cell, Judge};
+use super::place::{Place, Pod, Revision, Standing, Trouble};
+use super::rule::{Rule, holds};
+
+/// An answer of the source is a proof that it was there for so long.
+const PROOF: TimeDelta = TimeDelta::seconds(120);
+/// A Pod that fell into its back-off while the source was away may stay there for so long afterwards.
+const EXCUSED: TimeDelta = TimeDelta::minutes(10);
+
+/// Whether a place that is NotReady became so after a moment. Both times are whole seconds, or of two machines: at the
+/// same moment it did.
+pub(super) fn went_since<R>(place: &Place<'_, R>, moment: DateTime<Utc>) -> bool {
+    place.ready_since.is_none_or(|since| since.timestamp() >= moment.timestamp())
+}
+
+impl<'a, R: Revision> Judge<'_, 'a, R> {
+    /// Whether the place speaks against the desired revision: at its deadline, or when it crashes again and again.
+    pub(super) fn verdict(&self, cell: &mut Cell<'a, R>, bucket: Bucket, touched_at: DateTime<Utc>) {
+        let pod = cell.pod();
+        // One that is to be replaced has had its say.
+        let is_judged = cell.standing() != Some(Standing::Outdated);
+        let made_from_desired = pod.is_none_or(|pod| self.is_from_desired(pod) && is_judged);
+        let was_available = pod.is_some_and(|pod| pod.was_available(self.policy));
+        let deadline = touched_at.max(self.inventory.heard_since) + self.policy.wait_ready;
+        let overdue = deadline <= self.now;
+        let (speaks, needs_proof) = match bucket {
+            Bucket::Crash => (!self.inventory.memory.touched.flapping.contains(cell.name()), true),
+            // Whom nobody made, or bound to its node, has not been tried.
+            Bucket::Overdue => (pod.is_some_and(|pod| pod.trouble != Some(Trouble::Unbound)) && !was_available, true),
+            // Where it is not known which came first, the node or the agent, nobody is blamed.
+            Bucket::NodeLost => (overdue && !was_available && went_since(cell.place, touched_at), false),
+            Bucket::Capacity => (overdue, false),
+            bucket if bucket.is_the_worlds() && !holds(Rule::World) => (overdue, false),
+            _ => (false, false),
+        };
+        let has_time = matches!(bucket, Bucket::NodeLost | Bucket::Capacity) && !overdue;
+        if has_time {
+            cell.until = Some(cell.until.map_or(deadline, |until| until.min(deadline)));
+        }
+        let proven = !needs_proof || pod.is_none_or(|pod| self.source_was_there(pod));
+        cell.speaks = speaks && made_from_desired && proven;
+        cell.pending = made_from_desired && (has_time || (speaks && !proven));
+        // Long before its time is up it is asked whether the source is there.
+        let half = touched_at + self.policy.wait_ready / 2;
+        let half_way = bucket == Bucket::Starting && half <= self.now;
+        cell.suspect = (speaks && needs_proof) || half_way;
+        if bucket == Bucket::Starting && !half_way {
+            cell.until = Some(cell.until.map_or(half, |until| until.min(half)));
+        }
+    }
+
+    /// Whether the source that a Pod downloads from was there for it: what it does during an outage, or in the back-off
+    /// that follows, is no fault of its revision.
+    fn source_was_there(&self, pod: &Pod<R>) -> bool {
+        let is_recent =
+            |until: DateTime<Utc>| pod.created <= until && self.now < until + self.policy.wait_ready.max(EXCUSED);
+        let excused = self.inventory.memory.outage.is_some_and(|outage| outage.until.is_none_or(is_recent));
+        match self.inventory.source {
+            Source::NotNeeded | Source::Unasked => true,
+            Source::Away => false,
+            Source::Answers(at) => !excused && at >= pod.created && at + PROOF >= self.now,
+        }
+    }
+
+    /// Whoever is Ready and crashed again and again before speaks until it has been available for as long as it had
+    /// been given.
+    pub(super) fn crashed(&self, cell: &mut Cell<'a, R>) {
+        let crashes = |pod: &&Arc<Pod<R>>| matches!(pod.trouble, Some(Trouble::Crash(_))) && self.is_from_desired(pod);
+        let Some(pod) = cell.pod().filter(crashes) else { return };
+        let until = pod.ready_since.map(|since| since + self.policy.wait_ready).filter(|until| *until > self.now);
+        let flapped = self.inventory.memory.touched.flapping.contains(cell.name());
+        if !cell.touched || flapped || self.was_broken(cell.place) || until.is_none() || !holds(Rule::Sticky) {
+            return;
+        }
+        cell.until = cell.until.into_iter().chain(until).min();
+        (cell.suspect, cell.speaks) = (true, self.source_was_there(pod));
+    }
+}
