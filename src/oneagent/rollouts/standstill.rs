@@ -1,4 +1,4 @@
-//! Rollouts that cannot fail as often as `maxFailures` allows, and would stand still for ever; those that crash by turns.
+//! Rollouts that cannot fail as often as `maxFailures` allows, and stood still for ever; those that crash by turns.
 //!
 //! Must not use a rule to judge another.
 
