@@ -6,13 +6,15 @@
 //! machine's clock ends no soak and opens no window. A lint forbids the other ways. Must not sleep.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Answers name whole seconds, and API servers of one cluster may differ by a moment.
+/// API servers of one cluster may differ by a moment.
 const SLACK: TimeDelta = TimeDelta::seconds(1);
+/// Of several API servers the one whose clock is behind counts, if it answered within so long, or twice so long.
+const PERIOD: TimeDelta = TimeDelta::minutes(5);
 
 /// What time it is: this machine's until an API server was heard, then that one's.
 #[derive(Debug, Clone)]
@@ -21,14 +23,25 @@ pub struct Clock {
     began: DateTime<Utc>,
     /// and what has passed since.
     since: Instant,
-    /// By how many milliseconds the API server's clock is ahead of that.
-    ahead: Arc<AtomicI64>,
+    heard: Arc<Mutex<Heard>>,
+}
+
+/// What is known of the API server's clock; all by how much it is ahead of our own.
+#[derive(Debug)]
+struct Heard {
+    ahead: TimeDelta,
+    /// What answers proved it to be at most, in this period and in the one before.
+    most: [TimeDelta; 2],
+    /// When this period began.
+    since: DateTime<Utc>,
 }
 
 impl Default for Clock {
     #[allow(clippy::disallowed_methods, reason = "this is the one place")]
     fn default() -> Self {
-        Self { began: Utc::now(), since: Instant::now(), ahead: Arc::default() }
+        let began = Utc::now();
+        let heard = Heard { ahead: TimeDelta::zero(), most: [TimeDelta::MAX; 2], since: began };
+        Self { began, since: Instant::now(), heard: Arc::new(Mutex::new(heard)) }
     }
 }
 
@@ -36,7 +49,7 @@ impl Clock {
     /// The time now.
     #[must_use]
     pub fn now(&self) -> DateTime<Utc> {
-        self.own() + TimeDelta::milliseconds(self.ahead.load(Ordering::Relaxed))
+        self.own() + self.heard.lock().ahead
     }
 
     /// What time it were without the API server: to tell `hear` when something was asked.
@@ -45,18 +58,24 @@ impl Clock {
         self.began + self.since.elapsed()
     }
 
-    /// Takes note of what time an answer says that it is; both other times are our own. An answer that was long
-    /// on its way, or read late, says little, and moves nothing that it does not contradict. Returns by how much the
-    /// clocks differ, if that is new.
+    /// Takes note of what time an answer says that it is, in whole seconds; both other times are our own. An answer
+    /// that was long on its way, or read late, moves nothing that it does not contradict. What is decided too late does
+    /// less harm than what is decided too early: of API servers that differ the one that is behind counts. Returns by
+    /// how much the clocks differ, if that is new.
     #[must_use]
     pub fn hear(&self, asked: DateTime<Utc>, said: DateTime<Utc>, heard: DateTime<Utc>) -> Option<TimeDelta> {
         let (least, most) = (said - heard, said + TimeDelta::seconds(1) - asked);
-        let known = TimeDelta::milliseconds(self.ahead.load(Ordering::Relaxed));
-        if least - SLACK <= known && known <= most + SLACK {
+        let mut known = self.heard.lock();
+        if heard - known.since >= PERIOD {
+            (known.most, known.since) = ([TimeDelta::MAX, known.most[0]], heard);
+        }
+        known.most[0] = known.most[0].min(most);
+        let most = known.most[0].min(known.most[1]);
+        let ahead = if known.ahead > most + SLACK { most } else { least.min(most) };
+        if ahead <= known.ahead + SLACK && known.ahead <= most + SLACK {
             return None;
         }
-        let ahead = if known < least { least } else { most };
-        self.ahead.store(ahead.num_milliseconds(), Ordering::Relaxed);
+        known.ahead = ahead;
         Some(ahead)
     }
 }
@@ -69,21 +88,48 @@ mod tests {
         DateTime::from_timestamp_millis(1_000_000_000_000 + milliseconds).unwrap()
     }
 
+    /// One that began at zero.
+    fn clock() -> Clock {
+        let heard = Heard { ahead: TimeDelta::zero(), most: [TimeDelta::MAX; 2], since: at(0) };
+        Clock { heard: Arc::new(Mutex::new(heard)), ..Clock::default() }
+    }
+
     #[test]
     fn it_follows_what_answers_say_and_no_further_than_they_prove() {
-        let clock = Clock::default();
+        let clock = clock();
         let differs = |asked, said, heard| clock.hear(at(asked), at(said), at(heard)).map(|by| by.num_milliseconds());
         assert_eq!(differs(100, 0, 110), None, "an answer names whole seconds");
         assert_eq!(differs(0, 1_000, 10), None, "or another API server's clock is a moment ahead");
-        // The machine's clock is ten minutes behind, then right, then ten minutes ahead.
-        assert_eq!(differs(0, 600_000, 10), Some(599_990));
-        assert_eq!(differs(1_000, 601_000, 1_010), None, "known");
-        assert!((599_980..=599_990).contains(&(clock.now() - clock.own()).num_milliseconds()));
-        assert_eq!(differs(700_000, 700_000, 700_010), Some(1_000));
-        assert_eq!(differs(1_400_000, 800_000, 1_400_010), Some(-599_000));
+        // The API server's clock is set back, and forward, which is believed once nothing says otherwise any more.
+        assert_eq!(differs(60_000, 0, 60_010), Some(-59_000));
+        assert!((-59_010..=-59_000).contains(&(clock.now() - clock.own()).num_milliseconds()));
+        assert_eq!(differs(70_000, 670_000, 70_010), None);
+        assert_eq!(differs(310_000, 910_000, 310_010), None);
+        assert_eq!(differs(620_000, 1_220_000, 620_010), Some(599_990));
+        assert_eq!(differs(630_000, 1_230_000, 630_010), None, "known");
+    }
+
+    #[test]
+    fn an_answer_that_is_read_late_moves_nothing_that_it_does_not_contradict() {
+        let clock = clock();
+        let differs = |asked, said, heard| clock.hear(at(asked), at(said), at(heard)).map(|by| by.num_milliseconds());
+        assert_eq!(differs(0, 600_000, 10), Some(599_990), "this machine's clock is ten minutes behind");
         // Asked before a pause of the process, and read after it.
-        assert_eq!(differs(1_500_000, 900_000, 1_800_000), None);
-        assert_eq!(differs(1_500_000, 1_199_000, 1_800_000), None, "as good as answered at the end of the pause");
-        assert_eq!(differs(1_500_000, 1_300_000, 1_800_000), Some(-500_000), "no further than that proves");
+        assert_eq!(differs(10_000, 610_000, 250_000), None);
+        assert_eq!(differs(10_000, 850_000, 250_000), None, "as good as answered at the end of the pause");
+    }
+
+    #[test]
+    fn of_api_servers_that_differ_the_one_that_is_behind_counts() {
+        let clock = clock();
+        let mut changes = 0;
+        for second in 0..2_000 {
+            let ahead = if second % 3 == 0 { 600_000 } else { 0 };
+            let (asked, said) = (second * 1_000, second * 1_000 + ahead);
+            changes += usize::from(clock.hear(at(asked), at(said), at(asked + 10)).is_some());
+            let differs = (clock.now() - clock.own()).num_milliseconds();
+            assert!(second == 0 || (-10..=2_000).contains(&differs), "{second}: {differs}");
+        }
+        assert!(changes <= 2, "{changes}");
     }
 }

@@ -62,13 +62,13 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
             .filter(|time| *time > TAKING_ON),
         restarts: facts.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or_default(),
         // One that crashes again and again may be Ready in between.
-        trouble: trouble(facts, unready_since)
+        trouble: trouble(facts, unready_since.or(ready.and_then(since)))
             .filter(|trouble| ready.is_none() || matches!(trouble, Trouble::Crash(_))),
     })
 }
 
-/// What a Pod's status says against it.
-fn trouble(facts: &PodFacts, unready_since: Option<DateTime<Utc>>) -> Option<Trouble> {
+/// What a Pod's status says against it; `since` when it is as Ready as it is now.
+fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
     for container in &facts.status.container_statuses {
         let said = |why: &WhyFacts| {
             let message = why
@@ -104,7 +104,7 @@ fn trouble(facts: &PodFacts, unready_since: Option<DateTime<Utc>>) -> Option<Tro
         }
         // Of a container that runs well for long enough what it did before is history.
         let started = container.state.running.as_ref().and_then(|running| running.started_at.as_deref()).and_then(time);
-        let runs_well = started.zip(unready_since).is_some_and(|(started, unready)| unready - started > RUNS_WELL);
+        let runs_well = started.zip(since).is_some_and(|(started, since)| since - started > RUNS_WELL);
         if let Some(ended) = ended.filter(|_| again_and_again && !runs_well) {
             return Some(Trouble::Crash(format!(
                 "restarted {} times ({}{})",
@@ -178,7 +178,11 @@ mod tests {
         let mut long = container(json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } }), 7);
         long["conditions"] =
             json!([{ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T00:00:00Z" }]);
-        assert_eq!(trouble_of(long), None, "it restarted long ago, and is unready for another cause");
+        assert_eq!(trouble_of(long.clone()), None, "it restarted long ago, and is unready for another cause");
+        long["conditions"][0]["status"] = json!("True");
+        assert_eq!(trouble_of(long.clone()), None, "and is Ready again after a moment in which it was not");
+        long["conditions"][0]["lastTransitionTime"] = json!("2026-01-01T00:00:30Z");
+        assert!(matches!(trouble_of(long), Some(Trouble::Crash(_))), "Ready in between");
         let mut seldom = container(json!({ "waiting": { "reason": "CrashLoopBackOff" } }), 3);
         seldom["containerStatuses"][0]["lastState"]["terminated"]["startedAt"] = json!("2026-01-01T00:00:00Z");
         seldom["containerStatuses"][0]["lastState"]["terminated"]["finishedAt"] = json!("2026-01-01T00:10:01Z");

@@ -81,7 +81,9 @@ where
         async move {
             let asked = clock.own();
             let answer = answer.await?;
-            let differs = date(&answer).and_then(|said| clock.hear(asked, said, clock.own()));
+            // Others, such as a load balancer, answer with errors of their own.
+            let said = date(&answer).filter(|_| answer.status().is_success());
+            let differs = said.and_then(|said| clock.hear(asked, said, clock.own()));
             if let Some(by) = differs {
                 info!(
                     seconds = by.num_seconds(),

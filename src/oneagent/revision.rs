@@ -121,7 +121,12 @@ impl Judge<'_> {
         }
         // An agent that updated itself is judged by what it is, not by what its Pod was made from.
         let reported = match self.reported {
-            Reported::Answered(hosts) => node.ip.and_then(|ip| hosts.get(&ip)).copied(),
+            Reported::Answered(hosts) => {
+                let reported = node.ip.and_then(|ip| hosts.get(&ip)).copied();
+                // Of a host whose agent never ran that is reported which ran before: it may refuse an older one.
+                let ran_before = is_older(made_from, wanted) && never_ran(pod) && reported <= Some(wanted);
+                reported.filter(|_| !ran_before)
+            }
             Reported::NotYet | Reported::Silent => None,
         };
         let is_silent = matches!(self.reported, Reported::Silent);
@@ -160,7 +165,15 @@ impl Judge<'_> {
     fn never_ran_and_was_recalled(&self, pod: &Pod, made_from: Option<Version>, reported: Option<Version>) -> bool {
         let was_rejected = || self.rejected.iter().any(|rejected| Some(*rejected) == made_from);
         let is_recalled = made_from > self.desired.revision.version && !was_rejected();
-        let never_ran = pod.ready_since.is_none() && pod.was_ready.is_none() && reported < made_from;
-        !self.desired.strict && pod.revision.is_some() && is_recalled && never_ran
+        let never_had_it = never_ran(pod) && reported < made_from;
+        !self.desired.strict && pod.revision.is_some() && is_recalled && never_had_it
     }
+}
+
+fn is_older(made_from: Option<Version>, wanted: Version) -> bool {
+    made_from.is_some_and(|made_from| made_from < wanted)
+}
+
+fn never_ran(pod: &Pod) -> bool {
+    pod.ready_since.is_none() && pod.was_ready.is_none()
 }

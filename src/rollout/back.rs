@@ -3,6 +3,8 @@
 //!
 //! Must not judge a revision (that is `failure`). Agents that never had the revision that failed are left alone.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::Bucket;
@@ -10,7 +12,7 @@ use super::cell::{Cell, Sorted};
 use super::failure::is_about;
 use super::memory::{Back, BackPhase, Failure, Memory};
 use super::pace::{Bounds, storm};
-use super::place::Revision;
+use super::place::{Pod, Revision, Trouble};
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
 use super::zones::next_ones;
@@ -75,25 +77,46 @@ impl<R: Revision> WayBack<R> {
         went.find(|cell| cell.name() == name.as_str())
     }
 
-    /// How far it is, by what became of the place that was tried.
-    fn phase(&self, sorted: &Sorted<'_, R>, memory: &Memory<R>) -> BackPhase {
-        if memory.back.as_ref().is_some_and(|back| self.is_this(back) && back.phase == BackPhase::Going) {
-            return BackPhase::Going;
-        }
+    /// How far it is, by what became of the place that was tried, and which that is. Those that follow are judged, too.
+    fn phase<'s, 'a>(
+        &self,
+        sorted: &'s Sorted<'a, R>,
+        memory: &Memory<R>,
+        (policy, limit): (&Policy, usize),
+        now: DateTime<Utc>,
+    ) -> (BackPhase, Option<&'s Cell<'a, R>>) {
+        let crashes = |cell: &&Cell<'_, R>| {
+            let crashes = |pod: &Arc<Pod<R>>| {
+                let stays = pod.ready_since.is_some_and(|since| since + policy.wait_ready <= now);
+                matches!(pod.trouble, Some(Trouble::Crash(_))) && !stays
+            };
+            let went = cell.pod().filter(|pod| pod.revision.as_ref() == Some(&self.to) && crashes(pod));
+            went.is_some_and(|pod| memory.touched.since.is_some_and(|since| pod.created > since))
+                && !memory.touched.flapping.contains(cell.name())
+                && !self.is_unproven
+        };
         if !holds(Rule::Trial) {
-            return BackPhase::Going;
+            return (BackPhase::Going, None);
+        }
+        if memory.back.as_ref().is_some_and(|back| self.is_this(back) && back.phase == BackPhase::Going) {
+            let first = sorted.cells.iter().find(crashes);
+            let is_over = sorted.cells.iter().filter(crashes).count() >= limit;
+            return first.filter(|_| is_over).map_or((BackPhase::Going, None), |cell| (BackPhase::Refused, Some(cell)));
         }
         let known = memory.back.as_ref().map_or(BackPhase::Trial, |back| back.phase);
-        match self.tried(sorted, memory) {
+        let tried = self.tried(sorted, memory);
+        let phase = match tried {
             Some(cell) if self.is_bad(cell) || cell.pod().is_none() => known,
-            Some(cell) if cell.is_available() => BackPhase::Going,
+            Some(cell) if cell.is_available() && !crashes(&cell) => BackPhase::Going,
+            Some(cell) if crashes(&cell) => BackPhase::Refused,
             Some(cell) if matches!(cell.bucket(), Some(Bucket::Crash | Bucket::Overdue)) && !self.is_unproven => {
                 BackPhase::Refused
             }
             Some(_) => known,
             // It is gone, or never went: another one is tried.
             None => BackPhase::Trial,
-        }
+        };
+        (phase, tried)
     }
 
     /// The next steps; what they wait for; and when that may have changed by itself.
@@ -105,8 +128,7 @@ impl<R: Revision> WayBack<R> {
         memory: &mut Memory<R>,
         now: DateTime<Utc>,
     ) -> (Vec<Step<R>>, WaitingOn, Option<DateTime<Utc>>) {
-        let phase = self.phase(sorted, memory);
-        let tried = self.tried(sorted, memory);
+        let (phase, tried) = self.phase(sorted, memory, (policy, policy.max_failures.unwrap_or(bounds.budget)), now);
         let (broken, healthy) = self.open(policy, sorted, now);
         let left = broken.len() + healthy.len();
         // Those that cost nothing, too, are at most the budget at a time.
@@ -128,7 +150,7 @@ impl<R: Revision> WayBack<R> {
             to: self.to.to_string(),
             tried: place.clone(),
             left,
-            refused: tried.filter(|_| phase == BackPhase::Refused).and_then(|cell| cell.cause.clone()),
+            refused: tried.filter(|_| phase == BackPhase::Refused).and_then(Cell::why),
         };
         memory.back = Some(Back { from: self.failure.revision.clone(), to: self.to.clone(), place, phase });
         if !chosen.is_empty() && memory.touched.since.is_none() {
@@ -136,7 +158,8 @@ impl<R: Revision> WayBack<R> {
             memory.touched.since = Some(now - TimeDelta::seconds(1));
             memory.touched.joined_after = Some(now);
         }
-        let until = tried.and_then(|cell| cell.until);
+        let stays = tried.and_then(|cell| cell.pod()?.ready_since).map(|since| since + policy.wait_ready);
+        let until = tried.and_then(|cell| cell.until).into_iter().chain(stays.filter(|at| *at > now)).min();
         let opens = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
         let step = |cell: &Cell<'_, R>| {
             let costs = cell.pod()?.ready_since.is_some();

@@ -2,11 +2,13 @@
 //!
 //! Must not take a Pod (that is `pace`), nor speak a verdict (that is `failure`).
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::Bucket;
 use super::cell::{Cell, Sorted};
-use super::memory::{Memory, Proof};
+use super::memory::{Memory, Proof, REMEMBERED};
 use super::place::{Revision, Standing};
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
@@ -30,13 +32,25 @@ pub enum Who {
     Marked,
 }
 
+impl Canary {
+    /// How many of so many places are canaries, at most.
+    fn most(&self, places: usize) -> usize {
+        match self.who {
+            Who::Some(share) => share.of(places),
+            Who::Marked => places,
+        }
+    }
+}
+
 /// How far the canaries are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Canaries {
     /// How many more may be taken.
     pub left: usize,
     /// Only places that are marked.
     marked: bool,
+    /// Those that were one, and that others gave the revision of before: their hosts may refuse it.
+    former: BTreeSet<String>,
     /// Whether an agent that runs can be taken: a place that was broken before proves little.
     pub has_healthy: bool,
     /// Those that are at the desired revision and available.
@@ -44,18 +58,14 @@ pub(super) struct Canaries {
     wanted: usize,
     /// How many of them have a Pod of the desired revision.
     pub made: usize,
-    /// Whether the new Pod of one that was taken is not made yet.
-    pub is_awaited: bool,
+    /// Whether others may be kept from the desired revision: it has reached no more than them, and none of them waits
+    /// for its new Pod.
+    pub are_alone: bool,
     /// When they will have proven themselves.
     pub until: Option<DateTime<Utc>>,
 }
 
 impl Canaries {
-    /// Whether others may be kept from the desired revision: it has reached no more than them.
-    pub(super) fn are_alone(&self) -> bool {
-        !self.is_awaited && self.made <= self.wanted
-    }
-
     /// Whether there are any: nothing is complete before they have proven themselves.
     pub(super) fn are_watched(&self) -> bool {
         self.wanted > 0
@@ -67,7 +77,7 @@ impl Canaries {
 
     /// Whether a place may be one.
     pub(super) fn admits<R>(&self, cell: &Cell<'_, R>) -> bool {
-        !self.marked || cell.place.is_canary
+        if self.former.is_empty() { !self.marked || cell.place.is_canary } else { self.former.contains(cell.name()) }
     }
 }
 
@@ -89,10 +99,24 @@ pub(super) fn look<R: Revision>(
     let canary = policy.canary.filter(|_| is_unproven(policy, desired, memory))?;
     let known = memory.proof.take().filter(|proof| proof.revision == desired.revision);
     let mut places = known.as_ref().map(|proof| proof.places.clone()).unwrap_or_default();
-    places.retain(|name| sorted.cells.iter().any(|cell| cell.name() == name.as_str()));
-    let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && places.contains(cell.name());
+    // One that is closed for a while has had it all the same.
+    let is_there = |name: &str| sorted.cells.iter().any(|cell| cell.name() == name);
+    places.retain(|name| is_there(name) || sorted.closed.iter().any(|(place, _)| &**place.name == name.as_str()));
     let is_made = |cell: &Cell<'_, R>| cell.pod().is_some() && !cell.is_going();
     let is_current = |cell: &Cell<'_, R>| cell.standing() == Some(Standing::Current);
+    let has_it = |cell: &&Cell<'_, R>| {
+        let is_from_it = cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(&desired.revision));
+        absent.is_none() && is_from_it && is_made(cell)
+    };
+    if known.is_none() {
+        // What was known of them was lost, or they failed and are tried again.
+        let few = sorted.cells.iter().filter(has_it).take(canary.most(sorted.cells.len()) + 1);
+        let few: Vec<&str> = few.map(Cell::name).collect();
+        if few.len() <= canary.most(sorted.cells.len()).min(REMEMBERED) {
+            places.extend(few.into_iter().map(str::to_owned));
+        }
+    }
+    let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && places.contains(cell.name());
     // A node that went away may take its Pod along for good.
     let is_missing = |cell: &Cell<'_, R>| was_deleted(cell) && cell.place.is_ready && !is_made(cell);
     // Those that run it, and those whose Pod went for it.
@@ -112,9 +136,14 @@ pub(super) fn look<R: Revision>(
     let taken = candidates().filter(|cell| is_taken(cell)).count() + absent.unwrap_or_default();
     let is_open = |cell: &&Cell<'_, R>| !is_taken(cell) && cell.is_open();
     let open = candidates().filter(is_open).count();
-    let has_healthy = candidates().filter(is_open).any(Cell::is_available);
+    let former = candidates().filter(is_open).filter(|cell| was_deleted(cell));
+    let former: BTreeSet<String> = former.map(|cell| cell.name().to_owned()).collect();
+    let is_broken = |cell: &&Cell<'_, R>| former.contains(cell.name()) && cell.bucket().is_some_and(Bucket::is_broken);
+    let again = candidates().filter(is_broken).count();
+    let may_be = |cell: &&Cell<'_, R>| is_open(cell) && (former.is_empty() || former.contains(cell.name()));
+    let has_healthy = candidates().filter(may_be).any(Cell::is_available);
     let wanted = match canary.who {
-        Who::Some(share) => share.of(sorted.cells.len()).min(taken + open),
+        Who::Some(_) => canary.most(sorted.cells.len()).min(taken + open),
         Who::Marked => taken + open,
     };
     let available = candidates().filter(|cell| is_taken(cell) && cell.is_available() && is_current(cell)).count();
@@ -132,13 +161,15 @@ pub(super) fn look<R: Revision>(
     let until = since.filter(|_| all).map(|since| since + canary.soak);
     let made = candidates().filter(|cell| is_current(cell) && is_made(cell) && is_taken(cell)).count();
     let canaries = Canaries {
-        left: wanted.saturating_sub(taken),
+        left: wanted.saturating_sub(taken).max(again),
         marked,
+        former,
         has_healthy,
         available,
         wanted,
         made,
-        is_awaited: made < wanted && candidates().any(is_missing),
+        are_alone: !sorted.cells.iter().any(is_missing)
+            && (made <= wanted || sorted.cells.iter().filter(has_it).all(was_deleted)),
         until,
     };
     memory.proof = Some(Proof { revision: desired.revision.clone(), since, passed, places });

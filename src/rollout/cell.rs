@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::cause::{Bucket, Cause};
-use super::place::{Place, Pod, Revision, Standing, Workload};
+use super::place::{Place, Pod, Revision, Standing, Trouble, Workload};
 use super::rule::{Rule, holds};
 use super::{Desired, Inventory, Policy};
 
@@ -55,6 +55,15 @@ impl<'a, R> Cell<'a, R> {
 
     pub(super) fn is_available(&self) -> bool {
         self.cause.is_none()
+    }
+
+    /// What is wrong with its agent, though it may be Ready for a moment.
+    pub(super) fn why(&self) -> Option<Cause> {
+        let crash = || match &self.pod()?.trouble {
+            Some(Trouble::Crash(why)) => Some(Cause::Crash(why.clone())),
+            _ => None,
+        };
+        self.cause.clone().or_else(crash)
     }
 
     /// Whether its agent is to be replaced and can be: one on a place that is away or busy waits for it.
@@ -108,7 +117,8 @@ impl<'a, R> Sorted<'a, R> {
         let stays = |pod: &&Arc<Pod<R>>| !pod.deleting && !inventory.deleted.contains(&pod.uid);
         let pod = place.occupant.map(|occupant| occupant.pod).filter(stays);
         let is_known = made || inventory.memory.touched.closed.contains(&**place.name);
-        if (is_known || inventory.lost.contains_key(place.name)) && pod.is_none_or(|pod| pod.ready_since.is_none()) {
+        let is_ours = (is_known || inventory.lost.contains_key(place.name)) && !place.is_left_out;
+        if is_ours && pod.is_none_or(|pod| pod.ready_since.is_none()) {
             self.outside.push((place, cause));
         }
         if pod.is_some() && place.busy.is_none() {

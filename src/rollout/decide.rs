@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::back::{WayBack, is_of};
 use super::bucket::sort;
-use super::canary;
+use super::canary::{self, Canaries};
 use super::cause::{Bucket, Cause};
 use super::cell::{Cell, Sorted};
 use super::failure::{is_about, judge, stand_still, stick, stuck_until, withdraw, withdrawal_due};
@@ -67,8 +67,8 @@ pub fn plan<R: Revision>(
     bounds.canaries = canaries;
     let still = stand_still((&sorted, &bounds), (policy, desired), inventory, &mut memory, now);
     let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
-    let is_apart = canaries.is_some_and(|canaries| {
-        let may_be = canaries.are_alone() && is_apart(desired, inventory, &sorted, &memory);
+    let is_apart = bounds.canaries.as_ref().is_some_and(|canaries| {
+        let may_be = canaries.are_alone && is_apart(desired, inventory, &sorted, &memory);
         may_be && bounds.clone().steps(policy, &sorted, storm.is_some()).is_empty()
     });
     plan.template = template(desired, inventory, &memory, (failure.is_some(), is_apart), held.is_some());
@@ -110,13 +110,13 @@ pub fn plan<R: Revision>(
     }
 
     let overdue = bounds.overdue(policy, inventory, now);
-    let is_out = is_apart && canaries.is_some_and(|canaries| canaries.made > 0);
+    let is_out = is_apart && bounds.canaries.as_ref().is_some_and(|canaries| canaries.made > 0);
     begin(&sorted, desired, inventory, (plan.template, is_out), &mut memory, &overdue, now);
     let template_is_there = is_apart || inventory.template == Some(&desired.revision);
     if plan.template != Template::Keep || !template_is_there || (!inventory.settled && holds(Rule::Settled)) {
         let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
         let idle = report.outdated == 0 && bounds.used == 0 && template_is_there;
-        plan.next = plan.next.into_iter().chain(canaries.and_then(|canaries| canaries.until)).min();
+        plan.next = plan.next.into_iter().chain(bounds.canaries.as_ref().and_then(|canaries| canaries.until)).min();
         report.state = if idle { State::Complete } else { State::Rolling };
         if is_back {
             report.waiting_on = places(&sorted, &bounds);
@@ -321,7 +321,7 @@ fn finish_or_wait<R: Revision>(
     let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.bucket().is_some_and(ends_by_itself));
     // A node that is drained gets its agent from the template of then; a replica that may not go now stays as it is.
     let held = if inventory.workloads.is_empty() { 0 } else { report.waiting };
-    let watched = usize::from(bounds.canaries.is_some_and(|canaries| canaries.are_watched()));
+    let watched = usize::from(bounds.canaries.as_ref().is_some_and(Canaries::are_watched));
     let moving = sorted.cells.iter().filter(moves).count() + coming + held + watched;
     let unheard = WaitingOn::Unheard(report.unheard, inventory.words.authority);
     if left == 0 && moving == 0 && report.unheard > 0 {

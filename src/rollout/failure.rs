@@ -10,7 +10,7 @@ use super::cause::{Bucket, Cause};
 use super::cell::{Cell, Sorted};
 use super::memory::{Failure, Memory, Phase, REMEMBERED, Stuck, StuckPhase, Withdrawn};
 use super::pace::Bounds;
-use super::place::{Revision, Standing, Trouble};
+use super::place::{Revision, Standing};
 use super::report::State;
 use super::rule::{Rule, holds};
 use super::{Desired, Inventory, Policy, Source};
@@ -73,15 +73,30 @@ pub(super) fn stand_still<R: Revision>(
     if is_known || !all_speak || speakers(sorted, inventory).is_empty() || !holds(Rule::Standstill) {
         return None;
     }
-    // Windows, storms and holds end by themselves.
-    let goes_on = !sorted.cells.iter().any(Cell::is_open) || !bounds.clone().steps(policy, sorted, false).is_empty();
-    let touched = in_flight().filter_map(|cell| cell.touched_at).max().filter(|_| !goes_on)?;
-    let due = touched.max(inventory.heard_since) + policy.wait_ready;
+    // Windows, storms, holds and soaks end by themselves; what starts goes later.
+    let is_soon = |cell: &Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+    let open = || sorted.cells.iter().filter(|cell| cell.is_open());
+    let soaks = bounds.canaries.as_ref().is_some_and(|canaries| canaries.until.is_some());
+    if open().next().is_none() || open().any(is_soon) || soaks {
+        return None;
+    }
+    if !bounds.clone().steps(policy, sorted, false).is_empty() {
+        return None;
+    }
+    let due = in_flight().filter_map(|cell| failing_since(cell, policy)).max()?;
+    let due = due.max(inventory.heard_since) + policy.wait_ready;
     if due > now {
         return Some(due);
     }
     condemn(sorted, (policy, desired), inventory, STANDSTILL, memory);
     None
+}
+
+/// Since when an agent fails: one that ran well for long enough since it ceased to, any other since its place was
+/// touched.
+fn failing_since<R>(cell: &Cell<'_, R>, policy: &Policy) -> Option<DateTime<Utc>> {
+    let ran_well = cell.pod().filter(|pod| pod.was_ready.is_some_and(|ready| ready >= policy.wait_ready));
+    cell.touched_at.max(ran_well.and_then(|pod| pod.unready_since))
 }
 
 /// What stops the rollout and is remembered. `note` ends the sentence.
@@ -104,12 +119,7 @@ fn condemn<R: Revision>(
     let names: Vec<&str> = failures.iter().take(NAMES).map(|cell| cell.name()).collect();
     let more = failures.len().saturating_sub(names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let crashed = failures.iter().filter_map(|cell| match &cell.pod()?.trouble {
-        Some(Trouble::Crash(why)) => Some(why.clone()),
-        _ => None,
-    });
-    let causes = failures.iter().filter_map(|cell| cell.cause.as_ref()).map(ToString::to_string);
-    let why = causes.filter(|why| !why.is_empty()).chain(crashed).next();
+    let why = failures.iter().filter_map(|cell| cell.why()).map(|why| why.to_string()).find(|why| !why.is_empty());
     // Where the release runs in another template, it is the template that fails.
     let runs_otherwise = |cell: &Cell<'_, R>| {
         let revision = cell.pod().filter(|_| cell.is_available()).and_then(|pod| pod.revision.as_ref());

@@ -115,8 +115,10 @@ impl Ledger {
             .collect();
         let settle = |(name, lost): (&Arc<str>, &Lost)| {
             let successor = known.get(&**name).map_or(Successor::Settled, |place| self.successor(policy, place, now));
-            // Where no agent ran before, none is waited for once there is another Pod.
-            let stays = if lost.costs { successor != Successor::Settled } else { successor == Successor::Missing };
+            // Where no agent ran before, none is waited for once there is another Pod, or can be none.
+            let is_open = || known.get(&**name).is_some_and(|place| place.selection == Selection::Selected);
+            let is_awaited = || successor == Successor::Missing && is_open();
+            let stays = if lost.costs { successor != Successor::Settled } else { is_awaited() };
             stays.then(|| (name.clone(), Lost { is_ready: successor == Successor::Ready, ..*lost }))
         };
         Self { places: self.places.iter().filter_map(settle).collect(), ..self.shown(|uid| shown.contains(uid), now) }

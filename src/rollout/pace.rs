@@ -124,7 +124,8 @@ impl<'i> Bounds<'i> {
             cell.touched && !cell.counts && matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating))
         };
         let mut of_each: Vec<Vec<&Cell<'_, R>>> = self.each.iter().map(|_| Vec::new()).collect();
-        let canaries = self.canaries;
+        let canaries = self.canaries.clone();
+        let canaries = canaries.as_ref();
         let may_go = |cell: &Cell<'_, R>| cell.is_open() && canaries.is_none_or(|canaries| canaries.admits(cell));
         for cell in sorted.cells.iter().filter(|cell| may_go(cell) || is_freed(cell)) {
             of_each[self.index(cell)].push(cell);

@@ -94,16 +94,15 @@ pub(super) fn note_all<R>(
 /// What a step leaves behind: its place was broken before, or had an agent that restarted again and again.
 fn note<R>(step: &Step<R>, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
     let pod = &step.pod;
+    let days = (now - pod.created).num_days() + 1;
+    if pod.restarts >= 3 && i64::from(pod.restarts) >= days && touched.flapping.len() < REMEMBERED {
+        touched.flapping.insert(step.place.to_string());
+    }
     if !step.costs {
         // What counts already goes on to count: an earlier step took its agent.
         let counts = sorted.cells.iter().any(|cell| cell.counts && cell.place.name == &step.place);
         if !counts && touched.broken.len() < REMEMBERED {
             touched.broken.insert(step.place.to_string());
         }
-        return;
-    }
-    let days = (now - pod.created).num_days() + 1;
-    if pod.restarts >= 3 && i64::from(pod.restarts) >= days && touched.flapping.len() < REMEMBERED {
-        touched.flapping.insert(step.place.to_string());
     }
 }

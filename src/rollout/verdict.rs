@@ -77,9 +77,19 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
     pub(super) fn crashed(&self, cell: &mut Cell<'a, R>) {
         let crashes = |pod: &&Arc<Pod<R>>| matches!(pod.trouble, Some(Trouble::Crash(_))) && self.is_from_desired(pod);
         let Some(pod) = cell.pod().filter(crashes) else { return };
+        // What it did before this rollout began, or while the source was away, is history once it is Ready.
+        let memory = &self.inventory.memory;
+        let is_history = memory.outage.is_some_and(|outage| outage.until.is_none_or(|until| pod.created <= until))
+            || memory.started().is_some_and(|started| pod.ready_since < Some(started));
         let until = pod.ready_since.map(|since| since + self.policy.wait_ready).filter(|until| *until > self.now);
-        let flapped = self.inventory.memory.touched.flapping.contains(cell.name());
-        if !cell.touched || flapped || self.was_broken(cell.place) || until.is_none() || !holds(Rule::Sticky) {
+        let flapped = memory.touched.flapping.contains(cell.name());
+        if !cell.touched
+            || flapped
+            || is_history
+            || self.was_broken(cell.place)
+            || until.is_none()
+            || !holds(Rule::Sticky)
+        {
             return;
         }
         cell.until = cell.until.into_iter().chain(until).min();

@@ -39,6 +39,9 @@ pub(super) fn next_ones<'c, 'a, R>(
         zones.entry(cell.place.zone).or_default().places += 1;
         *used.entry(cell.place.zone).or_default() += usize::from(cell.counts);
     }
+    for (place, _) in &sorted.outside {
+        *used.entry(place.zone).or_default() += 1;
+    }
     for (name, zone) in &mut zones {
         let whole = policy.per_zone.filter(|_| holds(Rule::PerZone)).map_or(usize::MAX, |share| share.of(zone.places));
         zone.room = whole.saturating_sub(used.get(name).copied().unwrap_or_default());

@@ -36,6 +36,7 @@ mod recover;
 mod refused;
 mod releases;
 mod secure;
+mod soak;
 mod torn;
 mod toy;
 mod update;

@@ -154,3 +154,78 @@ fn a_proof_outlives_an_operator_with_the_places_that_it_is_of() {
     let proof: Option<Proof<Revision>> = serde_json::from_str(&text).unwrap();
     assert_eq!(proof.unwrap().places, ["node-000".to_owned()].into());
 }
+
+#[test]
+fn a_canary_that_comes_back_gets_what_its_host_has_had() {
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    let taint = Taint { key: "broken".into(), value: String::new(), effect: "NoExecute".into() };
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
+    let evicted = drive.fleet.pods.remove(0);
+    drive.run(2, 100, 200);
+    assert_eq!((drive.nodes(), &drive.fleet.template), (vec!["node-000", "node-001"], &revision(1)));
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    drive.look(2, 200);
+    assert_eq!(drive.fleet.template, revision(2), "its Pod is not made yet");
+    drive.fleet.pods.push(pod(900, &evicted.node, 2, 201, true));
+    drive.run(2, 202, 300);
+    assert_eq!((drive.nodes().len(), &drive.fleet.template), (2, &revision(1)));
+}
+
+#[test]
+fn a_canary_that_was_made_from_the_version_of_before_is_the_next_one() {
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    // The host refuses it.
+    drive.fleet.pods[0] = pod(900, "node-000", 1, 100, false);
+    drive.fleet.change(0, |pod| pod.trouble = Some(crashing()));
+    drive.run(2, 100, 200);
+    assert_eq!(drive.nodes(), ["node-000", "node-000"], "and no other");
+    drive.run(2, 200, 900);
+    assert_eq!(drive.state(), State::Complete);
+}
+
+#[test]
+fn what_is_lost_of_the_memory_takes_no_other_canary() {
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    drive.fleet.memory = Memory::default();
+    drive.fleet.deciding_since = 100;
+    drive.run(2, 100, 690);
+    assert_eq!((drive.nodes(), &drive.fleet.template), (vec!["node-000"], &revision(1)));
+    drive.run(2, 690, 900);
+    assert_eq!((drive.nodes().len(), drive.state()), (6, State::Complete));
+}
+
+#[test]
+fn a_canary_that_comes_back_with_what_its_host_refuses_gets_the_new_version_though_there_is_another() {
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    let taint = Taint { key: "broken".into(), value: String::new(), effect: "NoExecute".into() };
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
+    drive.fleet.pods.remove(0);
+    drive.run(2, 100, 200);
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    drive.fleet.pods.push(pod(900, "node-000", 1, 200, true));
+    drive.run(2, 200, 300);
+    assert_eq!(drive.nodes().len(), 2, "what runs is left alone");
+    // The environment goes on to report what ran there before.
+    let ip: IpAddr = "10.0.0.1".parse().unwrap();
+    Arc::make_mut(&mut drive.fleet.nodes[0]).ip = Some(ip);
+    drive.fleet.reported = Some(HashMap::from([(ip, v(2))]));
+    drive.fleet.change(5, |pod| (pod.ready_since, pod.trouble) = (None, Some(crashing())));
+    drive.run(2, 300, 400);
+    assert_eq!(drive.nodes(), ["node-000", "node-001", "node-000"]);
+}
+
+#[test]
+fn a_version_that_is_tried_again_is_tried_on_the_canary_that_failed() {
+    let mut drive = with_canary(6, 2);
+    drive.bad.insert(2);
+    drive.run(2, 0, 100);
+    assert_eq!((drive.nodes(), drive.state()), (vec!["node-000"], State::Failed));
+    drive.bad.clear();
+    drive.fleet.memory = drive.fleet.memory.retrying(Some(v(2)), at(100));
+    drive.run(2, 100, 200);
+    assert_eq!((drive.nodes(), drive.state()), (vec!["node-000", "node-000"], State::Rolling));
+}

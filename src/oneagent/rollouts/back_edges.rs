@@ -167,3 +167,23 @@ fn a_pause_in_the_middle_of_a_way_back_forgets_nothing_that_counts() {
     drive.look(1, 100);
     assert_eq!(drive.fleet.memory.rollout.touched.since, Some(at(0)));
 }
+
+#[test]
+fn those_that_follow_are_judged_too_though_each_is_ready_for_a_moment() {
+    let mut drive = after_a_failure(10, 2);
+    drive.look(1, 100);
+    for now in (101..700).step_by(10) {
+        for number in 0..10 {
+            if drive.fleet.pods[number].revision == Some(revision(1)) && drive.fleet.pods[number].created > at(100) {
+                drive.fleet.change(number, |pod| {
+                    (pod.ready_since, pod.restarts) = (Some(at(now)), 3);
+                    pod.trouble = Some(Trouble::Crash("restarted 3 times".into()));
+                });
+            }
+        }
+        drive.look(1, now);
+    }
+    assert!(drive.replaced.len() <= 5, "{}", drive.replaced.len());
+    assert_eq!(drive.fleet.memory.rollout.back.as_ref().unwrap().phase, BackPhase::Refused);
+    assert!(drive.waits().contains("which it does not run on any more"), "{}", drive.waits());
+}

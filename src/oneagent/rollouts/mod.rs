@@ -8,6 +8,7 @@ mod back;
 mod back_edges;
 mod edges;
 mod forecast;
+mod guarded;
 mod mutants;
 mod policies;
 mod rules;

@@ -161,3 +161,103 @@ fn whoever_crashed_and_stays_well_speaks_no_more() {
     fleet.change(0, |pod| (pod.trouble, pod.ready_since) = (Some(Trouble::Crash("x".into())), Some(at(9))));
     assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 10).report.state, State::Rolling);
 }
+
+/// 20 nodes, two at a time, of which one fails and one is well.
+fn one_of_two_fails(policy: Policy) -> Drive {
+    let mut drive = Drive::new(20, policy);
+    drive.bad.insert(2);
+    drive.look(2, 0);
+    drive.look(2, 1);
+    drive.bad.clear();
+    let broken: Vec<usize> = (0..20).filter(|i| drive.fleet.pods[*i].ready_since.is_none()).collect();
+    drive.fleet.change(broken[0], |pod| (pod.ready_since, pod.trouble) = (Some(at(5)), None));
+    drive
+}
+
+#[test]
+fn agents_that_are_not_ready_for_a_moment_are_no_standstill() {
+    let mut drive = one_of_two_fails(Policy { max_failures: Some(9), ..policy(Share::Count(2)) });
+    let blackouts = vec![Blackout { from: at(50), to: at(5_000), reason: None }];
+    drive.policy.calendar = Calendar { windows: Vec::new(), blackouts };
+    drive.run(2, 50, 400);
+    for number in (0..20).filter(|i| drive.fleet.pods[*i].revision == Some(revision(1))).collect::<Vec<_>>() {
+        drive.fleet.change(number, |pod| {
+            (pod.ready_since, pod.unready_since) = (None, Some(at(1_000)));
+            pod.was_ready = Some(TimeDelta::days(1));
+        });
+    }
+    drive.look(2, 1_010);
+    assert_eq!((drive.state(), drive.fleet.memory.rollout.failure.is_none()), (State::Held, true));
+}
+
+#[test]
+fn a_canary_that_ran_for_hours_has_its_time_from_when_it_ceased_to() {
+    let mut drive = Drive::new(20, Policy { max_failures: Some(2), ..canary(Who::Some(Share::Count(1)), 36_000) });
+    drive.run(2, 0, 1_000);
+    drive.fleet.change(0, |pod| {
+        (pod.ready_since, pod.unready_since) = (None, Some(at(1_000)));
+        (pod.was_ready, pod.restarts) = (Some(TimeDelta::seconds(990)), 3);
+        pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into()));
+    });
+    drive.run(2, 1_010, 1_300);
+    assert_eq!(drive.state(), State::Rolling);
+    drive.look(2, 1_300);
+    assert_eq!(drive.state(), State::Failed);
+}
+
+#[test]
+fn what_crashed_while_the_download_was_away_says_nothing_once_it_is_ready() {
+    let slow = Policy { max_failures: Some(1), wait_ready: TimeDelta::seconds(600), ..policy(Share::Count(1)) };
+    let mut drive = Drive::new(20, slow);
+    drive.bad.insert(2);
+    drive.look(2, 0);
+    drive.fleet.source = Source::Away;
+    drive.run(2, 1, 1_000);
+    assert_eq!((drive.nodes().len(), drive.state()), (1, State::Rolling));
+    let at_it = drive.fleet.pods.iter().position(|pod| pod.ready_since.is_none()).unwrap();
+    for now in (1_000..1_900).step_by(10) {
+        if now == 1_200 {
+            drive.fleet.change(at_it, |pod| (pod.ready_since, pod.restarts) = (Some(at(now)), 5));
+            drive.policy.hold = Some(PAUSED);
+        }
+        drive.fleet.source = Source::Answers(at(now));
+        drive.look(2, now);
+        assert!(drive.fleet.memory.rollout.failure.is_none(), "at {now}");
+    }
+}
+
+#[test]
+fn a_node_that_flapped_and_was_caught_in_its_back_off_condemns_nothing() {
+    let mut drive = Drive::new(10, Policy { max_failures: Some(1), ..policy(Share::Count(2)) });
+    let crash = |pod: &mut Pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("1".into())));
+    drive.fleet.change(7, |pod| {
+        crash(pod);
+        pod.restarts = 1_000;
+    });
+    drive.run(2, 0, 3);
+    drive.look(2, 1);
+    drive.look(2, 2);
+    let at_it = drive.fleet.pods.iter().position(|pod| &*pod.node == "node-007").unwrap();
+    assert_eq!(drive.fleet.pods[at_it].revision, Some(revision(2)));
+    drive.fleet.change(at_it, |pod| {
+        crash(pod);
+        pod.restarts = 3;
+    });
+    drive.run(2, 10, 600);
+    let at_two = drive.fleet.pods.iter().filter(|pod| pod.revision == Some(revision(2))).count();
+    assert_eq!((at_two, drive.fleet.memory.rollout.failure.is_none()), (10, true), "{}", drive.waits());
+}
+
+#[test]
+fn a_retry_is_not_answered_by_what_was_before_it() {
+    let mut drive = Drive::new(6, canary(Who::Some(Share::Count(1)), 600));
+    let pinned = Desired { strict: true, ..desired(2) };
+    drive.bad.insert(2);
+    drive.run_to(&pinned, 0, 60);
+    assert_eq!(drive.state(), State::Failed);
+    drive.fleet.change(0, |pod| (pod.ready_since, pod.restarts) = (Some(at(500)), 3));
+    drive.bad.clear();
+    drive.fleet.memory = drive.fleet.memory.clone().retrying(Some(v(2)), at(520));
+    drive.run_to(&pinned, 520, 600);
+    assert_eq!((drive.state(), drive.fleet.memory.rollout.failure.is_none()), (State::Rolling, true));
+}

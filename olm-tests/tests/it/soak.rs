@@ -1,0 +1,222 @@
+//! What the world does while canaries are watched: taints, restarts, wiped memory, edits, lists that cannot be read. No
+//! other agent gets the new version, and it goes on by itself.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use olm_tests::eventually;
+use olm_tests::eyes::Eyes;
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, is_ready, version_of};
+use olm_tests::nodes::{patch, set_ready};
+use serde_json::{Value, json};
+
+/// Nodes with a Ready agent of a version.
+async fn at(lab: &Lab<'_>, version: &str) -> Vec<String> {
+    let pods = lab.pods("agent").await;
+    let is_at = |pod: &_| version_of(pod).as_deref() == Some(version) && is_ready(pod);
+    pods.iter().filter(|(_, pod)| is_at(pod)).map(|(node, _)| node.clone()).collect()
+}
+
+/// Waits until so many agents are at the old version and so many at the new one, and a look later still are; returns
+/// the nodes of the new one.
+async fn are(lab: &Lab<'_>, old: usize, new: usize) -> Vec<String> {
+    eventually(&format!("{old} agents at {V1}, {new} at {V2}"), SOON, || async {
+        let now = (at(lab, V1).await, at(lab, V2).await);
+        if (now.0.len(), now.1.len()) == (old, new) {
+            return Ok(());
+        }
+        let status = lab.status("agent").await;
+        Err(format!("{now:?} {:?} {:#?}", status.rollout, status.conditions))
+    })
+    .await;
+    lab.is_looked_at().await;
+    let now = (at(lab, V1).await, at(lab, V2).await);
+    assert_eq!((now.0.len(), now.1.len()), (old, new), "a look later: {now:?}");
+    now.1
+}
+
+/// Six nodes, of which one is watched as a canary for an hour; and which one.
+async fn soaking(name: &str) -> (Lab<'static>, String) {
+    let lab = Lab::new(name, 6).await;
+    let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
+    lab.oneagent(&json!({ "rollout": rollout }));
+    lab.all_at("agent", V1, 6, SOON).await;
+    lab.cluster.vendor.publish(&lab.name, V2);
+    lab.says("agent", "Progressing", "1 node must stay available until").await;
+    let canary = are(&lab, 5, 1).await.remove(0);
+    (lab, canary)
+}
+
+async fn taint(lab: &Lab<'_>, node: &str, effect: Option<&str>) {
+    let taints: Vec<Value> = effect.map(|effect| json!({ "key": "broken", "effect": effect })).into_iter().collect();
+    patch(&lab.cluster.client, node, &json!({ "spec": { "taints": taints } })).await;
+}
+
+/// Nobody is watched any more.
+async fn ends(lab: Lab<'_>, count: usize) {
+    lab.edit("agent", json!({ "rollout": { "canary": null } })).await;
+    lab.all_at("agent", V2, count, LONG).await;
+    assert!(lab.status("agent").await.rejected_versions.is_empty());
+    lab.end().await;
+}
+
+#[test]
+fn a_canary_whose_node_is_tainted_away_is_replaced_by_another_and_comes_back_with_what_it_had() {
+    olm_tests::run(async {
+        let (mut lab, canary) = soaking("soak-taints").await;
+        taint(&lab, &canary, Some("NoExecute")).await;
+        let second = are(&lab, 4, 1).await.remove(0);
+        assert_ne!(second, canary);
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        // It gets the version of before, which its host refuses.
+        taint(&lab, &canary, None).await;
+        assert!(are(&lab, 4, 2).await.contains(&canary));
+        // NoSchedule takes no agent, and so no canary.
+        taint(&lab, &second, Some("NoSchedule")).await;
+        lab.shows("the taint is seen", SOON, |status| status.nodes.as_ref().is_some_and(|nodes| nodes.surplus == 1))
+            .await;
+        taint(&lab, &second, None).await;
+        lab.shows("and gone", SOON, |status| status.nodes.as_ref().is_some_and(|nodes| nodes.surplus == 0)).await;
+        are(&lab, 4, 2).await;
+        // Others delete a canary's Pod, under the operator's eyes and in its absence.
+        for away in [false, true] {
+            if away {
+                lab.operators.clear();
+            }
+            let pod = lab.pods("agent").await.remove(&canary).unwrap().name_any();
+            lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", &pod]);
+            if away {
+                lab.start_operator(&[]).await;
+            }
+            assert!(are(&lab, 4, 2).await.contains(&canary));
+        }
+        ends(lab, 6).await;
+    });
+}
+
+#[test]
+fn a_canary_that_is_tainted_between_its_old_pod_and_its_new_one_gives_way_to_another() {
+    olm_tests::run(async {
+        let lab = Lab::new("soak-between", 6).await;
+        let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
+        lab.oneagent(&json!({ "rollout": rollout }));
+        lab.all_at("agent", V1, 6, SOON).await;
+        lab.behave(|b| b.gone_after = Duration::from_secs(4));
+        lab.cluster.vendor.publish(&lab.name, V2);
+        let going = async || {
+            let pods = lab.pods("agent").await;
+            lab.nodes.iter().find(|node| !pods.contains_key(*node)).cloned()
+        };
+        eventually("a canary goes", SOON, || async { going().await.map(|_| ()).ok_or("not yet".to_owned()) }).await;
+        let first = going().await.unwrap();
+        taint(&lab, &first, Some("NoSchedule")).await;
+        let second = are(&lab, 4, 1).await.remove(0);
+        assert_ne!(first, second);
+        taint(&lab, &first, None).await;
+        assert_eq!(are(&lab, 5, 1).await, [second], "it never had the new version, and needs it no more");
+        lab.behave(|b| b.gone_after = Duration::from_millis(50));
+        ends(lab, 6).await;
+    });
+}
+
+#[test]
+fn neither_another_leader_nor_a_wiped_status_nor_half_a_fleet_that_is_away_takes_another_canary() {
+    olm_tests::run(async {
+        let (mut lab, canary) = soaking("soak-leaders").await;
+        let eyes = Eyes::on(&lab, "agent", 6).await;
+        lab.start_operator(&[]).await;
+        lab.operators[0].process.kill();
+        lab.operators.remove(0);
+        lab.is_looked_at().await;
+        let wipe = json!([{ "op": "replace", "path": "/status", "value": {} }]).to_string();
+        let of = ["-n", &lab.name, "patch", "oneagent", "agent", "--subresource=status", "--type=json", "-p", &wipe];
+        lab.cluster.kubectl(&of);
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        assert_eq!(are(&lab, 5, 1).await, std::slice::from_ref(&canary));
+        // The canary itself is among those that are away.
+        let away: Vec<&String> = lab
+            .nodes
+            .iter()
+            .filter(|node| **node == canary)
+            .chain(lab.nodes.iter().filter(|n| **n != canary))
+            .take(3)
+            .collect();
+        for ready in [false, true, false, true] {
+            for node in &away {
+                set_ready(&lab.cluster.client, node, ready).await;
+            }
+            lab.is_looked_at().await;
+        }
+        assert_eq!(are(&lab, 5, 1).await, std::slice::from_ref(&canary));
+        assert!(eyes.seen().deletions.is_empty(), "somebody was replaced");
+        ends(lab, 6).await;
+    });
+}
+
+#[test]
+fn what_is_edited_while_canaries_are_watched_counts_at_once() {
+    olm_tests::run(async {
+        let (lab, canary) = soaking("soak-edits").await;
+        lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1 } })).await;
+        assert_eq!(are(&lab, 5, 1).await, std::slice::from_ref(&canary));
+        lab.edit("agent", json!({ "rollout": { "canary": { "nodes": 2 } } })).await;
+        let two = are(&lab, 4, 2).await;
+        lab.edit("agent", json!({ "rollout": { "canary": { "nodes": 1 } } })).await;
+        assert_eq!(are(&lab, 4, 2).await, two, "nobody goes back");
+        // Others are canaries now.
+        let marked = lab.nodes.iter().find(|node| !two.contains(node)).unwrap().clone();
+        patch(&lab.cluster.client, &marked, &json!({ "metadata": { "labels": { "ring": "first" } } })).await;
+        let selector = json!({ "nodes": null, "selector": { "ring": "first" } });
+        lab.edit("agent", json!({ "rollout": { "canary": selector } })).await;
+        assert!(are(&lab, 3, 3).await.contains(&marked));
+        // The list instead of the environment, then none that can be read.
+        let list = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "versions", "namespace": lab.name }, "data": { "versions": format!("{V1}\n{V2}") } });
+        lab.cluster.apply(&list.to_string());
+        let source = json!({ "source": "ConfigMap", "configMap": { "name": "versions" } });
+        lab.edit("agent", json!({ "update": source })).await;
+        are(&lab, 3, 3).await;
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "configmap", "versions"]);
+        lab.condition("agent", "Degraded", "True", "VersionListInvalid").await;
+        are(&lab, 3, 3).await;
+        lab.cluster.apply(&list.to_string());
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.edit("agent", json!({ "update": null })).await;
+        are(&lab, 3, 3).await;
+        lab.edit("agent", json!({ "rollout": { "canary": { "soak": "1s" } } })).await;
+        lab.all_at("agent", V2, 6, LONG).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_newer_version_and_a_retry_begin_with_canaries_again() {
+    olm_tests::run(async {
+        let (lab, canary) = soaking("soak-newer").await;
+        lab.behave(|b| {
+            b.versions.insert(V3.into(), Fault::CrashLoop);
+        });
+        lab.cluster.vendor.publish(&lab.name, V3);
+        let said = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        assert!(said.contains(V3) && said.contains("1 of 1"), "{said}");
+        let others = at(&lab, V1).await.len();
+        assert!(others >= 4, "{others} at {V1}");
+        // Named anew it is tried on the canary again, and on nobody else.
+        lab.behave(|b| b.versions.clear());
+        lab.edit("agent", json!({ "rollout": { "retry": V3 } })).await;
+        eventually("one is at the newest", SOON, || async {
+            let now = at(&lab, V3).await;
+            if now.len() == 1 { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        lab.edit("agent", json!({ "rollout": { "maxUnavailable": 2 } })).await;
+        lab.is_observed("agent").await;
+        let now = (at(&lab, V3).await.len(), lab.pods("agent").await.len());
+        assert_eq!(now, (1, 6), "{canary}");
+        lab.edit("agent", json!({ "rollout": { "canary": { "soak": "1s" } } })).await;
+        lab.all_at("agent", V3, 6, LONG).await;
+        lab.end().await;
+    });
+}

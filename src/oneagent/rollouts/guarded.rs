@@ -1,0 +1,76 @@
+//! Engine, ledger and guard together: what the plan wants the guard allows, or the rollout would stand still.
+//!
+//! Must not use a rule to judge another.
+
+use super::*;
+use crate::k8s::node::Taint;
+use crate::oneagent::places::rollout;
+use crate::rollout::ledger::Ledger;
+
+const SKIP: &str = "oneagent.dynatrace.com/skip-update";
+
+fn is_tainted(fleet: &mut Fleet, number: usize) {
+    let taint = Taint { key: "dedicated".into(), value: "db".into(), effect: "NoSchedule".into() };
+    Arc::make_mut(&mut fleet.nodes[number]).taints.push(taint);
+}
+
+/// One look: which nodes' Pods are to go, and whether the guard lets them.
+fn look(fleet: &mut Fleet, ledger: &mut Ledger, policy: &Policy, now: i64) -> Vec<(String, bool)> {
+    let (decision, guard, settled) = rollout(policy, Some(&desired(2)), &fleet.inventory(), ledger, at(now));
+    *ledger = settled;
+    fleet.memory = decision.memory;
+    let steps = decision.plan.steps;
+    let mut begin = |step: &Step<Revision>| ledger.begin(&guard, &step.place, &step.pod.uid, at(now)).is_some();
+    steps.iter().map(|step| (step.place.to_string(), begin(step))).collect()
+}
+
+#[test]
+fn a_node_that_was_tainted_while_its_agent_was_replaced_fills_its_zone() {
+    let mut fleet = Fleet::new(20, 2);
+    fleet.rolling_since(0);
+    for number in 0..20 {
+        let zone = if number < 10 { "a" } else { "b" };
+        let labels = &mut Arc::make_mut(&mut fleet.nodes[number]).labels;
+        labels.insert("topology.kubernetes.io/zone".to_owned(), zone.to_owned());
+    }
+    let zoned = Policy { per_zone: Some(Share::Count(1)), ..policy(Share::Count(2)) };
+    let mut ledger = Ledger::default();
+    let first = look(&mut fleet, &mut ledger, &zoned, 1);
+    assert_eq!(first, [("node-000".to_owned(), true), ("node-010".to_owned(), true)]);
+    fleet.pods[10] = pod(110, "node-010", 2, 1, true);
+    fleet.pods.remove(0);
+    is_tainted(&mut fleet, 0);
+    assert_eq!(look(&mut fleet, &mut ledger, &zoned, 2), [("node-011".to_owned(), true)]);
+    // So it is for an operator that begins anew.
+    fleet.deciding_since = 3;
+    fleet.pods[10] = pod(111, "node-011", 2, 2, true);
+    let anew = look(&mut fleet, &mut Ledger::default(), &zoned, 3);
+    assert!(anew.iter().all(|(node, _)| node.as_str() >= "node-010"), "{anew:?}");
+}
+
+#[test]
+fn a_node_that_is_tainted_while_its_broken_agent_is_replaced_holds_up_no_other() {
+    let mut fleet = Fleet::new(10, 2);
+    fleet.rolling_since(0);
+    for number in 0..10 {
+        fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("typo".into()))));
+    }
+    let (mut ledger, one) = (Ledger::default(), policy(Share::Count(1)));
+    assert_eq!(look(&mut fleet, &mut ledger, &one, 1), [("node-000".to_owned(), true)]);
+    fleet.pods.remove(0);
+    is_tainted(&mut fleet, 0);
+    assert_eq!(look(&mut fleet, &mut ledger, &one, 2), [("node-001".to_owned(), true)]);
+}
+
+#[test]
+fn the_label_releases_a_node_that_was_tainted_for_good_while_its_agent_was_replaced() {
+    let mut fleet = Fleet::new(10, 2);
+    fleet.rolling_since(0);
+    let (mut ledger, one) = (Ledger::default(), policy(Share::Count(1)));
+    assert_eq!(look(&mut fleet, &mut ledger, &one, 1).len(), 1);
+    fleet.pods.remove(0);
+    is_tainted(&mut fleet, 0);
+    assert_eq!(look(&mut fleet, &mut ledger, &one, 2), []);
+    Arc::make_mut(&mut fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".to_owned());
+    assert_eq!(look(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);
+}
