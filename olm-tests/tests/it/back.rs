@@ -58,6 +58,59 @@ fn agents_of_a_version_that_crashes_go_back_across_restarts_and_a_newer_one_is_t
 }
 
 #[test]
+fn an_operator_that_is_killed_right_after_the_first_deletion_of_a_way_back_goes_on_with_that_one() {
+    olm_tests::run(async {
+        let rollout = json!({ "maxUnavailable": 3, "onFailure": "Rollback" });
+        let (mut lab, before) = failing("back-killed", false, Fault::CrashLoop, rollout).await;
+        // Long enough to be killed in.
+        lab.behave(|b| b.gone_after = Duration::from_secs(3));
+        let api: kube::Api<Pod> = kube::Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let is_going = async || {
+            let all = api.list(&kube::api::ListParams::default().labels("oneagent=agent")).await.unwrap().items;
+            let going =
+                |pod: &&Pod| pod.metadata.deletion_timestamp.is_some() && version_of(pod).as_deref() == Some(V2);
+            all.iter().filter(going).count()
+        };
+        eventually("one goes back", SOON, || async {
+            let going = is_going().await;
+            if going == 1 { Ok(()) } else { Err(going.to_string()) }
+        })
+        .await;
+        lab.operators[0].process.kill();
+        lab.operators.clear();
+        lab.behave(|b| {
+            b.versions.insert(V1.into(), Fault::Slow(Duration::from_secs(3)));
+        });
+        lab.start_operator(&[]).await;
+        // While that one is on its way no other goes.
+        eventually("it is made anew", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let made = |(node, pod): &(&String, &Pod)| {
+                version_of(pod).as_deref() == Some(V1) && pod.uid().as_ref() != before.get(*node)
+            };
+            let (made, ready) =
+                (pods.iter().filter(made).count(), pods.iter().filter(made).filter(|(_, p)| is_ready(p)).count());
+            assert!(ready > 0 || made + is_going().await <= 1, "{made} are made, and none is Ready");
+            if ready >= 1 { Ok(()) } else { Err(format!("{made} {ready}")) }
+        })
+        .await;
+        lab.behave(|b| {
+            b.versions.remove(V1);
+            b.gone_after = Duration::from_millis(50);
+        });
+        eventually("all are back", SOON, || async {
+            let pods = lab.pods("agent").await;
+            let back = pods.values().filter(|p| version_of(p).as_deref() == Some(V1) && is_ready(p)).count();
+            if back == 6 { Ok(()) } else { Err(back.to_string()) }
+        })
+        .await;
+        let after = lab.uids("agent").await;
+        assert!(before.iter().filter(|(node, uid)| after.get(*node) != Some(*uid)).count() <= 3);
+        lab.end().await;
+    });
+}
+
+#[test]
 fn a_host_that_refuses_the_older_agent_ends_it_with_one_and_a_newer_version_mends_all() {
     olm_tests::run(async {
         let rollout = json!({ "maxUnavailable": 2, "onFailure": "Rollback" });

@@ -17,6 +17,7 @@ mod edits;
 mod explain;
 mod fail;
 mod fields;
+mod flapping;
 mod gone;
 mod hostile;
 mod image;

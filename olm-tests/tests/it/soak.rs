@@ -155,6 +155,65 @@ fn neither_another_leader_nor_a_wiped_status_nor_half_a_fleet_that_is_away_takes
 }
 
 #[test]
+fn a_status_that_cannot_be_written_takes_no_other_canary_nor_does_an_operator_that_starts_anew_then() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("soak-status", 6).await;
+        let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
+        lab.oneagent(&json!({ "rollout": rollout }));
+        lab.all_at("agent", V1, 6, SOON).await;
+        let role = lab.cluster.kubectl(&["-n", &lab.name, "get", "role", "oneagent-operator", "-o", "json"]);
+        let role: Value = serde_json::from_str(&role).unwrap();
+        let put = |lab: &Lab<'_>, rules: &Value| {
+            let patch = json!({ "rules": rules }).to_string();
+            lab.cluster.kubectl(&["-n", &lab.name, "patch", "role", "oneagent-operator", "--type=merge", "-p", &patch]);
+        };
+        let mut less = role["rules"].clone();
+        let is_status =
+            |rule: &Value| rule["resources"].as_array().is_some_and(|r| r.contains(&json!("oneagents/status")));
+        assert!(less.as_array().unwrap().iter().any(is_status));
+        less.as_array_mut().unwrap().retain(|rule| !is_status(rule));
+        let began = chrono::Utc::now();
+        // Nothing is begun that could not be noted.
+        put(&lab, &less);
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.is_polled().await;
+        assert_eq!(lab.pods("agent").await.len(), 6);
+        assert!(at(&lab, V2).await.is_empty());
+        // Between its two turns of the template.
+        lab.behave(|b| b.gone_after = Duration::from_secs(4));
+        put(&lab, &role["rules"]);
+        eventually("a canary goes", SOON, || async {
+            let now = lab.pods("agent").await.len();
+            if now == 5 { Ok(()) } else { Err(now.to_string()) }
+        })
+        .await;
+        put(&lab, &less);
+        let at_v2 = async || at(&lab, V2).await.len();
+        eventually("a canary", SOON, || async {
+            let now = at_v2().await;
+            if now == 1 { Ok(()) } else { Err(now.to_string()) }
+        })
+        .await;
+        for _ in 0..3 {
+            lab.is_polled().await;
+            assert_eq!(at_v2().await, 1, "nobody could note it");
+        }
+        lab.operators[0].process.kill();
+        lab.operators.clear();
+        lab.start_operator(&[]).await;
+        for _ in 0..3 {
+            lab.is_polled().await;
+            assert_eq!(at(&lab, V2).await.len(), 1, "nobody could note it, and who did it is gone");
+        }
+        put(&lab, &role["rules"]);
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        are(&lab, 5, 1).await;
+        lab.unjudged = Some((began, chrono::Utc::now()));
+        ends(lab, 6).await;
+    });
+}
+
+#[test]
 fn what_is_edited_while_canaries_are_watched_counts_at_once() {
     olm_tests::run(async {
         let (lab, canary) = soaking("soak-edits").await;
