@@ -238,6 +238,41 @@ fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
 }
 
 #[test]
+fn an_upgrade_while_a_canary_is_watched_takes_no_other_one() {
+    olm_tests::run(async {
+        let olm = Olm::start().await;
+        let next = olm.release(NEXT);
+        olm.publish(std::slice::from_ref(&next)).await;
+        olm.namespace("dynatrace");
+        olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
+        olm.installed("dynatrace", NEXT).await;
+        let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 4).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } } }));
+        lab.all_at("agent", V1, 4, PATIENCE).await;
+        olm.cluster.vendor.publish("dynatrace", V2);
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        let before = lab.uids("agent").await;
+        let after = olm.release(AFTER);
+        let image = after.release.operator_image.clone();
+        olm.publish(&[next, after]).await;
+        olm.installed("dynatrace", AFTER).await;
+        eventually("the new operator alone is there", PATIENCE, || async {
+            let now = operator_images(&olm, "dynatrace").await;
+            if now == [image.as_str()] { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+        for _ in 0..3 {
+            lab.is_looked_at().await;
+        }
+        assert_eq!(lab.uids("agent").await, before, "an agent was replaced");
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        lab.edit("agent", json!({ "rollout": { "canary": null } })).await;
+        lab.all_at("agent", V2, 4, PATIENCE).await;
+        olm.judge("dynatrace");
+    });
+}
+
+#[test]
 fn an_upgrade_does_not_wait_for_an_agent_that_only_has_to_stay_ready_nor_beyond_its_deadline() {
     olm_tests::run(async {
         let olm = Olm::start().await;
