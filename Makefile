@@ -10,7 +10,9 @@ GENERATE = $(CARGO) run --quiet --package olm-tests --bin generate --
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
 # KIND=configwatcher shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it. OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1
 # leaves it running; Ctrl-C ends it.
-demo: build
+demo:
+	@echo "building (minutes, the first time)"
+	@$(MAKE) --no-print-directory build
 	$(CARGO) run --quiet --package olm-tests --bin demo -- $(if $(KEEP),--keep) $(if $(OLM),--olm) $(if $(KIND),--kind $(KIND)) $(if $(BAD),--bad) $(if $(PICTURE),--picture $(PICTURE))
 
 # All tests: goes on after a red suite, with a summary at the end.

@@ -13,7 +13,7 @@ use kube::api::Api;
 use kube::{Client, ResourceExt};
 use serde::Deserialize;
 
-use super::read::{list, nearest};
+use super::read::{list, nearest, oneagent};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::api_group::Served;
@@ -103,8 +103,9 @@ fn read(file: &PathBuf) -> Result<Vec<OneAgent>, String> {
     for document in serde_yaml::Deserializer::from_str(&text) {
         let value = serde_yaml::Value::deserialize(document).map_err(|error| format!("{shown} is no YAML: {error}"))?;
         if value.get("kind").and_then(serde_yaml::Value::as_str) == Some("OneAgent") {
-            let agent = serde_yaml::from_value(value);
-            found.push(agent.map_err(|error| format!("{shown} holds a OneAgent that cannot be read: {error}"))?);
+            found.push(
+                oneagent(value).map_err(|error| format!("{shown} holds a OneAgent that cannot be read: {error}"))?,
+            );
         }
     }
     if found.is_empty() { Err(format!("{shown} holds no OneAgent")) } else { Ok(found) }

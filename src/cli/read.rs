@@ -6,6 +6,9 @@ use std::fmt::Debug;
 
 use kube::api::{Api, ListParams};
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api::oneagent::OneAgent;
 
 /// Everything of a kind; the error names it and the verb.
 pub(super) async fn list<K>(api: Api<K>, what: &str, labels: &str) -> Result<Vec<K>, String>
@@ -16,9 +19,77 @@ where
     listed.map(|list| list.items).map_err(|error| format!("cannot list {what}: {error}"))
 }
 
+/// A OneAgent of a file. As the API server does for `kubectl apply`, it refuses fields of the spec that there are not.
+pub(super) fn oneagent(document: serde_yaml::Value) -> Result<OneAgent, String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let written: Value = serde_yaml::from_value(document.clone()).map_err(|error| said(&error))?;
+    let agent: OneAgent = serde_yaml::from_value(document).map_err(|error| said(&error))?;
+    let known = serde_json::to_value(&agent.spec).map_err(|error| said(&error))?;
+    let mut unknown = Vec::new();
+    lost(&written["spec"], &known, "spec", &mut unknown);
+    if unknown.is_empty() { Ok(agent) } else { Err(format!("unknown field {}", unknown.join(", "))) }
+}
+
+/// The fields that reading lost; what is empty need not be kept.
+fn lost(written: &Value, known: &Value, path: &str, unknown: &mut Vec<String>) {
+    match (written, known) {
+        (Value::Object(written), Value::Object(known)) => {
+            let is_empty =
+                |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty) || *value == json!({});
+            for (key, value) in written.iter().filter(|(_, value)| !is_empty(value)) {
+                let path = format!("{path}.{key}");
+                match known.get(key) {
+                    Some(known) => lost(value, known, &path, unknown),
+                    None => unknown.push(path),
+                }
+            }
+        }
+        (Value::Array(written), Value::Array(known)) => {
+            for (number, (written, known)) in written.iter().zip(known).enumerate() {
+                lost(written, known, &format!("{path}[{number}]"), unknown);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Names that are less alike than this are not worth a guess.
+const ALIKE: f64 = 0.6;
+
 /// What may have been meant.
 pub(super) fn nearest(name: &str, names: &[&str]) -> String {
     let likeness = |other: &&&str| strsim::jaro_winkler(name, other);
     let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let best = best.filter(|best| likeness(best) > ALIKE);
     best.map(|best| format!("; the nearest name is {best}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_there_is_not_is_named_and_what_is_empty_is_no_such_field() {
+        let read = |spec: &str| {
+            let text =
+                format!("apiVersion: dynatrace.com/v1alpha1\nkind: OneAgent\nmetadata: {{name: a}}\nspec: {spec}");
+            oneagent(serde_yaml::from_str(&text).unwrap()).map(|_| ())
+        };
+        assert_eq!(read("{apiUrl: x, nodeSelctor: {a: b}}"), Err("unknown field spec.nodeSelctor".to_owned()));
+        let two = read("{apiUrl: x, rollout: {maxUnavailble: 1, canary: {node: 1}}, env: [{name: A, valu: b}]}");
+        let all = "unknown field spec.env[0].valu, spec.rollout.canary.node, spec.rollout.maxUnavailble";
+        assert_eq!(two, Err(all.to_owned()));
+        assert_eq!(
+            read("{apiUrl: x, rollout: {windows: [], canary: null}, nodeSelector: {}, tolerations: []}"),
+            Ok(())
+        );
+        for sample in crate::api::oneagent::package::PACKAGE.samples {
+            for document in serde_yaml::Deserializer::from_str(sample.yaml) {
+                let value = <serde_yaml::Value as serde::Deserialize>::deserialize(document).unwrap();
+                if value["kind"] == "OneAgent" {
+                    assert_eq!(oneagent(value).map(|_| ()), Ok(()), "{}", sample.file);
+                }
+            }
+        }
+    }
 }

@@ -23,7 +23,7 @@ const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true; set it to false to go on" };
 const STOPPED: Hold = Hold {
     state: State::Stopped,
-    why: "ConfigMap configwatcher-operator in the operator's namespace has key stop: \"true\"; delete the key to go on",
+    why: "ConfigMap configwatcher-operator in the operator's namespace has key stop; delete the ConfigMap to go on",
 };
 const UNREAD: Hold = Hold { state: State::Held, why: "the ConfigMap is not there, or cannot be read" };
 const RESTLESS: Hold = Hold {

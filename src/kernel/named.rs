@@ -73,10 +73,16 @@ pub enum Look {
 }
 
 impl Look {
-    /// Whether this ConfigMap says that everything shall stop. One that cannot be read may say so.
+    /// Whether this ConfigMap says that everything shall stop: by any value of its key but false, however either is
+    /// spelled, for whoever writes it is in a hurry. One that cannot be read may say so.
     pub fn is_stop(&self, reference: &Reference) -> Result<bool, Error> {
         match self {
-            Self::Found(data) => Ok(data.entries.get("stop").is_some_and(|stop| stop.expose_secret().trim() == "true")),
+            Self::Found(data) => {
+                let is_stop = |(key, value): (&String, &SecretString)| {
+                    key.eq_ignore_ascii_case("stop") && !value.expose_secret().trim().eq_ignore_ascii_case("false")
+                };
+                Ok(data.entries.iter().any(is_stop))
+            }
             Self::Absent => Ok(false),
             Self::Unknown(why) => {
                 Err(Error::Unread(format!("ConfigMap {}/{}: {why}", reference.namespace, reference.name)))

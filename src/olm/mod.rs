@@ -4,6 +4,7 @@
 //! Pure: the same inputs give the same bytes. Must not read a file or a cluster.
 
 pub mod catalog;
+pub mod changelog;
 pub mod chart;
 pub mod check;
 pub mod console;

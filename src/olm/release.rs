@@ -30,6 +30,7 @@ pub const HEAD: &str = "\
 #   channels: [candidate-v0]            in this channel alone; without it in all (a pre-release in candidate-v0)
 #   skips: [0.3.1]                      nobody shall be upgraded to that one any more, but from it to this one
 #   deprecated: It loses agents. ...    what OLM and the console say to those who have it
+#   next: [...]                         what the next release changes, a sentence or two each; see CHANGELOG.md
 ";
 
 /// The list.
@@ -38,6 +39,9 @@ pub const HEAD: &str = "\
 pub struct Releases {
     /// Oldest first.
     pub releases: Vec<Release>,
+    /// What the next one will change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<String>,
 }
 
 /// One release.
@@ -68,6 +72,9 @@ pub struct Release {
     /// Why it should not be used any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deprecated: Option<String>,
+    /// What it changed for its users, a sentence or two each: `CHANGELOG.md` is made of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
 }
 
 /// A release with its bundle.
@@ -131,9 +138,9 @@ impl Releases {
         (release, before)
     }
 
-    /// Adds a release; it must come after all others.
+    /// Adds a release; it must come after all others, and has the changes that were noted for the next one.
     pub fn add(&mut self, release: Release) -> Result<(), Invalid> {
-        self.releases.push(release);
+        self.releases.push(Release { changes: std::mem::take(&mut self.next), ..release });
         self.checked()
     }
 
@@ -180,6 +187,7 @@ impl Release {
             channels: Vec::new(),
             skips: Vec::new(),
             deprecated: None,
+            changes: Vec::new(),
         }
     }
 

@@ -170,14 +170,28 @@ fn runs(standing: Option<Standing>, pod: Option<&Arc<Pod>>, node: &Node, status:
         Some(Standing::Outdated) if node.busy.is_some() || is_left_out(node) => {
             format!("runs agent{version}; {desired} is desired, and the node is left alone{}", busy(node))
         }
+        Some(Standing::Outdated) if version.trim() == desired => {
+            format!("runs agent{version} in a Pod from before the last edit, and its turn comes{rollout}")
+        }
         Some(Standing::Outdated) => format!("runs agent{version}; {desired} is desired, and its turn comes{rollout}"),
         Some(Standing::Unknown | Standing::Unheard) => format!(
             "runs an agent that was made as{version} and may have updated itself; {desired} is desired, and the \
             environment's host list says what it is{rollout}"
         ),
         Some(Standing::HeldBack) => format!("runs agent{version}, which is newer than what is desired{rollout}"),
+        // What is desired is not in the DaemonSet's template yet.
+        Some(Standing::Current) | None if waits(status) => {
+            format!("runs agent{version}, and its turn comes once that goes on{rollout}")
+        }
         Some(Standing::Current) | None => format!("runs agent{version} as desired{rollout}"),
     }
+}
+
+/// Whether a rollout is held before it began.
+fn waits(status: &OneAgentStatus) -> bool {
+    let state = status.rollout.as_ref().map(|rollout| rollout.state.as_str()).unwrap_or_default();
+    let is_held = matches!(state, "Paused" | "Held" | "Stopped");
+    is_held && status.nodes.as_ref().is_some_and(|nodes| nodes.updated == 0 && nodes.outdated > 0)
 }
 
 fn is_left_out(node: &Node) -> bool {
@@ -213,8 +227,11 @@ fn remedy(cause: &Cause, resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>
 pub fn oneagent(agent: &OneAgent) -> Vec<Finding> {
     let who = format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
     let Some(status) = &agent.status else {
-        let what = "no operator has looked at it yet".to_owned();
-        let remedy = "kubectl get pods -A -l app.kubernetes.io/name=oneagent-operator".to_owned();
+        let namespace = agent.namespace().unwrap_or_default();
+        let what = format!("no operator has looked at it yet: is there one that watches namespace {namespace}?");
+        let remedy = "kubectl get deployments -A -l app.kubernetes.io/name=oneagent-operator -o yaml | grep -A1 \
+            WATCH_NAMESPACE"
+            .to_owned();
         return vec![Finding { who, what, remedy: Some(remedy) }];
     };
     let mut findings = Vec::new();

@@ -7,7 +7,10 @@ use crate::rollout::{Hold, State};
 /// `rollout.paused`.
 pub const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true" };
 /// The stop for the whole cluster.
-pub const STOPPED: Hold = Hold { state: State::Stopped, why: "ConfigMap oneagent-operator has key stop: \"true\"" };
+pub const STOPPED: Hold = Hold {
+    state: State::Stopped,
+    why: "ConfigMap oneagent-operator in the operator's namespace has key stop; delete the ConfigMap to go on",
+};
 /// An older agent is wanted, and that is not allowed.
 pub const DOWNGRADE: Hold = Hold {
     state: State::Paused,

@@ -78,7 +78,7 @@ pub fn plan<R: Revision>(
     let way = WayBack::of(policy, desired, inventory, &sorted, &memory);
     if let Some(way) = way.filter(|_| plan.template == Template::Keep) {
         let (steps, waiting, next) = way.go(policy, &sorted, &bounds, &mut memory, now);
-        note_all(&steps, &sorted, false, &mut memory, now);
+        note_all(&steps, &sorted, (None, false), &mut memory, now);
         report.state = State::Failed;
         report.waiting_on = vec![WaitingOn::Failure(way.failure.message), waiting];
         if memory.started().is_some() {
@@ -133,7 +133,8 @@ pub fn plan<R: Revision>(
         plan.next = plan.next.into_iter().chain(canaries.until).min();
     }
     plan.steps = bounds.steps(policy, &sorted, storm.is_some());
-    note_all(&plan.steps, &sorted, bounds.canaries.is_some(), &mut memory, now);
+    let canaries = bounds.canaries.is_some();
+    note_all(&plan.steps, &sorted, (Some(&desired.revision), canaries), &mut memory, now);
     if report.outdated > 0 {
         report.waiting_on.extend(storm);
     }

@@ -75,16 +75,19 @@ fn has_agent<R>(place: &Place<'_, R>) -> bool {
     place.occupant.is_some_and(|occupant| occupant.pod.ready_since.is_some() && !occupant.pod.deleting)
 }
 
-/// What steps leave behind, and which places they made canaries.
-pub(super) fn note_all<R>(
+/// What steps leave behind, and which places they made canaries. `desired`: what they are made for; none where agents
+/// go back.
+pub(super) fn note_all<R: PartialEq>(
     steps: &[Step<R>],
     sorted: &Sorted<'_, R>,
-    are_canaries: bool,
+    (desired, are_canaries): (Option<&R>, bool),
     memory: &mut Memory<R>,
     now: DateTime<Utc>,
 ) {
     for step in steps {
-        note(step, sorted, &mut memory.touched, now);
+        // What one of the same revision did before, or one that failed, excuses nothing.
+        let is_another = desired.is_some_and(|desired| step.pod.revision.as_ref() != Some(desired));
+        note(step, is_another || step.costs, sorted, &mut memory.touched, now);
         if let Some(proof) = memory.proof.as_mut().filter(|proof| are_canaries && proof.has_room()) {
             proof.places.insert(step.place.to_string());
         }
@@ -92,10 +95,11 @@ pub(super) fn note_all<R>(
 }
 
 /// What a step leaves behind: its place was broken before, or had an agent that restarted again and again.
-fn note<R>(step: &Step<R>, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
+fn note<R>(step: &Step<R>, may_excuse: bool, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
     let pod = &step.pod;
     let days = (now - pod.created).num_days() + 1;
-    if pod.restarts >= 3 && i64::from(pod.restarts) >= days && touched.flapping.len() < REMEMBERED {
+    let restarts = i64::from(pod.restarts);
+    if may_excuse && restarts >= 3 && restarts >= days && touched.flapping.len() < REMEMBERED {
         touched.flapping.insert(step.place.to_string());
     }
     if !step.costs {

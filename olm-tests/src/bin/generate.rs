@@ -11,6 +11,7 @@ use clap::{Parser, ValueEnum};
 use olm_tests::reference;
 use oneagent_operator::api::package::Package;
 use oneagent_operator::api::{PACKAGES, schema};
+use oneagent_operator::olm::changelog::changelog;
 use oneagent_operator::olm::manifests::{self, File};
 use oneagent_operator::olm::release::{self, Release, Released, Releases};
 use oneagent_operator::olm::{catalog, chart, check, console, monitoring, recipes, submission};
@@ -87,9 +88,11 @@ enum What {
     Catalog,
     /// Pages of fields and commands.
     Reference,
+    /// `CHANGELOG.md`.
+    Changelog,
 }
 
-const EVERYTHING: [What; 10] = [
+const EVERYTHING: [What; 11] = [
     What::Crds,
     What::Rbac,
     What::Manifests,
@@ -100,6 +103,7 @@ const EVERYTHING: [What; 10] = [
     What::Bundle,
     What::Catalog,
     What::Reference,
+    What::Changelog,
 ];
 
 fn main() -> ExitCode {
@@ -155,6 +159,8 @@ fn generate(args: &Args) -> Result<(), String> {
                 What::Chart => chart::chart(package, &release),
                 What::Bundle => catalog::bundle(package, &release, before),
                 What::Catalog => catalog::catalog(package, &published),
+                // One for all packages.
+                What::Changelog => continue,
                 What::Reference => reference::kinds(package).map_err(manifests::Error::from),
             };
             files.extend(made.map_err(|error| format!("cannot generate {what:?} of {}: {error}", package.name))?);
@@ -167,6 +173,9 @@ fn generate(args: &Args) -> Result<(), String> {
     if wanted(What::Reference) {
         let commands = reference::commands(oneagent_operator::cli::command());
         files.extend(commands.map_err(|error| format!("cannot generate pages of commands: {error}"))?);
+    }
+    if wanted(What::Changelog) {
+        files.push(changelog(&list, env!("CARGO_PKG_VERSION")));
     }
     wrong.extend(check::check(&files));
     if !wrong.is_empty() {
@@ -214,7 +223,7 @@ fn submitted(args: &Args, list: &Releases) -> Result<Vec<File>, String> {
     let (release, _) = list.of(version);
     let older: Vec<&Release> =
         list.releases.iter().take_while(|older| older.version != *version).filter(|older| older.published).collect();
-    let alone = Releases { releases: vec![release] };
+    let alone = Releases { releases: vec![release], next: Vec::new() };
     let mut files = Vec::new();
     for package in PACKAGES {
         for bundle in bundles(&args.root, package, &alone, &[])? {

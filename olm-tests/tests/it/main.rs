@@ -38,6 +38,7 @@ mod refused;
 mod releases;
 mod secure;
 mod soak;
+mod stop;
 mod torn;
 mod toy;
 mod update;

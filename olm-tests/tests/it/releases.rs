@@ -97,10 +97,13 @@ fn a_release_is_made_published_and_the_catalog_begins_with_it() {
     assert!(!catalog.exists(), "nothing is published: a catalog would name images that nobody has");
     let operator = format!("registry.example/operator@{DIGEST}");
     let agent = format!("registry.example/agent@{DIGEST}");
+    let changes = || std::fs::read_to_string(root.join("CHANGELOG.md")).unwrap();
+    assert!(changes().contains(&format!("## {NOW} (not released)\n\n* Needs Kubernetes")), "{}", changes());
     let images = ["--operator-image", &operator, "--agent-image", &agent];
     generate(root, &[&["--release", NOW, "--commit", "abcdef0", "--date", "2026-11-22"][..], &images].concat())
         .unwrap();
     assert!(!catalog.exists(), "released is not published");
+    assert!(changes().contains(&format!("## {NOW} (2026-11-22)\n\n* Needs Kubernetes")), "{}", changes());
     let csv =
         format!("catalog/bundles/oneagent-operator/v{NOW}/manifests/oneagent-operator.clusterserviceversion.yaml");
     let text = std::fs::read_to_string(root.join(csv)).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, is_ready, version_of};
+use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
 use olm_tests::nodes::Shape;
 use serde_json::json;
 
@@ -165,62 +165,6 @@ fn a_pause_keeps_agents_and_template_as_they_are_until_it_ends() {
         for pod in lab.pods("agent").await.values() {
             assert!(pod.spec.as_ref().unwrap().containers[0].env.iter().flatten().any(|e| e.name == "A"));
         }
-        lab.end().await;
-    });
-}
-
-#[test]
-fn the_stop_for_the_whole_cluster_holds_every_oneagent() {
-    olm_tests::run(async {
-        let lab = Lab::new("update-stopped", 2).await;
-        lab.oneagent(&json!({}));
-        lab.all_at("agent", V1, 2, SOON).await;
-        let stop = |value: &str| {
-            lab.cluster.apply(
-                &json!({ "apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": { "name": "oneagent-operator", "namespace": lab.name },
-                "data": { "stop": value } })
-                .to_string(),
-            );
-        };
-        stop("true");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        lab.cluster.vendor.publish(&lab.name, V2);
-        let message = lab.condition("agent", "Progressing", "False", "Stopped").await;
-        assert!(message.contains("ConfigMap oneagent-operator"), "{message}");
-        stop("false");
-        lab.all_at("agent", V2, 2, SOON).await;
-        lab.end().await;
-    });
-}
-
-#[test]
-fn twenty_times_no_pod_is_deleted_once_the_stop_was_seen() {
-    olm_tests::run(async {
-        let lab = Lab::new("stop-twenty", 80).await;
-        lab.behave(|b| b.ready_after = Duration::from_millis(50));
-        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
-        lab.all_at("agent", V1, 80, SOON).await;
-        let stop = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "stop": "true" },
-            "metadata": { "name": "oneagent-operator", "namespace": lab.name } });
-        let deletions = || lab.requests().iter().filter(|r| r.resource == "pods" && r.verb == "delete").count();
-        lab.cluster.vendor.publish(&lab.name, V2);
-        for turn in 1..=20 {
-            let before = deletions();
-            eventually("it goes on", SOON, || async {
-                let now = deletions();
-                if now > before { Ok(()) } else { Err(now.to_string()) }
-            })
-            .await;
-            lab.cluster.apply(&stop.to_string());
-            lab.condition("agent", "Progressing", "False", "Stopped").await;
-            let then = deletions();
-            lab.is_looked_at().await;
-            assert_eq!(deletions(), then, "in turn {turn} a Pod was deleted after it had said that it is stopped");
-            lab.cluster.kubectl(&["-n", &lab.name, "delete", "configmap", "oneagent-operator"]);
-        }
-        lab.all_at("agent", V2, 80, LONG).await;
-        assert_eq!(deletions(), 80, "each once");
         lab.end().await;
     });
 }

@@ -55,7 +55,8 @@ pub enum Reason {
     Starting,
     /// Some selected nodes have no Ready agent; the message names up to five of them, with the cause of each.
     AgentsUnavailable,
-    /// No node is selected: check `nodeSelector` and `tolerations` against `kubectl get nodes --show-labels`.
+    /// No node is selected: check `nodeSelector` and `tolerations` against `kubectl get nodes --show-labels`, and
+    /// condition `NodesConflict`.
     NoNodesSelected,
     /// The vendor has not yet said which version is the newest; see the token conditions.
     WaitingForVersion,

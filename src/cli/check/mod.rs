@@ -13,6 +13,7 @@ use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
 use secrecy::SecretString;
 
+use super::read::oneagent;
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::clock::Clock;
 use crate::dynatrace::{Client, Error, Transport};
@@ -126,8 +127,8 @@ async fn object(args: &Args) -> Result<OneAgent, String> {
     }
     if let Some(file) = &args.file {
         let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        return serde_yaml::from_str(&text)
-            .map_err(|error| format!("{} does not hold one OneAgent: {error}", file.display()));
+        let agent = serde_yaml::from_str(&text).map_err(|error| error.to_string()).and_then(oneagent);
+        return agent.map_err(|error| format!("{} does not hold one OneAgent: {error}", file.display()));
     }
     let spec = OneAgentSpec { api_url: args.api_url.clone().unwrap_or_default(), ..OneAgentSpec::default() };
     Ok(OneAgent::new("oneagent", spec))
@@ -188,7 +189,8 @@ async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Gi
         let found =
             secrets.get_opt(name).await.map_err(|error| format!("cannot read Secret {namespace}/{name}: {error}"))?;
         let Some(secret) = found else {
-            let remedy = format!("kubectl -n {namespace} create secret generic {name} --from-literal={key}=…");
+            let keys = if name == resolved.tokens { "apiToken=… --from-literal=paasToken" } else { key };
+            let remedy = format!("kubectl -n {namespace} create secret generic {name} --from-literal={keys}=…");
             findings.bad(&format!("Secret {namespace}/{name} does not exist"), &remedy);
             return Ok::<_, String>(None);
         };

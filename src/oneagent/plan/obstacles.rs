@@ -13,7 +13,7 @@ use super::super::observe::{Named, Observed, Token};
 use super::super::places::{Decision, WORDS};
 use super::super::problem::{Problem, lift_selectors, whose_selector};
 use super::super::refusal;
-use super::super::resolve::Resolved;
+use super::super::resolve::{Resolved, Wish};
 use super::super::revision::Pod;
 use super::super::version::withdrawn;
 use super::versions::downloads;
@@ -143,9 +143,17 @@ pub(super) fn complaints(
     let mut problems = Vec::new();
     let report = &decision.plan.report;
     let failure = decision.memory.rollout.failure.as_ref().map(|failure| {
-        let remedy = "Pods that still run the version before are left alone and new ones get it; mend the cause, and \
+        let is_pinned = matches!(resolved.wish, Wish::Pin { .. } | Wish::AgentVersion(_) | Wish::Image { .. });
+        let next = if is_pinned {
+            "or wish for another version"
+        } else {
+            "or pin a good one (spec.update.version); a newer one is taken by itself"
+        };
+        let remedy = format!(
+            "the other agents keep the version of before, and nodes that join get that one; mend the cause, and \
             when these nodes' agents recover it goes on by itself; or name the version in spec.rollout.retry to have \
-            it tried again, or pin a good one (spec.update.version); a newer one is taken by itself";
+            it tried again, {next}"
+        );
         // An outage there looks like a version that fails.
         let asked = resolved.versions.is_none() || !downloads(resolved);
         let unasked = "; the environment that agents download from is not asked (spec.update.source is ConfigMap): see \

@@ -30,7 +30,12 @@ impl fmt::Display for Preview {
             (1, _) => "1 agent is replaced".to_owned(),
             (many, _) => format!("{many} agents are replaced, in {} batches", self.batches.len()),
         };
-        writeln!(f, "  {} nodes selected; {restarted}", self.selected)?;
+        let gain = if self.from.is_none() && self.to.is_none() && self.selected > 0 {
+            "; each gets an agent once a version is known"
+        } else {
+            ""
+        };
+        writeln!(f, "  {} nodes selected; {restarted}{gain}", self.selected)?;
         let named = |f: &mut fmt::Formatter<'_>, what: &str, nodes: &[String]| {
             if nodes.is_empty() { Ok(()) } else { writeln!(f, "  {} {what}, at once: {}", nodes.len(), some(nodes)) }
         };

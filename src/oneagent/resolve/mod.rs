@@ -321,8 +321,8 @@ fn api_url(raw: &str, wrong: &mut Vec<Refusal>) -> String {
     let good_host = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '?', '#', ' ', '$']));
     if !good_host || !url.ends_with("/api") || url.contains(['?', '#', ' ', '$']) {
         wrong.push(Refusal(format!(
-            "spec.apiUrl is {raw:?}; it must be the environment's API address, such as \
-            https://ENVIRONMENTID.live.dynatrace.com/api"
+            "spec.apiUrl is {raw:?}; it must be the environment's API address, which begins with https:// \
+            (or http://) and ends with /api, such as https://ENVIRONMENTID.live.dynatrace.com/api"
         )));
     }
     url

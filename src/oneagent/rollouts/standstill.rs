@@ -261,3 +261,19 @@ fn a_retry_is_not_answered_by_what_was_before_it() {
     drive.run_to(&pinned, 520, 600);
     assert_eq!((drive.state(), drive.fleet.memory.rollout.failure.is_none()), (State::Rolling, true));
 }
+
+#[test]
+fn a_version_that_is_tried_again_and_crashes_again_fails_again() {
+    let mut drive = Drive::new(6, policy(Share::Count(1)));
+    let crash = |drive: &mut Drive| {
+        let at_it = drive.fleet.pods.iter().position(|pod| pod.ready_since.is_none()).unwrap();
+        drive.fleet.change(at_it, |pod| pod.restarts = 5);
+    };
+    drive.bad.insert(2);
+    drive.run(2, 0, 60);
+    assert_eq!(drive.state(), State::Failed);
+    crash(&mut drive);
+    drive.fleet.memory = drive.fleet.memory.retrying(Some(v(2)), at(60));
+    drive.run(2, 60, 300);
+    assert_eq!((drive.state(), drive.nodes().len()), (State::Failed, 2), "{}", drive.waits());
+}

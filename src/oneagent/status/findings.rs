@@ -5,9 +5,10 @@
 use std::fmt::Display;
 
 use super::super::conflict::{Conflict, Outcome};
+use super::super::hold::STOPPED;
 use super::super::observe::Token;
 use super::super::places::WORDS;
-use super::super::problem::{lift_selectors, whose_selector};
+use super::super::problem::{Problem, lift_selectors, whose_selector};
 use super::Picture;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
@@ -17,7 +18,7 @@ pub(super) fn findings(picture: &Picture<'_>) -> Vec<Finding> {
     let report = picture.report();
     let mut findings =
         vec![ready(picture), available(report, picture.memory().rollout.last_good.is_none()), progressing(picture)];
-    let problems = picture.problems();
+    let problems = picture.all_problems();
     findings.push(match problems.first() {
         None if picture.assessment.warnings.is_empty() => {
             Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention")
@@ -28,28 +29,28 @@ pub(super) fn findings(picture: &Picture<'_>) -> Vec<Finding> {
             Finding::new(C::Degraded, true, *reason, all.join("; "))
         }
     });
-    let namespace = &picture.resolved.namespace;
-    let state = |of: fn(&Snapshot) -> &TokenState| picture.environment().map(of);
-    findings.push(token(
-        C::PaasToken,
-        &picture.seen.paas,
-        state(|s| &s.paas),
-        "paasToken",
-        namespace,
-        &picture.resolved.tokens,
-        picture,
-    ));
-    findings.push(nodes_conflict(&picture.resolved.conflicts));
-    findings.push(token(
-        C::ApiToken,
-        &picture.seen.api,
-        state(|s| &s.api),
-        "apiToken",
-        namespace,
-        &picture.resolved.tokens,
-        picture,
-    ));
+    let [paas, api] = tokens(picture);
+    findings.extend([paas, nodes_conflict(&picture.resolved.conflicts), api]);
     findings
+}
+
+fn tokens(picture: &Picture<'_>) -> [Finding; 2] {
+    let state = |of: fn(&Snapshot) -> &TokenState| picture.environment().map(of);
+    [
+        token(C::PaasToken, &picture.seen.paas, state(|s| &s.paas), "paasToken", picture),
+        token(C::ApiToken, &picture.seen.api, state(|s| &s.api), "apiToken", picture),
+    ]
+}
+
+/// What is wrong with the tokens, where the environment is asked; each cause once.
+pub(super) fn token_problems(picture: &Picture<'_>) -> Vec<Problem> {
+    if picture.resolved.versions.is_some() {
+        return Vec::new();
+    }
+    let wrong = tokens(picture).into_iter().filter(|finding| finding.holds == Some(false));
+    let mut problems: Vec<Problem> = wrong.map(|finding| (finding.reason, finding.message)).collect();
+    problems.dedup();
+    problems
 }
 
 /// Who else selects these nodes, and who keeps them.
@@ -109,10 +110,16 @@ fn ready(picture: &Picture<'_>) -> Finding {
         } else {
             String::new()
         };
+        let overlap = report.bucket(Bucket::Overlap);
+        let kept = if overlap > 0 {
+            format!("; {overlap} nodes match and are kept by an older OneAgent: see condition NodesConflict")
+        } else {
+            String::new()
+        };
         let excluded = excluded(picture);
         return not(
             R::NoNodesSelected,
-            format!("no node is selected by spec.nodeSelector and spec.tolerations{hint}{excluded}"),
+            format!("no node is selected by spec.nodeSelector and spec.tolerations{hint}{kept}{excluded}"),
         );
     }
     if report.lacking > 0 {
@@ -254,19 +261,15 @@ fn progressing(picture: &Picture<'_>) -> Finding {
             R::Starting,
             format!("{} nodes joined and start their agent: {}", report.joining, report.such_as(Bucket::Starting)),
         ),
+        (State::Complete, _) if picture.seen.stopped => {
+            finding(false, R::Stopped, format!("nothing is under way, and nothing will be: {}", STOPPED.why))
+        }
         (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
     }
 }
 
-fn token(
-    type_: C,
-    token: &Token,
-    state: Option<&TokenState>,
-    key: &str,
-    namespace: &str,
-    secret: &str,
-    picture: &Picture<'_>,
-) -> Finding {
+fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, picture: &Picture<'_>) -> Finding {
+    let (namespace, secret) = (&picture.resolved.namespace, &picture.resolved.tokens);
     let no = |reason, message: String| Finding::new(type_, false, reason, message);
     match token {
         Token::NoSecret => no(

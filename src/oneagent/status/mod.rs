@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
 
-use findings::findings;
+use findings::{findings, token_problems};
 
 use super::done::Done;
 use super::memory::{self, Memory};
@@ -25,7 +25,7 @@ use crate::api::oneagent::status::{INSTANCES_AT_MOST, Instance};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::api::rollout::{NodeCounts, RolloutStatus};
 use crate::dynatrace::Snapshot;
-use crate::rollout::{Bucket, Report};
+use crate::rollout::{Bucket, Report, State};
 
 /// All that a status is made from.
 #[derive(Clone, Copy)]
@@ -62,6 +62,22 @@ impl<'a> Picture<'a> {
     fn problems(&self) -> Vec<Problem> {
         let found = self.assessment.problems.iter().cloned();
         found.chain(self.done.istio.as_ref().map(|why| mesh_trouble(self.resolved, why))).collect()
+    }
+
+    /// The same, with what is wrong with the tokens.
+    fn all_problems(&self) -> Vec<Problem> {
+        self.problems().into_iter().chain(token_problems(self)).collect()
+    }
+
+    /// What is waited for. Where that is nothing, or a version, what a human must mend comes first: it is what a list
+    /// of OneAgents shows.
+    fn waiting_on(&self) -> Vec<String> {
+        let report = self.report();
+        let waits = report.waiting_on.iter().map(|waiting| waiting.said(&WORDS));
+        let is_quiet = matches!(report.state, State::Complete | State::Waiting);
+        let problem = self.all_problems().into_iter().next().filter(|_| is_quiet);
+        let first = problem.map(|(reason, message)| format!("{reason}: {message}"));
+        first.into_iter().chain(waits).collect()
     }
 }
 
@@ -253,7 +269,7 @@ fn rollout_status(picture: &Picture<'_>) -> Result<RolloutStatus, serde_json::Er
     Ok(RolloutStatus {
         state: report.state.to_string(),
         to: picture.assessment.choice.version.map(|v| v.to_string()),
-        waiting_on: report.waiting_on.iter().map(|waiting| waiting.said(&WORDS)).collect(),
+        waiting_on: picture.waiting_on(),
         expected_finish: report.finish.map(to_the_minute),
         budget: i32::try_from(picture.assessment.decision.plan.budget).ok(),
         ..memory::write(picture.memory())?

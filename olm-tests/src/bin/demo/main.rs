@@ -12,6 +12,7 @@
 )]
 
 mod config_watcher;
+mod keep;
 mod picture;
 mod screen;
 
@@ -129,7 +130,8 @@ async fn demo(args: &Args) -> ExitCode {
         cluster.vendor.publish(name, good);
     }
     screen.line(&format!(
-        "the vendor publishes {good}; every outdated Pod is now recycled, at most 10 % of the nodes at a time"
+        "the vendor publishes {good}; every outdated Pod is now recycled, at most 10 % of each OneAgent's nodes at a \
+        time (rounded up: 5 of 48, 2 of 12)"
     ));
     let rollout = Instant::now();
     if let Err(why) = screen.until(good).await {
@@ -169,7 +171,10 @@ async fn bad(cluster: &Cluster, screen: &mut Screen<'_>) -> Result<(), String> {
         return Err(format!("{seen} nodes saw it, and the budget of 10 % is 5 of 48 and 2 of 12"));
     }
     screen.keep(&format!("a version that crashes: {seen} of 60 nodes see it, and the rollout is stopped")).await;
-    screen.line(&format!("stopped: {seen} of 60 nodes saw it, all others run on; condition Degraded says"));
+    screen.line(&format!(
+        "stopped: {seen} of 60 nodes saw it, all others run on; condition Degraded of OneAgent {} (48 nodes) says",
+        AGENTS[0]
+    ));
     let why = "jsonpath={.items[*].status.conditions[?(@.type==\"Degraded\")].message}";
     println!(
         "  {}",
@@ -224,19 +229,12 @@ async fn end(args: &Args, cluster: &Cluster, began: Instant, namespace: &str, wh
     if !args.keep {
         println!(
             "\nWhat to try next:\n  make demo BAD=1      a version that crashes is stopped at a tenth of the nodes\n  \
-            make demo KEEP=1     look around: kubectl is printed, edit a OneAgent and see what happens\n  \
+            make demo KEEP=1     look around, with a OneAgent of your own on three free nodes\n  \
             make demo OLM=1      installed and upgraded by Operator Lifecycle Manager"
         );
     }
     if args.keep {
-        println!(
-            "\nIt keeps running until Ctrl-C. Look at it with:\n  export KUBECONFIG={}",
-            cluster.kubeconfig().display()
-        );
-        let kubectl = olm_tests::tools::tool("kubectl").display().to_string();
-        println!("  {kubectl} -n {namespace} get {what} -o wide");
-        println!("  {kubectl} -n {namespace} describe {}", what.split(',').next().unwrap_or_default());
-        std::future::pending::<()>().await;
+        keep::running(cluster, namespace, what).await;
     }
     ExitCode::SUCCESS
 }
