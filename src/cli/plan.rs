@@ -11,9 +11,8 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::Api;
 use kube::{Client, ResourceExt};
-use serde::Deserialize;
 
-use super::read::{list, nearest, oneagent};
+use super::read::{list, nearest, oneagents};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::api_group::Served;
@@ -66,7 +65,7 @@ enum Output {
 
 /// Returns whether an agent would be replaced.
 pub(super) async fn plan(args: &Args) -> Result<bool, String> {
-    let edited = args.file.as_ref().map(read).transpose()?;
+    let edited = args.file.as_deref().map(oneagents).transpose()?;
     let clock = Clock::default();
     let client = kernel::client(&clock).await?;
     let mut all = list::<OneAgent>(Api::all(client.clone()), "oneagents", "").await?;
@@ -93,22 +92,6 @@ pub(super) async fn plan(args: &Args) -> Result<bool, String> {
         Output::Json => println!("{}", serde_json::to_string_pretty(&previews).map_err(|error| error.to_string())?),
     }
     Ok(previews.iter().any(|preview| preview.restarts > 0))
-}
-
-#[expect(clippy::disallowed_methods, reason = "the command line")]
-fn read(file: &PathBuf) -> Result<Vec<OneAgent>, String> {
-    let shown = file.display();
-    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let mut found = Vec::new();
-    for document in serde_yaml::Deserializer::from_str(&text) {
-        let value = serde_yaml::Value::deserialize(document).map_err(|error| format!("{shown} is no YAML: {error}"))?;
-        if value.get("kind").and_then(serde_yaml::Value::as_str) == Some("OneAgent") {
-            found.push(
-                oneagent(value).map_err(|error| format!("{shown} holds a OneAgent that cannot be read: {error}"))?,
-            );
-        }
-    }
-    if found.is_empty() { Err(format!("{shown} holds no OneAgent")) } else { Ok(found) }
 }
 
 /// The OneAgents that are asked about, as they shall be; `all` has them so, too, for the others look at them.

@@ -3,8 +3,10 @@
 //! Must not write.
 
 use std::fmt::Debug;
+use std::path::Path;
 
 use kube::api::{Api, ListParams};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -19,8 +21,25 @@ where
     listed.map(|list| list.items).map_err(|error| format!("cannot list {what}: {error}"))
 }
 
+/// The OneAgents of a file, which may hold other objects, too.
+#[expect(clippy::disallowed_methods, reason = "the command line")]
+pub(super) fn oneagents(file: &Path) -> Result<Vec<OneAgent>, String> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let mut found = Vec::new();
+    for document in serde_yaml::Deserializer::from_str(&text) {
+        let value = serde_yaml::Value::deserialize(document).map_err(|error| format!("{shown} is no YAML: {error}"))?;
+        if value.get("kind").and_then(serde_yaml::Value::as_str) == Some("OneAgent") {
+            found.push(
+                oneagent(value).map_err(|error| format!("{shown} holds a OneAgent that cannot be read: {error}"))?,
+            );
+        }
+    }
+    if found.is_empty() { Err(format!("{shown} holds no OneAgent")) } else { Ok(found) }
+}
+
 /// A OneAgent of a file. As the API server does for `kubectl apply`, it refuses fields of the spec that there are not.
-pub(super) fn oneagent(document: serde_yaml::Value) -> Result<OneAgent, String> {
+fn oneagent(document: serde_yaml::Value) -> Result<OneAgent, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let written: Value = serde_yaml::from_value(document.clone()).map_err(|error| said(&error))?;
     let agent: OneAgent = serde_yaml::from_value(document).map_err(|error| said(&error))?;

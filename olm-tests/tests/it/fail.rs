@@ -116,6 +116,9 @@ fn what_is_wrong_with_tokens_is_said_and_mending_them_works_at_once() {
         lab.oneagent(&json!({}));
         let message = lab.condition("agent", "PaaSToken", "False", "TokenSecretNotFound").await;
         assert!(message.contains("fail-tokens/tokens") && message.contains("apiToken and paasToken"), "{message}");
+        lab.condition("agent", "Degraded", "True", "TokenSecretNotFound").await;
+        let waits = lab.status("agent").await.rollout.unwrap().waiting_on;
+        assert!(waits[0].contains("Secret fail-tokens/tokens does not exist"), "{waits:?}");
         assert!(lab.daemonset("agent").await.is_none());
         let secret = |data: serde_json::Value| {
             lab.cluster.apply(

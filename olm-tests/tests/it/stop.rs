@@ -25,6 +25,8 @@ fn the_stop_for_the_whole_cluster_holds_every_oneagent() {
             stop(value);
             let said = lab.condition("agent", "Progressing", "False", "Stopped").await;
             assert!(said.contains("nothing will be: ConfigMap oneagent-operator"), "{said}");
+            let waits = lab.status("agent").await.rollout.unwrap().waiting_on;
+            assert!(waits.iter().any(|waits| waits.contains("delete the ConfigMap to go on")), "{waits:?}");
             stop("False");
             lab.condition("agent", "Progressing", "False", "AsExpected").await;
         }

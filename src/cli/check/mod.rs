@@ -13,7 +13,7 @@ use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
 use secrecy::SecretString;
 
-use super::read::oneagent;
+use super::read::oneagents;
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::clock::Clock;
 use crate::dynatrace::{Client, Error, Transport};
@@ -113,7 +113,6 @@ pub(super) async fn check(args: &Args) -> Result<(), String> {
     if findings.failed == 0 { Ok(()) } else { Err(format!("{} of {} checks failed", findings.failed, findings.all)) }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the command line")]
 async fn object(args: &Args) -> Result<OneAgent, String> {
     if let Some(name) = &args.name {
         let api: Api<OneAgent> = Api::namespaced(kernel::client(&Clock::default()).await?, &args.namespace);
@@ -126,9 +125,9 @@ async fn object(args: &Args) -> Result<OneAgent, String> {
         });
     }
     if let Some(file) = &args.file {
-        let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        let agent = serde_yaml::from_str(&text).map_err(|error| error.to_string()).and_then(oneagent);
-        return agent.map_err(|error| format!("{} does not hold one OneAgent: {error}", file.display()));
+        let mut all = oneagents(file)?;
+        let one = all.pop().filter(|_| all.is_empty());
+        return one.ok_or_else(|| format!("{} holds more than one OneAgent; check one at a time", file.display()));
     }
     let spec = OneAgentSpec { api_url: args.api_url.clone().unwrap_or_default(), ..OneAgentSpec::default() };
     Ok(OneAgent::new("oneagent", spec))

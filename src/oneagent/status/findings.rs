@@ -86,7 +86,7 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
     )
 }
 
-fn ready(picture: &Picture<'_>) -> Finding {
+pub(super) fn ready(picture: &Picture<'_>) -> Finding {
     let report = picture.report();
     let not = |reason, message: String| Finding::new(C::Ready, false, reason, message);
     if picture.assessment.is_blocked

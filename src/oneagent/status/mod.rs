@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use findings::{findings, token_problems};
 
 use super::done::Done;
+use super::hold::STOPPED;
 use super::memory::{self, Memory};
 use super::observe::Observed;
 use super::places::WORDS;
@@ -76,8 +77,10 @@ impl<'a> Picture<'a> {
         let waits = report.waiting_on.iter().map(|waiting| waiting.said(&WORDS));
         let is_quiet = matches!(report.state, State::Complete | State::Waiting);
         let problem = self.all_problems().into_iter().next().filter(|_| is_quiet);
-        let first = problem.map(|(reason, message)| format!("{reason}: {message}"));
-        first.into_iter().chain(waits).collect()
+        let problem = problem.map(|(reason, message)| format!("{reason}: {message}"));
+        let none = (is_quiet && report.selected == 0).then(|| findings::ready(self).message);
+        let stop = (is_quiet && self.seen.stopped).then(|| STOPPED.why.to_owned());
+        problem.or(none).into_iter().chain(stop).chain(waits).collect()
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn running(cluster: &Cluster, namespace: &str, what: &str) -> !
     println!("  export PATH={}:{}:$PATH     # kubectl, oneagent-operator", folder(&tool("kubectl")), folder(&binary()));
     println!("  kubectl -n {namespace} get {what} -o wide");
     println!("  kubectl -n {namespace} describe {}", what.split(',').next().unwrap_or_default());
-    println!("Nodes are fake: kubectl logs and exec reach no Pod. Logs are {}/*.log", cluster.path("").display());
+    println!("Nodes are fake: kubectl logs and exec reach no Pod. Logs are {}", cluster.path("*.log").display());
     if !what.starts_with("oneagents") {
         std::future::pending::<()>().await;
     }
