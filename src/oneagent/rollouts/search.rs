@@ -26,6 +26,10 @@ enum Event {
     Restart,
     /// Half of a deadline passes.
     TimePasses,
+    /// A node joins, with a Pod from the template that is there.
+    Joins,
+    /// A newer version comes.
+    Published,
 }
 
 /// A fleet of a few nodes.
@@ -35,21 +39,27 @@ struct Small {
     ledger: Ledger,
     policy: Policy,
     clock: i64,
+    /// Which version is wanted, and up to which one there will be some.
+    wanted: u32,
+    newest: u32,
+    /// How many nodes may join.
+    joining: usize,
     made: usize,
     /// Nodes that lost an available agent by us and have had none since.
     ours: HashSet<Arc<str>>,
 }
 
 impl Small {
-    /// Agents of version 1, and 2 is wanted.
-    fn new(nodes: usize, policy: Policy) -> Self {
+    /// Agents of version 1, and 2 is wanted; versions up to `newest` follow, and so many nodes join.
+    fn new(nodes: usize, policy: Policy, (newest, joining): (u32, usize)) -> Self {
         let mut fleet = Fleet::new(nodes, 1);
         for number in 0..nodes {
             let node = Arc::make_mut(&mut fleet.nodes[number]);
             node.ready_since = Some(at(-1_000));
         }
         fleet.deciding_since = -1_000;
-        let mut small = Self { fleet, ledger: Ledger::default(), policy, clock: 0, made: 100, ours: HashSet::new() };
+        let (ledger, ours) = (Ledger::default(), HashSet::new());
+        let mut small = Self { fleet, ledger, policy, clock: 0, wanted: 2, newest, joining, made: 100, ours };
         small.look();
         small
     }
@@ -59,12 +69,12 @@ impl Small {
         for _ in 0..4 {
             let inventory = self.fleet.inventory();
             let (decision, guard, ledger) =
-                rollout(&self.policy, Some(&desired(2)), &inventory, &self.ledger, at(self.clock));
+                rollout(&self.policy, Some(&desired(self.wanted)), &inventory, &self.ledger, at(self.clock));
             let plan = decision.plan;
             self.ledger = ledger;
             let before = self.fleet.template.clone();
             match plan.template {
-                Template::Advance => self.fleet.template = revision(2),
+                Template::Advance => self.fleet.template = revision(self.wanted),
                 Template::GoBack => self.fleet.template = decision.memory.rollout.last_good.clone().unwrap(),
                 Template::Keep => {}
             }
@@ -73,7 +83,7 @@ impl Small {
             for step in &plan.steps {
                 let (_, place) = self.pod(&step.pod.node);
                 let pod = &self.fleet.pods[place];
-                let is_good = pod.ready_since.is_some() && pod.revision.as_ref() == Some(&revision(2));
+                let is_good = pod.ready_since.is_some() && pod.revision.as_ref() == Some(&revision(self.wanted));
                 assert!(!is_good, "an up-to-date, available Pod is replaced");
                 let noted = self.ledger.begin(&guard, &step.place, &step.pod.uid, at(self.clock));
                 assert!(noted.is_some(), "the guard forbids what the engine wants: {step:?}\n{:?}", plan.report);
@@ -113,11 +123,19 @@ impl Small {
     }
 
     fn may(&self, event: Event) -> bool {
+        let count = self.fleet.nodes.len();
         let state = |node: usize| {
             let node = &self.fleet.nodes[node];
             (node.ready, node.busy.is_some(), self.pod(&node.name).0.ready_since.is_some())
         };
         match event {
+            Event::Starts(node) | Event::Evicted(node) | Event::NodeTurns(node) | Event::Cordon(node)
+                if node >= count =>
+            {
+                false
+            }
+            Event::Joins => self.joining > 0,
+            Event::Published => self.wanted < self.newest,
             Event::Starts(node) => matches!(state(node), (true, _, false)),
             Event::Evicted(node) => matches!(state(node), (true, false, true)),
             Event::NodeTurns(_) | Event::Cordon(_) | Event::Restart | Event::TimePasses => true,
@@ -157,6 +175,15 @@ impl Small {
                 self.ledger = Ledger::default();
                 self.fleet.deciding_since = self.clock;
             }
+            Event::Joins => {
+                self.joining -= 1;
+                let mut node = Node::named(&format!("node-{:03}", self.fleet.nodes.len()));
+                (node.created, node.ready_since) = (now, Some(now));
+                self.fleet.pods.push(pod(self.made, &node.name, 1, self.clock, false));
+                self.fleet.nodes.push(Arc::new(node));
+                self.replace(self.fleet.pods.len() - 1);
+            }
+            Event::Published => self.wanted += 1,
             Event::TimePasses => self.clock += self.policy.wait_ready.num_seconds() / 2,
         }
         for pod in self.fleet.pods.iter().filter(|pod| pod.ready_since.is_some()) {
@@ -175,7 +202,8 @@ impl Small {
         let mut lost: Vec<String> = self.ledger.lost().iter().map(|lost| format!("{lost:?}")).collect();
         lost.sort_unstable();
         let since = at(self.fleet.deciding_since);
-        ranked(&format!("{nodes:?}{pods:?}{:?}{memory}{lost:?}{ours:?}{since:?}", self.fleet.template))
+        let wanted = self.wanted;
+        ranked(&format!("{wanted}{nodes:?}{pods:?}{:?}{memory}{lost:?}{ours:?}{since:?}", self.fleet.template))
     }
 
     /// From here on everybody is well: whatever is left is done.
@@ -196,13 +224,14 @@ impl Small {
                     fair.happen(Event::Starts(node));
                 }
             }
-            let is_done = |pod: &Arc<Pod>| pod.revision.as_ref() == Some(&revision(2)) && pod.ready_since.is_some();
+            let wanted = revision(fair.wanted);
+            let is_done = |pod: &Arc<Pod>| pod.revision.as_ref() == Some(&wanted) && pod.ready_since.is_some();
             if fair.fleet.pods.iter().all(is_done) {
                 return;
             }
             fair.happen(Event::TimePasses);
         }
-        panic!("it does not finish: {:?}", fair.fleet.plan(&fair.policy, &desired(2), fair.clock).report);
+        panic!("it does not finish: {:?}", fair.fleet.plan(&fair.policy, &desired(fair.wanted), fair.clock).report);
     }
 }
 
@@ -235,11 +264,16 @@ fn is_a_name(token: &str) -> bool {
 
 /// Searches all histories until nothing new is found, or `most` states were; returns how many there are.
 fn search(nodes: usize, policy: &Policy, most: usize) -> usize {
-    let mut events = vec![Event::Restart, Event::TimePasses];
-    for node in 0..nodes {
+    search_with(nodes, policy, (2, 0), most)
+}
+
+/// The same, with versions that follow and nodes that join.
+fn search_with(nodes: usize, policy: &Policy, (newest, joining): (u32, usize), most: usize) -> usize {
+    let mut events = vec![Event::Restart, Event::TimePasses, Event::Joins, Event::Published];
+    for node in 0..nodes + joining {
         events.extend([Event::Starts(node), Event::NodeTurns(node), Event::Cordon(node), Event::Evicted(node)]);
     }
-    let first = Small::new(nodes, policy.clone());
+    let first = Small::new(nodes, policy.clone(), (newest, joining));
     let mut known: HashSet<String> = HashSet::from([first.key()]);
     let mut open: VecDeque<(Small, Vec<Event>)> = VecDeque::from([(first, Vec::new())]);
     while let Some((state, history)) = open.pop_front() {
@@ -282,4 +316,13 @@ fn in_every_history_with_a_canary_the_budget_holds_and_the_rollout_finishes() {
     let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::seconds(100) };
     let policy = Policy { canary: Some(canary), max_failures: Some(3), ..policy(Share::Count(1)) };
     assert!(search(3, &policy, most()) > 100);
+}
+
+#[test]
+fn with_nodes_that_join_and_versions_that_follow_the_budget_holds_and_the_rollout_finishes() {
+    assert!(search_with(2, &policy(Share::Count(1)), (3, 1), most()) > 100);
+    assert!(search_with(4, &policy(Share::Count(2)), (3, 1), most()) > 100);
+    let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::seconds(100) };
+    let policy = Policy { canary: Some(canary), max_failures: Some(3), ..policy(Share::Count(1)) };
+    assert!(search_with(2, &policy, (3, 1), most()) > 100);
 }
