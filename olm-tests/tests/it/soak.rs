@@ -279,3 +279,46 @@ fn a_newer_version_and_a_retry_begin_with_canaries_again() {
         lab.end().await;
     });
 }
+
+#[test]
+fn an_image_of_the_users_own_and_a_template_too_large_to_be_remembered_meet_a_canary_first() {
+    olm_tests::run(async {
+        let lab = Lab::new("soak-image", 4).await;
+        let image = |version: &str| format!("registry.example/agent:{version}");
+        let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
+        lab.oneagent(&json!({ "useImmutableImage": true, "image": image(V1), "rollout": rollout }));
+        lab.all_at("agent", V1, 4, SOON).await;
+        lab.edit("agent", json!({ "image": image(V2) })).await;
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        are(&lab, 3, 1).await;
+        lab.edit("agent", json!({ "rollout": { "canary": { "soak": "1s" } } })).await;
+        lab.all_at("agent", V2, 4, LONG).await;
+        // What is remembered of a template is bounded: this one cannot be gone back to.
+        let large = |letter: &str| json!([{ "name": "LARGE", "value": letter.repeat(200_000) }]);
+        lab.edit("agent", json!({ "env": large("a"), "rollout": { "canary": null } })).await;
+        let has = async |letter: &str| {
+            let value = |pod: &k8s_openapi::api::core::v1::Pod| {
+                let env = pod.spec.as_ref().and_then(|spec| spec.containers[0].env.clone()).unwrap_or_default();
+                env.into_iter().any(|e| e.value.is_some_and(|value| value.starts_with(letter) && value.len() > 9_999))
+            };
+            lab.pods("agent").await.values().filter(|pod| value(pod) && is_ready(pod)).count()
+        };
+        let reaches = async |letter: &str, count: usize| {
+            eventually(&format!("{count} agents have it"), SOON, || async {
+                let now = has(letter).await;
+                let status = lab.status("agent").await;
+                let said = status.conditions.iter().map(|c| format!("{} {}: {}", c.type_, c.status, c.message));
+                if now == count { Ok(()) } else { Err(format!("{now} {:#?}", said.collect::<Vec<_>>())) }
+            })
+            .await;
+        };
+        reaches("aa", 4).await;
+        lab.edit("agent", json!({ "env": large("b"), "rollout": { "canary": { "nodes": 1, "soak": "1h" } } })).await;
+        reaches("bb", 1).await;
+        lab.is_looked_at().await;
+        assert_eq!((has("aa").await, has("bb").await), (3, 1));
+        lab.edit("agent", json!({ "rollout": { "canary": { "soak": "1s" } } })).await;
+        reaches("bb", 4).await;
+        lab.end().await;
+    });
+}

@@ -1,5 +1,6 @@
 //! What keeps a Pod from being replaced: PodDisruptionBudgets, failures, a pause, a stop, a spec that makes no sense.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -236,6 +237,45 @@ fn a_canary_meets_a_change_before_the_others() {
         let args = ["-n", &lab.name, "patch", "configwatcher", "watcher", "--type=merge", "-p", &patch];
         let refused = lab.cluster.try_kubectl(&args, None).unwrap_err();
         assert!(refused.contains("pods must be a number from 1"), "{refused}");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn of_several_workloads_one_pod_is_the_canary_and_a_budget_that_allows_none_holds_its_own_alone() {
+    olm_tests::run(async {
+        let lab = lab("cw-canaries").await;
+        lab.workload("Deployment", "other", &json!({ "replicas": 3 }));
+        lab.all_say("other", "one", 3, SOON).await;
+        let none = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": { "name": "none", "namespace": lab.name },
+            "spec": { "maxUnavailable": 0, "selector": { "matchLabels": { "app": "other" } } } });
+        lab.cluster.apply(&none.to_string());
+        let soak = |soak: &str| {
+            json!({ "podSelector": { "app": null, "lab": lab.name },
+            "rollout": { "canary": { "pods": 1, "soak": soak } } })
+        };
+        lab.edit_watcher(soak("1h")).await;
+        let before = (lab.uids_of("webapp").await, lab.uids_of("other").await);
+        let kept = async || {
+            let kept = |before: &BTreeSet<String>, now: &BTreeSet<String>| before.intersection(now).count();
+            (kept(&before.0, &lab.uids_of("webapp").await), kept(&before.1, &lab.uids_of("other").await))
+        };
+        next_second().await;
+        lab.message("two");
+        lab.watcher_shows("watcher", "the canary is watched", |status| {
+            let rollout = status.rollout.clone().unwrap_or_default();
+            rollout.waiting_on.iter().any(|waits| waits.starts_with("the canaries: 1 Pod must stay available until"))
+        })
+        .await;
+        assert_eq!(kept().await, (3, 3));
+        // A second operator's eyes on the same Pods change nothing of that.
+        lab.watcher_named("second", &json!({ "podSelector": { "app": "other" } }));
+        lab.edit_watcher(soak("1s")).await;
+        lab.all_say("webapp", "two", 4, LONG).await;
+        assert_eq!(kept().await, (0, 3), "its budget allows none");
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pdb", "none"]);
+        lab.all_say("other", "two", 3, LONG).await;
         lab.end().await;
     });
 }
