@@ -28,11 +28,15 @@ pub(super) fn oneagents(file: &Path) -> Result<Vec<OneAgent>, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
     let mut found = Vec::new();
     for document in serde_yaml::Deserializer::from_str(&text) {
-        let value = serde_yaml::Value::deserialize(document).map_err(|error| format!("{shown} is no YAML: {error}"))?;
-        if value.get("kind").and_then(serde_yaml::Value::as_str) == Some("OneAgent") {
-            found.push(
-                oneagent(value).map_err(|error| format!("{shown} holds a OneAgent that cannot be read: {error}"))?,
-            );
+        let not_yaml = |error: serde_yaml::Error| format!("{shown} is no YAML: {error}");
+        let mut value = serde_yaml::Value::deserialize(document).map_err(not_yaml)?;
+        value.apply_merge().map_err(not_yaml)?;
+        let is = |value: &serde_yaml::Value, kind: &str| value["kind"].as_str() == Some(kind);
+        // What `kubectl get -o yaml` prints.
+        let items = if is(&value, "List") { value["items"].as_sequence().cloned() } else { None };
+        for value in items.unwrap_or_else(|| vec![value]).into_iter().filter(|value| is(value, "OneAgent")) {
+            let agent = oneagent(value);
+            found.push(agent.map_err(|error| format!("{shown} holds a OneAgent that cannot be read: {error}"))?);
         }
     }
     if found.is_empty() { Err(format!("{shown} holds no OneAgent")) } else { Ok(found) }

@@ -3,13 +3,12 @@
 //! Pure. Every refusal names the field and the remedy.
 
 use chrono::{DateTime, NaiveTime, TimeDelta, Weekday};
-use chrono_tz::Tz;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::api::rollout::written as share_of;
 use crate::api::schedule::{Blackout, Window};
-use crate::rollout::calendar::{self, Calendar, LONGEST};
+use crate::rollout::calendar::{self, Calendar, LONGEST, Zone};
 use crate::rollout::{self, Share, Who};
 
 /// When anything may be replaced. What is wrong is added to `wrong`.
@@ -32,9 +31,8 @@ pub fn calendar(windows: &[Window], blackouts: &[Blackout], wrong: &mut Vec<Stri
 
 fn window(written: &Window) -> Result<calendar::Window, String> {
     let zone = written.time_zone.as_deref().filter(|zone| !zone.is_empty()).unwrap_or("UTC");
-    let zone: Tz = zone
-        .parse()
-        .map_err(|_| format!("timeZone is {zone:?}, which is no IANA time zone: use one such as Europe/Vienna"))?;
+    let zone = Zone::named(zone)
+        .ok_or_else(|| format!("timeZone is {zone:?}, which is no IANA time zone: use one such as Europe/Vienna"))?;
     let start = NaiveTime::parse_from_str(&written.start, "%H:%M")
         .map_err(|_| format!("start is {:?}: use a local time such as 02:00", written.start))?;
     let duration = duration(&written.duration).filter(|duration| *duration > TimeDelta::zero() && *duration <= LONGEST);

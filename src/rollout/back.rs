@@ -92,7 +92,8 @@ impl<R: Revision> WayBack<R> {
             };
             let went = cell.pod().filter(|pod| pod.revision.as_ref() == Some(&self.to) && crashes(pod));
             went.is_some_and(|pod| memory.touched.since.is_some_and(|since| pod.created > since))
-                && !memory.touched.flapping.contains(cell.name())
+                && cell.touched
+                && !is_excused(cell, memory)
                 && !self.is_unproven
         };
         if !holds(Rule::Trial) {
@@ -110,6 +111,10 @@ impl<R: Revision> WayBack<R> {
             Some(cell) if cell.is_available() && !crashes(&cell) => BackPhase::Going,
             Some(cell) if crashes(&cell) => BackPhase::Refused,
             Some(cell) if matches!(cell.bucket(), Some(Bucket::Crash | Bucket::Overdue)) && !self.is_unproven => {
+                if is_excused(cell, memory) {
+                    // It says nothing: another one is tried.
+                    return (BackPhase::Trial, None);
+                }
                 BackPhase::Refused
             }
             Some(_) => known,
@@ -129,7 +134,9 @@ impl<R: Revision> WayBack<R> {
         now: DateTime<Utc>,
     ) -> (Vec<Step<R>>, WaitingOn, Option<DateTime<Utc>>) {
         let (phase, tried) = self.phase(sorted, memory, (policy, policy.max_failures.unwrap_or(bounds.budget)), now);
-        let (broken, healthy) = self.open(policy, sorted, now);
+        let (mut broken, healthy) = self.open(policy, sorted, now);
+        // Those that say something first.
+        broken.sort_by_key(|cell| is_excused(cell, memory));
         let left = broken.len() + healthy.len();
         // Those that cost nothing, too, are at most the budget at a time.
         let coming = |cell: &&Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
@@ -183,6 +190,12 @@ impl<R: Revision> WayBack<R> {
         broken.sort_unstable_by_key(|cell| cell.pod().map(|pod| (pod.created, pod.name.clone())));
         (broken, open().filter(|cell| cell.is_available() && !only_broken).collect())
     }
+}
+
+/// Whether a place had no agent that ran well before, so that what one does there now says nothing.
+fn is_excused<R>(cell: &Cell<'_, R>, memory: &Memory<R>) -> bool {
+    let touched = &memory.touched;
+    touched.broken.contains(cell.name()) || touched.flapping.contains(cell.name())
 }
 
 /// Whether the agent of a place is of a revision that failed.

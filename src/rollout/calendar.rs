@@ -2,13 +2,54 @@
 //!
 //! Pure: handed the time. Must not know what is replaced.
 
-use chrono::{DateTime, Datelike, LocalResult, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc, Weekday};
-use chrono_tz::Tz;
+use std::sync::LazyLock;
+
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Timelike, Utc, Weekday};
+use jiff::Timestamp;
+use jiff::civil::{self, DateTime as Local};
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
 /// For how many days ahead an opening is looked for.
 const AHEAD: i64 = 366 * 2;
 /// No window lasts longer.
 pub const LONGEST: TimeDelta = TimeDelta::days(7);
+
+/// A time zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone(TimeZone);
+
+impl Zone {
+    /// By its name in the IANA database that is compiled in.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        // It keeps what was read.
+        static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+        DATABASE.get(name).ok().map(Self)
+    }
+
+    /// When it is this time there, the first time; `None`: a clock jumps over it.
+    fn first(&self, local: NaiveDateTime) -> Option<DateTime<Utc>> {
+        let small = |number: u32| i8::try_from(number).ok();
+        let (date, time) = (local.date(), local.time());
+        let (year, month, day) = (i16::try_from(date.year()).ok()?, small(date.month())?, small(date.day())?);
+        let time = civil::Time::new(small(time.hour())?, small(time.minute())?, small(time.second())?, 0).ok()?;
+        let found = self.0.to_ambiguous_timestamp(Local::from_parts(civil::Date::new(year, month, day).ok()?, time));
+        if matches!(found.offset(), AmbiguousOffset::Gap { .. }) {
+            return None;
+        }
+        DateTime::from_timestamp(found.earlier().ok()?.as_second(), 0)
+    }
+
+    /// Which day it is there.
+    fn day(&self, now: DateTime<Utc>) -> NaiveDate {
+        let of = |now: DateTime<Utc>| {
+            let date = self.0.to_datetime(Timestamp::from_second(now.timestamp()).ok()?).date();
+            let (month, day) = (u32::try_from(date.month()).ok()?, u32::try_from(date.day()).ok()?);
+            NaiveDate::from_ymd_opt(date.year().into(), month, day)
+        };
+        of(now).unwrap_or_else(|| now.date_naive())
+    }
+}
 
 /// A time that comes again, in which agents may be replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +61,7 @@ pub struct Window {
     pub start: NaiveTime,
     /// How much time passes until it ends, whatever clocks do meanwhile.
     pub duration: TimeDelta,
-    pub zone: Tz,
+    pub zone: Zone,
 }
 
 impl Window {
@@ -32,17 +73,12 @@ impl Window {
         let local = day.and_time(self.start);
         // No clock has jumped by more than a day.
         let minutes = 0..=24 * 60;
-        let mut times = minutes.map(|minute| self.zone.from_local_datetime(&(local + TimeDelta::minutes(minute))));
-        times.find_map(LocalResult::earliest).map(|time| time.to_utc())
-    }
-
-    fn local_day(&self, now: DateTime<Utc>) -> NaiveDate {
-        now.with_timezone(&self.zone).date_naive()
+        minutes.map(|minute| local + TimeDelta::minutes(minute)).find_map(|local| self.zone.first(local))
     }
 
     /// The one that is open.
     fn open_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let today = self.local_day(now);
+        let today = self.zone.day(now);
         // One that starts tomorrow by a clock that jumps may have started.
         let days = (-self.duration.num_days() - 1..=1).map(|day| today + TimeDelta::days(day));
         days.filter_map(|day| self.start_on(day)).find(|start| *start <= now && now < *start + self.duration)
@@ -50,7 +86,7 @@ impl Window {
 
     /// The next start after a moment.
     fn next(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let today = self.local_day(after);
+        let today = self.zone.day(after);
         let days = (-1..=8).map(|day| today + TimeDelta::days(day));
         days.filter_map(|day| self.start_on(day)).filter(|start| *start > after).min()
     }
@@ -149,7 +185,7 @@ mod tests {
             days: days.to_vec(),
             start: NaiveTime::from_hms_opt(start.0, start.1, 0).unwrap(),
             duration: TimeDelta::hours(hours),
-            zone: zone.parse().unwrap(),
+            zone: Zone::named(zone).unwrap(),
         };
         Calendar { windows: vec![window], blackouts: Vec::new() }
     }

@@ -13,7 +13,10 @@ use super::place::{Revision, Standing};
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
 use super::share::Share;
-use super::{Desired, Policy};
+use super::{Desired, Inventory, Policy};
+
+/// So long a Pod that others deleted may be away.
+const A_MOMENT: TimeDelta = TimeDelta::seconds(10);
 
 /// Who goes first, and how long they are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,9 +93,9 @@ pub(super) fn is_unproven<R: Revision>(policy: &Policy, desired: &Desired<R>, me
 /// How far they are, and notes it; `None`: there are none, or they have proven themselves. `absent`: of replicas, those
 /// that went and whose successors are not made yet.
 pub(super) fn look<R: Revision>(
-    policy: &Policy,
+    (policy, desired): (&Policy, &Desired<R>),
     (sorted, absent): (&Sorted<'_, R>, Option<usize>),
-    desired: &Desired<R>,
+    inventory: &Inventory<'_, R>,
     memory: &mut Memory<R>,
     now: DateTime<Utc>,
 ) -> Option<Canaries> {
@@ -116,11 +119,28 @@ pub(super) fn look<R: Revision>(
             places.extend(few.into_iter().map(str::to_owned));
         }
     }
+    let mut had = known.as_ref().map(|proof| proof.made.clone()).unwrap_or_default();
+    had.retain(|name| places.contains(name));
+    had.extend(sorted.cells.iter().filter(has_it).map(|cell| cell.name().to_owned()).filter(|n| places.contains(n)));
     let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && places.contains(cell.name());
+    // One whose Pod others delete, or the kubelet refuses, has another in a moment: the template is not written for it.
+    let stays_away = |cell: &Cell<'_, R>| {
+        let known = inventory.missing.get(cell.place.name).is_some_and(|since| *since + A_MOMENT <= now);
+        let is_new = inventory.deciding_since + A_MOMENT > now;
+        known || is_new || !had.contains(cell.name()) || inventory.lost.contains_key(cell.place.name)
+    };
     // A node that went away may take its Pod along for good.
-    let is_missing = |cell: &Cell<'_, R>| was_deleted(cell) && cell.place.is_ready && !is_made(cell);
+    let is_missing =
+        |cell: &Cell<'_, R>| was_deleted(cell) && cell.place.is_ready && !is_made(cell) && stays_away(cell);
+    let flapped = |cell: &Cell<'_, R>| memory.touched.flapping.contains(cell.name());
+    // What can prove nothing is no canary.
+    let is_void =
+        |cell: &Cell<'_, R>| cell.place.is_left_out || (flapped(cell) && cell.bucket().is_some_and(Bucket::is_broken));
     // Those that run it, and those whose Pod went for it.
     let is_taken = |cell: &Cell<'_, R>| {
+        if is_void(cell) {
+            return false;
+        }
         let runs = is_current(cell) && (cell.touched || was_deleted(cell));
         runs || is_missing(cell) || (was_deleted(cell) && !cell.place.is_ready)
     };
@@ -147,16 +167,21 @@ pub(super) fn look<R: Revision>(
         Who::Marked => taken + open,
     };
     let available = candidates().filter(|cell| is_taken(cell) && cell.is_available() && is_current(cell)).count();
-    // One that crashes begins it anew; one whose node goes away does not.
+    // One that crashes, or takes its node down, begins it anew; one whose node is removed does not.
     let fails = |cell: &Cell<'_, R>| match cell.bucket() {
-        Some(Bucket::Crash | Bucket::Overdue) => true,
+        Some(Bucket::Crash | Bucket::Overdue | Bucket::NodeLost) => true,
         Some(Bucket::Starting) => cell.pod().is_some_and(|pod| pod.restarts > 0),
         _ => false,
     };
-    let known = known.and_then(|proof| proof.since);
-    let known = known.filter(|_| !candidates().filter(|cell| is_taken(cell)).any(fails));
-    let all = wanted > 0 && available >= wanted;
-    let since = known.or(all.then_some(now));
+    let excused = |cell: &Cell<'_, R>| flapped(cell) || memory.touched.broken.contains(cell.name());
+    let is_failing = candidates().filter(|cell| is_taken(cell) && !excused(cell)).any(fails);
+    let all = wanted > 0 && available >= wanted && !is_failing;
+    // What was served while all of them were available counts.
+    let served = known.map_or(TimeDelta::zero(), |proof| {
+        TimeDelta::seconds(proof.served) + proof.since.map_or(TimeDelta::zero(), |since| now - since)
+    });
+    let served = if is_failing { TimeDelta::zero() } else { served };
+    let (since, served) = if all { (Some(now - served), TimeDelta::zero()) } else { (None, served) };
     let passed = all && since.is_some_and(|since| since + canary.soak <= now);
     let until = since.filter(|_| all).map(|since| since + canary.soak);
     let made = candidates().filter(|cell| is_current(cell) && is_made(cell) && is_taken(cell)).count();
@@ -172,6 +197,7 @@ pub(super) fn look<R: Revision>(
             && (made <= wanted || sorted.cells.iter().filter(has_it).all(was_deleted)),
         until,
     };
-    memory.proof = Some(Proof { revision: desired.revision.clone(), since, passed, places });
+    let served = served.num_seconds();
+    memory.proof = Some(Proof { revision: desired.revision.clone(), since, served, passed, places, made: had });
     (!passed).then_some(canaries)
 }

@@ -60,7 +60,7 @@ pub fn plan<R: Revision>(
     judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory);
     stick(&sorted, desired, policy, &mut memory, now);
     // Rule 6. What canaries go through counts while the rollout is held, too.
-    let canaries = canary::look(policy, (&sorted, bounds.absent()), desired, &mut memory, now);
+    let canaries = canary::look((policy, desired), (&sorted, bounds.absent()), inventory, &mut memory, now);
     let held = held(policy, now);
     let storm = storm(&sorted);
     let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
@@ -78,7 +78,7 @@ pub fn plan<R: Revision>(
     let way = WayBack::of(policy, desired, inventory, &sorted, &memory);
     if let Some(way) = way.filter(|_| plan.template == Template::Keep) {
         let (steps, waiting, next) = way.go(policy, &sorted, &bounds, &mut memory, now);
-        note_all(&steps, &sorted, (None, false), &mut memory, now);
+        note_all(&steps, &sorted, false, &mut memory, now);
         report.state = State::Failed;
         report.waiting_on = vec![WaitingOn::Failure(way.failure.message), waiting];
         if memory.started().is_some() {
@@ -133,8 +133,7 @@ pub fn plan<R: Revision>(
         plan.next = plan.next.into_iter().chain(canaries.until).min();
     }
     plan.steps = bounds.steps(policy, &sorted, storm.is_some());
-    let canaries = bounds.canaries.is_some();
-    note_all(&plan.steps, &sorted, (Some(&desired.revision), canaries), &mut memory, now);
+    note_all(&plan.steps, &sorted, bounds.canaries.is_some(), &mut memory, now);
     if report.outdated > 0 {
         report.waiting_on.extend(storm);
     }
@@ -181,9 +180,13 @@ fn begin<R: Revision>(
     if advances && memory.touched.since.is_some() {
         // Those that joined since have the revision of before, and their agents are taken like the others'.
         memory.touched.joined_after = Some(now);
-        let is_broken = |cell: &&Cell<'_, R>| !cell.is_available() && !cell.counts && cell.place.busy.is_none();
+        // A canary whose Pod is not there is none that was broken before.
+        let is_canary = |cell: &Cell<'_, R>| memory.proof.as_ref().is_some_and(|p| p.places.contains(cell.name()));
+        let is_broken =
+            |cell: &&Cell<'_, R>| !cell.is_available() && !cell.counts && cell.place.busy.is_none() && !is_canary(cell);
         let room = REMEMBERED.saturating_sub(memory.touched.broken.len());
         let broken = sorted.cells.iter().filter(is_broken).take(room).map(|cell| cell.name().to_owned());
+        let broken: Vec<String> = broken.collect();
         memory.touched.broken.extend(broken);
     }
     // It goes back and forth while there are canaries.
@@ -205,9 +208,9 @@ fn begin<R: Revision>(
             Touched { since: Some(now), lacking: lacking(sorted, inventory, overdue), ..Touched::default() };
     }
     memory.touched.joined_after = Some(now);
-    if memory.last_good.is_none() && advances {
-        // Never completed by us, yet it is what agents run: better than nothing to go back to.
-        memory.last_good = inventory.template.cloned();
+    if memory.last_good.is_none() {
+        // Never completed by us, or forgotten, yet it is what agents run: better than nothing to go back to.
+        memory.last_good = inventory.template.filter(|template| **template != desired.revision).cloned();
     }
     if let Some(from) = inventory.template.filter(|template| template.is_another_release(&desired.revision)) {
         memory.from = Some(from.clone());

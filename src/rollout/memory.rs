@@ -233,12 +233,18 @@ pub struct Proof<R> {
         skip_serializing_if = "Option::is_none"
     )]
     pub since: Option<DateTime<Utc>>,
+    /// For how many seconds all of them were available before that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub served: i64,
     /// Whether that was long enough.
     #[serde(default)]
     pub passed: bool,
     /// Places whose Pod was deleted for it, bounded.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "BTreeSet::is_empty")]
     pub places: BTreeSet<String>,
+    /// Those of them that have had a Pod of it.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "BTreeSet::is_empty")]
+    pub made: BTreeSet<String>,
 }
 
 impl<R> Proof<R> {
@@ -292,6 +298,11 @@ impl<R> Memory<R> {
     pub(super) fn began(&self) -> Option<DateTime<Utc>> {
         self.touched.since.or(self.started())
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 fn none<T>() -> Option<T> {

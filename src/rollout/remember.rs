@@ -75,19 +75,16 @@ fn has_agent<R>(place: &Place<'_, R>) -> bool {
     place.occupant.is_some_and(|occupant| occupant.pod.ready_since.is_some() && !occupant.pod.deleting)
 }
 
-/// What steps leave behind, and which places they made canaries. `desired`: what they are made for; none where agents
-/// go back.
-pub(super) fn note_all<R: PartialEq>(
+/// What steps leave behind, and which places they made canaries.
+pub(super) fn note_all<R>(
     steps: &[Step<R>],
     sorted: &Sorted<'_, R>,
-    (desired, are_canaries): (Option<&R>, bool),
+    are_canaries: bool,
     memory: &mut Memory<R>,
     now: DateTime<Utc>,
 ) {
     for step in steps {
-        // What one of the same revision did before, or one that failed, excuses nothing.
-        let is_another = desired.is_some_and(|desired| step.pod.revision.as_ref() != Some(desired));
-        note(step, is_another || step.costs, sorted, &mut memory.touched, now);
+        note(step, sorted, &mut memory.touched, now);
         if let Some(proof) = memory.proof.as_mut().filter(|proof| are_canaries && proof.has_room()) {
             proof.places.insert(step.place.to_string());
         }
@@ -95,16 +92,19 @@ pub(super) fn note_all<R: PartialEq>(
 }
 
 /// What a step leaves behind: its place was broken before, or had an agent that restarted again and again.
-fn note<R>(step: &Step<R>, may_excuse: bool, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
+fn note<R>(step: &Step<R>, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
     let pod = &step.pod;
     let days = (now - pod.created).num_days() + 1;
     let restarts = i64::from(pod.restarts);
-    if may_excuse && restarts >= 3 && restarts >= days && touched.flapping.len() < REMEMBERED {
+    let find = || sorted.cells.iter().find(|cell| cell.place.name == &step.place);
+    // What a revision did that this rollout, or one that failed before it, brought there excuses no other.
+    let was_untouched = || find().is_some_and(|cell| !cell.touched);
+    if restarts >= 3 && restarts >= days && touched.flapping.len() < REMEMBERED && was_untouched() {
         touched.flapping.insert(step.place.to_string());
     }
     if !step.costs {
         // What counts already goes on to count: an earlier step took its agent.
-        let counts = sorted.cells.iter().any(|cell| cell.counts && cell.place.name == &step.place);
+        let counts = find().is_some_and(|cell| cell.counts);
         if !counts && touched.broken.len() < REMEMBERED {
             touched.broken.insert(step.place.to_string());
         }

@@ -165,10 +165,14 @@ fn a_canary_that_comes_back_gets_what_its_host_has_had() {
     drive.run(2, 100, 200);
     assert_eq!((drive.nodes(), &drive.fleet.template), (vec!["node-000", "node-001"], &revision(1)));
     Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    drive.fleet.missing = HashMap::from([(evicted.node.clone(), at(200))]);
     drive.look(2, 200);
+    assert_eq!(drive.fleet.template, revision(1), "it may be made in this moment");
+    drive.look(2, 210);
     assert_eq!(drive.fleet.template, revision(2), "its Pod is not made yet");
-    drive.fleet.pods.push(pod(900, &evicted.node, 2, 201, true));
-    drive.run(2, 202, 300);
+    drive.fleet.missing.clear();
+    drive.fleet.pods.push(pod(900, &evicted.node, 2, 211, true));
+    drive.run(2, 212, 300);
     assert_eq!((drive.nodes().len(), &drive.fleet.template), (2, &revision(1)));
 }
 
@@ -228,4 +232,101 @@ fn a_version_that_is_tried_again_is_tried_on_the_canary_that_failed() {
     drive.fleet.memory = drive.fleet.memory.retrying(Some(v(2)), at(100));
     drive.run(2, 100, 200);
     assert_eq!((drive.nodes(), drive.state()), (vec!["node-000", "node-000"], State::Rolling));
+}
+
+#[test]
+fn a_soak_counts_only_while_a_canary_runs_and_one_that_loses_its_node_begins_it_anew() {
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    drive.policy.hold = Some(PAUSED);
+    drive.fleet.nodes.remove(0);
+    drive.fleet.pods.remove(0);
+    drive.run(2, 100, 650);
+    drive.policy.hold = None;
+    drive.run(2, 650, 1_100);
+    assert_eq!(drive.nodes().len(), 2, "100 s of 600 were served");
+    drive.run(2, 1_100, 1_300);
+    assert_eq!(drive.state(), State::Complete);
+
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 300);
+    let node = Arc::make_mut(&mut drive.fleet.nodes[0]);
+    (node.ready, node.ready_since) = (false, Some(at(300)));
+    let ready = drive.fleet.pods[0].ready_since;
+    drive.fleet.change(0, |pod| (pod.ready_since, pod.was_ready) = (None, Some(TimeDelta::seconds(290))));
+    drive.run(2, 300, 350);
+    let node = Arc::make_mut(&mut drive.fleet.nodes[0]);
+    (node.ready, node.ready_since) = (true, Some(at(350)));
+    drive.fleet.change(0, |pod| pod.ready_since = ready.map(|_| at(350)));
+    drive.run(2, 350, 940);
+    assert_eq!(drive.nodes().len(), 1, "the whole time anew");
+    drive.run(2, 940, 1_100);
+    assert_eq!(drive.state(), State::Complete);
+}
+
+#[test]
+fn a_canary_that_comes_back_broken_does_not_keep_the_soak_of_another_from_ending() {
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    let taint = Taint { key: "broken".into(), value: String::new(), effect: "NoExecute".into() };
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
+    drive.fleet.pods.remove(0);
+    drive.run(2, 100, 200);
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    drive.fleet.pods.push(pod(900, "node-000", 2, 200, false));
+    drive.fleet.change(5, |pod| pod.trouble = Some(crashing()));
+    drive.run(2, 202, 260);
+    assert_eq!(drive.state(), State::Failed, "it is a canary, and crashes with what it had");
+}
+
+#[test]
+fn a_canary_that_flapped_before_or_is_left_out_gives_way_to_another() {
+    for label in [false, true] {
+        let mut drive = with_canary(6, if label { 1 } else { 2 });
+        drive.fleet.change(0, |pod| pod.restarts = if label { 0 } else { 1_000 });
+        drive.policy.max_failures = Some(9);
+        drive.run(2, 0, 20);
+        assert_eq!(drive.nodes(), ["node-000"]);
+        drive.fleet.change(0, |pod| {
+            (pod.ready_since, pod.restarts) = (None, 5);
+            pod.trouble = (!label).then(crashing);
+        });
+        if label {
+            drive.label(0, "oneagent.dynatrace.com/skip-update", "true");
+        }
+        drive.run(2, 20, 2_000);
+        assert!(drive.nodes().len() > 1, "{label}: {}", drive.waits());
+    }
+}
+
+#[test]
+fn the_template_is_not_written_for_each_pod_of_a_canary_that_the_kubelet_refuses() {
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    let mut writes = 0;
+    for turn in 0..50 {
+        let (now, before) = (100 + turn * 4, drive.fleet.template.clone());
+        drive.fleet.pods.retain(|pod| *pod.node != *"node-000");
+        drive.fleet.missing = HashMap::from([("node-000".into(), at(now))]);
+        drive.look(2, now);
+        let mut made = (*pod(2_000 + turn as usize, "node-000", 1, now + 2, false)).clone();
+        (made.revision, made.trouble) = (Some(drive.fleet.template.clone()), Some(Trouble::Start("Evicted".into())));
+        drive.fleet.missing.clear();
+        drive.fleet.pods.push(Arc::new(made));
+        drive.look(2, now + 2);
+        writes += usize::from(drive.fleet.template != before);
+    }
+    assert!(writes <= 2, "{writes}");
+}
+
+#[test]
+fn after_a_memory_was_lost_there_is_something_to_go_back_to() {
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    drive.fleet.memory = Memory::default();
+    drive.fleet.deciding_since = 100;
+    drive.run(2, 100, 690);
+    drive.bad.insert(2);
+    drive.run(2, 690, 1_000);
+    assert_eq!((drive.state(), &drive.fleet.template), (State::Failed, &revision(1)), "{}", drive.waits());
 }

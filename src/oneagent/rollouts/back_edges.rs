@@ -187,3 +187,24 @@ fn those_that_follow_are_judged_too_though_each_is_ready_for_a_moment() {
     assert_eq!(drive.fleet.memory.rollout.back.as_ref().unwrap().phase, BackPhase::Refused);
     assert!(drive.waits().contains("which it does not run on any more"), "{}", drive.waits());
 }
+
+#[test]
+fn a_node_whose_agent_never_ran_well_refuses_no_way_back() {
+    let mut drive = Drive::new(20, Policy { rolls_back: true, ..policy(Share::Count(2)) });
+    let crash = |pod: &mut Pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("1".into())));
+    drive.fleet.change(19, |pod| {
+        crash(pod);
+        pod.restarts = 5_000;
+    });
+    drive.bad.insert(2);
+    for second in 0..3 {
+        drive.look(2, second);
+    }
+    assert_eq!(drive.state(), State::Failed);
+    for second in (4..4_000).step_by(10) {
+        drive.look(1, second);
+        let at_it = drive.fleet.pods.iter().position(|pod| &*pod.node == "node-019").unwrap();
+        drive.fleet.change(at_it, crash);
+    }
+    assert_eq!(run(&drive, 2), 0, "{}", drive.waits());
+}

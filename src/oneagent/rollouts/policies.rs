@@ -8,7 +8,7 @@ use chrono::NaiveTime;
 
 use super::edges::halfway_with_a_crash;
 use super::*;
-use crate::rollout::calendar::{Blackout, Calendar, Window};
+use crate::rollout::calendar::{Blackout, Calendar, Window, Zone};
 use crate::rollout::{Canary, Order, Who};
 
 /// A fleet whose new agents are there at once, driven until nothing happens any more.
@@ -218,7 +218,7 @@ fn where_every_agent_is_broken_the_canary_is_one_of_them() {
 /// Open from 02:00 to 02:05 on every day; `at(0)` is 13:46:40.
 fn window() -> Calendar {
     let start = NaiveTime::from_hms_opt(2, 0, 0).unwrap();
-    let window = Window { days: Vec::new(), start, duration: TimeDelta::minutes(5), zone: "UTC".parse().unwrap() };
+    let window = Window { days: Vec::new(), start, duration: TimeDelta::minutes(5), zone: Zone::named("UTC").unwrap() };
     Calendar { windows: vec![window], blackouts: Vec::new() }
 }
 

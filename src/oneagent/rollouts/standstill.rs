@@ -277,3 +277,18 @@ fn a_version_that_is_tried_again_and_crashes_again_fails_again() {
     drive.run(2, 60, 300);
     assert_eq!((drive.state(), drive.nodes().len()), (State::Failed, 2), "{}", drive.waits());
 }
+
+#[test]
+fn a_bad_version_after_a_bad_version_is_judged_too() {
+    let mut drive = Drive::new(20, policy(Share::Count(2)));
+    drive.bad.extend([2, 3]);
+    drive.run(2, 0, 60);
+    assert_eq!(drive.state(), State::Failed);
+    for number in (0..20).filter(|i| drive.fleet.pods[*i].ready_since.is_none()).collect::<Vec<_>>() {
+        drive.fleet.change(number, |pod| pod.restarts = 5);
+    }
+    drive.run(1, 60, 100);
+    drive.run(3, 100, 1_000);
+    assert_eq!((drive.state(), &drive.fleet.template), (State::Failed, &revision(1)), "{}", drive.waits());
+    assert_eq!(drive.fleet.memory.rejected, [v(2), v(3)]);
+}

@@ -314,7 +314,9 @@ fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, picture
                 R::NotYetReported,
                 "not tried: the environment is not asked, for spec.update.source is ConfigMap",
             ),
-            Some(TokenState::Unknown) => kept(type_, R::TokenReady, picture)
+            Some(TokenState::Unknown) => [R::TokenReady, R::TokenUnauthorized, R::TokenScopeMissing]
+                .into_iter()
+                .find_map(|reason| kept(type_, reason, picture))
                 .unwrap_or_else(|| Finding::new(type_, None, R::NotYetReported, "not tried yet")),
             None => Finding::new(
                 type_,
@@ -329,7 +331,8 @@ fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, picture
 /// After a start what held is not doubted before it was looked at again.
 fn kept(type_: C, reason: R, picture: &Picture<'_>) -> Option<Finding> {
     let held = picture.before.conditions.iter().find(|c| c.type_ == type_.to_string())?;
-    (held.reason == reason.to_string()).then(|| Finding::new(type_, true, reason, held.message.clone()))
+    (held.reason == reason.to_string())
+        .then(|| Finding::new(type_, held.status == "True", reason, held.message.clone()))
 }
 
 /// Nodes with their causes, each cause once.

@@ -284,7 +284,14 @@ fn full() -> Memory<Number> {
         }),
         back: Some(Back { from: Number(2), to: Number(1), place: Some("a".into()), phase: BackPhase::Going }),
         withdrawn: Some(Withdrawn { revision: Number(2), times: 1 }),
-        proof: Some(Proof { revision: Number(2), since: Some(at(5)), passed: true, places: ["b".to_owned()].into() }),
+        proof: Some(Proof {
+            revision: Number(2),
+            since: Some(at(5)),
+            served: 7,
+            passed: true,
+            places: ["b".to_owned()].into(),
+            made: ["b".to_owned()].into(),
+        }),
         touched: Touched {
             closed: ["c".to_owned()].into(),
             since: Some(at(0)),
