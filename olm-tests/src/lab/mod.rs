@@ -108,6 +108,20 @@ impl<'a> Lab<'a> {
         there.for_each(|object| self.cluster.apply(&object.to_string()));
     }
 
+    /// The rules of its operator's Role here.
+    #[must_use]
+    pub fn rights(&self) -> Value {
+        let role = self.cluster.kubectl(&["-n", &self.name, "get", "role", self.package.name, "-o", "json"]);
+        serde_json::from_str::<Value>(&role).expect("a Role")["rules"].clone()
+    }
+
+    /// Gives its operator just these.
+    pub fn set_rights(&self, rules: &Value) {
+        let patch = json!({ "rules": rules }).to_string();
+        let role = ["-n", &self.name, "patch", "role", self.package.name, "--type=merge", "-p", &patch];
+        self.cluster.kubectl(&role);
+    }
+
     /// Starts one operator more, with settings fit for a test and `extra` on top.
     pub async fn start_operator(&mut self, extra: &[(&str, &str)]) {
         let number = self.operators.len();

@@ -10,7 +10,7 @@ use olm_tests::kubelet::Fault;
 use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready, version_of};
 use olm_tests::nodes;
 use olm_tests::vendor::{Mood, api_token, paas_token};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Waits until the operator has asked for the host list once more.
 async fn hosts_are_asked(lab: &Lab<'_>) {
@@ -370,23 +370,18 @@ fn a_right_that_was_taken_away_is_named_and_no_agent_goes_without_it() {
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 2, SOON).await;
         let before = lab.uids("agent").await;
-        let role = lab.cluster.kubectl(&["-n", &lab.name, "get", "role", "oneagent-operator", "-o", "json"]);
-        let role: Value = serde_json::from_str(&role).unwrap();
-        let put = |lab: &Lab<'_>, rules: &Value| {
-            let patch = json!({ "rules": rules }).to_string();
-            lab.cluster.kubectl(&["-n", &lab.name, "patch", "role", "oneagent-operator", "--type=merge", "-p", &patch]);
-        };
-        let mut less = role["rules"].clone();
+        let rights = lab.rights();
+        let mut less = rights.clone();
         less.as_array_mut().unwrap().retain(|rule| rule["resources"][0] != "pods");
         let began = chrono::Utc::now();
-        put(&lab, &less);
+        lab.set_rights(&less);
         lab.operators.clear();
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.start_operator(&[]).await;
         let said = lab.condition("agent", "Degraded", "True", "RightsMissing").await;
         assert!(said.contains("pods of namespace hostile-right") && said.contains("grant the operator"), "{said}");
         assert_eq!(lab.uids("agent").await, before);
-        put(&lab, &role["rules"]);
+        lab.set_rights(&rights);
         lab.all_at("agent", V2, 2, SOON).await;
         lab.unjudged = Some((began, chrono::Utc::now()));
         lab.end().await;

@@ -161,33 +161,28 @@ fn a_status_that_cannot_be_written_takes_no_other_canary_nor_does_an_operator_th
         let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
         lab.oneagent(&json!({ "rollout": rollout }));
         lab.all_at("agent", V1, 6, SOON).await;
-        let role = lab.cluster.kubectl(&["-n", &lab.name, "get", "role", "oneagent-operator", "-o", "json"]);
-        let role: Value = serde_json::from_str(&role).unwrap();
-        let put = |lab: &Lab<'_>, rules: &Value| {
-            let patch = json!({ "rules": rules }).to_string();
-            lab.cluster.kubectl(&["-n", &lab.name, "patch", "role", "oneagent-operator", "--type=merge", "-p", &patch]);
-        };
-        let mut less = role["rules"].clone();
+        let rights = lab.rights();
+        let mut less = rights.clone();
         let is_status =
             |rule: &Value| rule["resources"].as_array().is_some_and(|r| r.contains(&json!("oneagents/status")));
         assert!(less.as_array().unwrap().iter().any(is_status));
         less.as_array_mut().unwrap().retain(|rule| !is_status(rule));
         let began = chrono::Utc::now();
         // Nothing is begun that could not be noted.
-        put(&lab, &less);
+        lab.set_rights(&less);
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.is_polled().await;
         assert_eq!(lab.pods("agent").await.len(), 6);
         assert!(at(&lab, V2).await.is_empty());
         // Between its two turns of the template.
         lab.behave(|b| b.gone_after = Duration::from_secs(4));
-        put(&lab, &role["rules"]);
+        lab.set_rights(&rights);
         eventually("a canary goes", SOON, || async {
             let now = lab.pods("agent").await.len();
             if now == 5 { Ok(()) } else { Err(now.to_string()) }
         })
         .await;
-        put(&lab, &less);
+        lab.set_rights(&less);
         let at_v2 = async || at(&lab, V2).await.len();
         eventually("a canary", SOON, || async {
             let now = at_v2().await;
@@ -205,7 +200,7 @@ fn a_status_that_cannot_be_written_takes_no_other_canary_nor_does_an_operator_th
             lab.is_polled().await;
             assert_eq!(at(&lab, V2).await.len(), 1, "nobody could note it, and who did it is gone");
         }
-        put(&lab, &role["rules"]);
+        lab.set_rights(&rights);
         lab.says("agent", "Progressing", "1 node must stay available until").await;
         are(&lab, 5, 1).await;
         lab.unjudged = Some((began, chrono::Utc::now()));
