@@ -121,7 +121,8 @@ pub(super) fn look<R: Revision>(
     }
     let mut had = known.as_ref().map(|proof| proof.made.clone()).unwrap_or_default();
     had.retain(|name| places.contains(name));
-    had.extend(sorted.cells.iter().filter(has_it).map(|cell| cell.name().to_owned()).filter(|n| places.contains(n)));
+    let of_them = sorted.cells.iter().filter(has_it).map(Cell::name).filter(|name| places.contains(*name));
+    had.extend(of_them.map(str::to_owned));
     let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && places.contains(cell.name());
     // One whose Pod others delete, or the kubelet refuses, has another in a moment: the template is not written for it.
     let stays_away = |cell: &Cell<'_, R>| {

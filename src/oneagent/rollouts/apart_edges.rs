@@ -12,6 +12,18 @@ fn with_canary(nodes: usize, budget: u32) -> Drive {
     Drive::new(nodes, Policy { canary: Some(canary), ..policy(Share::Count(budget)) })
 }
 
+/// The first canary of six nodes lost its Pod to a taint that is gone again, and another one is watched.
+fn canary_that_was_tainted_away() -> Drive {
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    let taint = Taint { key: "broken".into(), value: String::new(), effect: "NoExecute".into() };
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
+    drive.fleet.pods.remove(0);
+    drive.run(2, 100, 200);
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    drive
+}
+
 fn crashing() -> Trouble {
     Trouble::Crash("CrashLoopBackOff".into())
 }
@@ -203,13 +215,7 @@ fn what_is_lost_of_the_memory_takes_no_other_canary() {
 
 #[test]
 fn a_canary_that_comes_back_with_what_its_host_refuses_gets_the_new_version_though_there_is_another() {
-    let mut drive = with_canary(6, 2);
-    drive.run(2, 0, 100);
-    let taint = Taint { key: "broken".into(), value: String::new(), effect: "NoExecute".into() };
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
-    drive.fleet.pods.remove(0);
-    drive.run(2, 100, 200);
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    let mut drive = canary_that_was_tainted_away();
     drive.fleet.pods.push(pod(900, "node-000", 1, 200, true));
     drive.run(2, 200, 300);
     assert_eq!(drive.nodes().len(), 2, "what runs is left alone");
@@ -266,13 +272,7 @@ fn a_soak_counts_only_while_a_canary_runs_and_one_that_loses_its_node_begins_it_
 
 #[test]
 fn a_canary_that_comes_back_broken_does_not_keep_the_soak_of_another_from_ending() {
-    let mut drive = with_canary(6, 2);
-    drive.run(2, 0, 100);
-    let taint = Taint { key: "broken".into(), value: String::new(), effect: "NoExecute".into() };
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
-    drive.fleet.pods.remove(0);
-    drive.run(2, 100, 200);
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    let mut drive = canary_that_was_tainted_away();
     drive.fleet.pods.push(pod(900, "node-000", 2, 200, false));
     drive.fleet.change(5, |pod| pod.trouble = Some(crashing()));
     drive.run(2, 202, 260);

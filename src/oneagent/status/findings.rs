@@ -14,11 +14,14 @@ use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
 use crate::rollout::{Bucket, Report, State};
 
-pub(super) fn findings(picture: &Picture<'_>) -> Vec<Finding> {
+/// What conditions say; and what a human must mend, most important first.
+pub(super) fn findings(picture: &Picture<'_>) -> (Vec<Finding>, Vec<Problem>) {
     let report = picture.report();
     let mut findings =
         vec![ready(picture), available(report, picture.memory().rollout.last_good.is_none()), progressing(picture)];
-    let problems = picture.all_problems();
+    let [paas, api] = tokens(picture);
+    let mut problems = picture.problems();
+    problems.extend(token_problems(picture, [&paas, &api]));
     findings.push(match problems.first() {
         None if picture.assessment.warnings.is_empty() => {
             Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention")
@@ -29,9 +32,8 @@ pub(super) fn findings(picture: &Picture<'_>) -> Vec<Finding> {
             Finding::new(C::Degraded, true, *reason, all.join("; "))
         }
     });
-    let [paas, api] = tokens(picture);
     findings.extend([paas, nodes_conflict(&picture.resolved.conflicts), api]);
-    findings
+    (findings, problems)
 }
 
 fn tokens(picture: &Picture<'_>) -> [Finding; 2] {
@@ -43,12 +45,12 @@ fn tokens(picture: &Picture<'_>) -> [Finding; 2] {
 }
 
 /// What is wrong with the tokens, where the environment is asked; each cause once.
-pub(super) fn token_problems(picture: &Picture<'_>) -> Vec<Problem> {
+fn token_problems(picture: &Picture<'_>, tokens: [&Finding; 2]) -> Vec<Problem> {
     if picture.resolved.versions.is_some() {
         return Vec::new();
     }
-    let wrong = tokens(picture).into_iter().filter(|finding| finding.holds == Some(false));
-    let mut problems: Vec<Problem> = wrong.map(|finding| (finding.reason, finding.message)).collect();
+    let wrong = tokens.into_iter().filter(|finding| finding.holds == Some(false));
+    let mut problems: Vec<Problem> = wrong.map(|finding| (finding.reason, finding.message.clone())).collect();
     problems.dedup();
     problems
 }
@@ -86,7 +88,7 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
     )
 }
 
-pub(super) fn ready(picture: &Picture<'_>) -> Finding {
+fn ready(picture: &Picture<'_>) -> Finding {
     let report = picture.report();
     let not = |reason, message: String| Finding::new(C::Ready, false, reason, message);
     if picture.assessment.is_blocked

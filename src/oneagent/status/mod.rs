@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
 
-use findings::{findings, token_problems};
+use findings::findings;
 
 use super::done::Done;
 use super::hold::STOPPED;
@@ -65,20 +65,16 @@ impl<'a> Picture<'a> {
         found.chain(self.done.istio.as_ref().map(|why| mesh_trouble(self.resolved, why))).collect()
     }
 
-    /// The same, with what is wrong with the tokens.
-    fn all_problems(&self) -> Vec<Problem> {
-        self.problems().into_iter().chain(token_problems(self)).collect()
-    }
-
     /// What is waited for. Where that is nothing, or a version, what a human must mend comes first: it is what a list
     /// of OneAgents shows.
-    fn waiting_on(&self) -> Vec<String> {
+    fn waiting_on(&self, findings: &[Finding], problems: &[Problem]) -> Vec<String> {
         let report = self.report();
         let waits = report.waiting_on.iter().map(|waiting| waiting.said(&WORDS));
         let is_quiet = matches!(report.state, State::Complete | State::Waiting);
-        let problem = self.all_problems().into_iter().next().filter(|_| is_quiet);
+        let problem = problems.first().filter(|_| is_quiet);
         let problem = problem.map(|(reason, message)| format!("{reason}: {message}"));
-        let none = (is_quiet && report.selected == 0).then(|| findings::ready(self).message);
+        let ready = || findings.iter().find(|finding| finding.type_ == C::Ready).map(|ready| ready.message.clone());
+        let none = if is_quiet && report.selected == 0 { ready() } else { None };
         let stop = (is_quiet && self.seen.stopped).then(|| STOPPED.why.to_owned());
         problem.or(none).into_iter().chain(stop).chain(waits).collect()
     }
@@ -104,7 +100,7 @@ pub fn status(
         return Ok(invalid(object.metadata.generation, before, *reason, message, now));
     }
     let (report, environment) = (picture.report(), picture.environment());
-    let findings = findings(picture);
+    let (findings, problems) = findings(picture);
     let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
     let holds = |type_: C| findings.iter().find(|f| f.type_ == type_).and_then(|f| f.holds);
     let phase = match (holds(C::Degraded), holds(C::Ready)) {
@@ -129,7 +125,7 @@ pub fn status(
         phase: Some(phase.to_owned()),
         conditions,
         nodes: Some(counts(report)),
-        rollout: Some(rollout_status(picture)?),
+        rollout: Some(rollout_status(picture, picture.waiting_on(&findings, &problems))?),
         instances: seen
             .pods
             .iter()
@@ -267,12 +263,12 @@ fn to_the_minute(time: DateTime<Utc>) -> String {
     timestamp(DateTime::from_timestamp(minutes * 60, 0).unwrap_or(time))
 }
 
-fn rollout_status(picture: &Picture<'_>) -> Result<RolloutStatus, serde_json::Error> {
+fn rollout_status(picture: &Picture<'_>, waiting_on: Vec<String>) -> Result<RolloutStatus, serde_json::Error> {
     let report = picture.report();
     Ok(RolloutStatus {
         state: report.state.to_string(),
         to: picture.assessment.choice.version.map(|v| v.to_string()),
-        waiting_on: picture.waiting_on(),
+        waiting_on,
         expected_finish: report.finish.map(to_the_minute),
         budget: i32::try_from(picture.assessment.decision.plan.budget).ok(),
         ..memory::write(picture.memory())?

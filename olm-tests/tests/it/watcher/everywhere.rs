@@ -29,9 +29,7 @@ fn all_namespaces_an_api_server_that_goes_and_rights_that_are_taken_away() {
         let cluster = Cluster::start(Vec::new()).await;
         let mut lab = Lab::bare(&cluster, &PACKAGE, "cw-first", 3).await;
         let other = Lab::bare(&cluster, &PACKAGE, "cw-second", 3).await;
-        let role = cluster.kubectl(&["-n", &lab.name, "get", "role", PACKAGE.name, "-o", "json"]);
-        let role: Value = serde_json::from_str(&role).unwrap();
-        let whole = role["rules"].clone();
+        let whole = lab.rights();
         grant(&lab, &whole);
         lab.start_operator(&[&LONG_LEASE[..], &[("WATCH_NAMESPACE", "")]].concat()).await;
         webapp(&lab).await;

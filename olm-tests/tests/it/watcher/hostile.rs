@@ -55,17 +55,12 @@ fn a_configmap_that_goes_in_the_middle_holds_everything_until_it_is_back() {
 fn a_missing_right_is_named_and_a_quota_takes_one_pod_and_no_more() {
     olm_tests::run(async {
         let mut lab = lab("cw-rightless").await;
-        let role = lab.cluster.kubectl(&["-n", &lab.name, "get", "role", PACKAGE.name, "-o", "json"]);
-        let mut role: Value = serde_json::from_str(&role).unwrap();
-        let whole = role["rules"].clone();
+        let whole = lab.rights();
+        let mut less = whole.clone();
         let evicts = |rule: &Value| rule["resources"][0] == "pods/eviction";
-        role["rules"].as_array_mut().unwrap().retain(|rule| !evicts(rule));
-        let put = |rules: &Value| {
-            let patch = json!({ "rules": rules }).to_string();
-            lab.cluster.kubectl(&["-n", &lab.name, "patch", "role", PACKAGE.name, "--type=merge", "-p", &patch]);
-        };
+        less.as_array_mut().unwrap().retain(|rule| !evicts(rule));
         let began = chrono::Utc::now();
-        put(&role["rules"]);
+        lab.set_rights(&less);
         let before = lab.uids_of("webapp").await;
         lab.message("two");
         let said = lab.watcher_is("watcher", "Degraded", "True", "EvictionRefused").await;
@@ -75,7 +70,7 @@ fn a_missing_right_is_named_and_a_quota_takes_one_pod_and_no_more() {
         let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota",
             "metadata": { "name": "few", "namespace": lab.name }, "spec": { "hard": { "pods": "3" } } });
         lab.cluster.apply(&quota.to_string());
-        put(&whole);
+        lab.set_rights(&whole);
         let said = lab.watcher_is("watcher", "Degraded", "True", "PodsRefused").await;
         assert!(said.contains("Deployment webapp") && said.contains("exceeded quota"), "{said}");
         assert_eq!(lab.uids_of("webapp").await.intersection(&before).count(), 3);
