@@ -279,9 +279,11 @@ impl Olm {
                 && others.len() == 1
                 && subscription["status"]["installedCSV"] == name.as_str();
             let runs = deployment["status"]["readyReplicas"] == 1 && deployment["status"]["replicas"] == 1;
-            if there && runs {
+            if there && runs && self.settled(namespace).await {
                 return Ok(());
             }
+            // OLM takes seconds: the cores are better left to it.
+            tokio::time::sleep(Duration::from_millis(500)).await;
             let plans: Vec<Value> = self
                 .list("InstallPlan", namespace)
                 .await
@@ -299,6 +301,11 @@ impl Olm {
             ))
         })
         .await;
+    }
+
+    /// Whether OLM works on no InstallPlan. While it does, it makes a ClusterServiceVersion anew that was deleted.
+    pub async fn settled(&self, namespace: &str) -> bool {
+        !self.list("InstallPlan", namespace).await.iter().any(|p| p["status"]["phase"] == "Installing")
     }
 
     /// The API of a kind that this rig knows.

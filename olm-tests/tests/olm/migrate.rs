@@ -156,7 +156,7 @@ fn the_originals_subscription_and_csv_go_and_its_agents_are_taken_over_without_a
         };
         eventually("the original is installed", PATIENCE, || async {
             let now = phase().await;
-            if now == "Succeeded" { Ok(()) } else { Err(now.to_string()) }
+            if now == "Succeeded" && olm.settled("dynatrace").await { Ok(()) } else { Err(now.to_string()) }
         })
         .await;
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 4).await;
