@@ -33,8 +33,12 @@ pub enum Outcome {
 pub enum Doubt {
     /// Of the older one nothing is known.
     Unread { older: String, namespace: String },
+    /// Its spec makes no sense, and never did since the operator started: its agents run on, on nodes of their own.
+    Senseless { older: String },
     /// Its agent still runs on a node that it does not select any more.
     NotLeft { older: String, node: Arc<str> },
+    /// It was deleted, and its agent still runs.
+    Orphan { older: String, node: Arc<str> },
 }
 
 impl fmt::Display for Doubt {
@@ -46,6 +50,20 @@ impl fmt::Display for Doubt {
                 namespace {namespace}; give it back its Role and RoleBinding there, or take the namespace out of \
                 WATCH_NAMESPACE. Until then the DaemonSet stays as it is"
             ),
+            Self::Senseless { older } => write!(
+                f,
+                "OneAgent {older} is older, and its spec makes no sense, so nobody knows which nodes are its own: mend \
+                it (its conditions say what is wrong), or delete it. Until then the DaemonSet stays as it is"
+            ),
+            Self::Orphan { older, node } => {
+                let (namespace, name) = older.split_once('/').unwrap_or_default();
+                write!(
+                    f,
+                    "OneAgent {older} was deleted, and its agent on node {node} still runs: the DaemonSet stays as it \
+                    is until that is gone; if it was left behind on purpose, run kubectl -n {namespace} delete \
+                    daemonset {name}"
+                )
+            }
             Self::NotLeft { older, node } => write!(
                 f,
                 "OneAgent {older} does not select node {node} any more, and its agent still runs there: the DaemonSet \

@@ -130,8 +130,11 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
     let yielded = context.fleet.daemonset(&key).map(|live| build::record::yields_to(&live)).unwrap_or_default();
     let nodes = context.fleet.nodes();
     let is_unread = |namespace: &str| context.peers.is_unread(namespace);
-    let doubt = overlap::doubt(&resolved.placement, &others, &nodes, &yielded, is_unread);
-    let resolved = overlap::apart(resolved, &others, &nodes, &context.fleet.pods(&key), &yielded);
+    let pods = context.fleet.pods(&key);
+    let strangers = context.peers.strangers(&key, &yielded, &context.fleet);
+    let (all, there) = ((&*others, &*strangers), (&*nodes, &*pods));
+    let doubt = overlap::doubt(&resolved.placement, all, there, &yielded, is_unread);
+    let resolved = overlap::apart(resolved, &others, &nodes, &pods, &yielded);
     let resolved = resolve::Resolved { doubt, ..resolved };
     let now = context.clock.now();
     let seen = observe::observe(context, desk, &resolved, now).await?;

@@ -31,6 +31,17 @@ pub struct Other {
     pub serves: HashSet<Arc<str>>,
 }
 
+/// An older OneAgent of which nobody knows what it selects: its spec makes no sense, or it was deleted.
+#[derive(Debug, Clone)]
+pub struct Stranger {
+    /// Namespace and name, as people write them.
+    pub name: String,
+    /// Whether it was deleted.
+    pub is_gone: bool,
+    /// Nodes on which an agent of it is.
+    pub has: HashSet<Arc<str>>,
+}
+
 /// A OneAgent that stays out of the way of older ones; `yielded` are those to whom it left their nodes before.
 #[must_use]
 pub fn apart(
@@ -80,8 +91,8 @@ pub fn apart(
 #[must_use]
 pub fn doubt(
     own: &Placement,
-    others: &[Other],
-    nodes: &[Arc<Node>],
+    (others, strangers): (&[Other], &[Stranger]),
+    (nodes, pods): (&[Arc<Node>], &[Arc<Pod>]),
     yielded: &BTreeSet<String>,
     is_unread: impl Fn(&str) -> bool,
 ) -> Option<Doubt> {
@@ -89,14 +100,31 @@ pub fn doubt(
     if let Some(older) = yielded.iter().find(|older| is_unread(&namespace(older))) {
         return Some(Doubt::Unread { older: older.clone(), namespace: namespace(older) });
     }
-    others.iter().filter(|other| other.is_older && yielded.contains(&other.name)).find_map(|other| {
-        let stays = |node: &&Arc<Node>| {
-            own.verdict(node) == Verdict::Selected
-                && other.serves.contains(&node.name)
-                && other.placement.verdict(node) == Verdict::NotMatching
+    let selects = |node: &&Arc<Node>| own.verdict(node) == Verdict::Selected;
+    let unknown = strangers.iter().find_map(|stranger| {
+        let older = stranger.name.clone();
+        let is_here = |node: &&Arc<Node>| {
+            stranger.has.contains(&node.name) && !pods.iter().any(|pod| !pod.deleting && pod.node == node.name)
         };
-        nodes.iter().find(stays).map(|node| Doubt::NotLeft { older: other.name.clone(), node: node.name.clone() })
-    })
+        let shared = nodes.iter().filter(selects).find(is_here);
+        match shared {
+            Some(node) if stranger.is_gone => Some(Doubt::Orphan { older, node: node.name.clone() }),
+            shared if !stranger.is_gone && (shared.is_some() || yielded.contains(&older)) => {
+                Some(Doubt::Senseless { older })
+            }
+            _ => None,
+        }
+    });
+    let known = || {
+        others.iter().filter(|other| other.is_older && yielded.contains(&other.name)).find_map(|other| {
+            let stays = |node: &&Arc<Node>| {
+                other.serves.contains(&node.name) && other.placement.verdict(node) == Verdict::NotMatching
+            };
+            let node = nodes.iter().filter(selects).find(stays)?;
+            Some(Doubt::NotLeft { older: other.name.clone(), node: node.name.clone() })
+        })
+    };
+    unknown.or_else(known)
 }
 
 /// Whether no node can ever match both: they want other values of one label.
@@ -249,6 +277,26 @@ mod tests {
         };
         assert_eq!(younger(&[]), Outcome::Reported, "the older one's agent does not run there");
         assert_eq!(younger(&["a"]), Outcome::Yields);
+    }
+
+    #[test]
+    fn where_nobody_knows_what_an_older_one_selects_nothing_is_written_over_its_agents() {
+        let nodes = [node("a", &[]), node("b", &[])];
+        let own = agent(json!({})).placement;
+        let doubt = |name: &str, is_gone: bool, has: &[&str], own_pods: &[Arc<Pod>], yielded: &[&str]| {
+            let has = has.iter().map(|node| (*node).into()).collect();
+            let strangers = [Stranger { name: name.into(), is_gone, has }];
+            let yielded = yielded.iter().map(|name| (*name).to_owned()).collect();
+            doubt(&own, (&[], &strangers), (&nodes, own_pods), &yielded, |_| false)
+        };
+        let senseless = Some(Doubt::Senseless { older: "n/other".into() });
+        assert_eq!(doubt("n/other", false, &[], &[], &["n/other"]), senseless, "its nodes were left to it");
+        assert_eq!(doubt("n/other", false, &["b"], &[], &[]), senseless, "its agents are where ours would come");
+        let pod = [Arc::new(Pod::named("p", "b"))];
+        assert_eq!(doubt("n/other", false, &["b"], &pod, &[]), None, "both run there already");
+        let orphan = Some(Doubt::Orphan { older: "n/other".into(), node: "a".into() });
+        assert_eq!(doubt("n/other", true, &["a"], &[], &["n/other"]), orphan);
+        assert_eq!(doubt("n/other", true, &[], &[], &["n/other"]), None, "it was deleted, and so were its agents");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Fed by the OneAgents' own watches, before anybody looks at one. Must not decide what a conflict means.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use kube::core::DeserializeGuard;
@@ -10,7 +10,7 @@ use kube::{Resource, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::fleet::Fleet;
-use super::overlap::Other;
+use super::overlap::{Other, Stranger};
 use super::resolve::resolve;
 use crate::api::oneagent::OneAgent;
 use crate::k8s::placement::Placement;
@@ -105,6 +105,24 @@ impl Peers {
             serves: serves(&other),
         };
         others.into_iter().map(other).collect()
+    }
+
+    /// Older ones of which nobody knows what they select; of those that were deleted, the ones to whom nodes were left.
+    #[must_use]
+    pub fn strangers(&self, key: &Key, yielded: &BTreeSet<String>, fleet: &Fleet) -> Vec<Stranger> {
+        let inner = self.inner();
+        let Some(own) = inner.all.get(key) else { return Vec::new() };
+        let is_older = |other: &Key, peer: &Peer| (peer.created, other) < (own.created, key);
+        let senseless = inner.all.iter().filter(|(other, peer)| is_older(other, peer) && peer.placement.is_none());
+        let mut found: Vec<(Key, bool)> = senseless.map(|(other, _)| (other.clone(), false)).collect();
+        let names = yielded.iter().filter_map(|older| older.split_once('/'));
+        let keys = names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+        found.extend(keys.filter(|older| !inner.all.contains_key(older)).map(|older| (older, true)));
+        drop(inner);
+        let has = |key: &Key| fleet.pods(key).iter().filter(|pod| !pod.deleting).map(|pod| pod.node.clone()).collect();
+        let stranger =
+            |(key, is_gone): (Key, bool)| Stranger { name: format!("{}/{}", key.0, key.1), is_gone, has: has(&key) };
+        found.into_iter().map(stranger).collect()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

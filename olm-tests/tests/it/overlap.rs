@@ -209,3 +209,50 @@ fn nobody_comes_to_a_node_before_the_older_ones_agent_has_left_it() {
         lab.end().await;
     });
 }
+
+#[test]
+fn nodes_stay_left_to_an_older_one_that_makes_no_sense_after_a_restart_and_to_agents_that_outlive_theirs() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("senseless", 1).await;
+        let plain = lab.nodes.clone();
+        let left = lab.add_nodes(1, &nodes::Shape::default().label("half", "old")).await;
+        let wish = json!({ "nodeSelector": { "lab": "senseless", "half": "old" } });
+        lab.oneagent_named("older", &wish);
+        runs(&lab, "the older one is there", &[("older", &left)]).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        lab.oneagent_named("younger", &json!({}));
+        let apart = [("older", left.as_slice()), ("younger", plain.as_slice())];
+        runs(&lab, "the younger one leaves its node to it", &apart).await;
+        let two = watch_for_two(&lab);
+
+        // What the CRD takes and no operator understands; a new operator never knew what it selected.
+        let window = json!([{ "start": "01:00", "duration": "2h", "timeZone": "Europe/Nowhere" }]);
+        lab.edit("older", json!({ "rollout": { "windows": window } })).await;
+        lab.says("older", "Degraded", "Europe/Nowhere").await;
+        lab.operators.clear();
+        lab.start_operator(&[]).await;
+        lab.says("younger", "Degraded", "OneAgent senseless/older is older, and its spec makes no sense").await;
+        lab.is_polled().await;
+        assert_eq!(who_runs_where(&lab, &["older", "younger"]).await[&left[0]], ["older"]);
+        // One that comes meanwhile takes no node of it, either.
+        lab.oneagent_named("youngest", &json!({ "nodeSelector": { "lab": "senseless", "half": "old" } }));
+        lab.says("youngest", "Degraded", "its spec makes no sense").await;
+        lab.edit("older", json!({ "rollout": null })).await;
+        lab.condition("younger", "Degraded", "False", "AsExpected").await;
+        runs(&lab, "all is as it was", &apart).await;
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "youngest"]);
+
+        // Deleted, and its agents are left behind.
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "older", "--cascade=orphan"]);
+        let said = lab.says("younger", "Degraded", "OneAgent senseless/older was deleted, and its agent").await;
+        lab.is_polled().await;
+        assert_eq!(who_runs_where(&lab, &["older", "younger"]).await[&left[0]], ["older"]);
+        let (_, command) = said.split_once("run kubectl ").unwrap();
+        let words: Vec<&str> = command.split_whitespace().take(5).collect();
+        lab.cluster.kubectl(&words);
+        let both = [plain, left].concat();
+        runs(&lab, "the younger one takes the node", &[("younger", &both)]).await;
+        assert!(two.lock().unwrap().is_empty(), "two agents on {:?}", two.lock().unwrap());
+        lab.end().await;
+    });
+}
