@@ -2,25 +2,28 @@
 //!
 //! Reads only, with the caller's rights. Must not judge anything itself: that is the operator's own code.
 
+use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::Api;
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt};
 
-use super::read::{list, nearest};
+use super::read::{list, nearest, node_selector};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel;
 use crate::oneagent::controller::LABEL;
-use crate::oneagent::explain::{Finding, oneagent};
+use crate::oneagent::explain::{Around, Finding, oneagent};
 use crate::oneagent::listed::Cluster;
+use crate::oneagent::observe::refusal;
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "oneagent-operator explain node NODE [-n NAMESPACE]\n       \
         oneagent-operator explain NAME [-n NAMESPACE]",
-    after_help = "It reads nodes, Pods, DaemonSets and OneAgents with your rights, and writes nothing."
+    after_help = "It reads nodes, Pods, DaemonSets, OneAgents, Namespaces and Events with your rights, and writes \
+        nothing."
 )]
 pub(super) struct Args {
     /// Word `node` and the name of a node; or the name of a OneAgent.
@@ -71,15 +74,32 @@ async fn of_node(
     );
     let names = cluster.nodes();
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    let found = cluster.node(name, clock.now());
-    let found = found.ok_or_else(|| format!("there is no node {name}{}", nearest(name, &names)))?;
-    if found.is_empty() {
+    if !names.contains(&name) {
+        return Err(format!("there is no node {name}{}", nearest(name, &names)));
+    }
+    if cluster.agents().is_empty() {
         return Err(format!(
             "there is no OneAgent in {}",
             namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"))
         ));
     }
+    let mut found = Vec::new();
+    for agent in cluster.agents() {
+        let around = around(client, &cluster, agent, clock.now()).await;
+        found.extend(cluster.node(name, agent, &around, clock.now()));
+    }
     Ok(found)
+}
+
+/// What no list shows, where something is missing. Without the right to read it, that is said, and no more.
+async fn around(client: &Client, cluster: &Cluster, agent: &OneAgent, now: DateTime<Utc>) -> Around {
+    let (daemonset, pods) = cluster.workload(agent);
+    let mut unread = Vec::new();
+    let selector = node_selector(client, &agent.namespace().unwrap_or_default()).await;
+    let selector = selector.map_err(|why| unread.push(why)).unwrap_or_default();
+    let refused = refusal(client, daemonset.as_deref(), &pods, now).await;
+    let refused = refused.map_err(|why| unread.push(why.chain())).unwrap_or_default();
+    Around { selector, refused, unread }
 }
 
 fn within<K>(client: &Client, namespace: Option<&str>) -> Api<K>

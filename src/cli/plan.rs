@@ -8,22 +8,19 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
 
-use super::read::{list, nearest, oneagents};
+use super::read::{list, nearest, node_selector, oneagents};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
-use crate::k8s::api_group::Served;
 use crate::k8s::facts::{NodeFacts, PodFacts};
-use crate::k8s::node_selector::{self, Selector};
 use crate::kernel::named::Look;
-use crate::kernel::{self, Answer, Data, OptionalApis, Singletons};
-use crate::oneagent::MANAGER;
+use crate::kernel::{self, Answer, Data, Singletons};
 use crate::oneagent::controller::LABEL;
 use crate::oneagent::listed::Cluster;
-use crate::oneagent::observe::{OPENSHIFT, SCHEDULER, VERSION};
+use crate::oneagent::observe::VERSION;
 use crate::oneagent::preview::{Preview, Surroundings, preview};
 use crate::oneagent::resolve::resolve;
 
@@ -148,26 +145,10 @@ async fn versions(client: &Client, agent: &OneAgent) -> Result<Option<Look>, Str
 
 /// What no list shows.
 async fn surroundings(client: &Client, agent: &OneAgent) -> Result<Surroundings, String> {
-    let namespace = agent.namespace().unwrap_or_default();
-    let api: Api<Namespace> = Api::all(client.clone());
-    let found = api.get_opt(&namespace).await;
-    let found = found.map_err(|error| format!("cannot get namespaces {namespace}: {error}"))?;
-    let singletons = Singletons::new(Duration::ZERO);
-    let mut selector = found.as_ref().map(node_selector::of).unwrap_or_default();
-    if selector.is_default
-        && let Answer::There(scheduler) = singletons.look(client, &SCHEDULER).await
-    {
-        selector = node_selector::of_scheduler(&scheduler);
-    }
-    // OpenShift's means nothing elsewhere.
-    if selector.is_openshifts && !selector.labels.is_empty() {
-        let served = OptionalApis::new(MANAGER, Duration::ZERO).served(client, &OPENSHIFT).await;
-        if served.map_err(|error| error.to_string())? == Served::Absent {
-            selector = Selector::default();
-        }
-    }
+    let selector = node_selector(client, &agent.namespace().unwrap_or_default()).await?;
     let openshift = agent.spec.openshift.as_ref();
     let pauses = openshift.is_some_and(|openshift| openshift.pause_during_cluster_update == Some(true));
+    let singletons = Singletons::new(Duration::ZERO);
     let update = if pauses { singletons.look(client, &VERSION).await } else { Answer::Unasked };
     Ok(Surroundings { selector, update, list: versions(client, agent).await? })
 }

@@ -4,13 +4,21 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
 use kube::api::{Api, ListParams};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::oneagent::OneAgent;
+use crate::k8s::api_group::Served;
+use crate::k8s::node_selector::{self, Selector};
+use crate::kernel::{Answer, OptionalApis, Singletons};
+use crate::oneagent::MANAGER;
+use crate::oneagent::observe::{OPENSHIFT, SCHEDULER};
 
 /// Everything of a kind; the error names it and the verb.
 pub(super) async fn list<K>(api: Api<K>, what: &str, labels: &str) -> Result<Vec<K>, String>
@@ -19,6 +27,26 @@ where
 {
     let listed = api.list(&ListParams::default().labels(labels)).await;
     listed.map(|list| list.items).map_err(|error| format!("cannot list {what}: {error}"))
+}
+
+/// The node selector that a namespace itself carries, or the cluster's default one.
+pub(super) async fn node_selector(client: &Client, namespace: &str) -> Result<Selector, String> {
+    let found = Api::<Namespace>::all(client.clone()).get_opt(namespace).await;
+    let found = found.map_err(|error| format!("cannot get namespaces {namespace}: {error}"))?;
+    let mut selector = found.as_ref().map(node_selector::of).unwrap_or_default();
+    if selector.is_default
+        && let Answer::There(scheduler) = Singletons::new(Duration::ZERO).look(client, &SCHEDULER).await
+    {
+        selector = node_selector::of_scheduler(&scheduler);
+    }
+    // OpenShift's means nothing elsewhere.
+    if selector.is_openshifts && !selector.labels.is_empty() {
+        let served = OptionalApis::new(MANAGER, Duration::ZERO).served(client, &OPENSHIFT).await;
+        if served.map_err(|error| error.to_string())? == Served::Absent {
+            selector = Selector::default();
+        }
+    }
+    Ok(selector)
 }
 
 /// The OneAgents of a file, which may hold other objects, too.

@@ -12,14 +12,19 @@ use kube::ResourceExt;
 
 use super::listed::Cluster;
 use super::memory;
+use super::observe::is_ignored;
 use super::places::{Inventory, SKIP, places};
 use super::plan::template_revision;
-use super::resolve::Resolved;
+use super::problem::lift_selectors;
+use super::refusal::{self, Refusal};
+use super::resolve::{Resolved, Wish};
 use super::revision::{Desired, Pod, Reported, Revision};
+use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::k8s::node::Node;
+use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::Verdict;
-use crate::rollout::{self, Bucket, Cause, Source, Standing};
+use crate::rollout::{self, Bucket, Cause, Selection, Source, Standing};
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,16 +36,33 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
+/// What no list shows of a OneAgent.
+#[derive(Debug, Default)]
+pub struct Around {
+    /// The node selector that its namespace carries.
+    pub selector: Selector,
+    /// Why the API server refuses its Pods, in its own words.
+    pub refused: Option<String>,
+    /// What could not be read, and so is not known.
+    pub unread: Vec<String>,
+}
+
 impl Cluster {
-    /// What each OneAgent has to do with a node; `None`: there is no such node.
+    /// What a OneAgent has to do with a node; `None`: there is no such node.
     #[must_use]
-    pub fn node(&self, name: &str, now: DateTime<Utc>) -> Option<Vec<Finding>> {
+    pub fn node(&self, name: &str, agent: &OneAgent, around: &Around, now: DateTime<Utc>) -> Option<Finding> {
         let nodes = self.fleet.nodes();
         let node = nodes.iter().find(|node| &*node.name == name)?;
-        Some(self.agents.iter().map(|agent| self.of_node(agent, node, &nodes, now)).collect())
+        Some(self.of_node(agent, (node, &nodes), around, now))
     }
 
-    fn of_node(&self, agent: &OneAgent, node: &Arc<Node>, nodes: &[Arc<Node>], now: DateTime<Utc>) -> Finding {
+    fn of_node(
+        &self,
+        agent: &OneAgent,
+        (node, nodes): (&Arc<Node>, &[Arc<Node>]),
+        around: &Around,
+        now: DateTime<Utc>,
+    ) -> Finding {
         let who = format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
         let finding = |what: String, remedy: Option<String>| Finding { who: who.clone(), what, remedy };
         let resolved = match self.resolved(agent, nodes) {
@@ -52,14 +74,22 @@ impl Cluster {
         if let Some((what, remedy)) = unselected(&resolved, node, pod) {
             return finding(what, remedy);
         }
-        let (cause, standing) = self.judged(agent, &resolved, (node, nodes), &pods, now);
+        let account = &resolved.pod.service_account;
+        let refusal = around.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, account));
+        let obstacles = (refusal.as_ref(), &around.selector);
+        let (cause, standing) = self.judged(agent, &resolved, (node, nodes), (&pods, obstacles), now);
         let status = agent.status.clone().unwrap_or_default();
-        match cause {
-            Some(cause) => {
-                let what = format!("no available agent: {cause}{}", stands(&status));
+        match (cause, refusal) {
+            (Some(cause), Some(refusal)) if cause.bucket() == Bucket::Admission => {
+                finding(format!("no available agent: {cause}{}", stands(&status)), Some(refusal.full))
+            }
+            (Some(cause), _) => {
+                let unread = around.unread.iter().map(|why| format!("; {why}, so more is not known"));
+                let unread: String = unread.collect();
+                let what = format!("no available agent: {cause}{}{unread}", stands(&status));
                 finding(what, Some(remedy(&cause, &resolved, node, pod)))
             }
-            None => finding(runs(standing, pod, node, &status), left_out(node)),
+            (None, _) => finding(runs(standing, pod, node, &status), left_out(node)),
         }
     }
 
@@ -69,7 +99,7 @@ impl Cluster {
         agent: &OneAgent,
         resolved: &Resolved,
         (node, nodes): (&Arc<Node>, &[Arc<Node>]),
-        pods: &[Arc<Pod>],
+        (pods, (refusal, selector)): (&[Arc<Pod>], (Option<&Refusal>, &Selector)),
         now: DateTime<Utc>,
     ) -> (Option<Cause>, Option<Standing>) {
         let status = agent.status.clone().unwrap_or_default();
@@ -78,12 +108,13 @@ impl Cluster {
         let version = status.desired_version.as_ref().and_then(|version| version.parse().ok());
         let desired = template.as_ref().map(|template| Desired {
             revision: Revision { version: version.or(template.version), hash: template.hash.clone() },
-            strict: false,
+            strict: is_exact(resolved.wish, version),
             keeps_versions: resolved.frozen,
         });
         let memory = memory::read(&status);
         // Where the operator knows of each agent what it is, what Pods say of themselves is as good.
         let unknown = status.nodes.as_ref().map_or(0, |nodes| nodes.version_unknown);
+        let nobodys = BTreeMap::new();
         let (deleted, lost, missing) = (HashSet::new(), HashMap::new(), HashMap::new());
         let inventory = Inventory {
             nodes,
@@ -98,13 +129,16 @@ impl Cluster {
             heard_since: DateTime::UNIX_EPOCH,
             reported: if unknown > 0 { Reported::NotYet } else { Reported::Silent },
             source: Source::NotNeeded,
-            refused: None,
-            namespace_selector: &BTreeMap::new(),
+            refused: refusal.map(|refusal| refusal.short),
+            namespace_selector: if is_ignored(selector, nodes, pods) { &nobodys } else { &selector.labels },
             canary: &resolved.canary,
             memory: &memory,
         };
         let all = places(desired.as_ref(), &inventory);
         let Some(place) = all.iter().find(|place| *place.name == node.name) else { return (None, None) };
+        if let Selection::Closed(cause) = &place.selection {
+            return (Some(cause.clone()), None);
+        }
         let wanted = desired.as_ref().map(|d| rollout::Desired { revision: d.revision.clone(), insists: false });
         let one = std::slice::from_ref(place);
         let cause = rollout::cause(&resolved.policy, wanted.as_ref(), &inventory.for_engine(one), now);
@@ -187,10 +221,19 @@ fn runs(standing: Option<Standing>, pod: Option<&Arc<Pod>>, node: &Node, status:
     }
 }
 
+/// Whether exactly the desired version will do, and a newer one goes back. A pin that is not obeyed keeps what runs.
+fn is_exact(wish: Wish, desired: Option<Version>) -> bool {
+    match wish {
+        Wish::Pin { version, .. } => desired == Some(version),
+        Wish::Image { .. } => desired.is_some(),
+        Wish::Newest | Wish::AgentVersion(_) | Wish::UserUrl => false,
+    }
+}
+
 /// Whether a rollout is held before it began.
 fn waits(status: &OneAgentStatus) -> bool {
     let state = status.rollout.as_ref().map(|rollout| rollout.state.as_str()).unwrap_or_default();
-    let is_held = matches!(state, "Paused" | "Held" | "Stopped");
+    let is_held = matches!(state, "Paused" | "Waiting" | "Stopped");
     is_held && status.nodes.as_ref().is_some_and(|nodes| nodes.updated == 0 && nodes.outdated > 0)
 }
 
@@ -217,7 +260,13 @@ fn remedy(cause: &Cause, resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>
     match cause.bucket() {
         Bucket::NodeNotReady | Bucket::NodeLost => of_node(),
         Bucket::NodeBusy => left_out(node).unwrap_or_else(of_node),
+        Bucket::NamespaceSelector => lift_selectors(namespace),
         Bucket::Crash => of_pod("logs", " --previous"),
+        // A Pod keeps the node selector that its namespace had when it was made.
+        Bucket::Capacity if cause.to_string().contains("node affinity/selector") => of_pod(
+            "delete pod",
+            ", if it still carries a node selector that its namespace has no more; nothing is lost, for it never ran",
+        ),
         _ => of_pod("describe pod", ""),
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 
@@ -14,6 +15,7 @@ use super::fleet::Fleet;
 use super::overlap;
 use super::peers::Peers;
 use super::resolve::{Resolved, resolve};
+use super::revision::Pod;
 use crate::api::oneagent::OneAgent;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::k8s::node::Node;
@@ -50,6 +52,19 @@ impl Cluster {
     #[must_use]
     pub fn nodes(&self) -> Vec<Arc<str>> {
         self.fleet.nodes().iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// The OneAgents.
+    #[must_use]
+    pub fn agents(&self) -> &[OneAgent] {
+        &self.agents
+    }
+
+    /// DaemonSet and Pods of a OneAgent.
+    #[must_use]
+    pub fn workload(&self, agent: &OneAgent) -> (Option<Arc<DaemonSet>>, Vec<Arc<Pod>>) {
+        let key = (agent.namespace().unwrap_or_default(), agent.name_any());
+        (self.fleet.daemonset(&key), self.fleet.pods(&key))
     }
 
     /// What a spec means, beside the others; or why it makes no sense.

@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use kube::ResourceExt;
+use olm_tests::eventually;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
 use olm_tests::nodes::patch;
 use olm_tests::operator::token;
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ pub async fn on_call(lab: &Lab<'_>) -> String {
         rule("dynatrace.com", "oneagents"),
         rule("", "nodes"),
         rule("", "pods"),
+        rule("", "events"),
         rule("apps", "daemonsets"),
         namespaces,
         versions,
@@ -45,6 +47,14 @@ pub async fn on_call(lab: &Lab<'_>) -> String {
     path.display().to_string()
 }
 
+fn explain(lab: &Lab<'_>, kubeconfig: &str, what: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(olm_tests::operator::binary());
+    command.arg("explain").args(what).args(["-n", &lab.name]).env("KUBECONFIG", kubeconfig);
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    (output.status.code(), said)
+}
+
 #[test]
 fn whoever_is_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
     olm_tests::run(async {
@@ -66,13 +76,7 @@ fn whoever_is_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
         })
         .await;
 
-        let explain = |what: &[&str]| {
-            let mut command = Command::new(olm_tests::operator::binary());
-            command.arg("explain").args(what).args(["-n", &lab.name]).env("KUBECONFIG", &kubeconfig);
-            let output = command.output().unwrap();
-            let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-            (output.status.code(), said)
-        };
+        let explain = |what: &[&str]| explain(&lab, &kubeconfig, what);
         let node = |number: usize| {
             let (code, said) = explain(&["node", &lab.nodes[number]]);
             assert_eq!(code, Some(0), "{said}");
@@ -116,6 +120,66 @@ fn whoever_is_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
             status.nodes.as_ref().is_some_and(|nodes| nodes.untolerated == 0)
         })
         .await;
+        lab.end().await;
+    });
+}
+
+/// What keeps a Pod from being made stands neither in a Pod nor in a list.
+#[test]
+fn whoever_is_on_call_is_told_what_refuses_a_pod_or_keeps_it_off_a_node() {
+    olm_tests::run(async {
+        let lab = Lab::new("refused-and-explained", 2).await;
+        let kubeconfig = on_call(&lab).await;
+        let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota",
+            "metadata": { "name": "small", "namespace": lab.name }, "spec": { "hard": { "pods": "0" } } });
+        lab.cluster.apply(&quota.to_string());
+        let used = "jsonpath={.status.used.pods}=0";
+        lab.cluster.kubectl(&["-n", &lab.name, "wait", "--for", used, "resourcequota", "small"]);
+        lab.oneagent(&json!({}));
+        lab.says("agent", "Degraded", "exceeded quota").await;
+        let (there, lacking) = (0, 1);
+        let node = |number: usize| explain(&lab, &kubeconfig, &["node", &lab.nodes[number]]).1;
+        let said = node(lacking);
+        assert!(said.contains("no available agent: a quota refuses the Pod"), "{said}");
+        assert!(said.contains("raise the quota"), "{said}");
+        // A node selector of the namespace, which the admission plugin enforces.
+        let label = json!({ "metadata": { "labels": { "explained": "yes" } } });
+        patch(&lab.cluster.client, &lab.nodes[there], &label).await;
+        let annotation = "scheduler.alpha.kubernetes.io/node-selector=explained=yes";
+        lab.cluster.kubectl(&["annotate", "namespace", &lab.name, annotation]);
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "resourcequota", "small"]);
+        lab.shows("it is excluded", SOON, |status| {
+            status.nodes.as_ref().is_some_and(|nodes| (nodes.namespace_selector, nodes.running) == (1, 1))
+        })
+        .await;
+        assert!(node(there).contains(": runs agent"));
+        let said = node(lacking);
+        let mend = format!("kubectl annotate namespace {} --overwrite", lab.name);
+        assert!(said.contains("node selector") && said.contains(&mend), "{said}");
+        // Who may not read it is told that there may be more.
+        let rules = json!([{ "op": "remove", "path": "/rules/5" }]).to_string();
+        let role = format!("on-call-{}", lab.name);
+        lab.cluster.kubectl(&["patch", "clusterrole", &role, "--type=json", "-p", &rules]);
+        let words: Vec<&str> = said.lines().nth(1).unwrap().trim().split(' ').skip(1).collect();
+        eventually("the right is gone", SOON, || async {
+            let said = node(lacking);
+            if said.contains("cannot get namespaces") && said.contains("so more is not known") {
+                return Ok(());
+            }
+            Err(said)
+        })
+        .await;
+        lab.cluster.kubectl(&words);
+        // The Pod keeps what it was made with; nobody but the API server knows that the namespace changed since.
+        lab.shows("it is not excluded", SOON, |status| {
+            status.nodes.as_ref().is_some_and(|nodes| (nodes.namespace_selector, nodes.capacity) == (0, 1))
+        })
+        .await;
+        let said = node(lacking);
+        let words: Vec<&str> = said.lines().nth(1).unwrap().split(',').next().unwrap().trim().split(' ').collect();
+        assert_eq!(words[3..5], ["delete", "pod"], "{said}");
+        lab.cluster.kubectl(&words[1..]);
+        lab.all_at("agent", V1, 2, LONG).await;
         lab.end().await;
     });
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use kube::ResourceExt;
 use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
 
 use super::super::Context;
 use super::super::resolve::Resolved;
@@ -93,29 +93,43 @@ pub fn is_ignored(selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -
     pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
 }
 
-/// Why the API server refuses the DaemonSet's Pods, in its own words: they stand only in Events. Asked for only
-/// when Pods are missing and nothing moves.
+/// Why the API server refuses the DaemonSet's Pods, as far as that can be read: asked for only when nothing moves.
 pub(super) async fn refused(
     context: &Context,
-    resolved: &Resolved,
     daemonset: Option<&DaemonSet>,
     pods: &[Arc<Pod>],
     now: DateTime<Utc>,
 ) -> Option<String> {
-    let daemonset = daemonset?;
-    let status = daemonset.status.as_ref()?;
+    refusal(&context.client, daemonset, pods, now).await.ok().flatten()
+}
+
+/// Why the API server refuses the DaemonSet's Pods where some are missing, in its own words: they stand only in Events.
+pub async fn refusal(
+    client: &Client,
+    daemonset: Option<&DaemonSet>,
+    pods: &[Arc<Pod>],
+    now: DateTime<Utc>,
+) -> Result<Option<String>, kernel::Error> {
+    let Some((daemonset, status)) = daemonset.and_then(|daemonset| Some((daemonset, daemonset.status.as_ref()?)))
+    else {
+        return Ok(None);
+    };
     if usize::try_from(status.desired_number_scheduled).is_ok_and(|desired| pods.len() >= desired) {
-        return None;
+        return Ok(None);
     }
-    let fields = format!("involvedObject.kind=DaemonSet,involvedObject.name={},reason=FailedCreate", resolved.name);
-    let api: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(context.client.clone(), &resolved.namespace);
-    let events =
-        call(|| "read Events".to_owned(), api.list(&ListParams::default().fields(&fields).limit(50))).await.ok()?;
+    let name = daemonset.name_any();
+    let fields = format!("involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate");
+    let namespace = daemonset.namespace().unwrap_or_default();
+    let api: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(client.clone(), &namespace);
+    let params = ListParams::default().fields(&fields).limit(50);
+    let events = call(|| format!("list Events of namespace {namespace}"), api.list(&params)).await?;
     let uid = daemonset.uid();
     let of_this = events.items.into_iter().filter(|event| event.involved_object.uid == uid);
-    let last = of_this.max_by_key(|event| event.last_timestamp.as_ref().map(|t| t.0.as_second()))?;
+    let Some(last) = of_this.max_by_key(|event| event.last_timestamp.as_ref().map(|t| t.0.as_second())) else {
+        return Ok(None);
+    };
     let seen = last.last_timestamp.as_ref().map_or(0, |t| t.0.as_second());
     let made_since = pods.iter().any(|pod| pod.created.timestamp() > seen);
     // The controller repeats itself at growing intervals, up to about a quarter of an hour.
-    (!made_since && now.timestamp() - seen < 1200).then(|| last.message.unwrap_or_default())
+    Ok((!made_since && now.timestamp() - seen < 1200).then(|| last.message.unwrap_or_default()))
 }

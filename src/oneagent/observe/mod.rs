@@ -17,7 +17,7 @@ use kube::api::Api;
 use secrecy::ExposeSecret;
 
 use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_runs, refused, wrote};
-pub use cluster::{is_ignored, selector_changed};
+pub use cluster::{is_ignored, refusal, selector_changed};
 pub use openshift::{OPENSHIFT, OpenShift, SCHEDULER, VERSION};
 pub use references::{Named, Token, in_its_place};
 use references::{References, certificates, named, pull_secret_of, references, token};
@@ -184,7 +184,7 @@ pub async fn observe(
     let lacking = lacks(context, resolved, &able, &pods, &ledger);
     let missing = if daemonset.is_some() { missing(desk, &able, &pods, now) } else { Missing::new() };
     let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset, now));
-    let refused = refused(context, resolved, daemonset.as_deref().filter(|_| lacking && quiet), &pods, now).await;
+    let refused = refused(context, daemonset.as_deref().filter(|_| lacking && quiet), &pods, now).await;
     let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
     let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
     Ok(Observed {
