@@ -81,10 +81,12 @@ impl Candidate {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let mut events = watcher(self.api.clone(), config).default_backoff().boxed();
         let (mut seen, mut since, mut known): (Option<Lease>, Instant, bool) = (None, Instant::now(), false);
+        // Who held it last: one who does not know yet that it was deleted acts on, for as long as it is valid.
+        let mut last: Option<LeaseSpec> = None;
+        let mut listed = false;
         loop {
-            let spec = seen.as_ref().and_then(|lease| lease.spec.as_ref());
             let step = if known {
-                decide(spec, &self.me, since.elapsed(), self.timing)
+                decide(last.as_ref(), &self.me, since.elapsed(), self.timing)
             } else {
                 Step::Wait(self.timing.retry_period)
             };
@@ -107,17 +109,27 @@ impl Candidate {
                 Some(Ok(watcher::Event::Delete(_))) => None,
                 Some(Ok(watcher::Event::InitDone)) => {
                     known = true;
-                    continue;
+                    // It was deleted while nobody watched.
+                    if listed || seen.is_none() {
+                        continue;
+                    }
+                    None
                 }
                 Some(Err(error)) => {
                     tracing::warn!(%error, "cannot watch the lease");
                     continue;
                 }
-                Some(Ok(watcher::Event::Init)) | None => continue,
+                Some(Ok(watcher::Event::Init)) => {
+                    listed = false;
+                    continue;
+                }
+                None => continue,
             };
+            listed |= update.is_some();
             if update.as_ref().and_then(|l| l.spec.as_ref()) != seen.as_ref().and_then(|l| l.spec.as_ref()) {
                 since = Instant::now();
             }
+            last = update.as_ref().map_or(last, |lease| lease.spec.clone());
             seen = update;
         }
     }
@@ -143,10 +155,13 @@ impl Candidate {
                             {
                                 self.held = Some(lease);
                             }
-                            Ok(_) => return error,
+                            Ok(Some(_)) => return error,
+                            // Deleted by somebody: ours as long as nobody else makes it.
+                            Ok(None) => self.held = None,
                             Err(_) => {}
                         }
                     }
+                    Err(error) if error.is_not_found() => self.held = None,
                     Err(error) if renewed.elapsed() >= self.timing.renew_deadline => return error,
                     Err(error) => tracing::warn!(error = error.chain(), "the lease is not renewed yet"),
                 }

@@ -352,7 +352,7 @@ fn one_of_three_namespaces_that_is_deleted_does_not_keep_the_others_from_being_s
         let cluster = olm_tests::cluster::Cluster::shared().await;
         let mut lab = Lab::without_operator(cluster, "hostile-scope", 2).await;
         // Its rights are in its own namespace: of the other two it may read nothing, as after their deletion.
-        let scopes = "hostile-scope,hostile-gone-1,hostile-gone-2";
+        let scopes = "hostile-gone-1,hostile-scope,hostile-gone-2";
         lab.unjudged = Some((chrono::DateTime::UNIX_EPOCH, chrono::DateTime::<chrono::Utc>::MAX_UTC));
         lab.start_operator(&[("WATCH_NAMESPACE", scopes)]).await;
         lab.oneagent(&json!({}));

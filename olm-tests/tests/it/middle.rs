@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, version_of};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, is_ready, version_of};
 use olm_tests::nodes;
 use serde_json::json;
 
@@ -172,6 +172,63 @@ fn while_a_status_cannot_be_written_nobody_is_replaced_who_would_not_be_remember
         lab.cluster.kubectl(&["delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "no-status"]);
         lab.all_at("agent", V2, 6, LONG).await;
         assert_eq!(eyes.seen().counts(), (1, 6));
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_daemonset_that_is_deleted_comes_back_as_it_was_good_last_and_what_is_new_has_its_rollout() {
+    olm_tests::run(async {
+        let lab = Lab::new("middle-deleted", 4).await;
+        let rollout = json!({ "canary": { "nodes": 1, "soak": "1h" }, "maxUnavailable": "50%" });
+        lab.oneagent(&json!({ "rollout": rollout }));
+        lab.all_at("agent", V1, 4, SOON).await;
+        let delete = || lab.cluster.kubectl(&["-n", &lab.name, "delete", "daemonset", "agent"]);
+        // Held before it began.
+        lab.edit("agent", json!({ "rollout": { "paused": true } })).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.shows("it is known", SOON, |status| status.desired_version.as_deref() == Some(V2)).await;
+        delete();
+        let at = async |version: &str| {
+            let pods = lab.pods("agent").await;
+            pods.values().filter(|pod| version_of(pod).as_deref() == Some(version) && is_ready(pod)).count()
+        };
+        let old_ones = async |least: usize| {
+            eventually(&format!("{least} agents at {V1}"), SOON, || async {
+                let (old, new) = (at(V1).await, at(V2).await);
+                let status = lab.status("agent").await;
+                if old >= least && old + new == 4 { Ok(new) } else { Err(format!("{old}, {new}; {status:#?}")) }
+            })
+            .await
+        };
+        let before = lab.uids("agent").await;
+        eventually("its Pods went with it", SOON, || async {
+            let now = lab.uids("agent").await;
+            if now.values().any(|uid| before.values().any(|b| b == uid)) { Err("not yet".into()) } else { Ok(()) }
+        })
+        .await;
+        old_ones(4).await;
+        // With a canary.
+        lab.edit("agent", json!({ "rollout": { "paused": null } })).await;
+        lab.reached("agent", V2, 1).await;
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        delete();
+        old_ones(3).await;
+        lab.is_looked_at().await;
+        let new = old_ones(3).await;
+        assert!(new <= 1, "{new} have an unproven version");
+        // Frozen: the version that was reached, and not the newest.
+        lab.edit("agent", json!({ "disableAgentUpdate": true, "rollout": { "canary": null } })).await;
+        let before = lab.uids("agent").await;
+        delete();
+        eventually("they are back", LONG, || async {
+            let now = lab.uids("agent").await;
+            let is_new = now.len() == 4 && !now.values().any(|uid| before.values().any(|b| b == uid));
+            // The host that had the newer one may refuse it.
+            let (old, newer) = (at(V1).await, at(V2).await);
+            if is_new && old >= 4 - new && newer == 0 { Ok(()) } else { Err(format!("{old}, {newer}")) }
+        })
+        .await;
         lab.end().await;
     });
 }

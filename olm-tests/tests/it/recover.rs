@@ -118,6 +118,35 @@ fn a_leader_that_loses_its_lease_ends_itself() {
 }
 
 #[test]
+fn a_lease_that_somebody_deletes_stays_with_its_holder() {
+    olm_tests::run(async {
+        let mut lab = Lab::without_operator(Cluster::shared().await, "recover-deleted", 1).await;
+        let timing = [("LEASE_DURATION", "60s"), ("LEASE_RENEW_DEADLINE", "40s"), ("LEASE_RETRY_PERIOD", "3s")];
+        lab.start_operator(&timing).await;
+        eventually("somebody leads", SOON, || async { holder(&lab).await.map(drop).ok_or_else(|| "nobody".into()) })
+            .await;
+        lab.start_operator(&timing).await;
+        eventually("the second is ready", SOON, || async {
+            let answer = lab.operators[1].get("/readyz").await;
+            answer.filter(|(code, _)| *code == 200).map(drop).ok_or_else(|| "not ready".into())
+        })
+        .await;
+        for _ in 0..2 {
+            lab.cluster.kubectl(&["-n", &lab.name, "delete", "lease", "oneagent-operator"]);
+            eventually("it is there again", SOON, || async {
+                match holder(&lab).await {
+                    Some(holder) if holder.contains("operator-0") => Ok(()),
+                    other => Err(format!("{other:?}")),
+                }
+            })
+            .await;
+        }
+        assert!(!lab.operators[1].printed().contains("leading"), "{}", lab.operators[1].printed());
+        lab.end().await;
+    });
+}
+
+#[test]
 fn an_api_server_that_restarts_under_a_rollout_is_survived() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;

@@ -299,20 +299,29 @@ const CRD: &str = "crd";
 /// A CRD that comes is noticed within this.
 const LONGEST_FOR_CRD: Duration = Duration::from_secs(10);
 
-/// Waits until the API server serves the kind: on a first installation the CRD may come after us.
+/// Waits until the API server serves the kind: on a first installation the CRD may come after us. One namespace that
+/// answers is enough: of one that is gone, or whose Role is, the others know nothing.
 async fn wait_for_crd<K: Operated>(client: &Client, scope: &Scope, status: &Readiness<K>) {
     let plural = K::Object::plural(&());
-    let api: Api<K::Object> = scope
-        .0
-        .first()
-        .map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
+    let namespaced = |namespace: &String| Api::namespaced(client.clone(), namespace);
+    let mut apis: Vec<Api<K::Object>> = scope.0.iter().map(namespaced).collect();
+    if apis.is_empty() {
+        apis.push(Api::all(client.clone()));
+    }
     for failures in 1.. {
-        match api.list_metadata(&kube::api::ListParams::default().limit(1)).await {
-            Ok(_) => break,
-            Err(error) => {
-                tracing::warn!(%error, "{plural} cannot be listed yet; is the CRD installed and the ServiceAccount \
-                    allowed?");
+        let mut is_served = false;
+        for api in &apis {
+            match api.list_metadata(&kube::api::ListParams::default().limit(1)).await {
+                Ok(_) => is_served = true,
+                Err(error) => tracing::warn!(%error, "{plural} cannot be listed yet; is the CRD installed and the \
+                    ServiceAccount allowed?"),
             }
+            if is_served {
+                break;
+            }
+        }
+        if is_served {
+            break;
         }
         tokio::time::sleep(backoff::wait(failures, CRD).min(LONGEST_FOR_CRD)).await;
     }

@@ -139,7 +139,8 @@ fn plan_beside(
 
     let live = seen.daemonset.as_deref();
     let adopted = live.is_some_and(|live| is_adopted(MANAGER, live.managed_fields()));
-    let running = live.map(|live| running(live, base));
+    // A DaemonSet that somebody deleted comes back as it was good last, and what is new has its rollout.
+    let running = live.map(|live| running(live, base)).or_else(|| memory.rollout.last_good.clone());
     let running_version = running.as_ref().and_then(|r| r.version);
     let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
     let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
