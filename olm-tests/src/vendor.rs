@@ -61,6 +61,8 @@ pub struct Environment {
     pub events: Vec<(String, Value)>,
     /// This many hosts more, made up.
     pub invented_hosts: usize,
+    /// Whether there is no answer to those who ask for hosts.
+    pub hides_hosts: bool,
     /// How it answers.
     pub mood: Mood,
     /// Calls so far, by path.
@@ -236,6 +238,9 @@ async fn answer(State(environments): State<Shared>, request: Request) -> Respons
                 .body(Body::empty())
                 .expect("a response");
         }
+    }
+    if environment.hides_hosts && path.contains("/hosts") {
+        std::future::pending::<()>().await;
     }
     let Some(scopes) = environment.tokens.get(&token) else { return refuse(401, "Token Authentication failed") };
     let may = |scope: &str| scopes.iter().any(|s| s == scope);

@@ -10,6 +10,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, StatusCode, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::error::{Error, OtherHost, short};
 use super::types::{Accepted, ConnectionInfo, Envelope, Host, Hosts, Metainfo, Offered, TokenInfo};
@@ -26,6 +27,8 @@ const PAGE: &str = "2000";
 const SOURCE: &str = "OneAgent Operator";
 /// More pages than any environment has: an end to a server that always names a next one.
 const PAGES: usize = 150;
+/// A host list that takes longer says little of now, and others wait for their turn.
+const LISTING: Duration = Duration::from_secs(600);
 /// More addresses of hosts than any environment has: an end to a list that would fill the memory.
 const ADDRESSES: usize = 300_000;
 
@@ -164,10 +167,11 @@ impl Client {
     /// Hands over every host of the last half hour, page by page.
     pub(super) async fn each_host(&self, api: &SecretString, mut take: impl FnMut(Host) + Send) -> Result<(), Error> {
         let mut query = format!("includeDetails=false&relativeTime=30mins&pageSize={PAGE}");
+        let end = Instant::now() + LISTING;
         for _ in 0..PAGES {
-            let answer = self
-                .call(Method::GET, &format!("/v1/entity/infrastructure/hosts?{query}"), api, None, HOSTS_MIB)
-                .await?;
+            let path = format!("/v1/entity/infrastructure/hosts?{query}");
+            let page = tokio::time::timeout_at(end, self.call(Method::GET, &path, api, None, HOSTS_MIB));
+            let answer = page.await.map_err(|_| Error::Timeout(LISTING.as_secs()))??;
             json::<Vec<Host>>(&answer.body)?.into_iter().for_each(&mut take);
             match answer.next_page {
                 None => return Ok(()),

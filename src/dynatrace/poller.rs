@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -54,6 +55,9 @@ impl Default for Probes {
     }
 }
 
+/// A host list that is being read, and since when; nothing else waits for it.
+type Reading = BoxFuture<'static, (Result<Hosts, Error>, DateTime<Utc>)>;
+
 pub(super) struct Poller {
     client: Client,
     access: Access,
@@ -63,6 +67,7 @@ pub(super) struct Poller {
     publish: watch::Sender<Arc<Snapshot>>,
     tell: mpsc::UnboundedSender<Subscriber>,
     probes: Probes,
+    reading: Option<Reading>,
 }
 
 impl Poller {
@@ -75,7 +80,7 @@ impl Poller {
         publish: watch::Sender<Arc<Snapshot>>,
         tell: mpsc::UnboundedSender<Subscriber>,
     ) -> Self {
-        Self { client, access, periods, clock, shared, publish, tell, probes: Probes::default() }
+        Self { client, access, periods, clock, shared, publish, tell, probes: Probes::default(), reading: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -90,6 +95,7 @@ impl Poller {
             self.hurry();
             self.ask_for_the_newest().await;
             self.ask_for_the_rest().await;
+            self.read_hosts();
             self.tell_of_nodes().await;
             let needs = self.shared.needs();
             self.probes.zones.retain(|zone, _| needs.zones.contains(zone));
@@ -98,13 +104,41 @@ impl Poller {
             let zones = needs.zones.iter().map(|zone| p.zones.get(zone).map_or_else(Instant::now, |due| due.at));
             let gone = gone::wait(&needs.gone, self.clock.now()).map(|wait| p.gone.at.max(Instant::now() + wait));
             let proof = needs.proof.then_some(p.proof);
-            let wake =
-                always.into_iter().chain(zones).chain(gone).chain(proof).chain(needs.hosts.map(|_| p.hosts.at)).min();
-            tokio::select! {
-                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)) => {}
-                () = self.shared.more.notified() => {}
+            let hosts = needs.hosts.filter(|_| self.reading.is_none()).map(|_| p.hosts.at);
+            let wake = always.into_iter().chain(zones).chain(gone).chain(proof).chain(hosts).min();
+            let reading = async {
+                match &mut self.reading {
+                    Some(reading) => reading.await,
+                    None => std::future::pending().await,
+                }
+            };
+            let read = tokio::select! {
+                read = reading => Some(read),
+                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)) => None,
+                () = self.shared.more.notified() => None,
+            };
+            if let Some((outcome, asked_at)) = read {
+                self.reading = None;
+                self.probes.hosts.settle(&outcome, self.periods.hosts);
+                let mut next = (**self.publish.borrow()).clone();
+                hear(&mut next, outcome, asked_at);
+                self.publish(next);
             }
         }
+    }
+
+    /// Reads the host list when it is due and no other poller reads one: it may take minutes, and nobody waits for it.
+    fn read_hosts(&mut self) {
+        if self.reading.is_some() || self.shared.needs().hosts.is_none() || !self.probes.hosts.is_now() {
+            return;
+        }
+        let (client, token, turn) = (self.client.clone(), self.access.api.clone(), self.shared.reading.clone());
+        let clock = self.clock.clone();
+        self.reading = Some(Box::pin(async move {
+            let _turn = turn.acquire_owned().await;
+            let asked_at = clock.now();
+            (client.hosts(&token).await, asked_at)
+        }));
     }
 
     /// What somebody waits for is asked now, unless it failed a moment ago.
@@ -150,14 +184,19 @@ impl Poller {
         let mut next = (**self.publish.borrow()).clone();
         next.away = outcome.is_err();
         let known = next.latest;
+        let mut unlisted = None;
         match &outcome {
             Ok(version) if known == Some(*version) => next.trouble = None,
             Ok(version) => {
                 // What it names must be on offer: a version that is not can be neither wanted nor downloaded.
                 let offered = self.client.offered(&self.access.paas).await;
                 self.probes.offered.settle(&offered, self.periods.slow);
+                unlisted = offered.as_ref().err().cloned();
                 next.offered = offered.ok().map(Arc::new).or(next.offered);
-                next.trouble = if known.is_some_and(|known| *version < known) {
+                next.trouble = if let Some(error) = &unlisted {
+                    // The list in hand may be from before that version.
+                    Some(error.to_string())
+                } else if known.is_some_and(|known| *version < known) {
                     Some(format!(
                         "names {version} as the newest version, which is older than what it named before; ignored"
                     ))
@@ -181,7 +220,7 @@ impl Poller {
             // The token is the first suspect, and the first to be cleared.
             self.probes.paas.at = Instant::now();
         }
-        self.probes.latest.settle(&outcome, self.periods.latest);
+        self.probes.latest.settle(&unlisted.map_or(outcome, Err), self.periods.latest);
         self.publish(next);
     }
 
@@ -189,20 +228,17 @@ impl Poller {
         let needs = self.shared.needs();
         let (client, access, periods) = (&self.client, &self.access, self.periods);
         let due = &self.probes;
-        let asked =
-            (due.identity.is_now(), due.paas.is_now(), due.api.is_now(), needs.hosts.is_some() && due.hosts.is_now());
+        let asked = (due.identity.is_now(), due.paas.is_now(), due.api.is_now());
         let zones = needs.zones.iter().filter(|zone| due.zones.get(*zone).is_none_or(Due::is_now));
         let of_zone = |zone: &String| {
             let zone = zone.clone();
             async move { (client.connection(&access.paas, Some(&zone)).await, zone) }
         };
-        let asked_at = self.clock.now();
-        let (identity, zones, paas, api, hosts, offered) = tokio::join!(
+        let (identity, zones, paas, api, offered) = tokio::join!(
             when(asked.0, client.connection(&access.paas, None)),
             futures::future::join_all(zones.map(of_zone)),
             when(asked.1, client.scopes(&access.paas)),
             when(asked.2, client.scopes(&access.api)),
-            when(asked.3, hosts_in_turn(client, access, &self.shared)),
             when(due.offered.is_now(), client.offered(&access.paas)),
         );
         let mut next = (**self.publish.borrow()).clone();
@@ -233,10 +269,6 @@ impl Poller {
         if let Some(outcome) = api {
             next.api = token_state(&outcome, "DataExport");
             self.probes.api.settle(&outcome, periods.slow);
-        }
-        if let Some(outcome) = hosts {
-            self.probes.hosts.settle(&outcome, periods.hosts);
-            hear(&mut next, outcome, asked_at);
         }
         if let Some(outcome) = offered {
             self.probes.offered.settle(&outcome, if needs.offered { periods.hosts } else { periods.slow });
@@ -282,12 +314,6 @@ fn hear(snapshot: &mut Snapshot, outcome: Result<Hosts, Error>, asked_at: DateTi
             snapshot.hosts_trouble = Some((since, error.to_string()));
         }
     }
-}
-
-/// Reads the host list when no other poller reads one.
-async fn hosts_in_turn(client: &Client, access: &Access, shared: &Shared) -> Result<Hosts, Error> {
-    let _turn = shared.reading.acquire().await;
-    client.hosts(&access.api).await
 }
 
 async fn when<T>(asked: bool, question: impl Future<Output = T>) -> Option<T> {

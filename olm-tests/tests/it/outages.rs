@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready, version_of};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, is_ready, version_of};
 use olm_tests::nodes;
 use olm_tests::vendor::Mood;
 use serde_json::json;
@@ -118,6 +119,30 @@ fn requests_that_no_node_can_hold_are_stopped_at_the_budget_and_said() {
         lab.edit("agent", json!({ "resources": null })).await;
         lab.all_at("agent", V1, 10, LONG).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_host_list_that_takes_for_ever_keeps_nobody_from_hearing_of_versions() {
+    olm_tests::run(async {
+        let mut lab = Lab::without_operator(Cluster::shared().await, "outage-hosts", 2).await;
+        // Longer than this test waits.
+        lab.start_operator(&[("VENDOR_TIMEOUT", "600s")]).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        lab.cluster.vendor.with(&lab.name, |e| e.hides_hosts = true);
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.shows("a list of hosts is wanted", SOON, |status| status.desired_version.as_deref() == Some(V2)).await;
+        lab.says("agent", "Progressing", "host list").await;
+        lab.cluster.vendor.publish(&lab.name, V3);
+        lab.shows("the next one is heard of", SOON, |status| status.desired_version.as_deref() == Some(V3)).await;
+        assert_eq!(lab.status("agent").await.nodes.unwrap_or_default().version_unknown, 2, "nobody was replaced");
+        lab.cluster.vendor.with(&lab.name, |e| e.hides_hosts = false);
+        // A new operator asks anew.
+        lab.operators.clear();
+        lab.start_operator(&[]).await;
+        lab.all_at("agent", V3, 2, SOON).await;
         lab.end().await;
     });
 }
