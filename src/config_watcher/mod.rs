@@ -45,6 +45,8 @@ pub const MANAGER: &str = PACKAGE.name;
 const RESYNC: Duration = Duration::from_secs(900);
 /// What may not be read is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// Of the watchers of a namespace one looks at a time; the others ask again so soon.
+const TURN: Duration = Duration::from_millis(200);
 /// What is due by the clock is looked at a moment later.
 const A_MOMENT: Duration = Duration::from_millis(20);
 
@@ -83,9 +85,9 @@ async fn reconcile(object: &ConfigWatcher, context: &Context, desk: &Desk) -> Re
         }
     };
     context.fleet.watches(&key, Some(resolved.clone()));
-    // What happened while others had their turn counts.
+    // What happened while others had their turn counts. Nobody waits for it here: other namespaces want the place.
     let turn = context.turns.lock().entry(key.0.clone()).or_default().clone();
-    let _turn = turn.lock().await;
+    let Ok(_turn) = turn.try_lock() else { return Ok(TURN) };
     let stopped = context.is_stopped(&key).await?;
     let stored = desk.own.status.last(object);
     let memory = memory::read(&stored, &resolved.config_map);

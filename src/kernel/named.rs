@@ -18,6 +18,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::Error;
 
@@ -220,7 +221,8 @@ impl Named {
 
     fn start(&self, reference: &Reference) -> Running {
         let (publish, look) = watch::channel(None);
-        let follower = Follower { reference: reference.clone(), publish, tell: self.tell.clone() };
+        let began = Instant::now();
+        let follower = Follower { reference: reference.clone(), publish, tell: self.tell.clone(), began };
         let client = self.client.clone();
         let task = match reference.kind {
             NamedKind::Secret => tokio::spawn(follower.follow::<SecretFacts>(client)),
@@ -238,6 +240,7 @@ struct Follower {
     reference: Reference,
     publish: watch::Sender<Option<Look>>,
     tell: mpsc::UnboundedSender<Reference>,
+    began: Instant,
 }
 
 impl Follower {
@@ -286,9 +289,10 @@ impl Follower {
     }
 
     fn say(&self, look: Look) {
-        let first = self.publish.borrow().is_none();
+        let is_first = self.publish.borrow().is_none();
         self.publish.send_replace(Some(look));
-        if !first {
+        // Who waits for the first answer hears it so; but nobody waits any longer than that.
+        if !is_first || self.began.elapsed() >= FIRST_LOOK {
             let _ = self.tell.send(self.reference.clone());
         }
     }
@@ -353,7 +357,7 @@ mod tests {
 
         let (publish, mut look) = watch::channel(None);
         let (tell, mut told) = mpsc::unbounded_channel();
-        let follower = Follower { reference: secret("tokens"), publish, tell };
+        let follower = Follower { reference: secret("tokens"), publish, tell, began: Instant::now() };
         let data = |version: &str| Data { resource_version: version.to_owned(), ..Data::default() };
         follower.found(Some(data("1")));
         follower.lost("away".to_owned());

@@ -18,6 +18,7 @@ pub mod known;
 pub mod listed;
 pub mod memory;
 mod metrics;
+mod objection;
 pub mod observe;
 pub mod overlap;
 pub mod peers;
@@ -52,7 +53,7 @@ use crate::rollout::ledger::Ledger;
 pub use desk::{Desk, Kept};
 use done::Done;
 pub use metrics::OwnMetrics;
-use problem::Problem;
+use objection::{Failed, complaint, label, refusal};
 
 /// The package's name: field manager, Event source, and name of Lease and stop ConfigMap.
 pub const MANAGER: &str = PACKAGE.name;
@@ -108,8 +109,21 @@ pub struct Settings {
     pub vendor_timeout: Duration,
 }
 
-/// Looks at one OneAgent, does what is to be done now, and says when to look again.
+/// Looks at one OneAgent, does what is to be done now, and says when to look again. What keeps it from that is said,
+/// whatever it is: what goes on failing in silence is found by nobody.
 pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Duration, kernel::Error> {
+    let error = match Box::pin(look_at(object, context, desk)).await {
+        Ok(then) => return Ok(then),
+        Err(Failed::Said(error)) => return Err(error),
+        Err(Failed::Unsaid(error)) => error,
+    };
+    if let Some((reason, message)) = complaint(desk, &error) {
+        refuse(context, object, desk, reason, &message).await?;
+    }
+    Err(error)
+}
+
+async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Duration, Failed> {
     if object.metadata.deletion_timestamp.is_some() {
         // The garbage collector removes the DaemonSet; nothing outside the cluster is ours.
         return Ok(RESYNC);
@@ -118,7 +132,7 @@ pub async fn reconcile(object: &OneAgent, context: &Context, desk: &Desk) -> Res
         Ok(resolved) => resolved,
         Err(refusals) => {
             let message = refusals.into_iter().map(|r| r.0).collect::<Vec<_>>().join("; ");
-            return refuse(context, object, desk, Reason::InvalidSpec, &message).await;
+            return Ok(refuse(context, object, desk, Reason::InvalidSpec, &message).await?);
         }
     };
     // Who is older decides about nodes: before all are known nobody can say.
@@ -170,7 +184,7 @@ struct Look<'a> {
 
 impl Look<'_> {
     /// Does what the plan says, then says so; returns when to look again.
-    async fn carry_out(&self, mut plan: plan::Plan, memory: &memory::Memory) -> Result<Duration, kernel::Error> {
+    async fn carry_out(&self, mut plan: plan::Plan, memory: &memory::Memory) -> Result<Duration, Failed> {
         let Self { context, desk, resolved, seen, .. } = self;
         // The cheap question first: within a rollout the namespace was looked at a moment ago.
         let known = context.node_selectors.known(&resolved.namespace);
@@ -185,10 +199,11 @@ impl Look<'_> {
             Ok(done) => done,
             Err(failure) => {
                 let (refused, then) = refusal(self.object, desk, failure);
-                if refused.is_some() {
-                    self.say(&plan.assessment, &Done { refused, ..Done::default() }).await?;
+                if refused.is_none() {
+                    return Ok(then?);
                 }
-                return then;
+                self.say(&plan.assessment, &Done { refused, ..Done::default() }).await?;
+                return then.map_err(Failed::Said);
             }
         };
         if let Some(message) = plan.edited.take().filter(|_| done.template_replaced) {
@@ -210,9 +225,12 @@ impl Look<'_> {
             .filter(|_| resolved.policy.hold.is_none() && !seen.stopped);
         let who = format!("OneAgent {}", label(self.object));
         context.upgradeable.tell(&who, latest.map(|at| at + resolved.policy.wait_ready));
-        done.pod_changed = *recycled.as_ref().unwrap_or(&false);
+        match &recycled {
+            Ok(changed) => done.pod_changed = *changed,
+            Err(error) => done.refused = complaint(desk, error),
+        }
         let later = self.say(&plan.assessment, &done).await?;
-        recycled?;
+        recycled.map_err(Failed::Said)?;
         let nudged = if plan.nudge {
             Some(act::nudge(context, desk, resolved).await?)
         } else {
@@ -258,60 +276,6 @@ impl Look<'_> {
             context.metrics.nodes(&(resolved.namespace.clone(), resolved.name.clone()), counts);
         }
         context.write_status(object, desk, &before, status, &transitions).await
-    }
-}
-
-/// Namespace and name, as people write them.
-fn label(object: &OneAgent) -> String {
-    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
-}
-
-/// What the API server refuses does not get better in silence: it is said. What it refuses for its content waits for
-/// another spec; the rest, a policy or a webhook of somebody's, is tried again.
-fn refusal(
-    object: &OneAgent,
-    desk: &Desk,
-    failure: act::Failure,
-) -> (Option<Problem>, Result<Duration, kernel::Error>) {
-    match failure {
-        act::Failure::Other(error) => {
-            if let Some(message) = error.refusal() {
-                let message = format!("the API server refuses what the spec asks for: {message}");
-                return (Some((Reason::InvalidSpec, message)), Ok(RESYNC));
-            }
-            let said = desk.complaint(&error).map(|message| {
-                let message = format!(
-                    "the API server refuses DaemonSet {}: {message}; mend the policy, webhook or right that refuses \
-                    it; it is tried again",
-                    label(object)
-                );
-                (Reason::WriteRefused, message)
-            });
-            (said, Err(error))
-        }
-        act::Failure::Bundle(name, error) => {
-            let namespace = object.namespace().unwrap_or_default();
-            let said = error.objection().map(|message| {
-                let message = format!(
-                    "ConfigMap {namespace}/{name} for the cluster's certificates cannot be made: {message}; mend what \
-                    refuses it, or set spec.openshift.clusterCAs to false"
-                );
-                (Reason::TrustedCAsMissing, message)
-            });
-            (said, Err(error))
-        }
-        act::Failure::PullSecret(name, error) => {
-            let namespace = object.namespace().unwrap_or_default();
-            let said = error.objection().map(|message| {
-                let message = format!(
-                    "Secret {namespace}/{name} cannot be written: {message}; delete it or mend what refuses it, or \
-                    name a Secret of yours in spec.customPullSecret"
-                );
-                (Reason::PullSecretInvalid, message)
-            });
-            // Whatever refuses it may not be watched.
-            (said, Err(error))
-        }
     }
 }
 

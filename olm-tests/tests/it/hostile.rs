@@ -362,28 +362,3 @@ fn one_of_three_namespaces_that_is_deleted_does_not_keep_the_others_from_being_s
         lab.end().await;
     });
 }
-
-#[test]
-fn a_right_that_was_taken_away_is_named_and_no_agent_goes_without_it() {
-    olm_tests::run(async {
-        let mut lab = Lab::new("hostile-right", 2).await;
-        lab.oneagent(&json!({}));
-        lab.all_at("agent", V1, 2, SOON).await;
-        let before = lab.uids("agent").await;
-        let rights = lab.rights();
-        let mut less = rights.clone();
-        less.as_array_mut().unwrap().retain(|rule| rule["resources"][0] != "pods");
-        let began = chrono::Utc::now();
-        lab.set_rights(&less);
-        lab.operators.clear();
-        lab.cluster.vendor.publish(&lab.name, V2);
-        lab.start_operator(&[]).await;
-        let said = lab.condition("agent", "Degraded", "True", "RightsMissing").await;
-        assert!(said.contains("pods of namespace hostile-right") && said.contains("grant the operator"), "{said}");
-        assert_eq!(lab.uids("agent").await, before);
-        lab.set_rights(&rights);
-        lab.all_at("agent", V2, 2, SOON).await;
-        lab.unjudged = Some((began, chrono::Utc::now()));
-        lab.end().await;
-    });
-}

@@ -36,6 +36,7 @@ mod policies;
 mod recover;
 mod refused;
 mod releases;
+mod rights;
 mod secure;
 mod soak;
 mod stop;

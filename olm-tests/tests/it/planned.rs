@@ -209,6 +209,15 @@ fn a_plan_says_what_holds_it_and_what_cannot_be_said() {
         assert_eq!(code, Some(1), "{text}");
         assert!(text.contains("waits: in a blackout (freeze) until 2027-03-01T00:00:00Z"), "{text}");
         assert!(text.contains("1      2027-03-01T00:00:0"), "{text}");
+        // The stop of everything: nothing is under way, and nothing will be.
+        let stop = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "stop": "true" },
+            "metadata": { "name": "oneagent-operator", "namespace": lab.name } });
+        lab.cluster.apply(&stop.to_string());
+        lab.condition("agent", "Progressing", "False", "Stopped").await;
+        let (code, text) = ask(json!({ "env": env }), &[]);
+        assert!(code == Some(0) && text.contains("ConfigMap oneagent-operator"), "{text}");
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "configmap", "oneagent-operator"]);
+        lab.condition("agent", "Progressing", "False", "AsExpected").await;
         let (code, text) = ask(json!({ "env": env, "rollout": { "paused": true } }), &[]);
         assert_eq!(code, Some(0), "{text}");
         assert!(

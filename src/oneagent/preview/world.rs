@@ -46,6 +46,12 @@ pub struct Surroundings {
     pub list: Option<Look>,
 }
 
+/// Whether the operator was stopped when it looked last: an idle OneAgent says so in its condition alone.
+fn is_stopped(status: &OneAgentStatus) -> bool {
+    let (type_, reason) = (ConditionType::Progressing.to_string(), Reason::Stopped.to_string());
+    status.conditions.iter().any(|condition| condition.type_ == type_ && condition.reason == reason)
+}
+
 /// The cluster.
 pub(super) struct World {
     pub(super) now: DateTime<Utc>,
@@ -125,7 +131,7 @@ impl World {
             selector_enforced: !around.selector.labels.is_empty()
                 && !is_ignored(&around.selector, &cluster.fleet.nodes(), &pods),
             cluster_id: daemonset.as_deref().and_then(cluster_id).unwrap_or_default(),
-            stopped: status.rollout.as_ref().is_some_and(|rollout| rollout.state == "Stopped"),
+            stopped: is_stopped(&status),
             other_operator: false,
             daemonset,
         };
