@@ -31,14 +31,19 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let is_judged = cell.standing() != Some(Standing::Outdated);
         let made_from_desired = pod.is_none_or(|pod| self.is_from_desired(pod) && is_judged);
         let was_available = pod.is_some_and(|pod| pod.was_available(self.policy));
-        let deadline = touched_at.max(self.inventory.heard_since) + self.policy.wait_ready;
+        // Of a canary that ran well the node may come back, from when it went.
+        let is_watched = bucket == Bucket::NodeLost && was_available && self.is_watched(cell.place);
+        let went_at = cell.place.ready_since.filter(|_| is_watched).unwrap_or(touched_at);
+        let deadline = touched_at.max(went_at).max(self.inventory.heard_since) + self.policy.wait_ready;
         let overdue = deadline <= self.now;
         let (speaks, needs_proof) = match bucket {
             Bucket::Crash => (!self.inventory.memory.touched.flapping.contains(cell.name()), true),
             // Whom nobody made, or bound to its node, has not been tried.
             Bucket::Overdue => (pod.is_some_and(|pod| pod.trouble != Some(Trouble::Unbound)) && !was_available, true),
             // Where it is not known which came first, the node or the agent, nobody is blamed.
-            Bucket::NodeLost => (overdue && !was_available && went_since(cell.place, touched_at), false),
+            Bucket::NodeLost => {
+                (overdue && (!was_available || is_watched) && went_since(cell.place, touched_at), false)
+            }
             Bucket::Capacity => (overdue, false),
             bucket if bucket.is_the_worlds() && !holds(Rule::World) => (overdue, false),
             _ => (false, false),
@@ -57,6 +62,16 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         if bucket == Bucket::Starting && !half_way {
             cell.until = Some(cell.until.map_or(half, |until| until.min(half)));
         }
+    }
+
+    /// Whether a place is a canary that has not proven itself: it is watched for this.
+    fn is_watched(&self, place: &Place<'_, R>) -> bool {
+        let proof = self.inventory.memory.proof.as_ref().filter(|proof| !proof.passed && holds(Rule::Canary));
+        let is_about = |revision: &R| self.desired.is_some_and(|desired| desired.revision == *revision);
+        self.policy.canary.is_some()
+            && proof.is_some_and(|proof| {
+                is_about(&proof.revision) && proof.places.iter().any(|name| **name == **place.name)
+            })
     }
 
     /// Whether the source that a Pod downloads from was there for it: what it does during an outage, or in the back-off

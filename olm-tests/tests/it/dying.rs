@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 use olm_tests::eventually;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2, version_of};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready, version_of};
 use olm_tests::nodes;
 use serde_json::json;
 
@@ -101,4 +101,59 @@ async fn ready_nodes(lab: &Lab<'_>) -> usize {
         ready += usize::from(conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"));
     }
     ready
+}
+
+/// A canary whose node dies of it, at once or while it is watched, then a node that is mended.
+async fn canary_dies(name: &str, on_failure: &str, after: Duration) {
+    let lab = Lab::new(name, 5).await;
+    lab.behave(|b| b.refuse_downgrade = false);
+    let rollout = json!({ "canary": { "nodes": 1, "soak": "1h" }, "maxUnavailable": 2, "onFailure": on_failure });
+    lab.oneagent(&json!({ "waitReadySeconds": 6, "rollout": rollout }));
+    lab.all_at("agent", V1, 5, SOON).await;
+    let before = lab.uids("agent").await;
+    lab.behave(|b| _ = b.versions.insert(V2.into(), Fault::KillsNodeAfter(after)));
+    lab.cluster.vendor.publish(&lab.name, V2);
+    lab.says("agent", "Degraded", "became NotReady after its agent was replaced").await;
+    lab.shows("it is rejected", SOON, |status| status.rejected_versions == [V2]).await;
+    lab.is_looked_at().await;
+    let spared = |now: &std::collections::BTreeMap<String, String>| {
+        now.iter().filter(|(node, uid)| before.get(*node) == Some(*uid)).count()
+    };
+    let now = lab.uids("agent").await;
+    assert_eq!((ready_nodes(&lab).await, spared(&now)), (4, 4), "a canary alone saw it");
+    let canary = before.keys().find(|node| before.get(*node) != now.get(*node)).unwrap().clone();
+    // Somebody mends the machine; the version does not kill it any more, and stays rejected.
+    lab.behave(|b| b.versions.clear());
+    nodes::set_ready(&lab.cluster.client, &canary, true).await;
+    if on_failure == "Rollback" {
+        eventually("the canary runs what was good", LONG, || async {
+            let pods = lab.pods("agent").await;
+            let pod = pods.get(&canary);
+            let is_back = pod.is_some_and(|pod| version_of(pod).as_deref() == Some(V1) && is_ready(pod));
+            if is_back { Ok(()) } else { Err(format!("{:#?}", lab.status("agent").await)) }
+        })
+        .await;
+    } else {
+        lab.shows("its node is back", SOON, |status| status.nodes.as_ref().is_some_and(|nodes| nodes.node_lost == 0))
+            .await;
+        assert_eq!(lab.uids("agent").await, now, "nothing is touched before somebody says so");
+    }
+    lab.is_looked_at().await;
+    assert_eq!(spared(&lab.uids("agent").await), 4, "nobody else was touched");
+    lab.end().await;
+}
+
+#[test]
+fn a_version_whose_start_kills_its_node_stops_at_the_canary() {
+    olm_tests::run(canary_dies("dies-at-start", "Pause", Duration::ZERO));
+}
+
+#[test]
+fn a_version_that_kills_its_node_while_it_is_watched_stops_at_the_canary() {
+    olm_tests::run(canary_dies("dies-watched", "Pause", Duration::from_secs(3)));
+}
+
+#[test]
+fn a_canary_whose_node_died_goes_back_once_that_is_mended() {
+    olm_tests::run(canary_dies("dies-back", "Rollback", Duration::from_secs(3)));
 }
