@@ -56,14 +56,20 @@ pub fn recipes(package: &Package, release: &Release) -> Result<Vec<File>, Error>
             "The catalog as oc-mirror names it: replace MIRROR.",
             &[mirrored_source()],
         )?,
+        file(
+            "disconnected/subscription.yaml",
+            "The installation by OLM v0 from the mirrored catalog.",
+            &from_mirror(package),
+        )?,
         file("kustomization.yaml", "As a base: an overlay names the image with `images`.", &[kustomization()])?,
         file("argocd-health.yaml", ARGO, &[argo_cd(package)])?,
     ]);
     Ok(files)
 }
 
-const V1: &str = "The installation by OLM v1. Before operator-controller 1.11 (OpenShift 4.18 to 4.20) apply \
-    olmv1-installer.yaml\nfirst and name its ServiceAccount in spec.serviceAccount. All namespaces are watched; \
+const V1: &str = "The installation by OLM v1. Before operator-controller 1.11 (OpenShift 4.18 to 4.20) make the \
+    namespace,\napply ../olmv1-installer.yaml, and name its ServiceAccount here first: spec.serviceAccount: { name: \
+    oneagent-operator-installer }.\nAll namespaces are watched; \
     OpenShift 4.21 and newer can keep\nit to one:\n  spec.config: { configType: Inline, inline: { watchNamespace: \
     NAMESPACE } }\nOLM v1 makes no roles for people: apply user-roles.yaml.";
 
@@ -168,6 +174,14 @@ fn mirrored_source() -> Value {
     source["metadata"]["name"] = format!("cs-{PRODUCT}-catalog-latest").into();
     source["spec"]["image"] = format!("{MIRROR}/{}/{PRODUCT}-catalog:latest", folder(REPOSITORY)).into();
     source
+}
+
+fn from_mirror(package: &Package) -> Vec<Value> {
+    let mut objects = by_v0(package);
+    if let Some(subscription) = objects.last_mut() {
+        subscription["spec"]["source"] = mirrored_source()["metadata"]["name"].clone();
+    }
+    objects
 }
 
 fn kustomization() -> Value {

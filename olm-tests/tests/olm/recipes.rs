@@ -30,9 +30,13 @@ fn the_recipes_of_either_olm_are_valid_to_the_letter() {
             let crds = repository(&format!("config/{}/crd", package.name)).display().to_string();
             olm.cluster.kubectl(&["apply", "--server-side", "-f", &crds]);
             olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]);
-            for file in
-                ["olm/catalogsource.yaml", "olm/subscription.yaml", "olm/olmv1.yaml", "disconnected/catalogsource.yaml"]
-            {
+            for file in [
+                "olm/catalogsource.yaml",
+                "olm/subscription.yaml",
+                "olm/olmv1.yaml",
+                "disconnected/catalogsource.yaml",
+                "disconnected/subscription.yaml",
+            ] {
                 let text = std::fs::read_to_string(repository(&format!("config/{}/{file}", package.name))).unwrap();
                 apply(&text).unwrap_or_else(|why| panic!("{} {file}: {why}", package.name));
                 // The server looks closely: a field that is none would be refused.

@@ -62,7 +62,7 @@ pub enum Reason {
     WaitingForVersion,
     /// Updates are held by `rollout.paused` (set it to false to go on), or for what condition Degraded says.
     Paused,
-    /// Updates are held for the whole cluster: delete key `stop` of ConfigMap `oneagent-operator`.
+    /// Updates are held for all OneAgents that are watched: delete key `stop` of ConfigMap `oneagent-operator`.
     Stopped,
     /// New agents failed and the update was stopped. Mend the cause and name the version in `rollout.retry` to try it
     /// again; a newer one is taken by itself, unless `update.version` pins one.
@@ -76,7 +76,8 @@ pub enum Reason {
     NameTaken,
     /// The original operator still runs in the namespace: remove it first.
     OtherOperatorRunning,
-    /// The agents' ServiceAccount is missing: apply the installation manifests, or move the OneAgent.
+    /// The agents' ServiceAccount is missing: run the commands that the message names, or move the OneAgent to the
+    /// operator's namespace.
     ServiceAccountMissing,
     /// The API server refuses the agents' Pods; the message quotes it. On OpenShift grant the SCC, elsewhere label the
     /// namespace `pod-security.kubernetes.io/enforce=privileged`.

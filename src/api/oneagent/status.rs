@@ -39,7 +39,7 @@ pub struct OneAgentStatus {
     /// Running, Deploying or Error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Conditions: Ready, Available, Progressing, Degraded, APIToken, PaaSToken.
+    /// Conditions: Ready, Available, Progressing, Degraded, APIToken, PaaSToken, NodesConflict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
