@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::gone;
@@ -55,9 +55,6 @@ impl Default for Probes {
     }
 }
 
-/// A host list that is being read, and since when; nothing else waits for it.
-type Reading = BoxFuture<'static, (Result<Hosts, Error>, DateTime<Utc>)>;
-
 pub(super) struct Poller {
     client: Client,
     access: Access,
@@ -67,7 +64,8 @@ pub(super) struct Poller {
     publish: watch::Sender<Arc<Snapshot>>,
     tell: mpsc::UnboundedSender<Subscriber>,
     probes: Probes,
-    reading: Option<Reading>,
+    /// A host list that is being read, and since when; nothing else waits for it.
+    reading: JoinSet<(Result<Hosts, Error>, DateTime<Utc>)>,
 }
 
 impl Poller {
@@ -80,7 +78,17 @@ impl Poller {
         publish: watch::Sender<Arc<Snapshot>>,
         tell: mpsc::UnboundedSender<Subscriber>,
     ) -> Self {
-        Self { client, access, periods, clock, shared, publish, tell, probes: Probes::default(), reading: None }
+        Self {
+            client,
+            access,
+            periods,
+            clock,
+            shared,
+            publish,
+            tell,
+            probes: Probes::default(),
+            reading: JoinSet::new(),
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -104,21 +112,14 @@ impl Poller {
             let zones = needs.zones.iter().map(|zone| p.zones.get(zone).map_or_else(Instant::now, |due| due.at));
             let gone = gone::wait(&needs.gone, self.clock.now()).map(|wait| p.gone.at.max(Instant::now() + wait));
             let proof = needs.proof.then_some(p.proof);
-            let hosts = needs.hosts.filter(|_| self.reading.is_none()).map(|_| p.hosts.at);
+            let hosts = needs.hosts.filter(|_| self.reading.is_empty()).map(|_| p.hosts.at);
             let wake = always.into_iter().chain(zones).chain(gone).chain(proof).chain(hosts).min();
-            let reading = async {
-                match &mut self.reading {
-                    Some(reading) => reading.await,
-                    None => std::future::pending().await,
-                }
-            };
             let read = tokio::select! {
-                read = reading => Some(read),
+                Some(read) = self.reading.join_next() => read.ok(),
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)) => None,
                 () = self.shared.more.notified() => None,
             };
             if let Some((outcome, asked_at)) = read {
-                self.reading = None;
                 self.probes.hosts.settle(&outcome, self.periods.hosts);
                 let mut next = (**self.publish.borrow()).clone();
                 hear(&mut next, outcome, asked_at);
@@ -129,16 +130,16 @@ impl Poller {
 
     /// Reads the host list when it is due and no other poller reads one: it may take minutes, and nobody waits for it.
     fn read_hosts(&mut self) {
-        if self.reading.is_some() || self.shared.needs().hosts.is_none() || !self.probes.hosts.is_now() {
+        if !self.reading.is_empty() || self.shared.needs().hosts.is_none() || !self.probes.hosts.is_now() {
             return;
         }
         let (client, token, turn) = (self.client.clone(), self.access.api.clone(), self.shared.reading.clone());
         let clock = self.clock.clone();
-        self.reading = Some(Box::pin(async move {
+        self.reading.spawn(async move {
             let _turn = turn.acquire_owned().await;
             let asked_at = clock.now();
             (client.hosts(&token).await, asked_at)
-        }));
+        });
     }
 
     /// What somebody waits for is asked now, unless it failed a moment ago.
@@ -184,22 +185,23 @@ impl Poller {
         let mut next = (**self.publish.borrow()).clone();
         next.away = outcome.is_err();
         let known = next.latest;
-        let mut unlisted = None;
+        let mut again = false;
         match &outcome {
             Ok(version) if known == Some(*version) => next.trouble = None,
             Ok(version) => {
                 // What it names must be on offer: a version that is not can be neither wanted nor downloaded.
                 let offered = self.client.offered(&self.access.paas).await;
                 self.probes.offered.settle(&offered, self.periods.slow);
-                unlisted = offered.as_ref().err().cloned();
+                let unlisted = offered.as_ref().err().cloned();
                 next.offered = offered.ok().map(Arc::new).or(next.offered);
-                next.trouble = if let Some(error) = &unlisted {
-                    // The list in hand may be from before that version.
-                    Some(error.to_string())
-                } else if known.is_some_and(|known| *version < known) {
+                next.trouble = if known.is_some_and(|known| *version < known) {
                     Some(format!(
                         "names {version} as the newest version, which is older than what it named before; ignored"
                     ))
+                } else if let Some(error) = unlisted.as_ref().filter(|_| next.lacks(*version)) {
+                    // The list in hand may be from before that version.
+                    again = true;
+                    Some(error.to_string())
                 } else if next.lacks(*version) {
                     Some(format!("names {version} as the newest version, which it does not offer; ignored"))
                 } else {
@@ -220,7 +222,7 @@ impl Poller {
             // The token is the first suspect, and the first to be cleared.
             self.probes.paas.at = Instant::now();
         }
-        self.probes.latest.settle(&unlisted.map_or(outcome, Err), self.periods.latest);
+        self.probes.latest.settle(&outcome, if again { PROOF.min(self.periods.latest) } else { self.periods.latest });
         self.publish(next);
     }
 

@@ -9,6 +9,8 @@ use super::problem::Problem;
 pub struct Done {
     /// What the API server refused, with the remedy. Then nothing after it was tried.
     pub refused: Option<Problem>,
+    /// What went on failing after the objects were written.
+    pub complaint: Option<Problem>,
     /// Why Istio's objects are not as they should be.
     pub istio: Option<String>,
     /// Whether the template that was there was replaced by another.

@@ -265,7 +265,7 @@ fn remedy(cause: &Cause, resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>
         // A Pod keeps the node selector that its namespace had when it was made.
         Bucket::Capacity if cause.to_string().contains("node affinity/selector") => of_pod(
             "delete pod",
-            ", if it still carries a node selector that its namespace has no more; nothing is lost, for it never ran",
+            "   # if it still carries a node selector that its namespace has no more: it never ran",
         ),
         _ => of_pod("describe pod", ""),
     }

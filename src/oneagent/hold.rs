@@ -32,6 +32,9 @@ pub const ENVIRONMENT: Hold = Hold {
     why: "the environment does not answer this paasToken, or does not offer the version: a new Pod could not download \
         its agent; see conditions PaaSToken and Degraded",
 };
+/// Somebody deleted the DaemonSet.
+pub const RETURNING: Hold =
+    Hold { state: State::Held, why: "the DaemonSet was deleted: agents come back with the last good version first" };
 /// The cluster is being updated.
 pub const CLUSTER_UPDATE: Hold = Hold {
     state: State::Held,

@@ -227,16 +227,21 @@ impl Look<'_> {
         context.upgradeable.tell(&who, latest.map(|at| at + resolved.policy.wait_ready));
         match &recycled {
             Ok(changed) => done.pod_changed = *changed,
-            Err(error) => done.refused = complaint(desk, error),
+            Err(error) => done.complaint = complaint(desk, error),
         }
-        let later = self.say(&plan.assessment, &done).await?;
-        recycled.map_err(Failed::Said)?;
         let nudged = if plan.nudge {
-            Some(act::nudge(context, desk, resolved).await?)
+            Some(act::nudge(context, desk, resolved).await)
         } else {
             desk.forget_nudge();
             None
-        };
+        }
+        .transpose();
+        if let Err(error) = &nudged {
+            done.complaint = done.complaint.or_else(|| complaint(desk, error));
+        }
+        let later = self.say(&plan.assessment, &done).await?;
+        recycled.map_err(Failed::Said)?;
+        let nudged = nudged.map_err(Failed::Said)?;
         // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
         let soon = done
             .pod_changed

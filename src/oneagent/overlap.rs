@@ -101,11 +101,11 @@ pub fn doubt(
         return Some(Doubt::Unread { older: older.clone(), namespace: namespace(older) });
     }
     let selects = |node: &&Arc<Node>| own.verdict(node) == Verdict::Selected;
+    // One that is being replaced is ours, too.
+    let ours: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
     let unknown = strangers.iter().find_map(|stranger| {
         let older = stranger.name.clone();
-        let is_here = |node: &&Arc<Node>| {
-            stranger.has.contains(&node.name) && !pods.iter().any(|pod| !pod.deleting && pod.node == node.name)
-        };
+        let is_here = |node: &&Arc<Node>| stranger.has.contains(&node.name) && !ours.contains(&*node.name);
         let shared = nodes.iter().filter(selects).find(is_here);
         match shared {
             Some(node) if stranger.is_gone => Some(Doubt::Orphan { older, node: node.name.clone() }),

@@ -176,7 +176,7 @@ fn whoever_is_on_call_is_told_what_refuses_a_pod_or_keeps_it_off_a_node() {
         })
         .await;
         let said = node(lacking);
-        let words: Vec<&str> = said.lines().nth(1).unwrap().split(',').next().unwrap().trim().split(' ').collect();
+        let words: Vec<&str> = said.lines().nth(1).unwrap().split('#').next().unwrap().trim().split(' ').collect();
         assert_eq!(words[3..5], ["delete", "pod"], "{said}");
         lab.cluster.kubectl(&words[1..]);
         lab.all_at("agent", V1, 2, LONG).await;

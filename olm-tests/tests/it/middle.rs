@@ -217,6 +217,20 @@ fn a_daemonset_that_is_deleted_comes_back_as_it_was_good_last_and_what_is_new_ha
         lab.is_looked_at().await;
         let new = old_ones(3).await;
         assert!(new <= 1, "{new} have an unproven version");
+        // Without any Pod that is left meanwhile.
+        lab.says("agent", "Progressing", "1 node must stay available until").await;
+        let before = lab.uids("agent").await;
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "daemonset", "agent", "--cascade=foreground"]);
+        eventually("all are new", LONG, || async {
+            let now = lab.uids("agent").await;
+            let are_new = now.len() == 4 && !now.values().any(|uid| before.values().any(|b| b == uid));
+            if are_new { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+        old_ones(3).await;
+        lab.is_looked_at().await;
+        let new = old_ones(3).await;
+        assert!(new <= 1, "{new} have an unproven version");
         // Frozen: the version that was reached, and not the newest.
         lab.edit("agent", json!({ "disableAgentUpdate": true, "rollout": { "canary": null } })).await;
         let before = lab.uids("agent").await;

@@ -6,6 +6,7 @@
 mod from_cluster;
 mod objects;
 mod obstacles;
+mod returning;
 mod versions;
 
 use std::time::Duration;
@@ -27,7 +28,7 @@ use super::MANAGER;
 use super::build::daemonset::architectures;
 use super::build::pull_secret::PullSecret;
 use super::build::record::{Base, Record};
-use super::hold::{DOWNGRADE, ENVIRONMENT, LIST, NAMESPACE_SELECTOR, STOPPED, TOKENS};
+use super::hold::{DOWNGRADE, ENVIRONMENT, LIST, NAMESPACE_SELECTOR, RETURNING, STOPPED, TOKENS};
 use super::known::{Known, News};
 use super::memory::Memory;
 use super::observe::Observed;
@@ -139,8 +140,8 @@ fn plan_beside(
 
     let live = seen.daemonset.as_deref();
     let adopted = live.is_some_and(|live| is_adopted(MANAGER, live.managed_fields()));
-    // A DaemonSet that somebody deleted comes back as it was good last, and what is new has its rollout.
-    let running = live.map(|live| running(live, base)).or_else(|| memory.rollout.last_good.clone());
+    let assumed = returning::assumed(live, memory, resolved, environment, &base.hash);
+    let running = live.map(|live| running(live, base)).or_else(|| assumed.clone());
     let running_version = running.as_ref().and_then(|r| r.version);
     let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
     let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
@@ -167,6 +168,7 @@ fn plan_beside(
         (kept_out.is_some(), NAMESPACE_SELECTOR),
         (missing_token(resolved, seen), TOKENS),
         (no_source, ENVIRONMENT),
+        (returning::is_awaited(assumed.as_ref(), running.as_ref(), memory, resolved, seen, now), RETURNING),
     ];
     let policy = policy(resolved, seen, found);
     let placement = placement(resolved, live.filter(|_| adopted));
@@ -259,7 +261,7 @@ fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) ->
 }
 
 /// The policy, as what is found changes it: the first hold that applies is the one that is said.
-fn policy(resolved: &Resolved, seen: &Observed, found: [(bool, Hold); 5]) -> Policy {
+fn policy(resolved: &Resolved, seen: &Observed, found: [(bool, Hold); 6]) -> Policy {
     let users = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
     let hold = users
         .or_else(|| found.into_iter().find_map(|(applies, hold)| applies.then_some(hold)))

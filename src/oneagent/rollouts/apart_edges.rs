@@ -330,3 +330,31 @@ fn after_a_memory_was_lost_there_is_something_to_go_back_to() {
     drive.run(2, 690, 1_000);
     assert_eq!((drive.state(), &drive.fleet.template), (State::Failed, &revision(1)), "{}", drive.waits());
 }
+
+#[test]
+fn a_canary_whose_node_stays_away_while_it_is_watched_speaks_until_it_is_back() {
+    let turn = |drive: &mut Drive, ready: bool, now: i64| {
+        let node = Arc::make_mut(&mut drive.fleet.nodes[0]);
+        (node.ready, node.ready_since) = (ready, Some(at(now)));
+        drive.fleet.change(0, |pod| {
+            pod.was_ready = pod.ready_since.map(|since| at(now) - since).or(pod.was_ready);
+            (pod.ready_since, pod.unready_since) = if ready { (Some(at(now)), None) } else { (None, Some(at(now))) };
+        });
+    };
+    let mut drive = with_canary(6, 2);
+    drive.run(2, 0, 100);
+    assert_eq!(drive.nodes(), ["node-000"]);
+    turn(&mut drive, false, 100);
+    drive.run(2, 100, 390);
+    assert_ne!(drive.state(), State::Failed, "it has as long as one that starts: {}", drive.waits());
+    drive.run(2, 390, 410);
+    assert_eq!((drive.state(), drive.nodes().len()), (State::Failed, 1), "{}", drive.waits());
+    turn(&mut drive, true, 500);
+    drive.run(2, 500, 790);
+    assert_eq!(drive.state(), State::Failed, "{}", drive.waits());
+    drive.run(2, 790, 1_090);
+    assert_ne!(drive.state(), State::Failed, "it was not the version: {}", drive.waits());
+    assert_eq!(drive.nodes().len(), 1, "the soak began anew");
+    drive.run(2, 1_090, 3_000);
+    assert_eq!(drive.state(), State::Complete, "{}", drive.waits());
+}

@@ -62,7 +62,13 @@ impl<'a> Picture<'a> {
     /// What a human must mend, most important first.
     fn problems(&self) -> Vec<Problem> {
         let found = self.assessment.problems.iter().cloned();
-        found.chain(self.done.istio.as_ref().map(|why| mesh_trouble(self.resolved, why))).collect()
+        self.done
+            .complaint
+            .iter()
+            .cloned()
+            .chain(found)
+            .chain(self.done.istio.as_ref().map(|why| mesh_trouble(self.resolved, why)))
+            .collect()
     }
 
     /// What is waited for. Where that is nothing, or a version, what a human must mend comes first: it is what a list
