@@ -40,6 +40,12 @@ pub struct Retried {
 }
 
 impl Memory {
+    /// The version that was good last.
+    #[must_use]
+    pub fn last_good_version(&self) -> Option<Version> {
+        self.rollout.last_good.as_ref().and_then(|good| good.version)
+    }
+
     /// What is remembered once the user names a version to be tried again: no longer that it failed. Once for each time
     /// that it is named; should it fail again, that stands.
     #[must_use]

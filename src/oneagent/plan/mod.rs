@@ -140,13 +140,11 @@ fn plan_beside(
 
     let live = seen.daemonset.as_deref();
     let adopted = live.is_some_and(|live| is_adopted(MANAGER, live.managed_fields()));
-    let assumed = returning::assumed(live, memory, resolved, environment, &base.hash);
-    let running = live.map(|live| running(live, base)).or_else(|| assumed.clone());
+    let running =
+        live.map_or_else(|| returning::assumed(memory, resolved, environment, &base.hash), |l| Some(running(l, base)));
     let running_version = running.as_ref().and_then(|r| r.version);
     let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
-    let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
-    let facts = (seen, environment, reported);
-    let (choice, ahead) = chosen(memory, resolved, facts, running.as_ref(), &base.hash, now);
+    let (choice, ahead) = chosen(memory, resolved, (seen, environment, reported), running.as_ref(), &base.hash, now);
     let memory = &Memory { reported: ahead, ..memory.clone() };
     let behind = behind(resolved, &choice, ahead);
     problems.extend(choice.problem.clone().or_else(|| Some((Reason::VersionListInvalid, seen.unlisted.clone()?))));
@@ -158,7 +156,7 @@ fn plan_beside(
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
     let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
     // Back to the last good one is no downgrade: the newer one never was rolled out.
-    let older = older_image(resolved.wish, running_version, last_good).filter(|_| adopted);
+    let older = older_image(resolved.wish, running_version, memory.last_good_version()).filter(|_| adopted);
     let source = source(resolved, environment);
     let kept_out = kept_out(resolved, seen);
     let no_source = downloads_nothing(source, environment, choice.version);
@@ -168,7 +166,7 @@ fn plan_beside(
         (kept_out.is_some(), NAMESPACE_SELECTOR),
         (missing_token(resolved, seen), TOKENS),
         (no_source, ENVIRONMENT),
-        (returning::is_awaited(assumed.as_ref(), running.as_ref(), memory, resolved, seen, now), RETURNING),
+        (returning::is_awaited(running.as_ref(), memory, resolved, seen, now), RETURNING),
     ];
     let policy = policy(resolved, seen, found);
     let placement = placement(resolved, live.filter(|_| adopted));

@@ -3,7 +3,6 @@
 //! Pure. Must not bring back what nobody can download, nor an edit that is older than the spec.
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::api::apps::v1::DaemonSet;
 
 use crate::dynatrace::Snapshot;
 use crate::oneagent::memory::Memory;
@@ -12,16 +11,15 @@ use crate::oneagent::resolve::Resolved;
 use crate::oneagent::revision::Revision;
 
 /// The template that is taken as if it were there: the last good one, where what is desired was not on its way to
-/// every node. `None`: there is a DaemonSet, or it comes as on a first installation.
+/// every node. `None`: it comes as on a first installation.
 pub(super) fn assumed(
-    live: Option<&DaemonSet>,
     memory: &Memory,
     resolved: &Resolved,
     environment: Option<&Snapshot>,
     hash: &str,
 ) -> Option<Revision> {
     let memory = &memory.rollout;
-    let good = memory.last_good.as_ref().filter(|_| live.is_none())?;
+    let good = memory.last_good.as_ref()?;
     let version = good.version.filter(|_| resolved.from_image.is_none() && !resolved.wish.is_users_own())?;
     let is_withdrawn = environment.is_some_and(|environment| environment.lacks(version));
     let is_watched = memory.proof.as_ref().is_some_and(|proof| !proof.passed);
@@ -32,14 +30,13 @@ pub(super) fn assumed(
 /// Whether nothing may change before agents are back: a template that advances while no Pod is made yet would reach
 /// every node unasked.
 pub(super) fn is_awaited(
-    assumed: Option<&Revision>,
     running: Option<&Revision>,
     memory: &Memory,
     resolved: &Resolved,
     seen: &Observed,
     now: DateTime<Utc>,
 ) -> bool {
-    let Some(live) = seen.daemonset.as_deref() else { return assumed.is_some() };
+    let Some(live) = seen.daemonset.as_deref() else { return running.is_some() };
     let made = live.metadata.creation_timestamp.as_ref().and_then(|at| DateTime::from_timestamp(at.0.as_second(), 0));
     let is_young = made.is_some_and(|made| made + resolved.policy.wait_ready > now);
     let is_good = running.is_some() && running == memory.rollout.last_good.as_ref();

@@ -126,7 +126,7 @@ pub fn status(
         },
         desired_version: text(choice.version),
         version_source: Some(choice.source.to_owned()),
-        last_good_version: memory.rollout.last_good.as_ref().and_then(|r| text(r.version)),
+        last_good_version: text(memory.last_good_version()),
         rejected_versions: memory.rejected.iter().map(ToString::to_string).collect(),
         phase: Some(phase.to_owned()),
         conditions,
