@@ -30,6 +30,8 @@ use crate::vendor::Vendor;
 
 /// What failed is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(300);
+/// How often a Pod on its way out asks whether it may go now.
+const HELD: Duration = Duration::from_millis(100);
 
 /// How a Pod fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub enum Fault {
 pub struct Behaviour {
     /// From bound to Ready.
     pub ready_after: Duration,
-    /// From deleted to gone.
+    /// From deleted to gone; what is on its way follows it when it is changed.
     pub gone_after: Duration,
     /// Faults by agent version, or by the MESSAGE that a container was started with.
     pub versions: HashMap<String, Fault>,
@@ -190,7 +192,15 @@ impl Kubelet {
             self.kill_node(pod).await;
             // Nobody is left to say that the Pod is gone; the API server's own clean-up takes it.
         }
-        tokio::time::sleep(self.behaviour(&pod.namespace().unwrap_or_default()).gone_after).await;
+        let since = tokio::time::Instant::now();
+        loop {
+            let whole = self.behaviour(&pod.namespace().unwrap_or_default()).gone_after;
+            let left = whole.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            tokio::time::sleep(left.min(HELD)).await;
+        }
         let params = DeleteParams {
             grace_period_seconds: Some(0),
             preconditions: Some(Preconditions { uid: pod.uid(), resource_version: None }),

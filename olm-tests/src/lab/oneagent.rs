@@ -66,6 +66,31 @@ impl Lab<'_> {
         Api::<DaemonSet>::namespaced(self.cluster.client.clone(), &self.name).get_opt(name).await.expect("an answer")
     }
 
+    /// Waits until the DaemonSet is as described.
+    pub async fn daemonset_is(&self, name: &str, what: &str, is: impl Fn(&DaemonSet) -> bool) {
+        eventually(&format!("DaemonSet {}/{name}: {what}", self.name), SOON, || async {
+            let now = self.daemonset(name).await;
+            if now.as_ref().is_some_and(&is) { Ok(()) } else { Err(format!("{:#?}", now.and_then(|d| d.status))) }
+        })
+        .await;
+    }
+
+    /// Waits until the DaemonSet controller wants so many Pods: until it has seen a taint or a label.
+    pub async fn wants(&self, name: &str, count: i32) {
+        let api = Api::<DaemonSet>::namespaced(self.cluster.client.clone(), &self.name);
+        let asked = std::cell::Cell::new(0);
+        eventually(&format!("{count} Pods of {}/{name} are wanted", self.name), SOON, || async {
+            // A taint that takes no Pod makes it look at nothing; any change of the DaemonSet does.
+            asked.set(asked.get() + 1);
+            let nudge = json!({ "metadata": { "annotations": { "asked": asked.get().to_string() } } });
+            let now =
+                api.patch(name, &PatchParams::default(), &Patch::Merge(nudge)).await.expect("a DaemonSet is patched");
+            let wanted = now.status.map(|s| s.desired_number_scheduled);
+            if wanted == Some(count) { Ok(()) } else { Err(format!("{wanted:?}")) }
+        })
+        .await;
+    }
+
     /// The agents' Pods that are not being deleted, by node.
     pub async fn pods(&self, name: &str) -> BTreeMap<String, Pod> {
         let api: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.name);

@@ -63,7 +63,7 @@ fn an_operator_that_is_killed_right_after_the_first_deletion_of_a_way_back_goes_
         let rollout = json!({ "maxUnavailable": 3, "onFailure": "Rollback" });
         let (mut lab, before) = failing("back-killed", false, Fault::CrashLoop, rollout).await;
         // Long enough to be killed in.
-        lab.behave(|b| b.gone_after = Duration::from_secs(3));
+        lab.behave(|b| b.gone_after = Duration::from_secs(15));
         let api: kube::Api<Pod> = kube::Api::namespaced(lab.cluster.client.clone(), &lab.name);
         let is_going = async || {
             let all = api.list(&kube::api::ListParams::default().labels("oneagent=agent")).await.unwrap().items;
@@ -79,6 +79,7 @@ fn an_operator_that_is_killed_right_after_the_first_deletion_of_a_way_back_goes_
         lab.operators[0].process.kill();
         lab.operators.clear();
         lab.behave(|b| {
+            b.gone_after = Duration::from_secs(3);
             b.versions.insert(V1.into(), Fault::Slow(Duration::from_secs(3)));
         });
         lab.start_operator(&[]).await;

@@ -101,8 +101,8 @@ fn a_node_that_is_tainted_while_it_has_no_agent_keeps_its_place_in_the_budget() 
         let lab = Lab::new("middle-taint", 6).await;
         lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
         lab.all_at("agent", V1, 6, SOON).await;
-        // Long enough to be seen between its two agents.
-        lab.behave(|b| b.gone_after = Duration::from_secs(3));
+        // Until it was seen between its two agents.
+        lab.behave(|b| b.gone_after = LONG);
         let eyes = Eyes::on(&lab, "agent", 6).await;
         let before = lab.uids("agent").await;
         lab.cluster.vendor.publish(&lab.name, V2);
@@ -114,6 +114,7 @@ fn a_node_that_is_tainted_while_it_has_no_agent_keeps_its_place_in_the_budget() 
         let taints = |list: serde_json::Value| json!({ "spec": { "taints": list } });
         let taint = json!([{ "key": "maintenance", "value": "x", "effect": "NoSchedule" }]);
         nodes::patch(&lab.cluster.client, &node, &taints(taint)).await;
+        lab.wants("agent", 5).await;
         lab.behave(|b| b.gone_after = Duration::from_millis(50));
         // Nobody else goes meanwhile: it lost its agent by us.
         tokio::time::sleep(Duration::from_secs(6)).await;

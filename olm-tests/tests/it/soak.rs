@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
@@ -46,6 +47,12 @@ async fn soaking(name: &str) -> (Lab<'static>, String) {
     lab.says("agent", "Progressing", "1 node must stay available until").await;
     let canary = are(&lab, 5, 1).await.remove(0);
     (lab, canary)
+}
+
+/// The version of a DaemonSet's template.
+fn made_from(daemonset: &DaemonSet) -> Option<String> {
+    let template = daemonset.spec.as_ref()?.template.metadata.as_ref()?;
+    template.annotations.as_ref()?.get("oneagent.dynatrace.com/agent-version").cloned()
 }
 
 async fn taint(lab: &Lab<'_>, node: &str, effect: Option<&str>) {
@@ -102,7 +109,7 @@ fn a_canary_that_is_tainted_between_its_old_pod_and_its_new_one_gives_way_to_ano
         let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
         lab.oneagent(&json!({ "rollout": rollout }));
         lab.all_at("agent", V1, 6, SOON).await;
-        lab.behave(|b| b.gone_after = Duration::from_secs(4));
+        lab.behave(|b| b.gone_after = LONG);
         lab.cluster.vendor.publish(&lab.name, V2);
         let going = async || {
             let pods = lab.pods("agent").await;
@@ -111,11 +118,13 @@ fn a_canary_that_is_tainted_between_its_old_pod_and_its_new_one_gives_way_to_ano
         eventually("a canary goes", SOON, || async { going().await.map(|_| ()).ok_or("not yet".to_owned()) }).await;
         let first = going().await.unwrap();
         taint(&lab, &first, Some("NoSchedule")).await;
+        lab.wants("agent", 5).await;
+        lab.behave(|b| b.gone_after = Duration::from_millis(50));
         let second = are(&lab, 4, 1).await.remove(0);
         assert_ne!(first, second);
+        lab.daemonset_is("agent", "its template is the old one again", |d| made_from(d).as_deref() == Some(V1)).await;
         taint(&lab, &first, None).await;
         assert_eq!(are(&lab, 5, 1).await, [second], "it never had the new version, and needs it no more");
-        lab.behave(|b| b.gone_after = Duration::from_millis(50));
         ends(lab, 6).await;
     });
 }
@@ -175,7 +184,7 @@ fn a_status_that_cannot_be_written_takes_no_other_canary_nor_does_an_operator_th
         assert_eq!(lab.pods("agent").await.len(), 6);
         assert!(at(&lab, V2).await.is_empty());
         // Between its two turns of the template.
-        lab.behave(|b| b.gone_after = Duration::from_secs(4));
+        lab.behave(|b| b.gone_after = LONG);
         lab.set_rights(&rights);
         eventually("a canary goes", SOON, || async {
             let now = lab.pods("agent").await.len();
@@ -183,6 +192,7 @@ fn a_status_that_cannot_be_written_takes_no_other_canary_nor_does_an_operator_th
         })
         .await;
         lab.set_rights(&less);
+        lab.behave(|b| b.gone_after = Duration::from_millis(50));
         let at_v2 = async || at(&lab, V2).await.len();
         eventually("a canary", SOON, || async {
             let now = at_v2().await;
