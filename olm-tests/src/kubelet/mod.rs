@@ -31,7 +31,7 @@ use crate::vendor::Vendor;
 /// What failed is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(300);
 /// How often a Pod on its way out asks whether it may go now.
-const HELD: Duration = Duration::from_millis(100);
+const HELD: Duration = Duration::from_millis(25);
 
 /// How a Pod fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,13 +193,8 @@ impl Kubelet {
             // Nobody is left to say that the Pod is gone; the API server's own clean-up takes it.
         }
         let since = tokio::time::Instant::now();
-        loop {
-            let whole = self.behaviour(&pod.namespace().unwrap_or_default()).gone_after;
-            let left = whole.saturating_sub(since.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            tokio::time::sleep(left.min(HELD)).await;
+        while since.elapsed() < self.behaviour(&pod.namespace().unwrap_or_default()).gone_after {
+            tokio::time::sleep(HELD).await;
         }
         let params = DeleteParams {
             grace_period_seconds: Some(0),
