@@ -3,7 +3,7 @@
 
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
-GENERATE = $(CARGO) run --quiet --package olm-tests --bin generate --
+GENERATE ?= $(CARGO) run --quiet --package olm-tests --bin generate --
 
 .PHONY: demo test bench generate bundle catalog check build tools images sign release publish submission clean
 

@@ -22,6 +22,7 @@ pub mod olm;
 pub mod openshift;
 pub mod operator;
 pub mod original;
+pub mod pages;
 pub mod pki;
 pub mod process;
 pub mod reference;

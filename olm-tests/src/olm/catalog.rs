@@ -13,7 +13,7 @@ use oneagent_operator::olm::manifests::File;
 use oneagent_operator::olm::release::{PATH, Release, Released, Releases};
 use serde_json::{Value, json};
 
-use super::{NEXT, Olm, PATIENCE, ROW, SYSTEM};
+use super::{CATALOGS, NEXT, Olm, PATIENCE, ROW};
 use crate::cluster::repository;
 use crate::images::{Config, pull, said};
 use crate::process::Process;
@@ -21,11 +21,6 @@ use crate::tools::tool;
 use crate::{eventually, operator};
 
 impl Olm {
-    /// Names the operator's image of a version, pushed already.
-    pub fn operator_is(&self, version: &str, image: &str) {
-        self.images.lock().expect("images").insert(version.to_owned(), image.to_owned());
-    }
-
     /// A release with its images pushed to the registry, and named by their digests: a listed one with the binary of
     /// its commit, the present code's, or (for any other version) the present code's under that name.
     #[must_use]
@@ -153,11 +148,11 @@ impl Olm {
             "publisher": "rig" });
         self.cluster.apply(
             &json!({ "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": { "name": "oneagent", "namespace": SYSTEM }, "spec": spec })
+            "metadata": { "name": "oneagent", "namespace": CATALOGS }, "spec": spec })
             .to_string(),
         );
         eventually("the CatalogSource is READY", PATIENCE, || async {
-            let source = self.get("CatalogSource", SYSTEM, "oneagent").await;
+            let source = self.get("CatalogSource", CATALOGS, "oneagent").await;
             let state = source.as_ref().map(|s| s["status"]["connectionState"]["lastObservedState"].clone());
             if state == Some("READY".into()) { Ok(()) } else { Err(format!("{state:?}")) }
         })

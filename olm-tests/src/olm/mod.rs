@@ -35,8 +35,10 @@ use crate::{eventually, operator};
 
 /// Name of the package.
 pub const PACKAGE: &str = ROW.name;
-/// Namespace of OLM and its catalogs.
+/// Namespace of OLM.
 const SYSTEM: &str = "olm";
+/// Namespace whose catalogs serve all others, as on OpenShift.
+pub const CATALOGS: &str = "openshift-marketplace";
 /// Version of the present code.
 pub const NEXT: &str = env!("CARGO_PKG_VERSION");
 /// How long an installation or an upgrade may take.
@@ -121,6 +123,7 @@ impl Olm {
         };
         let rest: Vec<String> = documents(&rest).into_iter().filter(wanted).map(|o| o.to_string()).collect();
         cluster.apply(&rest.join("\n---\n"));
+        cluster.kubectl(&["create", "namespace", CATALOGS]);
         let registry = Registry::start(&cluster.path("")).await;
         let kubeconfig = cluster.kubeconfig().display().to_string();
         // The way to catalogs that run as Pods.
@@ -144,7 +147,7 @@ impl Olm {
                     "--kubeconfig",
                     &kubeconfig,
                     "--namespace",
-                    SYSTEM,
+                    CATALOGS,
                     "--util-image",
                     "util",
                     "--opmImage",
@@ -239,7 +242,7 @@ impl Olm {
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
             "metadata": { "name": wish.package.name, "namespace": wish.namespace },
             "spec": { "channel": "stable-v0", "name": wish.package.name, "source": "oneagent",
-                "sourceNamespace": SYSTEM },
+                "sourceNamespace": CATALOGS },
         });
         if let Some(version) = wish.starting {
             subscription["spec"]["startingCSV"] = format!("{}.v{version}", wish.package.name).into();

@@ -9,6 +9,7 @@ use olm_tests::cluster::{Cluster, documents, objects, repository};
 use olm_tests::eventually;
 use olm_tests::images::said;
 use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::pages::{Shell, blocks};
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
 use serde_json::{Value, json};
@@ -133,16 +134,12 @@ fn helm_takes_over_a_crd_that_is_handed_to_it_and_leaves_it_behind() {
         ]);
         let refused = release("install", &[]).unwrap_err();
         assert!(refused.contains("cannot be imported") && refused.contains(CRD), "{refused}");
-        cluster.kubectl(&["label", "crd", CRD, "app.kubernetes.io/managed-by=Helm", "--overwrite"]);
-        cluster.kubectl(&[
-            "annotate",
-            "crd",
-            CRD,
-            "meta.helm.sh/release-name=oneagent-operator",
-            "meta.helm.sh/release-namespace=helmed",
-            "--overwrite",
-        ]);
-        release("install", &[]).unwrap_or_else(|why| panic!("{why}"));
+        // As the page has it, but for the namespace.
+        let shell = Shell::new(&cluster);
+        let hand_over = blocks("docs/olm.md", "OLM v1", "sh").remove(0);
+        shell.run(&hand_over, &[("release-namespace=dynatrace", "release-namespace=helmed")]);
+        let install = blocks("docs/olm.md", "Helm", "sh").remove(0);
+        shell.run(&install, &[("-n dynatrace", "-n helmed"), ("=…@sha256:…", "=ghcr.io/o:mine")]);
         let image = || {
             let path = "jsonpath={.spec.template.spec.containers[0].image}";
             cluster.kubectl(&["-n", "helmed", "get", "deployment", "oneagent-operator", "-o", path])

@@ -12,6 +12,7 @@ use olm_tests::cluster::{Cluster, objects, repository};
 use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::openshift::{Admission, REQUIRED_SCC, SCC, says, serve, updates};
+use olm_tests::pages::{Shell, blocks, command};
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
 use serde_json::{Value, json};
@@ -54,6 +55,10 @@ fn what_the_console_the_mirrors_and_the_monitoring_are_given_is_valid_to_the_let
         let scc = std::fs::read_to_string(repository("config/oneagent-operator/scc-unprivileged.yaml")).unwrap();
         apply(&scc).unwrap();
         assert!(apply(&scc.replace("priority: null\n", "")).is_err(), "what may be null must be said");
+        // And as the page has it.
+        let shell = Shell::new(&cluster);
+        shell.run(&blocks("docs/olm.md", "OpenShift's console and monitoring", "sh").remove(0), &[]);
+        shell.run(&command("docs/openshift.md", "Security context constraints", "oc apply"), &[]);
         namespace_that_was_there_before(&cluster);
     });
 }

@@ -1,79 +1,89 @@
 //! What pages tell people to type, as printed, on a real API server.
 
-use std::path::Path;
 use std::process::Command;
 
 use olm_tests::cluster::{Cluster, repository};
 use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1};
 use olm_tests::nodes::{self, Shape};
+use olm_tests::pages::{Shell, blocks, command};
 use olm_tests::tools::tool;
 use olm_tests::vendor::{api_token, paas_token};
 use serde_json::json;
 
-/// The blocks of code of a language on a page, below a heading.
-fn blocks(page: &str, heading: &str, language: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(repository(page)).unwrap();
-    let below = text.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading} on {page}"));
-    let below = below.split("\n## ").next().unwrap();
-    let fence = format!("```{language}\n");
-    let blocks = below.split(&fence).skip(1).map(|block| block.split("\n```").next().unwrap().to_owned());
-    blocks.collect()
-}
-
-/// Runs a block in the repository as a person would; what a person has to put in is put in.
-fn run(cluster: &Cluster, block: &str, with: &[(&str, String)]) -> String {
-    let mut script = block.to_owned();
-    for (placeholder, value) in with {
-        assert!(script.contains(placeholder), "{placeholder}\n{script}");
-        script = script.replace(placeholder, value);
-    }
-    assert!(!script.contains('…'), "something is left to be put in:\n{script}");
-    let kubectl = tool("kubectl");
-    let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    let mut shell = Command::new("bash");
-    shell.args(["-euo", "pipefail", "-c", &script]).current_dir(repository(""));
-    let output = shell.env("PATH", path).env("KUBECONFIG", cluster.kubeconfig()).output().unwrap();
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    assert!(output.status.success(), "{script}\n{said}");
-    said
-}
+/// The environment of every page.
+const ADDRESS: &str = "https://ENVIRONMENTID.live.dynatrace.com/api";
 
 #[test]
-fn the_installation_page_installs_stops_upgrades_and_removes() {
+fn the_pages_of_installation_and_backup_do_what_they_say_as_printed() {
     olm_tests::run(async {
         let cluster = Cluster::bare(vec![("POLL_INTERVAL".to_owned(), "1s".to_owned())]).await;
         nodes::create(&cluster.client, vec![nodes::node("one", &Shape::default())]).await;
         cluster.vendor.add("first", V1);
-        let sample = Path::new("config/oneagent-operator/samples/oneagent-dynatrace.yaml");
-        let mine = cluster.path("oneagent.yaml");
-        let text = std::fs::read_to_string(repository(&sample.display().to_string())).unwrap();
-        let url = "https://ENVIRONMENTID.live.dynatrace.com/api";
-        assert!(text.contains(url), "{text}");
-        std::fs::write(&mine, text.replace(url, &cluster.vendor.url("first"))).unwrap();
-        let block = blocks("docs/install.md", "Install", "sh").remove(0);
-        run(
-            &cluster,
-            &block,
-            &[
-                ("IMAGE@sha256:…", "registry.example/oneagent-operator:1".to_owned()),
-                ("apiToken=…", format!("apiToken={}", api_token("first"))),
-                ("paasToken=…", format!("paasToken={}", paas_token("first"))),
-                (&sample.display().to_string(), mine.display().to_string()),
-            ],
-        );
-        let jsonpath = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].reason}";
-        eventually("the agent runs", SOON, || async {
-            let said = cluster.kubectl(&["-n", "dynatrace", "get", "oneagents", "-o", jsonpath]);
-            if said == "AllUpdated" { Ok(()) } else { Err(said) }
-        })
-        .await;
+        let shell = Shell::new(&cluster);
+        let sample = "config/oneagent-operator/samples/oneagent-dynatrace.yaml";
+        shell.edit(sample, ADDRESS, &cluster.vendor.url("first"));
+        let (api, paas) = (format!("apiToken={}", api_token("first")), format!("paasToken={}", paas_token("first")));
+        let image = ("IMAGE@sha256:…", "registry.example/oneagent-operator:1");
+        let tokens = [("apiToken=…", api.as_str()), ("paasToken=…", paas.as_str())];
+        shell.run(&blocks("docs/install.md", "Install", "sh").remove(0), &[&[image][..], &tokens].concat());
+        let runs = async || {
+            let jsonpath = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].reason}";
+            eventually("the agent runs", SOON, || async {
+                let said = cluster.kubectl(&["-n", "dynatrace", "get", "oneagents", "-o", jsonpath]);
+                if said == "AllUpdated" { Ok(()) } else { Err(said) }
+            })
+            .await;
+        };
+        runs().await;
         // Held for the whole cluster, and let go.
-        run(&cluster, &blocks("docs/install.md", "Settings", "sh").remove(0), &[]);
+        shell.run(&blocks("docs/install.md", "Settings", "sh").remove(0), &[]);
         cluster.kubectl(&["-n", "dynatrace", "delete", "configmap", "oneagent-operator"]);
-        run(&cluster, &blocks("docs/install.md", "Remove", "sh").remove(0), &[]);
+        // Its Secret is the only one that it names.
+        let saved = blocks("docs/backup.md", "Back up", "sh").remove(0);
+        shell.run(&saved, &[(" secret/PROXY configmap/CAS configmap/VERSIONS", "")]);
+        cluster.kubectl(&["-n", "dynatrace", "delete", "oneagent,secret", "--all"]);
+        shell.run(&command("docs/backup.md", "Restore", "kubectl apply"), &[]);
+        runs().await;
+        // `check`, told the tokens.
+        let check =
+            blocks("docs/troubleshooting.md", "Is it the environment, the token or the network?", "sh").remove(0);
+        std::fs::copy(shell.file(sample), shell.file("oneagent.yaml")).unwrap();
+        let typed = format!("{}\n{}\n", paas_token("first"), api_token("first"));
+        let said = shell.told(&check, &[(ADDRESS, &cluster.vendor.url("first"))], &typed);
+        assert!(!said.contains("SECRET"), "{said}");
+        the_other_package(&cluster, &shell, image).await;
+        shell.run(&blocks("docs/install.md", "Remove", "sh").remove(0), &[]);
         assert!(cluster.try_kubectl(&["get", "crd", "oneagents.dynatrace.com"], None).is_err());
     });
+}
+
+/// The page of ConfigWatcher: its Pods are replaced by those that have read the new value.
+async fn the_other_package(cluster: &Cluster, shell: &Shell, image: (&str, &str)) {
+    let block = blocks("docs/configwatcher.md", "Install", "sh").remove(0);
+    // The last line is for when the Pods run.
+    let (install, change) = block.split_once("\nkubectl -n configwatcher patch").unwrap();
+    shell.run(install, &[image]);
+    let pods = || {
+        let path = "jsonpath={range .items[*]}{.metadata.uid}={.status.conditions[?(@.type==\"Ready\")].status} {end}";
+        let said = cluster.kubectl(&["-n", "configwatcher", "get", "pods", "-l", "app=webapp", "-o", path]);
+        let ready = said.split_whitespace().filter_map(|pod| pod.strip_suffix("=True"));
+        ready.map(str::to_owned).collect::<std::collections::BTreeSet<String>>()
+    };
+    let says = |reason: &str| {
+        let path = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].reason}";
+        let now = cluster.kubectl(&["-n", "configwatcher", "get", "configwatchers", "-o", path]);
+        if now == reason { Ok(()) } else { Err(now) }
+    };
+    eventually("the watcher is content", SOON, || async { says("AllUpdated") }).await;
+    let before = pods();
+    assert_eq!(before.len(), 4);
+    shell.run(&format!("kubectl -n configwatcher patch{change}"), &[]);
+    eventually("each Pod is another", SOON, || async {
+        let now = pods();
+        if now.len() == 4 && now.is_disjoint(&before) { Ok(()) } else { Err(format!("{now:?}")) }
+    })
+    .await;
 }
 
 #[test]
@@ -84,7 +94,7 @@ fn the_policy_for_editors_lets_through_what_is_listed_and_names_what_is_not() {
         let lab = Lab::on(&cluster, "dynatrace", 1).await;
         let block = blocks("docs/security.md", "Limit what an editor of OneAgents can do", "yaml").remove(0);
         let url = lab.cluster.vendor.url(&lab.name);
-        lab.cluster.apply(&block.replace("https://ENVIRONMENTID.live.dynatrace.com/api", &url));
+        lab.cluster.apply(&block.replace(ADDRESS, &url));
         let apply = |spec: serde_json::Value| {
             let agent = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
                 "metadata": { "name": "agent", "namespace": lab.name }, "spec": spec });

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use olm_tests::cluster::repository;
 use olm_tests::eventually;
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use olm_tests::pages::{Shell, blocks, command};
 use olm_tests::tools::tool;
 use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
 use oneagent_operator::olm::catalog::OPENSHIFT;
@@ -48,9 +48,12 @@ fn the_openshift_flavour_brings_its_alerts_and_is_refused_where_their_kinds_are_
             let made = olm.get(kind, "dynatrace", PACKAGE).await;
             assert_eq!(made.unwrap_or_default()["metadata"]["ownerReferences"][0]["kind"], "ClusterServiceVersion");
         }
-        let file = repository("config/oneagent-operator/secure-metrics-subscription.yaml").display().to_string();
-        let patch = ["-n", "dynatrace", "patch", "subscription", PACKAGE, "--type=merge", "--patch-file", &file];
-        olm.cluster.kubectl(&patch);
+        // As the page has it.
+        let shell = Shell::new(&olm.cluster);
+        shell.run(&blocks("docs/openshift.md", "Metrics over TLS", "sh").remove(0), &[]);
+        let other = command("docs/openshift.md", "Metrics over TLS", "oc -n dynatrace delete");
+        shell.run(&other, &[]);
+        shell.run(&blocks("docs/openshift.md", "Node selectors", "sh").remove(0), &[("NAME", "agent")]);
         eventually("OLM gives the operator the certificate's folder", Duration::from_secs(120), || async {
             let deployment = olm.get("Deployment", "dynatrace", PACKAGE).await.unwrap_or_default();
             let pod = &deployment["spec"]["template"]["spec"];

@@ -10,11 +10,18 @@ use olm_tests::cluster::repository;
 use olm_tests::eventually;
 use olm_tests::images::{Config, Registry, home, pull, said};
 use olm_tests::lab::{Lab, V1};
-use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use olm_tests::olm::{CATALOGS, NEXT, Olm, PACKAGE};
 use olm_tests::operator::free_address;
+use olm_tests::pages::{Shell, blocks};
 use olm_tests::process::Process;
 use olm_tests::tools::{cache, tool};
 use serde_json::Value;
+
+const PAGE: &str = "docs/olm.md";
+/// The heading of what is built until there is a release.
+const UNRELEASED: &str = "No release is published yet";
+/// The registry that the page names.
+const EXAMPLE: &str = "registry.example/monitoring";
 
 /// A program of this machine.
 fn there(program: &str) -> bool {
@@ -40,11 +47,12 @@ fn build(registry: &Registry, folder: &Path, opm: &str) -> Vec<String> {
         format!("[[registry]]\nlocation = \"{}\"\ninsecure = true\n", registry.address()),
     )
     .unwrap();
-    let mut command = Command::new(repository(".ci/images"));
+    let block = blocks(PAGE, UNRELEASED, "sh").remove(0);
+    assert!(block.contains(EXAMPLE), "{block}");
+    let mut command = Command::new("bash");
+    command.arg("-ec").arg(block.replace(EXAMPLE, registry.address())).current_dir(repository(""));
     command.env("CONTAINERS_STORAGE_CONF", folder.join("storage.conf")).env("BUILDAH_ISOLATION", "chroot");
     command
-        .env("REGISTRY", registry.address())
-        .env("PUSH", "1")
         .env("PARTIAL", "1")
         .env("TLS_VERIFY", "false")
         .env("PROFILE", "dev")
@@ -62,7 +70,8 @@ fn build(registry: &Registry, folder: &Path, opm: &str) -> Vec<String> {
     {
         command.env_remove(name);
     }
-    said(&mut command).lines().map(str::to_owned).collect()
+    let by_digest = |line: &&str| line.starts_with(registry.address()) && line.contains("@sha256:");
+    said(&mut command).lines().filter(by_digest).map(str::to_owned).collect()
 }
 
 fn json(text: &str) -> Value {
@@ -143,10 +152,12 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
             );
         }
 
-        olm.operator_is(NEXT, &images[0]);
-        olm.publish(&[olm.release(NEXT)]).await;
-        olm.namespace("dynatrace");
-        olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
+        // As the page goes on.
+        let shell = Shell::new(&olm.cluster);
+        let ours = blocks(PAGE, UNRELEASED, "sh").remove(1);
+        shell.run(&ours, &[(EXAMPLE, olm.registry.address())]);
+        let install = blocks(PAGE, "OperatorHub, or oc and kubectl", "sh").remove(0);
+        shell.run(&install, &[("get csv -w", "get csv")]);
         olm.installed("dynatrace", NEXT).await;
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 2).await;
         lab.oneagent(&serde_json::json!({}));
@@ -172,11 +183,11 @@ async fn serves(olm: &Olm, folder: &Path, image: &str, bundle: &str) {
     let _server = Process::start("catalog", Path::new("unshare"), &args, &[], &folder.join("catalog.log"));
     let source = |name: &str| {
         serde_json::json!({ "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": { "name": name, "namespace": "olm" }, "spec": { "sourceType": "grpc", "address": address } })
+            "metadata": { "name": name, "namespace": CATALOGS }, "spec": { "sourceType": "grpc", "address": address } })
     };
     olm.cluster.apply(&source("self").to_string());
     eventually("OLM reads from the catalog's image", Duration::from_secs(60), || async {
-        let source = olm.get("CatalogSource", "olm", "self").await.unwrap_or_default();
+        let source = olm.get("CatalogSource", CATALOGS, "self").await.unwrap_or_default();
         let state = &source["status"]["connectionState"]["lastObservedState"];
         let log = std::fs::read_to_string(folder.join("catalog.log")).unwrap_or_default();
         if *state == "READY" { Ok(()) } else { Err(format!("{state}\n{log}")) }
@@ -185,7 +196,7 @@ async fn serves(olm: &Olm, folder: &Path, image: &str, bundle: &str) {
     let home = home();
     let rendered = said(Command::new(tool("opm")).args(["render", "--use-http", image]).env("HOME", home.path()));
     assert!(rendered.contains(bundle), "the catalog names the bundle that was pushed with it");
-    olm.delete("CatalogSource", "olm", "self").await;
+    olm.delete("CatalogSource", CATALOGS, "self").await;
 }
 
 /// Signatures and attestations are there for whoever has the public key, of these images and of no others.

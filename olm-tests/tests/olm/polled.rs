@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use olm_tests::cluster::objects;
 use olm_tests::images::Config;
-use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use olm_tests::olm::{CATALOGS, NEXT, Olm, PACKAGE, Wish};
 use olm_tests::tools::tool;
 use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
 use oneagent_operator::olm::catalog::catalog;
@@ -31,7 +31,7 @@ fn push(olm: &Olm, name: &str, releases: &[Released], serves: bool) -> String {
 /// The CatalogSource of a recipe, as it stands there but for where it is and which image it names.
 fn source(recipe: &str, image: &str, interval: Option<&str>) -> Value {
     let mut source = objects(&format!("config/oneagent-operator/{recipe}")).remove(0);
-    source["metadata"] = json!({ "name": "oneagent", "namespace": "olm" });
+    source["metadata"] = json!({ "name": "oneagent", "namespace": CATALOGS });
     source["spec"]["image"] = image.into();
     if let Some(interval) = interval {
         source["spec"]["updateStrategy"]["registryPoll"]["interval"] = interval.into();
@@ -63,7 +63,7 @@ fn a_new_release_is_found_by_polling_and_a_catalog_of_content_alone_is_read_too(
         olm.installed("dynatrace", "0.9.1").await;
         let fourth = olm.release("0.9.2");
         let mirrored = push(&olm, "mirror/oneagent-operator-catalog:latest", &[first, fourth], true);
-        olm.delete("CatalogSource", "olm", "oneagent").await;
+        olm.delete("CatalogSource", CATALOGS, "oneagent").await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         olm.cluster.apply(&source("disconnected/catalogsource.yaml", &mirrored, None).to_string());
         olm.installed("dynatrace", "0.9.2").await;

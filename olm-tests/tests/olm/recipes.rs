@@ -18,8 +18,8 @@ fn the_recipes_of_either_olm_are_valid_to_the_letter() {
         assert_eq!(crds.len(), 2, "ClusterCatalog and ClusterExtension");
         olm.cluster.apply(&crds.join("\n---\n"));
         olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]);
-        for namespace in ["openshift-marketplace"].into_iter().chain(PACKAGES.iter().map(|package| package.namespace)) {
-            olm.cluster.kubectl(&["create", "namespace", namespace]);
+        for package in PACKAGES {
+            olm.cluster.kubectl(&["create", "namespace", package.namespace]);
         }
         let apply = |text: &str| {
             let args = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"];
