@@ -64,6 +64,7 @@ fn bytes_of_a_plan(size: usize) -> usize {
         settled: true,
         deleted: &deleted,
         lost: &none,
+        freed: &deleted,
         missing: &none,
         deciding_since: DateTime::UNIX_EPOCH,
         heard_since: chrono::DateTime::UNIX_EPOCH,

@@ -2,7 +2,7 @@
 //!
 //! Pure: what is known comes in, what is to be kept goes out. Must not keep or send anything itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -148,6 +148,7 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
         settled: true,
         deleted: &ledger.deleted(),
         lost: &HashMap::new(),
+        freed: &HashSet::new(),
         missing: &since,
         deciding_since: facts.deciding_since,
         heard_since: facts.heard_since,

@@ -124,6 +124,7 @@ impl Cluster {
             settled: true,
             deleted: &deleted,
             lost: &lost,
+            freed: &deleted,
             missing: &missing,
             deciding_since: now,
             heard_since: DateTime::UNIX_EPOCH,

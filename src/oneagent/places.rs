@@ -45,6 +45,8 @@ pub struct Inventory<'a> {
     pub deleted: &'a HashSet<Arc<str>>,
     /// Nodes that lost an available agent by us and have none yet, as far as this process knows, with the time of it.
     pub lost: &'a HashMap<Arc<str>, DateTime<Utc>>,
+    /// Nodes that lost a broken agent by us and have no Pod yet, as far as this process knows.
+    pub freed: &'a HashSet<Arc<str>>,
     /// Since when this process sees nodes without any Pod.
     pub missing: &'a HashMap<Arc<str>, DateTime<Utc>>,
     /// Since when this process decides: what was done before it does not know.
@@ -76,6 +78,7 @@ impl<'a> Inventory<'a> {
             settled: self.settled,
             deleted: self.deleted,
             lost: self.lost,
+            freed: self.freed,
             missing: self.missing,
             deciding_since: self.deciding_since,
             heard_since: self.heard_since,
@@ -110,7 +113,8 @@ pub fn rollout(
 ) -> (Decision, Guard, Ledger) {
     let places = places(desired, inventory);
     let ledger = ledger.settled(policy, &places, now);
-    let inventory = Inventory { deleted: &ledger.deleted(), lost: &ledger.lost(), ..inventory.clone() };
+    let (deleted, lost, freed) = (ledger.deleted(), ledger.lost(), ledger.freed());
+    let inventory = Inventory { deleted: &deleted, lost: &lost, freed: &freed, ..inventory.clone() };
     let decision = decide(policy, desired, &inventory, &places, now);
     let mut ledger = ledger;
     ledger.inherit(&decision.plan.missing);

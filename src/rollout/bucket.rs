@@ -58,6 +58,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             cause: None,
             touched: false,
             touched_at: None,
+            freed: self.inventory.freed.contains(place.name),
             counts: false,
             speaks: false,
             suspect: false,

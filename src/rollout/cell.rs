@@ -22,6 +22,8 @@ pub(super) struct Cell<'a, R> {
     pub(super) touched: bool,
     /// When it did.
     pub(super) touched_at: Option<DateTime<Utc>>,
+    /// Whether it lost a broken agent by us and has no Pod yet, whatever keeps that away.
+    pub(super) freed: bool,
     /// Whether it takes from the budget.
     pub(super) counts: bool,
     /// Whether it speaks against the desired revision.

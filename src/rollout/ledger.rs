@@ -179,6 +179,12 @@ impl Ledger {
         self.places.iter().filter(|(_, lost)| lost.costs).map(|(place, lost)| (place.clone(), lost.at)).collect()
     }
 
+    /// Places that lost a broken agent by us and have no Pod yet.
+    #[must_use]
+    pub fn freed(&self) -> HashSet<Arc<str>> {
+        self.places.iter().filter(|(_, lost)| !lost.costs).map(|(place, _)| place.clone()).collect()
+    }
+
     /// When the latest Pod was deleted whose replacement is not Ready yet.
     #[must_use]
     pub fn latest(&self) -> Option<DateTime<Utc>> {

@@ -170,6 +170,8 @@ pub struct Inventory<'a, R> {
     pub deleted: &'a HashSet<Arc<str>>,
     /// Places that lost an available agent by us and have none yet, as far as this process knows, with the time of it.
     pub lost: &'a HashMap<Arc<str>, DateTime<Utc>>,
+    /// Places that lost a broken agent by us and have no Pod yet, as far as this process knows.
+    pub freed: &'a HashSet<Arc<str>>,
     /// Since when this process sees places without any Pod, or workloads with too few of them.
     pub missing: &'a HashMap<Arc<str>, DateTime<Utc>>,
     /// Since when this process decides: what was done before it does not know.

@@ -120,9 +120,8 @@ impl<'i> Bounds<'i> {
     pub(super) fn steps<R>(&mut self, policy: &Policy, sorted: &Sorted<'_, R>, storm: bool) -> Vec<Step<R>> {
         let (mut free, mut healthy) = (Vec::new(), Vec::new());
         // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
-        let is_freed = |cell: &Cell<'_, R>| {
-            cell.touched && !cell.counts && matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating))
-        };
+        let on_its_way = |cell: &Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+        let is_freed = |cell: &Cell<'_, R>| cell.freed || (cell.touched && !cell.counts && on_its_way(cell));
         let mut of_each: Vec<Vec<&Cell<'_, R>>> = self.each.iter().map(|_| Vec::new()).collect();
         let canaries = self.canaries.clone();
         let canaries = canaries.as_ref();

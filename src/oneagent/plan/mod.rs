@@ -168,8 +168,7 @@ fn plan_beside(
         (no_source, ENVIRONMENT),
         (returning::is_awaited(running.as_ref(), memory, resolved, seen, now), RETURNING),
     ];
-    let policy = policy(resolved, seen, found);
-    let placement = placement(resolved, live.filter(|_| adopted));
+    let (policy, placement) = (policy(resolved, seen, found), placement(resolved, live.filter(|_| adopted)));
     problems.extend([older, kept_out.clone()].into_iter().flatten());
     let refused =
         seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
@@ -182,6 +181,7 @@ fn plan_beside(
         settled: live.is_some_and(settled),
         deleted: &seen.ledger.deleted(),
         lost: &seen.ledger.lost(),
+        freed: &seen.ledger.freed(),
         missing: &seen.missing,
         deciding_since: seen.deciding_since,
         heard_since: seen.heard_since,

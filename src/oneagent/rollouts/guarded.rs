@@ -74,3 +74,28 @@ fn the_label_releases_a_node_that_was_tainted_for_good_while_its_agent_was_repla
     Arc::make_mut(&mut fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".to_owned());
     assert_eq!(look(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);
 }
+
+#[test]
+fn of_broken_agents_the_plan_wants_no_more_than_the_guard_lets_whatever_keeps_the_next_pod_away() {
+    let away: [fn(&mut Fleet); 3] = [
+        |_| (),
+        |fleet| fleet.refused = Some("exceeded quota".into()),
+        |fleet| Arc::make_mut(&mut fleet.nodes[0]).ready = false,
+    ];
+    for keep_away in away {
+        let mut fleet = Fleet::new(10, 2);
+        fleet.rolling_since(0);
+        for number in 0..10 {
+            fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("typo".into()))));
+        }
+        let (mut ledger, one) = (Ledger::default(), policy(Share::Count(1)));
+        assert_eq!(look(&mut fleet, &mut ledger, &one, 1), [("node-000".to_owned(), true)]);
+        fleet.pods.remove(0);
+        keep_away(&mut fleet);
+        assert_eq!(look(&mut fleet, &mut ledger, &one, 2), []);
+        // Nobody waits for a Ready node that somebody works on.
+        let node = Arc::make_mut(&mut fleet.nodes[0]);
+        (node.ready, node.busy) = (true, Some("cordoned"));
+        assert_eq!(look(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);
+    }
+}

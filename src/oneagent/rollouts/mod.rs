@@ -105,6 +105,7 @@ struct Fleet {
     memory: Memory,
     deleted: HashSet<Arc<str>>,
     lost: HashMap<Arc<str>, DateTime<Utc>>,
+    freed: HashSet<Arc<str>>,
     missing: HashMap<Arc<str>, DateTime<Utc>>,
     deciding_since: i64,
     /// `None`: the host list was refused for good.
@@ -132,6 +133,7 @@ impl Fleet {
             memory,
             deleted: HashSet::new(),
             lost: HashMap::new(),
+            freed: HashSet::new(),
             missing: HashMap::new(),
             deciding_since: -1_000_000,
             reported: None,
@@ -156,6 +158,7 @@ impl Fleet {
             settled: true,
             deleted: &self.deleted,
             lost: &self.lost,
+            freed: &self.freed,
             missing: &self.missing,
             deciding_since: at(self.deciding_since),
             heard_since: chrono::DateTime::UNIX_EPOCH,

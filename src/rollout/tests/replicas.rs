@@ -105,6 +105,7 @@ impl World {
             settled: true,
             deleted: &self.ledger.deleted(),
             lost: &lost,
+            freed: &HashSet::new(),
             missing: &missing,
             deciding_since: at(0),
             heard_since: chrono::DateTime::UNIX_EPOCH,

@@ -122,6 +122,7 @@ fn plan_time(size: usize) -> Duration {
         settled: true,
         deleted: &deleted,
         lost: &none,
+        freed: &deleted,
         missing: &none,
         deciding_since: Utc::now(),
         heard_since: chrono::DateTime::UNIX_EPOCH,
