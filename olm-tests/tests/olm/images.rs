@@ -12,7 +12,7 @@ use olm_tests::images::{Config, Registry, home, pull, said};
 use olm_tests::lab::{Lab, V1};
 use olm_tests::olm::{CATALOGS, NEXT, Olm, PACKAGE};
 use olm_tests::operator::free_address;
-use olm_tests::pages::{Shell, blocks};
+use olm_tests::pages::{Shell, blocks, command};
 use olm_tests::process::Process;
 use olm_tests::tools::{cache, tool};
 use serde_json::Value;
@@ -163,6 +163,16 @@ fn built_images_are_the_same_each_time_and_olm_runs_the_operator_from_them() {
         lab.oneagent(&serde_json::json!({}));
         lab.all_at("agent", V1, 2, Duration::from_secs(60)).await;
         olm.judge("dynatrace");
+        // And is removed as the page has it: the OneAgents first.
+        olm.cluster.kubectl(&["-n", "dynatrace", "delete", "oneagents", "--all"]);
+        for command_of in ["oc -n dynatrace delete subscription", "oc -n dynatrace delete csv"] {
+            shell.run(&command("docs/install.md", "Remove", command_of), &[]);
+        }
+        eventually("the operator is gone, and its agents", Duration::from_secs(60), || async {
+            let left = [olm.list("Deployment", "dynatrace").await, olm.list("DaemonSet", "dynatrace").await].concat();
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        })
+        .await;
     });
 }
 
