@@ -14,6 +14,7 @@ mod policies;
 mod rules;
 mod search;
 mod situations;
+mod small;
 mod standstill;
 mod world;
 

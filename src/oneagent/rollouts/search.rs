@@ -1,322 +1,33 @@
 //! Every history of a small fleet, not a random one: all interleavings of agents that start, nodes that go away, come
-//! back and are cordoned, evictions by others, and operators that die, with the real ledger and the real guard.
+//! back and are cordoned, evictions by others, Pods that are made late, and operators that die, with the real ledger
+//! and the real guard.
 //!
 //! Exhaustive up to a number of disturbances (a node that goes away or is cordoned, an eviction, an operator that
 //! dies) and of half deadlines that pass; what heals, and agents that start, are not counted. Two histories are one
 //! where everything stands alike, happened in the same order and as many half deadlines ago. Must not know how the
 //! engine decides.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::fmt::Write as _;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use super::small::{Bounds, Event, Small};
 use super::*;
-use crate::oneagent::places::rollout;
-use crate::rollout::ledger::Ledger;
 use crate::rollout::{Canary, Who};
 
-/// What may happen next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
-    /// The agent of a node becomes Ready.
-    Starts(usize),
-    /// Its node goes away, or comes back.
-    NodeTurns(usize),
-    /// Somebody cordons it, or lifts that.
-    Cordon(usize),
-    /// Somebody else deletes its Pod, and another is made.
-    Evicted(usize),
-    /// The operator dies, and another begins.
-    Restart,
-    /// Half of a deadline passes.
-    TimePasses,
-    /// A node joins, with a Pod from the template that is there.
-    Joins,
-    /// A newer version comes.
-    Published,
-}
-
-/// How far a search goes.
-#[derive(Debug, Clone, Copy)]
-struct Bounds {
-    nodes: usize,
-    /// The newest version that is published; agents begin with 1, and 2 is wanted at once.
-    newest: u32,
-    /// How many nodes join.
-    joining: usize,
-    disturbances: usize,
-    /// How many half deadlines pass.
-    waits: usize,
-}
-
-/// More with DISTURBANCES=1: so many in addition to each test's, and half deadlines alike.
+/// More with DISTURBANCES=1, NODES=1: so many in addition to each test's, and half deadlines as many as disturbances.
 fn bounds(nodes: usize, newest: u32, joining: usize, disturbances: usize) -> Bounds {
     #[expect(clippy::disallowed_methods, reason = "a test")]
-    let more = std::env::var("DISTURBANCES").ok();
-    let more: usize = more.and_then(|more| more.parse().ok()).unwrap_or(0);
-    let disturbances = disturbances + more;
-    Bounds { nodes, newest, joining, disturbances, waits: disturbances }
-}
-
-/// A fleet of a few nodes.
-#[derive(Clone)]
-struct Small {
-    fleet: Fleet,
-    ledger: Ledger,
-    policy: Policy,
-    clock: i64,
-    /// Which version is wanted.
-    wanted: u32,
-    /// What may happen yet.
-    left: Bounds,
-    made: usize,
-    /// Nodes that lost an available agent by us and have had none since.
-    ours: HashSet<Arc<str>>,
-}
-
-impl Small {
-    fn new(policy: Policy, left: Bounds) -> Self {
-        let mut fleet = Fleet::new(left.nodes, 1);
-        for number in 0..left.nodes {
-            let node = Arc::make_mut(&mut fleet.nodes[number]);
-            node.ready_since = Some(at(-1_000));
-        }
-        fleet.deciding_since = -1_000;
-        let (ledger, ours) = (Ledger::default(), HashSet::new());
-        let mut small = Self { fleet, ledger, policy, clock: 0, wanted: 2, left, made: 100, ours };
-        small.look();
-        small
-    }
-
-    /// Looks until nothing is to be done at once.
-    fn look(&mut self) {
-        for _ in 0..4 {
-            let inventory = self.fleet.inventory();
-            let (decision, guard, ledger) =
-                rollout(&self.policy, Some(&desired(self.wanted)), &inventory, &self.ledger, at(self.clock));
-            let plan = decision.plan;
-            self.ledger = ledger;
-            let before = self.fleet.template.clone();
-            match plan.template {
-                Template::Advance => self.fleet.template = revision(self.wanted),
-                Template::GoBack => self.fleet.template = decision.memory.rollout.last_good.clone().unwrap(),
-                Template::Keep => {}
-            }
-            self.fleet.memory = decision.memory;
-            let mut acted = before != self.fleet.template;
-            for step in &plan.steps {
-                let (_, place) = self.pod(&step.pod.node);
-                let pod = &self.fleet.pods[place];
-                let is_good = pod.ready_since.is_some() && pod.revision.as_ref() == Some(&revision(self.wanted));
-                assert!(!is_good, "an up-to-date, available Pod is replaced");
-                let noted = self.ledger.begin(&guard, &step.place, &step.pod.uid, at(self.clock));
-                assert!(noted.is_some(), "the guard forbids what the engine wants: {step:?}\n{:?}", plan.report);
-                if self.fleet.pods[place].ready_since.is_some() {
-                    self.ours.insert(step.pod.node.clone());
-                }
-                self.replace(place);
-                acted = true;
-            }
-            let theirs = |node: &Node| node.busy.is_some();
-            let missing =
-                self.fleet.nodes.iter().filter(|node| self.ours.contains(&node.name) && !theirs(node)).count();
-            let took = plan.steps.iter().any(|step| step.costs);
-            assert!(
-                !took || missing <= plan.budget,
-                "{missing} without an agent because of us, budget {}",
-                plan.budget
-            );
-            if !acted {
-                return;
-            }
-        }
-    }
-
-    fn pod(&self, node: &str) -> (Arc<Pod>, usize) {
-        let place = self.fleet.pods.iter().position(|pod| &*pod.node == node).unwrap();
-        (self.fleet.pods[place].clone(), place)
-    }
-
-    /// The DaemonSet controller makes a Pod from its template at once.
-    fn replace(&mut self, place: usize) {
-        self.made += 1;
-        let node = self.fleet.pods[place].node.clone();
-        let mut made = Arc::unwrap_or_clone(pod(self.made, &node, 1, self.clock, false));
-        made.revision = Some(self.fleet.template.clone());
-        self.fleet.pods[place] = Arc::new(made);
-    }
-
-    fn may(&self, event: Event) -> bool {
-        let count = self.fleet.nodes.len();
-        let state = |node: usize| {
-            let node = &self.fleet.nodes[node];
-            (node.ready, node.busy.is_some(), self.pod(&node.name).0.ready_since.is_some())
-        };
-        match event {
-            Event::Starts(node) | Event::Evicted(node) | Event::NodeTurns(node) | Event::Cordon(node)
-                if node >= count =>
-            {
-                false
-            }
-            Event::Joins => self.left.joining > 0,
-            Event::Published => self.wanted < self.left.newest,
-            Event::Starts(node) => matches!(state(node), (true, _, false)),
-            Event::Evicted(node) => matches!(state(node), (true, false, true)),
-            Event::NodeTurns(_) | Event::Cordon(_) | Event::Restart | Event::TimePasses => true,
-        }
-    }
-
-    /// What may happen yet after an event, if that may happen; what heals is free.
-    fn after(&self, event: Event) -> Option<Bounds> {
-        let mut left = self.left;
-        let counted = match event {
-            Event::NodeTurns(node) if !self.fleet.nodes[node].ready => return Some(left),
-            Event::Cordon(node) if self.fleet.nodes[node].busy.is_some() => return Some(left),
-            Event::Starts(_) | Event::Joins | Event::Published => return Some(left),
-            Event::NodeTurns(_) | Event::Cordon(_) | Event::Evicted(_) | Event::Restart => &mut left.disturbances,
-            Event::TimePasses => &mut left.waits,
-        };
-        *counted = counted.checked_sub(1)?;
-        Some(left)
-    }
-
-    fn happen(&mut self, event: Event) {
-        self.clock += 1;
-        let now = at(self.clock);
-        match event {
-            Event::Starts(node) => {
-                let (_, place) = self.pod(&self.fleet.nodes[node].name);
-                self.fleet.change(place, |pod| (pod.ready_since, pod.unready_since) = (Some(now), None));
-            }
-            Event::NodeTurns(node) => {
-                let turned = Arc::make_mut(&mut self.fleet.nodes[node]);
-                (turned.ready, turned.ready_since) = (!turned.ready, Some(now));
-                let (name, ready) = (turned.name.clone(), turned.ready);
-                let (_, place) = self.pod(&name);
-                if !ready {
-                    self.fleet.change(place, |pod| {
-                        if let Some(since) = pod.ready_since.take() {
-                            (pod.was_ready, pod.unready_since) = (Some(now - since), Some(now));
-                        }
-                    });
-                }
-            }
-            Event::Cordon(node) => {
-                let node = Arc::make_mut(&mut self.fleet.nodes[node]);
-                node.busy = if node.busy.is_some() { None } else { Some("the node is cordoned") };
-            }
-            Event::Evicted(node) => {
-                let (_, place) = self.pod(&self.fleet.nodes[node].name);
-                self.replace(place);
-            }
-            Event::Restart => {
-                self.ledger = Ledger::default();
-                self.fleet.deciding_since = self.clock;
-            }
-            Event::Joins => {
-                self.left.joining -= 1;
-                let mut node = Node::named(&format!("node-{:03}", self.fleet.nodes.len()));
-                (node.created, node.ready_since) = (now, Some(now));
-                self.fleet.pods.push(pod(self.made, &node.name, 1, self.clock, false));
-                self.fleet.nodes.push(Arc::new(node));
-                self.replace(self.fleet.pods.len() - 1);
-            }
-            Event::Published => self.wanted += 1,
-            Event::TimePasses => self.clock += self.policy.wait_ready.num_seconds() / 2,
-        }
-        for pod in self.fleet.pods.iter().filter(|pod| pod.ready_since.is_some()) {
-            self.ours.remove(&pod.node);
-        }
-        self.look();
-    }
-
-    /// How everything stands, with times by their order and age, and Pods by their order.
-    fn key(&self) -> String {
-        let mut ours: Vec<&Arc<str>> = self.ours.iter().collect();
-        ours.sort_unstable();
-        let memory = serde_json::to_string(&self.fleet.memory.rollout).unwrap();
-        let mut lost: Vec<String> = self.ledger.lost().iter().map(|lost| format!("{lost:?}")).collect();
-        lost.sort_unstable();
-        let since = at(self.fleet.deciding_since);
-        let (left, wanted, template) = (self.left, self.wanted, &self.fleet.template);
-        let mut pods: Vec<&Arc<Pod>> = self.fleet.pods.iter().collect();
-        pods.sort_unstable_by_key(|pod| &pod.node);
-        let all =
-            format!("{left:?}{wanted}{:?}{pods:?}{template:?}{memory}{lost:?}{ours:?}{since:?}", self.fleet.nodes);
-        let half = self.policy.wait_ready / 2;
-        ranked(&all, |time| (at(self.clock) - time).num_seconds().div_euclid(half.num_seconds()).clamp(-OLD, OLD))
-    }
-
-    /// From here on everybody is well: whatever is left is done. A version that failed stays so where those who spoke
-    /// against it were replaced by others: they cannot show any more that it was not its fault.
-    fn finishes(&self) {
-        let mut fair = self.clone();
-        let nodes = fair.fleet.nodes.len();
-        for node in 0..nodes {
-            if fair.fleet.nodes[node].busy.is_some() {
-                fair.happen(Event::Cordon(node));
-            }
-            if !fair.fleet.nodes[node].ready {
-                fair.happen(Event::NodeTurns(node));
-            }
-        }
-        for _ in 0..(8 * nodes + 8) {
-            for node in 0..nodes {
-                if fair.may(Event::Starts(node)) {
-                    fair.happen(Event::Starts(node));
-                }
-            }
-            let wanted = revision(fair.wanted);
-            let is_done = |pod: &Arc<Pod>| pod.revision.as_ref() == Some(&wanted) && pod.ready_since.is_some();
-            if fair.fleet.pods.iter().all(is_done) {
-                return;
-            }
-            fair.happen(Event::TimePasses);
-        }
-        let report = fair.fleet.plan(&fair.policy, &desired(fair.wanted), fair.clock).report;
-        let failure = fair.fleet.memory.rollout.failure.clone();
-        let lacks_it = |node: &String| fair.pod(node).0.revision.as_ref() != Some(&revision(fair.wanted));
-        let is_over = failure.is_some_and(|failure| failure.places.iter().any(lacks_it));
-        assert!(is_over, "it does not finish: {report:?}");
-    }
-}
-
-/// Beyond so many half deadlines all times are alike: crashes count for two deadlines, a soak here lasts less than one.
-const OLD: i64 = 5;
-
-/// A text in which times, and names of Pods that were made, are replaced by their order; times by their age, too.
-fn ranked(text: &str, age: impl Fn(DateTime<Utc>) -> i64) -> String {
-    let is_token = |character: char| character.is_ascii_alphanumeric() || "-:_".contains(character);
-    let mut tokens: Vec<&str> = text.split(|c: char| !is_token(c)).filter(|token| is_a_name(token)).collect();
-    tokens.sort_unstable_by_key(|token| (token.len(), *token));
-    tokens.dedup();
-    let ranks: BTreeMap<&str, usize> = tokens.iter().enumerate().map(|(rank, token)| (*token, rank)).collect();
-    let mut ranked = String::with_capacity(text.len());
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !is_token(c)).unwrap_or(rest.len());
-        let (token, after) = rest.split_at(end);
-        match (ranks.get(token), token.parse::<DateTime<Utc>>()) {
-            (Some(rank), Ok(time)) => write!(ranked, "{rank}@{}", age(time)).unwrap(),
-            (Some(rank), Err(_)) => write!(ranked, "{rank}").unwrap(),
-            (None, _) => ranked.push_str(token),
-        }
-        let next = after.chars().next().map_or(0, char::len_utf8);
-        ranked.push_str(&after[..next]);
-        rest = &after[next..];
-    }
-    ranked
-}
-
-fn is_a_name(token: &str) -> bool {
-    token.starts_with("19") && token.ends_with('Z') || token.starts_with("pod-") || token.starts_with("uid-")
+    let more = |name: &str| std::env::var(name).ok().and_then(|more| more.parse().ok()).unwrap_or(0_usize);
+    let disturbances = disturbances + more("DISTURBANCES");
+    Bounds { nodes: nodes + more("NODES"), newest, joining, disturbances, waits: disturbances, late: false }
 }
 
 /// Searches all histories within these bounds; returns how many states there are.
 fn search(policy: &Policy, bounds: Bounds) -> usize {
     let mut events = vec![Event::Restart, Event::TimePasses, Event::Joins, Event::Published];
     for node in 0..bounds.nodes + bounds.joining {
-        events.extend([Event::Starts(node), Event::NodeTurns(node), Event::Cordon(node), Event::Evicted(node)]);
+        events.extend([Event::Starts(node), Event::Made(node), Event::NodeTurns(node)]);
+        events.extend([Event::Cordon(node), Event::Evicted(node)]);
     }
     let first = Small::new(policy.clone(), bounds);
     let mut known: HashSet<u64> = HashSet::from([hash(&first.key())]);
@@ -326,7 +37,8 @@ fn search(policy: &Policy, bounds: Bounds) -> usize {
     while let Some((state, way)) = open.pop_front() {
         for event in events.iter().copied().filter(|event| state.may(*event)) {
             let Some(left) = state.after(event) else { continue };
-            let mut next = Small { left, ..state.clone() };
+            let mut next = state.clone();
+            next.left = left;
             let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 next.happen(event);
                 let is_new = known.insert(hash(&next.key()));
@@ -378,6 +90,14 @@ fn in_every_history_of_two_nodes_the_budget_holds_and_the_rollout_finishes() {
 fn in_every_history_of_three_nodes_the_budget_holds_and_the_rollout_finishes() {
     assert!(search(&policy(Share::Count(1)), bounds(3, 2, 0, 1)) > 100);
     assert!(search(&policy(Share::Count(2)), bounds(3, 2, 0, 1)) > 100);
+}
+
+/// A quota, a webhook, a DaemonSet controller that is away.
+#[test]
+fn in_every_history_in_which_pods_are_made_some_time_or_other_the_budget_holds_and_the_rollout_finishes() {
+    for (policy, nodes) in [(policy(Share::Count(1)), 2), (canary(), 2)] {
+        assert!(search(&policy, Bounds { late: true, ..bounds(nodes, 2, 0, 1) }) > 100);
+    }
 }
 
 #[test]
