@@ -41,6 +41,8 @@ struct Lost {
     costs: bool,
     /// A new agent is Ready, and must only stay so.
     is_ready: bool,
+    /// Somebody works on the place, or it shall have no agent now: it counts again once that is over.
+    is_left: bool,
 }
 
 /// What a deletion noted, so that it can be taken back.
@@ -60,7 +62,9 @@ enum Successor {
     Unready,
     /// Ready, but not for long enough.
     Ready,
-    /// Available, or not ours to wait for.
+    /// None is available, and for now that is not ours to wait for.
+    Left,
+    /// Available.
     Settled,
 }
 
@@ -78,7 +82,8 @@ impl Ledger {
                 Entry { uid: uid.clone(), place: None }
             });
         }
-        let others = || self.places.iter().filter(|(name, lost)| lost.costs == costs && *name != place);
+        let counts = |lost: &Lost| lost.costs == costs && !lost.is_left;
+        let others = || self.places.iter().filter(|(name, lost)| counts(lost) && *name != place);
         let in_zone = || guard.admits_in_zone(place, others().map(|(name, _)| &**name));
         if !guard.admits(uid, others().count()) || (costs && !in_zone()) {
             return None;
@@ -87,7 +92,7 @@ impl Ledger {
         if self.places.get(place).is_some_and(|lost| lost.costs || !costs) {
             return Some(Entry { uid: uid.clone(), place: None });
         }
-        self.places.insert(place.clone(), Lost { at: now, costs, is_ready: false });
+        self.places.insert(place.clone(), Lost { at: now, costs, is_ready: false, is_left: false });
         Some(Entry { uid: uid.clone(), place: Some(place.clone()) })
     }
 
@@ -119,7 +124,8 @@ impl Ledger {
             let is_open = || known.get(&**name).is_some_and(|place| place.selection == Selection::Selected);
             let is_awaited = || successor == Successor::Missing && is_open();
             let stays = if lost.costs { successor != Successor::Settled } else { is_awaited() };
-            stays.then(|| (name.clone(), Lost { is_ready: successor == Successor::Ready, ..*lost }))
+            let (is_ready, is_left) = (successor == Successor::Ready, successor == Successor::Left);
+            stays.then(|| (name.clone(), Lost { is_ready, is_left, ..*lost }))
         };
         Self { places: self.places.iter().filter_map(settle).collect(), ..self.shown(|uid| shown.contains(uid), now) }
     }
@@ -136,7 +142,8 @@ impl Ledger {
     /// does not show it any more.
     pub fn inherit(&mut self, places: &[(Arc<str>, DateTime<Utc>)]) {
         for (place, at) in places {
-            self.places.entry(place.clone()).or_insert(Lost { at: *at, costs: true, is_ready: false });
+            let lost = Lost { at: *at, costs: true, is_ready: false, is_left: false };
+            self.places.entry(place.clone()).or_insert(lost);
         }
     }
 
@@ -146,16 +153,23 @@ impl Ledger {
         self.uids.values().filter(|sent| sent.costs && sent.workload.as_deref() == Some(workload)).count()
     }
 
-    /// A place that we touched counts until it has an agent again, whatever keeps it from that; one that is drained,
-    /// gone or no longer ours is none. While it is NotReady nobody can say.
+    /// A place that we touched counts until it has an agent again, whatever keeps it from that; one that is drained or
+    /// no longer ours does not for as long as that lasts, and one that is gone is none.
     fn successor<R>(&self, policy: &Policy, place: &Place<'_, R>, now: DateTime<Utc>) -> Successor {
         let is_ours = matches!(
             &place.selection,
             Selection::Selected | Selection::Closed(Cause::Untolerated(_) | Cause::NamespaceSelector)
         );
-        if !is_ours || (place.is_ready && place.busy.is_some()) {
-            return Successor::Settled;
+        // While it is NotReady nobody can say.
+        let is_left = !is_ours || (place.is_ready && place.busy.is_some());
+        match self.agent(policy, place, now) {
+            Successor::Settled => Successor::Settled,
+            _ if is_left => Successor::Left,
+            successor => successor,
         }
+    }
+
+    fn agent<R>(&self, policy: &Policy, place: &Place<'_, R>, now: DateTime<Utc>) -> Successor {
         let is_there = |pod: &&Arc<Pod<R>>| !pod.deleting && !self.uids.contains_key(&pod.uid);
         let Some(pod) = place.occupant.map(|occupant| occupant.pod).filter(is_there) else { return Successor::Missing };
         let Some(since) = pod.ready_since.filter(|_| place.is_ready) else { return Successor::Unready };
@@ -176,7 +190,8 @@ impl Ledger {
     /// Places that lost a running agent by us and have none yet, with the time of the deletion.
     #[must_use]
     pub fn lost(&self) -> HashMap<Arc<str>, DateTime<Utc>> {
-        self.places.iter().filter(|(_, lost)| lost.costs).map(|(place, lost)| (place.clone(), lost.at)).collect()
+        let lost = self.places.iter().filter(|(_, lost)| lost.costs && !lost.is_left);
+        lost.map(|(place, lost)| (place.clone(), lost.at)).collect()
     }
 
     /// Places that lost a broken agent by us and have no Pod yet.
@@ -188,6 +203,7 @@ impl Ledger {
     /// When the latest Pod was deleted whose replacement is not Ready yet.
     #[must_use]
     pub fn latest(&self) -> Option<DateTime<Utc>> {
-        self.places.values().filter(|lost| lost.costs && !lost.is_ready).map(|lost| lost.at).max()
+        let awaited = |lost: &&Lost| lost.costs && !lost.is_ready && !lost.is_left;
+        self.places.values().filter(awaited).map(|lost| lost.at).max()
     }
 }

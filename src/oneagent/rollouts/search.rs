@@ -117,3 +117,15 @@ fn with_nodes_that_join_and_versions_that_follow_the_budget_holds_and_the_rollou
         assert!(search(policy, bounds) > 40);
     }
 }
+
+/// Both were found by the search, with two disturbances.
+#[test]
+fn a_cordon_that_is_lifted_before_the_agent_is_back_does_not_free_its_place_in_the_budget() {
+    let [away, cordon, made] = [Event::NodeTurns(1), Event::Cordon(0), Event::Made(0)];
+    for history in [&[away, cordon, away, cordon][..], &[away, cordon, made, away, cordon]] {
+        let mut small = Small::new(policy(Share::Count(1)), Bounds { late: true, ..bounds(2, 2, 0, 1) });
+        for event in history.iter().chain(&[Event::Starts(1)]) {
+            small.happen(*event);
+        }
+    }
+}
