@@ -109,28 +109,6 @@ fn the_readme_is_read_in_a_few_minutes() {
     }
 }
 
-/// Commands in the blocks of a shell below a heading, without remarks.
-fn commands(path: &str, heading: &str) -> Vec<String> {
-    let text = page(path);
-    let below = text.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading} in {path}"));
-    let below = below.split("\n## ").next().unwrap();
-    let lines = below.split("\n```sh\n").skip(1).flat_map(|block| block.split("\n```").next().unwrap().lines());
-    lines.map(|line| line.split("  #").next().unwrap().trim().to_owned()).collect()
-}
-
-/// What those pages print is run on the rig, by `it::pages` and `olm::images`.
-#[test]
-fn the_readme_installs_as_the_pages_do() {
-    let by = |path: &str, headings: &[&str]| -> BTreeSet<String> {
-        headings.iter().flat_map(|heading| commands(path, heading)).collect()
-    };
-    let run = &by("docs/install.md", &["Install"]) | &by("docs/olm.md", &["OperatorHub, or oc and kubectl", "Helm"]);
-    let typed = by("README.md", &["Install", "A first OneAgent"]);
-    let night = by("docs/status.md", &["Why has this node no agent?"]);
-    let strange: Vec<&String> = typed.iter().filter(|line| !run.contains(*line) && !night.contains(*line)).collect();
-    assert!(strange.is_empty() && typed.len() > 7, "{strange:?}");
-}
-
 #[test]
 fn what_a_promise_is_held_by_is_there() {
     let text = page("README.md");

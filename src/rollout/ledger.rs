@@ -39,10 +39,19 @@ struct Lost {
     at: DateTime<Utc>,
     /// Whether a running agent was lost.
     costs: bool,
-    /// A new agent is Ready, and must only stay so.
-    is_ready: bool,
-    /// Somebody works on the place, or it shall have no agent now: it counts again once that is over.
-    is_left: bool,
+    successor: Successor,
+}
+
+impl Lost {
+    fn new(at: DateTime<Utc>, costs: bool) -> Self {
+        Self { at, costs, successor: Successor::Missing }
+    }
+
+    /// Whether it counts now. Where somebody works on the place, or it shall have no agent, it does again once that is
+    /// over.
+    fn counts(&self) -> bool {
+        self.successor != Successor::Left
+    }
 }
 
 /// What a deletion noted, so that it can be taken back.
@@ -82,8 +91,8 @@ impl Ledger {
                 Entry { uid: uid.clone(), place: None }
             });
         }
-        let counts = |lost: &Lost| lost.costs == costs && !lost.is_left;
-        let others = || self.places.iter().filter(|(name, lost)| counts(lost) && *name != place);
+        let others =
+            || self.places.iter().filter(|(name, lost)| lost.costs == costs && lost.counts() && *name != place);
         let in_zone = || guard.admits_in_zone(place, others().map(|(name, _)| &**name));
         if !guard.admits(uid, others().count()) || (costs && !in_zone()) {
             return None;
@@ -92,7 +101,7 @@ impl Ledger {
         if self.places.get(place).is_some_and(|lost| lost.costs || !costs) {
             return Some(Entry { uid: uid.clone(), place: None });
         }
-        self.places.insert(place.clone(), Lost { at: now, costs, is_ready: false, is_left: false });
+        self.places.insert(place.clone(), Lost::new(now, costs));
         Some(Entry { uid: uid.clone(), place: Some(place.clone()) })
     }
 
@@ -124,8 +133,7 @@ impl Ledger {
             let is_open = || known.get(&**name).is_some_and(|place| place.selection == Selection::Selected);
             let is_awaited = || successor == Successor::Missing && is_open();
             let stays = if lost.costs { successor != Successor::Settled } else { is_awaited() };
-            let (is_ready, is_left) = (successor == Successor::Ready, successor == Successor::Left);
-            stays.then(|| (name.clone(), Lost { is_ready, is_left, ..*lost }))
+            stays.then(|| (name.clone(), Lost { successor, ..*lost }))
         };
         Self { places: self.places.iter().filter_map(settle).collect(), ..self.shown(|uid| shown.contains(uid), now) }
     }
@@ -142,8 +150,7 @@ impl Ledger {
     /// does not show it any more.
     pub fn inherit(&mut self, places: &[(Arc<str>, DateTime<Utc>)]) {
         for (place, at) in places {
-            let lost = Lost { at: *at, costs: true, is_ready: false, is_left: false };
-            self.places.entry(place.clone()).or_insert(lost);
+            self.places.entry(place.clone()).or_insert(Lost::new(*at, true));
         }
     }
 
@@ -190,7 +197,7 @@ impl Ledger {
     /// Places that lost a running agent by us and have none yet, with the time of the deletion.
     #[must_use]
     pub fn lost(&self) -> HashMap<Arc<str>, DateTime<Utc>> {
-        let lost = self.places.iter().filter(|(_, lost)| lost.costs && !lost.is_left);
+        let lost = self.places.iter().filter(|(_, lost)| lost.costs && lost.counts());
         lost.map(|(place, lost)| (place.clone(), lost.at)).collect()
     }
 
@@ -203,7 +210,7 @@ impl Ledger {
     /// When the latest Pod was deleted whose replacement is not Ready yet.
     #[must_use]
     pub fn latest(&self) -> Option<DateTime<Utc>> {
-        let awaited = |lost: &&Lost| lost.costs && !lost.is_ready && !lost.is_left;
+        let awaited = |lost: &&Lost| lost.costs && lost.counts() && lost.successor != Successor::Ready;
         self.places.values().filter(awaited).map(|lost| lost.at).max()
     }
 }

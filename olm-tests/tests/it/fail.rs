@@ -79,11 +79,8 @@ fn one_environment_that_hangs_costs_the_others_nothing() {
         // A spec change is applied at once, whatever hangs elsewhere, and with its own environment hanging too.
         lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Hanging);
         lab.edit("well", json!({ "tolerations": [{ "key": "x", "operator": "Exists" }] })).await;
-        eventually("the toleration is applied", SOON, || async {
-            let template = lab.daemonset("well").await.unwrap().spec.unwrap().template.spec.unwrap();
-            if template.tolerations.is_some_and(|t| t.len() == 1) { Ok(()) } else { Err("not yet".to_owned()) }
-        })
-        .await;
+        let tolerations = |d: &DaemonSet| d.spec.as_ref()?.template.spec.as_ref()?.tolerations.as_ref().map(Vec::len);
+        lab.daemonset_is("well", "the toleration is applied", |d| tolerations(d) == Some(1)).await;
         lab.end().await;
     });
 }

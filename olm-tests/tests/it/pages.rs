@@ -1,5 +1,6 @@
 //! What pages tell people to type, as printed, on a real API server.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use olm_tests::cluster::{Cluster, repository};
@@ -68,7 +69,7 @@ async fn the_other_package(cluster: &Cluster, shell: &Shell, image: (&str, &str)
         let path = "jsonpath={range .items[*]}{.metadata.uid}={.status.conditions[?(@.type==\"Ready\")].status} {end}";
         let said = cluster.kubectl(&["-n", "configwatcher", "get", "pods", "-l", "app=webapp", "-o", path]);
         let ready = said.split_whitespace().filter_map(|pod| pod.strip_suffix("=True"));
-        ready.map(str::to_owned).collect::<std::collections::BTreeSet<String>>()
+        ready.map(str::to_owned).collect::<BTreeSet<String>>()
     };
     let says = |reason: &str| {
         let path = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].reason}";
@@ -84,6 +85,22 @@ async fn the_other_package(cluster: &Cluster, shell: &Shell, image: (&str, &str)
         if now.len() == 4 && now.is_disjoint(&before) { Ok(()) } else { Err(format!("{now:?}")) }
     })
     .await;
+}
+
+/// What those pages print is run, here, by `beside` and by `olm::images`.
+#[test]
+fn the_readme_installs_as_the_pages_do() {
+    let by = |page: &str, headings: &[&str]| -> BTreeSet<String> {
+        let blocks: Vec<String> = headings.iter().flat_map(|heading| blocks(page, heading, "sh")).collect();
+        let lines = blocks.iter().flat_map(|block| block.lines());
+        // Without remarks.
+        lines.map(|line| line.split("  #").next().unwrap().trim().to_owned()).collect()
+    };
+    let run = &by("docs/install.md", &["Install"]) | &by("docs/olm.md", &["OperatorHub, or oc and kubectl", "Helm"]);
+    let typed = by("README.md", &["Install", "A first OneAgent"]);
+    let night = by("docs/status.md", &["Why has this node no agent?"]);
+    let strange: Vec<&String> = typed.iter().filter(|line| !run.contains(*line) && !night.contains(*line)).collect();
+    assert!(strange.is_empty() && typed.len() > 7, "{strange:?}");
 }
 
 #[test]

@@ -14,6 +14,16 @@ fn is_tainted(fleet: &mut Fleet, number: usize) {
     Arc::make_mut(&mut fleet.nodes[number]).taints.push(taint);
 }
 
+/// Ten nodes whose agents cannot be pulled, in a rollout.
+fn all_broken() -> Fleet {
+    let mut fleet = Fleet::new(10, 2);
+    fleet.rolling_since(0);
+    for number in 0..10 {
+        fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("typo".into()))));
+    }
+    fleet
+}
+
 /// One look: which nodes' Pods are to go, and whether the guard lets them.
 fn look(fleet: &mut Fleet, ledger: &mut Ledger, policy: &Policy, now: i64) -> Vec<(String, bool)> {
     let (decision, guard, settled) = rollout(policy, Some(&desired(2)), &fleet.inventory(), ledger, at(now));
@@ -50,11 +60,7 @@ fn a_node_that_was_tainted_while_its_agent_was_replaced_fills_its_zone() {
 
 #[test]
 fn a_node_that_is_tainted_while_its_broken_agent_is_replaced_holds_up_no_other() {
-    let mut fleet = Fleet::new(10, 2);
-    fleet.rolling_since(0);
-    for number in 0..10 {
-        fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("typo".into()))));
-    }
+    let mut fleet = all_broken();
     let (mut ledger, one) = (Ledger::default(), policy(Share::Count(1)));
     assert_eq!(look(&mut fleet, &mut ledger, &one, 1), [("node-000".to_owned(), true)]);
     fleet.pods.remove(0);
@@ -83,11 +89,7 @@ fn of_broken_agents_the_plan_wants_no_more_than_the_guard_lets_whatever_keeps_th
         |fleet| Arc::make_mut(&mut fleet.nodes[0]).ready = false,
     ];
     for keep_away in away {
-        let mut fleet = Fleet::new(10, 2);
-        fleet.rolling_since(0);
-        for number in 0..10 {
-            fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Image("typo".into()))));
-        }
+        let mut fleet = all_broken();
         let (mut ledger, one) = (Ledger::default(), policy(Share::Count(1)));
         assert_eq!(look(&mut fleet, &mut ledger, &one, 1), [("node-000".to_owned(), true)]);
         fleet.pods.remove(0);

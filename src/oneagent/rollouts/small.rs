@@ -253,8 +253,7 @@ impl Small {
         lost.sort_unstable();
         let since = at(self.fleet.deciding_since);
         let (left, wanted, template) = (self.left, self.wanted, &self.fleet.template);
-        let mut pods: Vec<&Arc<Pod>> = self.fleet.pods.iter().collect();
-        pods.sort_unstable_by_key(|pod| &pod.node);
+        let pods = &self.fleet.pods;
         let all =
             format!("{left:?}{wanted}{:?}{pods:?}{template:?}{memory}{lost:?}{ours:?}{since:?}", self.fleet.nodes);
         let half = self.policy.wait_ready / 2;
