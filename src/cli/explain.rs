@@ -16,6 +16,7 @@ use crate::oneagent::controller::LABEL;
 use crate::oneagent::explain::{Around, Finding, oneagent};
 use crate::oneagent::listed::Cluster;
 use crate::oneagent::observe::refusal;
+use crate::oneagent::status::says_refused;
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
@@ -97,7 +98,10 @@ async fn around(client: &Client, cluster: &Cluster, agent: &OneAgent, now: DateT
     let mut unread = Vec::new();
     let selector = node_selector(client, &agent.namespace().unwrap_or_default()).await;
     let selector = selector.map_err(|why| unread.push(why)).unwrap_or_default();
-    let refused = refusal(client, daemonset.as_deref(), &pods, now).await;
+    // Since when a Pod is missing only the operator knows.
+    let is_refused = agent.status.as_ref().is_some_and(says_refused);
+    let since = is_refused.then_some(DateTime::UNIX_EPOCH);
+    let refused = refusal(client, daemonset.as_deref(), (&pods, since), now).await;
     let refused = refused.map_err(|why| unread.push(why.chain())).unwrap_or_default();
     Around { selector, refused, unread }
 }

@@ -73,16 +73,15 @@ fn notes(package: &Package) -> String {
     let sample = package.samples.first().map_or("", |sample| sample.file);
     let mut text =
         format!("{} {{{{ .Chart.Version }}}} is installed in namespace {NAMESPACE}.\n\n", package.texts.title);
-    if !package.accounts.is_empty() {
-        text.push_str(
-            "Agents are privileged. Let them start:\n  kubectl label namespace {{ .Release.Namespace }} \
-            pod-security.kubernetes.io/enforce=privileged --overwrite\n",
+    // The first is that of agents as a OneAgent has them without a word; whoever wants the other mode reads docs.
+    if let Some(account) = package.accounts.first() {
+        let _ = write!(
+            text,
+            "Agents are privileged. Let them start:\n  kubectl label namespace {NAMESPACE} \
+            pod-security.kubernetes.io/enforce=privileged --overwrite\nOn OpenShift besides, and so that they reach \
+            all nodes:\n  oc -n {NAMESPACE} adm policy add-scc-to-user privileged -z {account}\n  oc annotate \
+            namespace {NAMESPACE} openshift.io/node-selector= --overwrite\n\n",
         );
-        for account in package.accounts {
-            let grant = format!("oc -n {NAMESPACE} adm policy add-scc-to-user privileged -z {account}");
-            let _ = writeln!(text, "On OpenShift:\n  {grant}");
-        }
-        text.push('\n');
     }
     let _ = write!(
         text,

@@ -24,6 +24,8 @@ pub struct Kept {
     nudged: Mutex<Option<Instant>>,
     /// Since when selected nodes have no Pod.
     missing: Mutex<Missing>,
+    /// Why the API server refused new Pods at the last look.
+    refused: Mutex<Option<String>>,
     /// The last status written.
     pub status: LastStatus<OneAgentStatus>,
 }
@@ -39,9 +41,15 @@ impl Desk {
         self.own.missing.lock().clone()
     }
 
-    /// Since when selected nodes have no Pod, as of this look.
-    pub fn saw_missing(&self, missing: Missing) {
+    /// Why the API server refused new Pods, as of the last look.
+    pub fn refused(&self) -> Option<String> {
+        self.own.refused.lock().clone()
+    }
+
+    /// Since when selected nodes have no Pod, and why new ones are refused, as of this look.
+    pub fn saw(&self, missing: Missing, refused: Option<String>) {
         *self.own.missing.lock() = missing;
+        *self.own.refused.lock() = refused;
     }
 
     /// How long to wait before the DaemonSet is touched again; `None`: it is time, and noted as done. Pods that have

@@ -151,16 +151,17 @@ async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Du
     let resolved = overlap::apart(resolved, &others, &nodes, &pods, &yielded);
     let resolved = resolve::Resolved { doubt, ..resolved };
     let now = context.clock.now();
-    let seen = observe::observe(context, desk, &resolved, now).await?;
+    let last = desk.own.status.last(object);
+    let seen = observe::observe(context, (desk, status::says_refused(&last)), &resolved, now).await?;
     let began = Instant::now();
-    let memory = memory::read(&desk.own.status.last(object));
+    let memory = memory::read(&last);
     let mut plan = plan::plan(&memory, &resolved, &seen, &context.settings.agent_image, now)?;
     desk.planned(began.elapsed());
     // First in memory, whatever becomes of the rest: who is gone stays gone since then.
     if let Some(news) = plan.known.take() {
         act::note(context, object, &resolved, news).await;
     }
-    desk.saw_missing(seen.missing.clone());
+    desk.saw(seen.missing.clone(), seen.refused.clone());
     context.named.keep(&key, &seen.named_objects);
     let subscriber = observe::subscriber(&resolved);
     if resolved.versions.is_some() {

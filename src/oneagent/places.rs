@@ -194,6 +194,8 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
         // Where no new Pod may start nobody is replaced.
         let judged = judge.filter(|_| selection == Selection::Selected);
         let standing = |pod: &Pod| judged.map_or(Standing::Current, |judge| judge.standing(node, pod));
+        // A cordon keeps no Pod from being made: where they are refused it is not why one is missing.
+        let busy = node.busy.filter(|_| pod.is_some() || inventory.refused.is_none());
         places.push(Place {
             name: &node.name,
             workload: 0,
@@ -203,7 +205,7 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
             selection,
             is_ready: node.ready,
             ready_since: node.ready_since,
-            busy: node.busy.or_else(|| is_skipped(node)).map(Cow::Borrowed),
+            busy: busy.or_else(|| is_skipped(node)).map(Cow::Borrowed),
             is_left_out: is_skipped(node).is_some(),
             joined: node.created,
             occupant: pod.map(|pod| Occupant { pod, standing: standing(pod) }),

@@ -113,8 +113,8 @@ impl fmt::Display for Cause {
                 f.write_str("no scheduler has bound the Pod to its node: does kube-scheduler run?")
             }
             Self::Overdue(_) => f.write_str(
-                "nobody has made the Pod: does kube-controller-manager run, and is the \
-                DaemonSet not being deleted?",
+                "nobody has made the Pod: does kube-controller-manager run, is the DaemonSet being deleted, and what \
+                do its Events say?",
             ),
             Self::Terminating(false) => f.write_str("the Pod is being deleted"),
             Self::Terminating(true) => f.write_str(

@@ -66,11 +66,18 @@ impl Lab<'_> {
         Api::<DaemonSet>::namespaced(self.cluster.client.clone(), &self.name).get_opt(name).await.expect("an answer")
     }
 
-    /// Waits until the DaemonSet is as described.
+    /// Waits until the DaemonSet is as described, and its controller has seen it so: one that has not makes Pods from
+    /// the template before.
     pub async fn daemonset_is(&self, name: &str, what: &str, is: impl Fn(&DaemonSet) -> bool) {
         eventually(&format!("DaemonSet {}/{name}: {what}", self.name), SOON, || async {
             let now = self.daemonset(name).await;
-            if now.as_ref().is_some_and(&is) { Ok(()) } else { Err(format!("{:#?}", now.and_then(|d| d.status))) }
+            let is_seen =
+                |d: &DaemonSet| d.status.as_ref().and_then(|s| s.observed_generation) == d.metadata.generation;
+            if now.as_ref().is_some_and(|d| is(d) && is_seen(d)) {
+                Ok(())
+            } else {
+                Err(format!("{:#?}", now.and_then(|d| d.status)))
+            }
         })
         .await;
     }

@@ -7,6 +7,7 @@ mod adopt;
 mod alerts;
 mod back;
 mod beside;
+mod between;
 mod bundle;
 mod calm;
 mod check;

@@ -74,7 +74,7 @@ fn a_quota_that_refuses_new_pods_holds_a_rollout_and_no_more() {
 #[test]
 fn a_vendor_that_is_away_or_refuses_in_the_middle_of_a_rollout_holds_it_and_no_more() {
     olm_tests::run(async {
-        let lab = Lab::new("hostile-vendor", 12).await;
+        let mut lab = Lab::new("hostile-vendor", 12).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(1200));
         lab.oneagent(&json!({ "waitReadySeconds": 6, "rollout": { "maxUnavailable": 2 } }));
         lab.all_at("agent", V1, 12, SOON).await;
@@ -85,6 +85,11 @@ fn a_vendor_that_is_away_or_refuses_in_the_middle_of_a_rollout_holds_it_and_no_m
             lab.condition("agent", "Progressing", "True", "Held").await;
             let before = lab.uids("agent").await;
             tokio::time::sleep(Duration::from_secs(9)).await;
+            // Nor does an operator that begins meanwhile know more.
+            lab.operators[0].process.kill();
+            lab.operators.clear();
+            lab.start_operator(&[]).await;
+            lab.is_looked_at().await;
             let now = lab.uids("agent").await;
             let replaced = before.iter().filter(|(node, uid)| now.get(*node) != Some(uid)).count();
             assert_eq!(replaced, 0, "{mood:?}: agents were replaced that could not be downloaded");

@@ -228,7 +228,15 @@ fn a_version_that_failed_is_tried_again_once_when_it_is_named() {
         crashes(false);
         lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": null } })).await;
         lab.is_observed("agent").await;
-        lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": V2 } })).await;
+        // In a blackout it waits, and is not forgotten.
+        let freeze = json!([{ "from": "2026-01-01T00:00:00Z", "to": "2099-01-01T00:00:00Z", "reason": "freeze" }]);
+        let healthy = lab.uids("agent").await;
+        lab.edit("agent", json!({ "rollout": { "retry": V2, "blackouts": freeze } })).await;
+        lab.says("agent", "Progressing", "in a blackout (freeze) until").await;
+        let now = lab.uids("agent").await;
+        let replaced = healthy.iter().filter(|(node, uid)| now.get(*node) != Some(*uid)).count();
+        assert!(replaced <= 1, "beside the one that failed others went");
+        lab.edit("agent", json!({ "rollout": { "blackouts": null } })).await;
         lab.all_at("agent", V2, 4, SOON).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
         lab.end().await;

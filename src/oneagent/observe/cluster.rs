@@ -11,14 +11,14 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
-use super::super::Context;
 use super::super::resolve::Resolved;
 use super::super::revision::Pod;
-use super::{Observed, openshift};
+use super::super::{Context, Desk};
+use super::{Missing, Observed, QUIET, openshift};
 use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::has_labels;
-use crate::kernel::{self, call};
+use crate::kernel::{self, Key, call};
 
 /// The original operator: its Deployment, and its name as a field manager.
 pub(super) const ORIGINAL: &str = "dynatrace-oneagent-operator";
@@ -93,21 +93,37 @@ pub fn is_ignored(selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -
     pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
 }
 
-/// Why the API server refuses the DaemonSet's Pods, as far as that can be read: asked for only when nothing moves.
+/// Why the API server refuses the DaemonSet's Pods, as far as that can be read: asked for when nothing moves, and, once
+/// it is so (also where only the status says that it was), until it no longer is. What was known before is believed
+/// where nobody answers.
 pub(super) async fn refused(
     context: &Context,
+    (desk, was_refused): (&Desk, bool),
+    key: &Key,
     daemonset: Option<&DaemonSet>,
-    pods: &[Arc<Pod>],
+    (pods, missing): (&[Arc<Pod>], &Missing),
     now: DateTime<Utc>,
 ) -> Option<String> {
-    refusal(&context.client, daemonset, pods, now).await.ok().flatten()
+    let before = desk.refused();
+    let was_refused = was_refused || before.is_some();
+    let asks = |daemonset: &&DaemonSet| was_refused || is_quiet(context, key, daemonset, now);
+    let since = if was_refused { Some(DateTime::UNIX_EPOCH) } else { missing.values().min().copied() };
+    refusal(&context.client, daemonset.filter(asks), (pods, since), now).await.unwrap_or(before)
+}
+
+/// Whether nothing moves: then, where agents are missing, more is asked than the watches say.
+fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet, now: DateTime<Utc>) -> bool {
+    let age = daemonset.creation_timestamp().map_or(0, |t| now.timestamp() - t.0.as_second());
+    age >= 2 && context.fleet.quiet(key).is_none_or(|quiet| quiet >= QUIET)
 }
 
 /// Why the API server refuses the DaemonSet's Pods where some are missing, in its own words: they stand only in Events.
+/// Since when the first of them is missing, as far as known, says whether an Event is of it: a Pod that was made since
+/// shows that others are let through, not this one.
 pub async fn refusal(
     client: &Client,
     daemonset: Option<&DaemonSet>,
-    pods: &[Arc<Pod>],
+    (pods, missing_since): (&[Arc<Pod>], Option<DateTime<Utc>>),
     now: DateTime<Utc>,
 ) -> Result<Option<String>, kernel::Error> {
     let Some((daemonset, status)) = daemonset.and_then(|daemonset| Some((daemonset, daemonset.status.as_ref()?)))
@@ -130,6 +146,7 @@ pub async fn refusal(
     };
     let seen = last.last_timestamp.as_ref().map_or(0, |t| t.0.as_second());
     let made_since = pods.iter().any(|pod| pod.created.timestamp() > seen);
+    let is_of_it = missing_since.is_some_and(|since| since.timestamp() <= seen) || !made_since;
     // The controller repeats itself at growing intervals, up to about a quarter of an hour.
-    Ok((!made_since && now.timestamp() - seen < 1200).then(|| last.message.unwrap_or_default()))
+    Ok((is_of_it && now.timestamp() - seen < 1200).then(|| last.message.unwrap_or_default()))
 }

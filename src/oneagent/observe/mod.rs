@@ -107,10 +107,10 @@ pub struct Observed {
     pub other_operator: bool,
 }
 
-/// Gathers it.
+/// Gathers it. Whether new Pods were refused when the status was written helps to know whether they still are.
 pub async fn observe(
     context: &Context,
-    desk: &Desk,
+    (desk, was_refused): (&Desk, bool),
     resolved: &Resolved,
     now: DateTime<Utc>,
 ) -> Result<Observed, kernel::Error> {
@@ -183,8 +183,9 @@ pub async fn observe(
     let able = able(resolved, &nodes);
     let lacking = lacks(context, resolved, &able, &pods, &ledger);
     let missing = if daemonset.is_some() { missing(desk, &able, &pods, now) } else { Missing::new() };
-    let quiet = daemonset.as_deref().is_some_and(|daemonset| is_quiet(context, &key, daemonset, now));
-    let refused = refused(context, daemonset.as_deref().filter(|_| lacking && quiet), &pods, now).await;
+    let there = (&*pods, &missing);
+    let asked = daemonset.as_deref().filter(|_| lacking);
+    let refused = refused(context, (desk, was_refused), &key, asked, there, now).await;
     let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
     let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
     Ok(Observed {
@@ -225,14 +226,13 @@ fn is_believed(desk: &Desk, live: &DaemonSet) -> bool {
     desk.believed().as_ref().is_some_and(|(_, mark)| *mark == live.metadata.generation)
 }
 
-/// Selected nodes that can run an agent now.
+/// Selected nodes that are Ready.
 fn able<'a>(resolved: &Resolved, nodes: &'a [Arc<Node>]) -> Vec<&'a Arc<Node>> {
-    let is_able =
-        |node: &&Arc<Node>| node.ready && node.busy.is_none() && resolved.placement.verdict(node) == Verdict::Selected;
+    let is_able = |node: &&Arc<Node>| node.ready && resolved.placement.verdict(node) == Verdict::Selected;
     nodes.iter().filter(is_able).collect()
 }
 
-/// Whether one of them lacks a Ready agent.
+/// Whether one of them lacks a Ready agent, and nobody's work on the node explains it.
 fn lacks(context: &Context, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Arc<Pod>], ledger: &Ledger) -> bool {
     let gone = ledger.deleted();
     let there = || pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid));
@@ -242,13 +242,15 @@ fn lacks(context: &Context, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Ar
     let inside =
         context.node_selectors.known(&resolved.namespace).map(|selector| selector.labels.clone()).unwrap_or_default();
     let mut able = able.iter().filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
-    able.any(|node| !is_ready.contains(&*node.name))
+    // A cordon keeps no Pod from being made, but drains end what is there.
+    let is_quiet = |node: &Node| node.busy.is_some() && has_pod.contains(&*node.name);
+    able.any(|node| !is_ready.contains(&*node.name) && !is_quiet(node))
 }
 
 /// Since when those have no Pod at all, as this process saw it: the cluster does not say.
 fn missing(desk: &Desk, able: &[&Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
     let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
-    let without = able.iter().filter(|node| !has_pod.contains(&*node.name));
+    let without = able.iter().filter(|node| node.busy.is_none() && !has_pod.contains(&*node.name));
     let before = desk.missing();
     without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect()
 }
@@ -321,10 +323,4 @@ fn environment(
 #[must_use]
 pub fn subscriber(resolved: &Resolved) -> Subscriber {
     Subscriber { namespace: resolved.namespace.clone(), name: resolved.name.clone() }
-}
-
-/// Whether nothing moves: then, where agents are missing, more is asked than the watches say.
-fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet, now: DateTime<Utc>) -> bool {
-    let age = daemonset.creation_timestamp().map_or(0, |t| now.timestamp() - t.0.as_second());
-    age >= 2 && context.fleet.quiet(key).is_none_or(|quiet| quiet >= QUIET)
 }

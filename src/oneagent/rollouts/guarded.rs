@@ -34,6 +34,29 @@ fn look(fleet: &mut Fleet, ledger: &mut Ledger, policy: &Policy, now: i64) -> Ve
     steps.iter().map(|step| (step.place.to_string(), begin(step))).collect()
 }
 
+/// So it is for an operator that begins meanwhile. The label that leaves a node alone does free it.
+#[test]
+fn a_cordon_frees_no_place_of_one_whose_next_pod_is_refused() {
+    let mut fleet = Fleet::new(5, 2);
+    fleet.rolling_since(0);
+    let (policy, mut ledger) = (policy(Share::Count(1)), Ledger::default());
+    let first = look(&mut fleet, &mut ledger, &policy, 1);
+    assert_eq!(first, [("node-000".to_owned(), true)]);
+    fleet.pods.remove(0);
+    fleet.missing.insert("node-000".into(), at(1));
+    fleet.refused = Some("exceeded quota".into());
+    assert_eq!(look(&mut fleet, &mut ledger, &policy, 2), []);
+    Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
+    assert_eq!(look(&mut fleet, &mut ledger, &policy, 3), []);
+    fleet.deciding_since = 4;
+    let mut ledger = Ledger::default();
+    assert_eq!(look(&mut fleet, &mut ledger, &policy, 5), []);
+    let report = fleet.plan(&policy, &desired(2), 6).report;
+    assert!(format!("{report:?}").contains("exceeded quota"), "{report:?}");
+    Arc::make_mut(&mut fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".into());
+    assert_eq!(look(&mut fleet, &mut ledger, &policy, 7).len(), 1);
+}
+
 #[test]
 fn a_node_that_was_tainted_while_its_agent_was_replaced_fills_its_zone() {
     let mut fleet = Fleet::new(20, 2);
@@ -95,7 +118,8 @@ fn of_broken_agents_the_plan_wants_no_more_than_the_guard_lets_whatever_keeps_th
         fleet.pods.remove(0);
         keep_away(&mut fleet);
         assert_eq!(look(&mut fleet, &mut ledger, &one, 2), []);
-        // Nobody waits for a Ready node that somebody works on.
+        // Nobody waits for a Ready node that somebody works on, where nothing else is known to keep its Pod away.
+        fleet.refused = None;
         let node = Arc::make_mut(&mut fleet.nodes[0]);
         (node.ready, node.busy) = (true, Some("cordoned"));
         assert_eq!(look(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);

@@ -7,19 +7,22 @@
 //! where everything stands alike, happened in the same order and as many half deadlines ago. Must not know how the
 //! engine decides.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::small::{Bounds, Event, Small};
 use super::*;
 use crate::rollout::{Canary, Who};
 
-/// More with DISTURBANCES=1, NODES=1: so many in addition to each test's, and half deadlines as many as disturbances.
+/// More with DISTURBANCES=1, NODES=1, VERSIONS=1, JOINING=1: so many in addition to each test's, and half deadlines as
+/// many as disturbances. A release build sees some 20,000 states a second.
 fn bounds(nodes: usize, newest: u32, joining: usize, disturbances: usize) -> Bounds {
     #[expect(clippy::disallowed_methods, reason = "a test")]
     let more = |name: &str| std::env::var(name).ok().and_then(|more| more.parse().ok()).unwrap_or(0_usize);
     let disturbances = disturbances + more("DISTURBANCES");
-    Bounds { nodes: nodes + more("NODES"), newest, joining, disturbances, waits: disturbances, late: false }
+    let newest = newest + u32::try_from(more("VERSIONS")).expect("a few versions");
+    let (nodes, joining) = (nodes + more("NODES"), joining + more("JOINING"));
+    Bounds { nodes, newest, joining, disturbances, waits: disturbances, late: false }
 }
 
 /// Searches all histories within these bounds; returns how many states there are.
@@ -33,8 +36,9 @@ fn search(policy: &Policy, bounds: Bounds) -> usize {
     let mut known: HashSet<u64> = HashSet::from([hash(&first.key())]);
     // The event that led to a state, and to the one before it.
     let mut ways: Vec<(usize, Option<Event>)> = vec![(0, None)];
-    let mut open: VecDeque<(Small, usize)> = VecDeque::from([(first, 0)]);
-    while let Some((state, way)) = open.pop_front() {
+    // The deepest first: of many millions only few are kept whole.
+    let mut open: Vec<(Small, usize)> = vec![(first, 0)];
+    while let Some((state, way)) = open.pop() {
         for event in events.iter().copied().filter(|event| state.may(*event)) {
             let Some(left) = state.after(event) else { continue };
             let mut next = state.clone();
@@ -50,7 +54,7 @@ fn search(policy: &Policy, bounds: Bounds) -> usize {
             let Ok(is_new) = told else { panic!("after {:?}, {event:?}", history(&ways, way)) };
             if is_new {
                 ways.push((way, Some(event)));
-                open.push_back((next, ways.len() - 1));
+                open.push((next, ways.len() - 1));
             }
         }
     }

@@ -2,8 +2,7 @@
 //!
 //! Here for those who search all its histories. Must not know how the engine decides.
 
-use std::collections::{BTreeMap, HashSet};
-use std::fmt::Write as _;
+use std::collections::{HashMap, HashSet};
 
 use super::*;
 use crate::oneagent::places::rollout;
@@ -301,23 +300,22 @@ const OLD: i64 = 5;
 /// A text in which times, and names of Pods that were made, are replaced by their order; times by their age, too.
 fn ranked(text: &str, age: impl Fn(DateTime<Utc>) -> i64) -> String {
     let is_token = |character: char| character.is_ascii_alphanumeric() || "-:_".contains(character);
-    let mut tokens: Vec<&str> = text.split(|c: char| !is_token(c)).filter(|token| is_a_name(token)).collect();
-    tokens.sort_unstable_by_key(|token| (token.len(), *token));
-    tokens.dedup();
-    let ranks: BTreeMap<&str, usize> = tokens.iter().enumerate().map(|(rank, token)| (*token, rank)).collect();
+    let mut names: Vec<&str> = text.split(|c: char| !is_token(c)).filter(|token| is_a_name(token)).collect();
+    names.sort_unstable_by_key(|token| (token.len(), *token));
+    names.dedup();
+    let ranks: HashMap<&str, String> = (names.iter().enumerate())
+        .map(|(rank, token)| match token.parse::<DateTime<Utc>>() {
+            Ok(time) => (*token, format!("{rank}@{}", age(time))),
+            Err(_) => (*token, rank.to_string()),
+        })
+        .collect();
     let mut ranked = String::with_capacity(text.len());
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !is_token(c)).unwrap_or(rest.len());
-        let (token, after) = rest.split_at(end);
-        match (ranks.get(token), token.parse::<DateTime<Utc>>()) {
-            (Some(rank), Ok(time)) => write!(ranked, "{rank}@{}", age(time)).unwrap(),
-            (Some(rank), Err(_)) => write!(ranked, "{rank}").unwrap(),
-            (None, _) => ranked.push_str(token),
+    for part in text.split_inclusive(|c: char| !is_token(c)) {
+        let token = part.trim_end_matches(|c: char| !is_token(c));
+        match is_a_name(token).then(|| &ranks[token]) {
+            Some(rank) => ranked.extend([rank, &part[token.len()..]]),
+            None => ranked.push_str(part),
         }
-        let next = after.chars().next().map_or(0, char::len_utf8);
-        ranked.push_str(&after[..next]);
-        rest = &after[next..];
     }
     ranked
 }

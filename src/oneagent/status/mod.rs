@@ -253,6 +253,12 @@ fn counts(report: &Report) -> NodeCounts {
     }
 }
 
+/// Whether it says that the API server refuses new Pods.
+#[must_use]
+pub fn says_refused(status: &OneAgentStatus) -> bool {
+    status.nodes.as_ref().is_some_and(|nodes| nodes.admission > 0)
+}
+
 /// Names of nodes by the key under which they are counted.
 fn examples(report: &Report) -> BTreeMap<String, Vec<String>> {
     let buckets = report.buckets.iter().chain(&report.closed).map(|(bucket, nodes)| (bucket.to_string(), nodes));
