@@ -183,8 +183,7 @@ pub async fn observe(
     let able = able(resolved, &nodes);
     let lacking = lacks(context, resolved, &able, &pods, &ledger);
     let missing = if daemonset.is_some() { missing(desk, &able, &pods, now) } else { Missing::new() };
-    let there = (&*pods, &missing);
-    let asked = daemonset.as_deref().filter(|_| lacking);
+    let (asked, there) = (daemonset.as_deref().filter(|_| lacking), (&*pods, &missing));
     let refused = refused(context, (desk, was_refused), &key, asked, there, now).await;
     let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
     let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
