@@ -49,6 +49,18 @@ pub fn free_port() -> u16 {
     panic!("no free port on 127.0.0.1");
 }
 
+/// How much memory a program in Go may take before it collects garbage more often: a twenty-fourth of the machine's,
+/// for some dozen run at a time, and few of them large.
+fn memory_limit() -> &'static str {
+    static LIMIT: OnceLock<String> = OnceLock::new();
+    LIMIT.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
+        let kibibytes: u64 = total.and_then(|total| total.parse().ok()).unwrap_or(8 << 20);
+        format!("{}MiB", (kibibytes >> 10) / 24)
+    })
+}
+
 /// A process that is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
@@ -72,7 +84,7 @@ impl Process {
         // With CI set, OLM's controllers are stricter than the ones that users run.
         command.env_remove("CI");
         // Kubernetes' programs spend a good part of their time on collecting garbage; memory is cheaper here.
-        command.env("GOGC", "300");
+        command.envs([("GOGC", "1000"), ("GOMEMLIMIT", memory_limit())]);
         // A group of its own: Ctrl-C is for us, and we decide the order of ending.
         command.stdin(Stdio::null()).stderr(out.try_clone().expect("a file")).stdout(out).process_group(0);
         let (answer, child) = channel();

@@ -130,9 +130,14 @@ pub(super) fn look<R: Revision>(
         let is_new = inventory.deciding_since + A_MOMENT > now;
         known || is_new || !had.contains(cell.name()) || inventory.lost.contains_key(cell.place.name)
     };
+    // One that gave way to another before its new Pod was made never had it, and needs it no more.
+    let have = sorted.cells.iter().filter(has_it).filter(|cell| places.contains(cell.name())).count();
+    let are_enough = matches!(canary.who, Who::Some(_)) && have >= canary.most(sorted.cells.len());
+    let needs_it = |cell: &Cell<'_, R>| !are_enough || had.contains(cell.name());
     // A node that went away may take its Pod along for good.
-    let is_missing =
-        |cell: &Cell<'_, R>| was_deleted(cell) && cell.place.is_ready && !is_made(cell) && stays_away(cell);
+    let is_missing = |cell: &Cell<'_, R>| {
+        was_deleted(cell) && cell.place.is_ready && !is_made(cell) && stays_away(cell) && needs_it(cell)
+    };
     let flapped = |cell: &Cell<'_, R>| memory.touched.flapping.contains(cell.name());
     // What can prove nothing is no canary.
     let is_void =

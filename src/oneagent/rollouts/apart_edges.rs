@@ -67,6 +67,33 @@ fn a_canary_that_was_broken_before_gets_the_new_version() {
     }
 }
 
+/// A busy machine showed it: the DaemonSet controller was later than the operator.
+#[test]
+fn a_canary_that_gave_way_before_it_had_the_new_version_gets_the_old_one_however_late_its_pod_is() {
+    let mut drive = with_canary(6, 2);
+    (0..3).for_each(|now| drop(look(&mut drive, now)));
+    assert_eq!(drive.nodes(), ["node-000"]);
+    drive.fleet.pods.remove(0);
+    drive.fleet.missing.insert("node-000".into(), at(3));
+    let taint = Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() };
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
+    (3..6).for_each(|now| drop(look(&mut drive, now)));
+    assert_eq!(drive.nodes(), ["node-000", "node-001"]);
+    drive.fleet.pods[0] = pod(901, "node-001", 2, 6, true);
+    (6..8).for_each(|now| drop(look(&mut drive, now)));
+    assert_eq!(drive.fleet.template, revision(1));
+    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    for now in [8, 9, 30] {
+        look(&mut drive, now);
+        assert_eq!((&drive.fleet.template, drive.nodes().len()), (&revision(1), 2), "after {now} s");
+    }
+    // Where nobody else has it, it is awaited.
+    drive.fleet.pods.remove(0);
+    drive.fleet.missing.insert("node-001".into(), at(31));
+    look(&mut drive, 60);
+    assert_eq!(drive.fleet.template, revision(2));
+}
+
 #[test]
 fn a_canary_that_crashes_after_its_verdict_was_withdrawn_is_judged_again() {
     let mut drive = with_canary(6, 1);
