@@ -182,6 +182,25 @@ fn every_alert_and_metric_is_on_a_page() {
     }
 }
 
+#[test]
+fn every_flag_of_the_operator_is_on_a_page_with_its_default_and_when_to_change_it() {
+    let page = page("docs/install.md");
+    let command = oneagent_operator::cli::command();
+    // What the program takes from the package's row, or says in words.
+    let said = [("watch-namespace", "all"), ("pod-namespace", "`dynatrace`"), ("pod-name", "`oneagent-operator`")];
+    let mut flags = 0;
+    for flag in command.find_subcommand("run").unwrap().get_arguments() {
+        let name = flag.get_long().unwrap();
+        let default = flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect::<String>();
+        let shown = if default.is_empty() { "none".to_owned() } else { format!("`{default}`") };
+        let shown = said.iter().find(|(flag, _)| *flag == name).map_or(shown, |(_, words)| (*words).to_owned());
+        let row = format!("\n| `--{name}` | {shown} | ");
+        assert!(page.contains(&row), "put into docs/install.md, with when to change it: {row}");
+        flags += 1;
+    }
+    assert_eq!(page.matches("\n| `--").count(), flags, "a flag on the page is gone from the program");
+}
+
 /// The body of a test function in a file of tests.
 fn body(text: &str, name: &str) -> Option<String> {
     let from = text.find(&format!("fn {name}("))?;

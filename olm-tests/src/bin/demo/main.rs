@@ -16,6 +16,7 @@ mod keep;
 mod picture;
 mod screen;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -42,7 +43,7 @@ struct Args {
     /// Publish a version that crashes before the good one.
     #[arg(long, conflicts_with_all = ["olm", "kind"])]
     bad: bool,
-    /// Draw what was seen into this file (SVG).
+    /// Draw what was seen into this file (SVG), and the phases of a rollout into phases.svg beside it.
     #[arg(long, value_name = "FILE", requires = "bad")]
     picture: Option<PathBuf>,
     /// Which kind to show.
@@ -54,6 +55,9 @@ const NAMESPACE: &str = "dynatrace";
 /// Two environments: the workers belong to one, infra and control plane to the other.
 const AGENTS: [&str; 2] = ["production", "platform"];
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Nodes of the first environment, and the zones that all of them are spread over.
+const WORKERS: usize = 48;
+const ZONES: [&str; 3] = ["a", "b", "c"];
 
 async fn show(args: &Args) -> ExitCode {
     if args.kind == "configwatcher" {
@@ -151,9 +155,33 @@ async fn demo(args: &Args) -> ExitCode {
     println!("{}", cluster.kubectl(&["-n", NAMESPACE, "get", "daemonsets"]));
     if let Some(file) = &args.picture {
         std::fs::write(file, picture::of(&screen.kept)).unwrap();
-        say(&format!("drawn into {}", file.display()));
+        let phases = file.with_file_name("phases.svg");
+        std::fs::write(&phases, picture::phases(&plan(&cluster), &zones())).unwrap();
+        say(&format!("drawn into {} and {}", file.display(), phases.display()));
     }
     end(args, &cluster, began, NAMESPACE, "oneagents,daemonsets,pods").await
+}
+
+/// What the operator's own `plan` says of an edit of the workers' agents that is rolled out with care.
+fn plan(cluster: &Cluster) -> serde_json::Value {
+    let rollout = json!({ "canary": { "nodes": 1, "soak": "10m" }, "order": "ZoneByZone", "maxUnavailable": "10%" });
+    let edited = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+        "metadata": { "name": AGENTS[0], "namespace": NAMESPACE },
+        "spec": { "apiUrl": cluster.vendor.url(AGENTS[0]), "nodeSelector": { "tier": AGENTS[0] }, "rollout": rollout,
+            "args": ["--set-host-group=workers"], "tolerations": tolerations() } });
+    let file = cluster.path("edited.yaml");
+    std::fs::write(&file, edited.to_string()).unwrap();
+    let mut command = std::process::Command::new(olm_tests::operator::binary());
+    command.args(["plan", "-n", NAMESPACE, "-o", "json", "-f"]).arg(&file).env("KUBECONFIG", cluster.kubeconfig());
+    let said = command.output().expect("the operator's binary").stdout;
+    let mut plans: Vec<serde_json::Value> = serde_json::from_slice(&said).expect("what plan said");
+    plans.remove(0)
+}
+
+/// The workers of each zone.
+fn zones() -> BTreeMap<&'static str, Vec<String>> {
+    let of = |zone: usize| (0..WORKERS).filter(|i| i % 3 == zone).map(|i| format!("worker-{i:02}")).collect();
+    ZONES.iter().enumerate().map(|(zone, name)| (*name, of(zone))).collect()
 }
 
 /// A version that crashes, until both OneAgents have stopped it.
@@ -250,11 +278,11 @@ fn say(text: &str) {
 
 fn fleet() -> Vec<serde_json::Value> {
     let role = |role: &str| Shape::default().label(&format!("node-role.kubernetes.io/{role}"), "");
-    let zone = |i: usize| ["a", "b", "c"][i % 3];
+    let zone = |i: usize| ZONES[i % 3];
     let tainted = |name: &str| {
         role(name).taint(&format!("node-role.kubernetes.io/{name}"), "", "NoSchedule").label("tier", "platform")
     };
-    let workers = (0..48)
+    let workers = (0..WORKERS)
         .map(|i| nodes::node(&format!("worker-{i:02}"), &role("worker").zone(zone(i)).label("tier", "production")));
     let infra = (0..9).map(|i| nodes::node(&format!("infra-{i}"), &tainted("infra").zone(zone(i))));
     let control = (0..3).map(|i| nodes::node(&format!("control-plane-{i}"), &tainted("control-plane").zone(zone(i))));
@@ -267,13 +295,16 @@ fn create(cluster: &Cluster, name: &str) {
         "stringData": { "apiToken": api_token(name), "paasToken": paas_token(name) } })
         .to_string(),
     );
-    let tolerations = json!([{ "key": "node-role.kubernetes.io/infra", "operator": "Exists" },
-        { "key": "node-role.kubernetes.io/control-plane", "operator": "Exists" }]);
     let spec =
-        json!({ "apiUrl": cluster.vendor.url(name), "nodeSelector": { "tier": name }, "tolerations": tolerations });
+        json!({ "apiUrl": cluster.vendor.url(name), "nodeSelector": { "tier": name }, "tolerations": tolerations() });
     cluster.apply(
         &json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
             "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
         .to_string(),
     );
+}
+
+fn tolerations() -> serde_json::Value {
+    json!([{ "key": "node-role.kubernetes.io/infra", "operator": "Exists" },
+        { "key": "node-role.kubernetes.io/control-plane", "operator": "Exists" }])
 }

@@ -1,9 +1,13 @@
-//! What a demo saw, as a picture for the README: a grid of nodes for each moment that was kept.
+//! What a demo saw, as a picture for the README: a grid of nodes for each moment that was kept; and the phases of a
+//! rollout as `plan` told them.
 //!
-//! Must not draw what was not seen.
+//! Must not draw what was not seen, or not said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+
+use chrono::DateTime;
+use serde_json::Value;
 
 use super::AGENTS;
 use super::screen::Cell;
@@ -59,12 +63,60 @@ pub fn of(kept: &[(String, Vec<Vec<Cell>>)]) -> String {
         );
         left += STEP + 8 * what.len() + 12;
     }
-    let height = y + 16;
+    page("60 nodes in three moments of `make demo BAD=1`", y + 16, &body)
+}
+
+fn page(title: &str, height: usize, body: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-        height=\"{height}\">\n<title>60 nodes in three moments of `make demo BAD=1`</title>\n<style>\n\
+        height=\"{height}\">\n<title>{title}</title>\n<style>\n\
         text {{ font-family: sans-serif; fill: #333; }}\n.caption {{ font-size: 14px; }}\n\
         .name {{ font-size: 12px; fill: #666; }}\n.mark {{ font-size: 10px; fill: #fff; text-anchor: middle; }}\n\
         </style>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n{body}</svg>\n"
     )
+}
+
+/// Size of a node among the phases, and the way to the next one.
+const SMALL: usize = 7;
+const SMALL_STEP: usize = 8;
+/// Pictures beside one another.
+const BESIDE: usize = 3;
+
+/// A rollout as `plan -o json` tells it: for each batch the nodes of each zone, who has it, and who gets it now.
+pub fn phases(plan: &Value, zones: &BTreeMap<&str, Vec<String>>) -> String {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let at = |batch: &Value| DateTime::parse_from_rfc3339(&text(&batch["at"])).expect("a time");
+    let batches = list(&plan["batches"]);
+    let begin = batches.first().map(at).expect("a batch");
+    let mut done: BTreeSet<String> = BTreeSet::new();
+    let (mut body, mut bottom) = (String::new(), 0);
+    for (number, batch) in batches.iter().enumerate() {
+        let now: BTreeSet<String> = list(&batch["nodes"]).iter().map(|node| text(&node["node"])).collect();
+        let (left, top) = (16 + number % BESIDE * 180, 20 + number / BESIDE * 58);
+        let who = if batch["canaries"] == true { "canary" } else { "nodes" };
+        let since = (at(batch) - begin).num_seconds();
+        let after = if since < 120 { format!("{since} s") } else { format!("{} min", since / 60) };
+        let caption = format!("after {after}: {} {who}", now.len());
+        let _ = writeln!(body, "<text x=\"{left}\" y=\"{top}\" class=\"name\">{caption}</text>");
+        for (row, (zone, nodes)) in zones.iter().enumerate() {
+            let y = top + 6 + row * (SMALL_STEP + 3);
+            let _ = writeln!(body, "<text x=\"{left}\" y=\"{}\" class=\"name\">{zone}</text>", y + SMALL);
+            for (column, node) in nodes.iter().enumerate() {
+                let fill = match (now.contains(node), done.contains(node)) {
+                    (true, _) => "#d9a441",
+                    (false, true) => "#3c9d6b",
+                    (false, false) => "#4a7ebb",
+                };
+                let x = left + 14 + column * SMALL_STEP;
+                let square = format!("width=\"{SMALL}\" height=\"{SMALL}\" rx=\"2\" fill=\"{fill}\"");
+                let _ = writeln!(body, "<rect x=\"{x}\" y=\"{y}\" {square}/>");
+            }
+        }
+        done.extend(now);
+        bottom = top + 58;
+    }
+    let legend = "blue: as before; yellow: replaced now; green: has the new one. Rows: zones a, b, c";
+    let _ = writeln!(body, "<text x=\"16\" y=\"{bottom}\" class=\"name\">{legend}</text>");
+    page("the batches of a rollout with a canary, zone by zone, as `plan` tells them", bottom + 16, &body)
 }
