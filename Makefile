@@ -8,8 +8,8 @@ GENERATE ?= $(CARGO) run --quiet --package olm-tests --bin generate --
 .PHONY: demo test bench generate bundle catalog check build tools images sign release publish submission clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
-# KIND=configwatcher shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it. OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1
-# leaves it running; Ctrl-C ends it.
+# KIND=configwatcher shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it, and
+# docs/phases.svg beside it. OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1 leaves it running; Ctrl-C ends it.
 demo:
 	@echo "building (minutes, the first time)"
 	@$(MAKE) --no-print-directory build

@@ -26,6 +26,8 @@ pub struct Kept {
     missing: Mutex<Missing>,
     /// Why the API server refused new Pods at the last look.
     refused: Mutex<Option<String>>,
+    /// When that was asked.
+    asked_why: Mutex<Option<Instant>>,
     /// The last status written.
     pub status: LastStatus<OneAgentStatus>,
 }
@@ -44,6 +46,16 @@ impl Desk {
     /// Why the API server refused new Pods, as of the last look.
     pub fn refused(&self) -> Option<String> {
         self.own.refused.lock().clone()
+    }
+
+    /// Whether it is time to ask why new Pods are refused, noted as done: looks follow one another quickly.
+    pub fn asks_why(&self) -> bool {
+        let (mut asked, now) = (self.own.asked_why.lock(), Instant::now());
+        let is_time = asked.is_none_or(|asked| now - asked >= Duration::from_secs(1));
+        if is_time {
+            *asked = Some(now);
+        }
+        is_time
     }
 
     /// Since when selected nodes have no Pod, and why new ones are refused, as of this look.

@@ -130,18 +130,19 @@ pub(super) fn look<R: Revision>(
         let is_new = inventory.deciding_since + A_MOMENT > now;
         known || is_new || !had.contains(cell.name()) || inventory.lost.contains_key(cell.place.name)
     };
+    let flapped = |cell: &Cell<'_, R>| memory.touched.flapping.contains(cell.name());
+    // What can prove nothing is no canary.
+    let is_void =
+        |cell: &Cell<'_, R>| cell.place.is_left_out || (flapped(cell) && cell.bucket().is_some_and(Bucket::is_broken));
     // One that gave way to another before its new Pod was made never had it, and needs it no more.
-    let have = sorted.cells.iter().filter(has_it).filter(|cell| places.contains(cell.name())).count();
+    let counts = |cell: &&Cell<'_, R>| places.contains(cell.name()) && is_current(cell) && !is_void(cell);
+    let have = sorted.cells.iter().filter(has_it).filter(counts).count();
     let are_enough = matches!(canary.who, Who::Some(_)) && have >= canary.most(sorted.cells.len());
     let needs_it = |cell: &Cell<'_, R>| !are_enough || had.contains(cell.name());
     // A node that went away may take its Pod along for good.
     let is_missing = |cell: &Cell<'_, R>| {
         was_deleted(cell) && cell.place.is_ready && !is_made(cell) && stays_away(cell) && needs_it(cell)
     };
-    let flapped = |cell: &Cell<'_, R>| memory.touched.flapping.contains(cell.name());
-    // What can prove nothing is no canary.
-    let is_void =
-        |cell: &Cell<'_, R>| cell.place.is_left_out || (flapped(cell) && cell.bucket().is_some_and(Bucket::is_broken));
     // Those that run it, and those whose Pod went for it.
     let is_taken = |cell: &Cell<'_, R>| {
         if is_void(cell) {
@@ -164,7 +165,9 @@ pub(super) fn look<R: Revision>(
     let open = candidates().filter(is_open).count();
     let former = candidates().filter(is_open).filter(|cell| was_deleted(cell));
     let former: BTreeSet<String> = former.map(|cell| cell.name().to_owned()).collect();
-    let is_broken = |cell: &&Cell<'_, R>| former.contains(cell.name()) && cell.bucket().is_some_and(Bucket::is_broken);
+    let is_broken = |cell: &&Cell<'_, R>| {
+        former.contains(cell.name()) && needs_it(cell) && cell.bucket().is_some_and(Bucket::is_broken)
+    };
     let again = candidates().filter(is_broken).count();
     let may_be = |cell: &&Cell<'_, R>| is_open(cell) && (former.is_empty() || former.contains(cell.name()));
     let has_healthy = candidates().filter(may_be).any(Cell::is_available);

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -19,6 +19,9 @@ use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::has_labels;
 use crate::kernel::{self, Key, call};
+
+/// What is said of a refusal that the status tells of, while Events cannot be read.
+const UNREAD: &str = "it was refused before, and why cannot be read now";
 
 /// The original operator: its Deployment, and its name as a field manager.
 pub(super) const ORIGINAL: &str = "dynatrace-oneagent-operator";
@@ -93,9 +96,9 @@ pub fn is_ignored(selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -
     pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
 }
 
-/// Why the API server refuses the DaemonSet's Pods, as far as that can be read: asked for when nothing moves, and, once
-/// it is so (also where only the status says that it was), until it no longer is. What was known before is believed
-/// where nobody answers.
+/// Why the API server refuses the DaemonSet's Pods, as far as that can be read: asked for when nothing moves or a Pod is
+/// missing for a while, and, once it is so (also where only the status says that it was), until every selected node has
+/// a Pod or somebody answers that it no longer is. What was known before is believed where nobody is asked or answers.
 pub(super) async fn refused(
     context: &Context,
     (desk, was_refused): (&Desk, bool),
@@ -105,10 +108,17 @@ pub(super) async fn refused(
     now: DateTime<Utc>,
 ) -> Option<String> {
     let before = desk.refused();
+    let Some(daemonset) = daemonset else { return before };
     let was_refused = was_refused || before.is_some();
-    let asks = |daemonset: &&DaemonSet| was_refused || is_quiet(context, key, daemonset, now);
+    let quiet = TimeDelta::from_std(QUIET).unwrap_or_default();
+    let is_late = missing.values().any(|since| now - *since >= quiet);
+    let asks = was_refused || is_late || is_quiet(context, key, daemonset, now);
+    if !(asks && desk.asks_why()) {
+        return before;
+    }
     let since = if was_refused { Some(DateTime::UNIX_EPOCH) } else { missing.values().min().copied() };
-    refusal(&context.client, daemonset.filter(asks), (pods, since), now).await.unwrap_or(before)
+    let answer = refusal(&context.client, Some(daemonset), (pods, since), now).await;
+    answer.unwrap_or_else(|_| before.or_else(|| was_refused.then(|| UNREAD.to_owned())))
 }
 
 /// Whether nothing moves: then, where agents are missing, more is asked than the watches say.
@@ -126,13 +136,7 @@ pub async fn refusal(
     (pods, missing_since): (&[Arc<Pod>], Option<DateTime<Utc>>),
     now: DateTime<Utc>,
 ) -> Result<Option<String>, kernel::Error> {
-    let Some((daemonset, status)) = daemonset.and_then(|daemonset| Some((daemonset, daemonset.status.as_ref()?)))
-    else {
-        return Ok(None);
-    };
-    if usize::try_from(status.desired_number_scheduled).is_ok_and(|desired| pods.len() >= desired) {
-        return Ok(None);
-    }
+    let Some(daemonset) = daemonset else { return Ok(None) };
     let name = daemonset.name_any();
     let fields = format!("involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate");
     let namespace = daemonset.namespace().unwrap_or_default();

@@ -183,8 +183,12 @@ pub async fn observe(
     let able = able(resolved, &nodes);
     let lacking = lacks(context, resolved, &able, &pods, &ledger);
     let missing = if daemonset.is_some() { missing(desk, &able, &pods, now) } else { Missing::new() };
-    let (asked, there) = (daemonset.as_deref().filter(|_| lacking), (&*pods, &missing));
-    let refused = refused(context, (desk, was_refused), &key, asked, there, now).await;
+    let refused = if is_short(resolved, &nodes, &pods) {
+        let asked = daemonset.as_deref().filter(|_| lacking && !missing.is_empty());
+        refused(context, (desk, was_refused), &key, asked, (&pods, &missing), now).await
+    } else {
+        None
+    };
     let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
     let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
     Ok(Observed {
@@ -246,10 +250,16 @@ fn lacks(context: &Context, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Ar
     able.any(|node| !is_ready.contains(&*node.name) && !is_quiet(node))
 }
 
+/// Whether a selected node has no Pod, whatever else is known of it.
+fn is_short(resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> bool {
+    let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+    nodes.iter().any(|node| !has_pod.contains(&*node.name) && resolved.placement.verdict(node) == Verdict::Selected)
+}
+
 /// Since when those have no Pod at all, as this process saw it: the cluster does not say.
 fn missing(desk: &Desk, able: &[&Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
     let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
-    let without = able.iter().filter(|node| node.busy.is_none() && !has_pod.contains(&*node.name));
+    let without = able.iter().filter(|node| !has_pod.contains(&*node.name));
     let before = desk.missing();
     without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect()
 }

@@ -4,10 +4,9 @@
 
 use super::*;
 use crate::k8s::node::Taint;
+use crate::oneagent::places::SKIP;
 use crate::oneagent::places::rollout;
 use crate::rollout::ledger::Ledger;
-
-const SKIP: &str = "oneagent.dynatrace.com/skip-update";
 
 fn is_tainted(fleet: &mut Fleet, number: usize) {
     let taint = Taint { key: "dedicated".into(), value: "db".into(), effect: "NoSchedule".into() };

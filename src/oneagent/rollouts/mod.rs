@@ -37,7 +37,7 @@ use crate::rollout::{
 };
 
 /// A decision, laid open.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Plan {
     template: Template,
     steps: Vec<Step<Revision>>,

@@ -12,6 +12,7 @@ use crate::rollout::calendar::{Blackout, Calendar, Window, Zone};
 use crate::rollout::{Canary, Order, Who};
 
 /// A fleet whose new agents are there at once, driven until nothing happens any more.
+#[derive(Clone)]
 pub(super) struct Drive {
     pub(super) fleet: Fleet,
     pub(super) policy: Policy,
