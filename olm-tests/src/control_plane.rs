@@ -189,7 +189,8 @@ impl ControlPlane {
             flag("root-ca-file", &file("ca.crt")),
             flag("cluster-signing-cert-file", &file("ca.crt")),
             flag("cluster-signing-key-file", &file("service-account.key")),
-            flag("controllers", "*,-certificatesigningrequest-signing-controller"),
+            // The second writes to every node for kubelets, of which there are none.
+            flag("controllers", "*,-certificatesigningrequest-signing-controller,-ttl-controller"),
             // Nodes are made Ready once and stay so; readiness is changed by the tests.
             flag("node-monitor-grace-period", "24h"),
             flag("kube-api-qps", "500"),

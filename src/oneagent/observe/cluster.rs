@@ -103,11 +103,11 @@ pub(super) async fn refused(
     context: &Context,
     (desk, was_refused): (&Desk, bool),
     key: &Key,
-    daemonset: Option<&DaemonSet>,
+    (is_short, daemonset): (bool, Option<&DaemonSet>),
     (pods, missing): (&[Arc<Pod>], &Missing),
     now: DateTime<Utc>,
 ) -> Option<String> {
-    let before = desk.refused();
+    let before = desk.refused().filter(|_| is_short);
     let Some(daemonset) = daemonset else { return before };
     let was_refused = was_refused || before.is_some();
     let quiet = TimeDelta::from_std(QUIET).unwrap_or_default();

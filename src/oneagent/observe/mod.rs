@@ -183,12 +183,8 @@ pub async fn observe(
     let able = able(resolved, &nodes);
     let lacking = lacks(context, resolved, &able, &pods, &ledger);
     let missing = if daemonset.is_some() { missing(desk, &able, &pods, now) } else { Missing::new() };
-    let refused = if is_short(resolved, &nodes, &pods) {
-        let asked = daemonset.as_deref().filter(|_| lacking && !missing.is_empty());
-        refused(context, (desk, was_refused), &key, asked, (&pods, &missing), now).await
-    } else {
-        None
-    };
+    let asked = (is_short(resolved, &nodes, &pods), daemonset.as_deref().filter(|_| lacking && !missing.is_empty()));
+    let refused = refused(context, (desk, was_refused), &key, asked, (&pods, &missing), now).await;
     let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
     let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
     Ok(Observed {
