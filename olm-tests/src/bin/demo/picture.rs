@@ -94,9 +94,13 @@ pub fn phases(plan: &Value, zones: &BTreeMap<&str, Vec<String>>) -> String {
     for (number, batch) in batches.iter().enumerate() {
         let now: BTreeSet<String> = list(&batch["nodes"]).iter().map(|node| text(&node["node"])).collect();
         let (left, top) = (16 + number % BESIDE * 180, 20 + number / BESIDE * 58);
-        let who = if batch["canaries"] == true { "canary" } else { "nodes" };
+        let who = match (batch["canaries"] == true, now.len()) {
+            (true, _) => "canary",
+            (false, 1) => "node",
+            (false, _) => "nodes",
+        };
         let since = (at(batch) - begin).num_seconds();
-        let after = if since < 120 { format!("{since} s") } else { format!("{} min", since / 60) };
+        let after = if since < 120 { format!("{since} s") } else { format!("{} min {} s", since / 60, since % 60) };
         let caption = format!("after {after}: {} {who}", now.len());
         let _ = writeln!(body, "<text x=\"{left}\" y=\"{top}\" class=\"name\">{caption}</text>");
         for (row, (zone, nodes)) in zones.iter().enumerate() {
