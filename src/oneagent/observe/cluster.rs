@@ -96,9 +96,10 @@ pub fn is_ignored(selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -
     pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
 }
 
-/// Why the API server refuses the DaemonSet's Pods, as far as that can be read: asked for when nothing moves or a Pod is
-/// missing for a while, and, once it is so (also where only the status says that it was), until every selected node has
-/// a Pod or somebody answers that it no longer is. What was known before is believed where nobody is asked or answers.
+/// Why the API server refuses the DaemonSet's Pods, as far as that can be read: asked for when nothing moves or a Pod
+/// is missing for a while, and, once it is so (also where only the status says that it was), until every selected node
+/// has a Pod or somebody answers that it no longer is. What was known before is believed where nobody is asked or
+/// answers.
 pub(super) async fn refused(
     context: &Context,
     (desk, was_refused): (&Desk, bool),

@@ -5,10 +5,9 @@
 use super::policies::Drive;
 use super::*;
 use crate::k8s::node::Taint;
-use crate::oneagent::places::SKIP;
 use crate::rollout::{Canary, Proof, Who};
 
-fn with_canary(nodes: usize, budget: u32) -> Drive {
+pub(super) fn with_canary(nodes: usize, budget: u32) -> Drive {
     let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::seconds(600) };
     Drive::new(nodes, Policy { canary: Some(canary), ..policy(Share::Count(budget)) })
 }
@@ -25,12 +24,12 @@ fn canary_that_was_tainted_away() -> Drive {
     drive
 }
 
-fn crashing() -> Trouble {
+pub(super) fn crashing() -> Trouble {
     Trouble::Crash("CrashLoopBackOff".into())
 }
 
 /// A look whose deletions are carried out, and whose successors are made later.
-fn look(drive: &mut Drive, now: i64) -> Plan {
+pub(super) fn look(drive: &mut Drive, now: i64) -> Plan {
     let plan = drive.fleet.plan(&drive.policy, &desired(2), now);
     match plan.template {
         Template::Advance => drive.fleet.template = revision(2),
@@ -65,60 +64,6 @@ fn a_canary_that_was_broken_before_gets_the_new_version() {
         look(&mut drive, 8);
         assert_eq!(drive.nodes().len(), 1, "one is watched");
         assert_eq!(drive.fleet.template, if nodes == 1 { revision(2) } else { revision(1) });
-    }
-}
-
-/// A busy machine showed it: the DaemonSet controller was later than the operator.
-#[test]
-fn a_canary_that_gave_way_before_it_had_the_new_version_gets_the_old_one_however_late_its_pod_is() {
-    let mut drive = with_canary(6, 2);
-    (0..3).for_each(|now| drop(look(&mut drive, now)));
-    assert_eq!(drive.nodes(), ["node-000"]);
-    drive.fleet.pods.remove(0);
-    drive.fleet.missing.insert("node-000".into(), at(3));
-    let taint = Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() };
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
-    (3..6).for_each(|now| drop(look(&mut drive, now)));
-    assert_eq!(drive.nodes(), ["node-000", "node-001"]);
-    drive.fleet.pods[0] = pod(901, "node-001", 2, 6, true);
-    (6..8).for_each(|now| drop(look(&mut drive, now)));
-    assert_eq!(drive.fleet.template, revision(1));
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
-    for now in [8, 9, 30] {
-        look(&mut drive, now);
-        assert_eq!((&drive.fleet.template, drive.nodes().len()), (&revision(1), 2), "after {now} s");
-    }
-    // What it has from before may be broken: that is not for the new version to mend while it is watched.
-    let mut broken = drive.clone();
-    let mut old = Arc::unwrap_or_clone(pod(902, "node-000", 1, 31, false));
-    old.trouble = Some(crashing());
-    broken.fleet.pods.insert(0, Arc::new(old));
-    broken.fleet.missing.clear();
-    for now in [32, 33, 400] {
-        look(&mut broken, now);
-        assert_eq!((&broken.fleet.template, broken.nodes().len()), (&revision(1), 2), "after {now} s");
-    }
-    // Where nobody else has it, it is awaited.
-    drive.fleet.pods.remove(0);
-    drive.fleet.missing.insert("node-001".into(), at(31));
-    look(&mut drive, 60);
-    assert_eq!(drive.fleet.template, revision(2));
-}
-
-#[test]
-fn the_successor_of_a_canary_that_is_left_out_gets_the_new_version_however_late_its_pod_is() {
-    let mut drive = with_canary(6, 2);
-    (0..3).for_each(|now| drop(look(&mut drive, now)));
-    drive.fleet.pods[0] = pod(901, "node-000", 2, 3, true);
-    (3..6).for_each(|now| drop(look(&mut drive, now)));
-    Arc::make_mut(&mut drive.fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".into());
-    (6..9).for_each(|now| drop(look(&mut drive, now)));
-    assert_eq!(drive.nodes(), ["node-000", "node-001"]);
-    drive.fleet.pods.remove(1);
-    drive.fleet.missing.insert("node-001".into(), at(9));
-    for now in [9, 10, 30] {
-        look(&mut drive, now);
-        assert_eq!((&drive.fleet.template, drive.nodes().len()), (&revision(2), 2), "after {now} s");
     }
 }
 

@@ -9,6 +9,7 @@ mod back_edges;
 mod edges;
 mod forecast;
 mod guarded;
+mod late_canaries;
 mod mutants;
 mod policies;
 mod rules;
