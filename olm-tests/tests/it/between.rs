@@ -56,10 +56,15 @@ fn a_node_whose_next_agent_is_refused_keeps_its_place_across_cordons_and_restart
 #[test]
 fn one_node_whose_pod_a_policy_refuses_is_said_and_the_others_go_on() {
     olm_tests::run(async {
-        let lab = Lab::new("between-policy", 6).await;
+        let lab = Lab::new("between-policy", 7).await;
         lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 2 } }));
-        lab.all_at("agent", V1, 6, SOON).await;
+        lab.all_at("agent", V1, 7, SOON).await;
         let node = &lab.nodes[2];
+        // An agent that runs on where no new one may start makes up for none that is refused.
+        let taint = |taints: serde_json::Value| json!({ "spec": { "taints": taints } });
+        let tainted = taint(json!([{ "key": "x", "effect": "NoSchedule" }]));
+        nodes::patch(&lab.cluster.client, &lab.nodes[6], &tainted).await;
+        lab.wants("agent", 6).await;
         let terms =
             "object.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
         let policy = json!({
@@ -92,13 +97,20 @@ fn one_node_whose_pod_a_policy_refuses_is_said_and_the_others_go_on() {
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.reached("agent", V2, 5).await;
         lab.says("agent", "Degraded", "nothing privileged on this node").await;
-        lab.is_looked_at().await;
-        assert_eq!(lab.pods("agent").await.values().filter(|pod| is_ready(pod)).count(), 5);
+        let cordon = |on: bool| json!({ "spec": { "unschedulable": on } });
+        for on in [true, false] {
+            nodes::patch(&lab.cluster.client, node, &cordon(on)).await;
+            lab.is_looked_at().await;
+            lab.is_looked_at().await;
+            lab.says("agent", "Degraded", "nothing privileged on this node").await;
+        }
+        assert_eq!(lab.pods("agent").await.values().filter(|pod| is_ready(pod)).count(), 6);
         assert!(lab.status("agent").await.rejected_versions.is_empty());
         for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
             lab.cluster.kubectl(&["delete", kind, &lab.name]);
         }
-        lab.all_at("agent", V2, 6, LONG).await;
+        nodes::patch(&lab.cluster.client, &lab.nodes[6], &taint(json!(null))).await;
+        lab.all_at("agent", V2, 7, LONG).await;
         lab.end().await;
     });
 }
