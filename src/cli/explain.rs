@@ -44,9 +44,9 @@ pub(super) async fn explain(args: &Args) -> Result<(), String> {
         _ => return Err("write explain node NODE, or explain NAME, the name of a OneAgent".to_owned()),
     };
     for Finding { who, what, remedy } in findings {
-        println!("{who}: {what}");
+        say!("{who}: {what}");
         if let Some(remedy) = remedy {
-            println!("    {remedy}");
+            say!("    {remedy}");
         }
     }
     Ok(())

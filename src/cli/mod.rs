@@ -2,11 +2,19 @@
 //!
 //! One file per subcommand. Errors are one sentence with the remedy. Must not hold logic beyond wiring.
 
+/// A line for whoever typed the command.
+macro_rules! say {
+    ($($text:tt)*) => { crate::cli::put(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 mod check;
 mod explain;
 mod plan;
 mod read;
 mod run;
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write as _};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -40,6 +48,16 @@ pub struct Failed {
 impl Failed {
     fn of(sentence: String) -> Self {
         Self { sentence, code: 1 }
+    }
+}
+
+/// Prints what was found. Whoever reads no further (`| head`) is told no more.
+fn put(text: Arguments<'_>) {
+    match std::io::stdout().write_fmt(text) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("oneagent-operator: cannot write what was found: {error}");
+        }
+        _ => {}
     }
 }
 

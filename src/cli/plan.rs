@@ -39,7 +39,7 @@ pub(super) struct Args {
     /// Namespace of the OneAgents, where a file names none.
     #[arg(short, long, default_value = "dynatrace")]
     namespace: String,
-    /// OneAgents as they shall be.
+    /// File with OneAgents as they shall be; - is standard input.
     #[arg(short, long)]
     file: Option<PathBuf>,
     /// As if it were this time, such as 2026-12-20T02:00:00Z. Default: now.
@@ -84,9 +84,9 @@ pub(super) async fn plan(args: &Args) -> Result<bool, String> {
     match args.output {
         Output::Text => {
             let text: Vec<String> = previews.iter().map(ToString::to_string).collect();
-            print!("{}", text.join("\n"));
+            crate::cli::put(format_args!("{}", text.join("\n")));
         }
-        Output::Json => println!("{}", serde_json::to_string_pretty(&previews).map_err(|error| error.to_string())?),
+        Output::Json => say!("{}", serde_json::to_string_pretty(&previews).map_err(|error| error.to_string())?),
     }
     Ok(previews.iter().any(|preview| preview.restarts > 0))
 }

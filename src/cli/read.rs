@@ -49,11 +49,13 @@ pub(super) async fn node_selector(client: &Client, namespace: &str) -> Result<Se
     Ok(selector)
 }
 
-/// The OneAgents of a file, which may hold other objects, too.
+/// The OneAgents of a file (`-`: of standard input), which may hold other objects, too.
 #[expect(clippy::disallowed_methods, reason = "the command line")]
 pub(super) fn oneagents(file: &Path) -> Result<Vec<OneAgent>, String> {
     let shown = file.display();
-    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let text =
+        if file == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
+    let text = text.map_err(|error| format!("cannot read {shown}: {error}"))?;
     let mut found = Vec::new();
     for document in serde_yaml::Deserializer::from_str(&text) {
         let not_yaml = |error: serde_yaml::Error| format!("{shown} is no YAML: {error}");

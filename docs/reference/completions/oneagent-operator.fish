@@ -55,14 +55,14 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run"
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l related-image-dynatrace-oneagent -d 'Image of the agent\'s installer where a OneAgent names none' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s n -l namespace -d 'Namespace of that OneAgent' -r
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s f -l file -d 'A OneAgent in a file; no cluster is needed' -r -F
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s f -l file -d 'A OneAgent in a file, or in standard input (-); no cluster is needed' -r -F
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -l api-url -d 'An environment\'s address alone; no cluster is needed' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -l trusted-cas -d 'File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the cluster' -r -F
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s h -l help -d 'Print help'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s n -l namespace -d 'Namespace of the OneAgents. Default: with a node all namespaces, else dynatrace' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s h -l help -d 'Print help'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s n -l namespace -d 'Namespace of the OneAgents, where a file names none' -r
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s f -l file -d 'OneAgents as they shall be' -r -F
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s f -l file -d 'File with OneAgents as they shall be; - is standard input' -r -F
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -l at -d 'As if it were this time, such as 2026-12-20T02:00:00Z. Default: now' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s o -l output -d 'How to say it' -r -f -a "text\t'For people'
 json\t'A list with one entry per OneAgent'"

@@ -60,8 +60,8 @@ json\:"For machines"))' \
 _arguments "${_arguments_options[@]}" : \
 '-n+[Namespace of that OneAgent]:NAMESPACE:_default' \
 '--namespace=[Namespace of that OneAgent]:NAMESPACE:_default' \
-'-f+[A OneAgent in a file; no cluster is needed]:FILE:_files' \
-'--file=[A OneAgent in a file; no cluster is needed]:FILE:_files' \
+'-f+[A OneAgent in a file, or in standard input (-); no cluster is needed]:FILE:_files' \
+'--file=[A OneAgent in a file, or in standard input (-); no cluster is needed]:FILE:_files' \
 '--api-url=[An environment'\''s address alone; no cluster is needed]:URL:_default' \
 '()--trusted-cas=[File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the cluster]:FILE:_files' \
 '-h[Print help]' \
@@ -82,8 +82,8 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '-n+[Namespace of the OneAgents, where a file names none]:NAMESPACE:_default' \
 '--namespace=[Namespace of the OneAgents, where a file names none]:NAMESPACE:_default' \
-'-f+[OneAgents as they shall be]:FILE:_files' \
-'--file=[OneAgents as they shall be]:FILE:_files' \
+'-f+[File with OneAgents as they shall be; - is standard input]:FILE:_files' \
+'--file=[File with OneAgents as they shall be; - is standard input]:FILE:_files' \
 '--at=[As if it were this time, such as 2026-12-20T02\:00\:00Z. Default\: now]:TIME:_default' \
 '-o+[How to say it]:OUTPUT:((text\:"For people"
 json\:"A list with one entry per OneAgent"))' \

@@ -1,15 +1,21 @@
 //! `check`: what an administrator learns of an environment before or without the operator.
 
-use std::process::Command;
+use std::fs::File;
+use std::process::{Command, Stdio};
 
 use olm_tests::lab::{Lab, V1};
 use olm_tests::vendor::{api_token, paas_token};
 use serde_json::json;
 
-/// Whether it found all well, and what it said.
-fn check(args: &[&str], env: &[(&str, &str)]) -> (bool, String) {
+fn command(args: &[&str], env: &[(&str, &str)]) -> Command {
     let mut command = Command::new(olm_tests::operator::binary());
     command.arg("check").args(args).env_remove("KUBECONFIG").env("HOME", "/nonexistent").envs(env.iter().copied());
+    command
+}
+
+/// Whether it found all well, and what it said.
+fn check(args: &[&str], env: &[(&str, &str)]) -> (bool, String) {
+    let mut command = command(args, env);
     let output = command.output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(!said.contains("SECRETPAAS") && !said.contains("SECRETAPI") && !said.contains("panicked"), "{said}");
@@ -72,6 +78,16 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
         expect(&["-f", &path], &tokens, "1.999.1.20300101-000000 is not offered");
         agent(json!({ "apiUrl": url, "proxy": { "value": "http://127.0.0.1:1" } }));
         expect(&["-f", &path], &tokens, "spec.proxy");
+        // As kubectl does it, a file may come from standard input; and whoever reads no further is told no more.
+        let typed = || File::open(&file).unwrap();
+        let output = command(&["-f", "-"], &tokens).stdin(typed()).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("spec.proxy"), "{output:?}");
+        let mut unread = command(&["-f", "-"], &tokens);
+        let mut unread = unread.stdin(typed()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(unread.stdout.take());
+        let output = unread.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && !said.contains("panicked"), "{}: {said}", output.status);
         agent(json!({ "apiUrl": url, "dnsPolicy": "Sometimes" }));
         expect(&["-f", &path], &tokens, "spec.dnsPolicy");
         lab.end().await;

@@ -28,7 +28,7 @@ pub(super) async fn admission(client: &Client, resolved: &Resolved, findings: &m
         // Elsewhere than on OpenShift there are none.
         Err(kube::Error::Api(status)) if status.code == 404 => return,
         Err(error) => {
-            println!("note  under which SCC agents will run is not known: you may not list {GROUP}: {error}");
+            say!("note  under which SCC agents will run is not known: you may not list {GROUP}: {error}");
             return;
         }
     };
@@ -48,7 +48,7 @@ pub(super) async fn admission(client: &Client, resolved: &Resolved, findings: &m
             || match kernel::review::may(client, (namespace, account), may_use).await {
                 Ok(may) => may,
                 Err(error) => {
-                    println!(
+                    say!(
                         "note  under which SCC agents will run is not known: {error}: grant yourself create of \
                         subjectaccessreviews.authorization.k8s.io"
                     );

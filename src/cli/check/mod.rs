@@ -38,7 +38,7 @@ pub(super) struct Args {
     /// Namespace of that OneAgent.
     #[arg(short, long, default_value = "dynatrace")]
     namespace: String,
-    /// A OneAgent in a file; no cluster is needed.
+    /// A OneAgent in a file, or in standard input (-); no cluster is needed.
     #[arg(short, long)]
     file: Option<PathBuf>,
     /// An environment's address alone; no cluster is needed.
@@ -71,13 +71,13 @@ struct Findings {
 impl Findings {
     fn good(&mut self, what: &str) {
         self.all += 1;
-        println!("ok    {what}");
+        say!("ok    {what}");
     }
 
     fn bad(&mut self, what: &str, remedy: &str) {
         self.all += 1;
         self.failed += 1;
-        println!("FAIL  {what}\n      {remedy}");
+        say!("FAIL  {what}\n      {remedy}");
     }
 
     fn tell<T>(&mut self, what: &str, outcome: &Result<T, Error>, good: impl FnOnce(&T) -> String) {
@@ -100,7 +100,7 @@ pub(super) async fn check(args: &Args) -> Result<(), String> {
         Ok(resolved) => {
             findings.good("the spec makes sense");
             for warning in &resolved.warnings {
-                println!("note  {warning}");
+                say!("note  {warning}");
             }
             let given = if args.name.is_some() {
                 from_cluster(&resolved, &mut findings).await?
@@ -229,7 +229,7 @@ async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Gi
         let (maps, name) = (Api::<ConfigMap>::namespaced(client.clone(), namespace), bundle_name(&resolved.name));
         trusted = maps.get_opt(&name).await.ok().flatten().and_then(|map| map.data?.remove(BUNDLE));
         if trusted.is_none() {
-            println!(
+            say!(
                 "note  ConfigMap {namespace}/{name} has no key {BUNDLE} yet: the environment is tried without the \
                 cluster's certificates"
             );
@@ -288,7 +288,7 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
         Err(error) => return findings.bad(&format!("no client can be made: {error}"), remedy(&error)),
     };
     if resolved.skip_cert_check {
-        println!("note  certificates are not verified (spec.skipCertCheck)");
+        say!("note  certificates are not verified (spec.skipCertCheck)");
     }
     if given.paas.is_none() {
         // Name, connection, TLS and proxy can be tried without any token: who refuses one is there.
@@ -326,7 +326,7 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
     if let Some(api) = &given.api {
         let scopes = scope(&client, api, "apiToken", "DataExport", findings).await;
         if scopes.is_ok_and(|scopes| !scopes.iter().any(|scope| scope == "events.ingest")) {
-            println!(
+            say!(
                 "note  apiToken: without scope events.ingest the environment is told of nodes that go by its older \
                 API, which the vendor calls deprecated"
             );

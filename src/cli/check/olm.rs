@@ -23,7 +23,7 @@ pub(super) async fn operator_groups(client: &Client, namespace: &str, findings: 
             let targets_all =
                 spec["targetNamespaces"].as_array().is_none_or(Vec::is_empty) && spec["selector"].is_null();
             if targets_all {
-                println!(
+                say!(
                     "note  OperatorGroup {namespace}/{} targets all namespaces, as another operator's there may (the \
                     Dynatrace Operator suggests this namespace, too): the operator then has its rights in all of them; \
                     to keep it to its own, install it in another namespace",
