@@ -57,7 +57,8 @@ fn a_node_whose_next_agent_is_refused_keeps_its_place_across_cordons_and_restart
 fn one_node_whose_pod_a_policy_refuses_is_said_and_the_others_go_on() {
     olm_tests::run(async {
         let lab = Lab::new("between-policy", 7).await;
-        lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 2 } }));
+        // Beyond it the template goes back, and the others wait, too: longer than they take on a busy machine.
+        lab.oneagent(&json!({ "waitReadySeconds": 30, "rollout": { "maxUnavailable": 2 } }));
         lab.all_at("agent", V1, 7, SOON).await;
         let node = &lab.nodes[2];
         // An agent that runs on where no new one may start makes up for none that is refused.
