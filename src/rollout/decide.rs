@@ -8,13 +8,13 @@ use chrono::{DateTime, Utc};
 
 use super::back::{WayBack, is_of};
 use super::bucket::sort;
-use super::canary::{self, Canaries};
+use super::canary::{self, Canaries, is_unproven};
 use super::cause::{Bucket, Cause};
 use super::cell::{Cell, Sorted};
 use super::failure::{is_about, judge, stand_still, stick, stuck_until, withdraw, withdrawal_due};
 use super::forecast::finish;
 use super::memory::{Memory, Phase, REMEMBERED, StuckPhase, Touched};
-use super::pace::{Bounds, is_a_trial, storm};
+use super::pace::{Bounds, storm};
 use super::place::{Revision, Standing};
 use super::remember::{missing, note_all, remember};
 use super::report::{Report, State, WAITING, WaitingOn};
@@ -58,13 +58,14 @@ pub fn plan<R: Revision>(
 
     // Rule 2: an unresolved failure, then a hold.
     judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory);
-    stick(&sorted, desired, policy, &mut memory, now);
-    // Rule 6. What canaries go through counts while the rollout is held, too.
-    let canaries = canary::look((policy, desired), (&sorted, bounds.absent()), inventory, &mut memory, now);
-    let held = held(policy, now);
     let storm = storm(&sorted);
-    let mut bounds = if is_a_trial(&memory) { bounds.for_a_trial(&sorted) } else { bounds };
-    bounds.canaries = canaries;
+    let held = held(policy, now);
+    let is_free = storm.is_none() && held.is_none() && !is_unproven(policy, desired, &memory);
+    let others_may_go = || is_free && !bounds.clone().steps(policy, &sorted, false).is_empty();
+    stick(&sorted, desired, (policy, others_may_go), &mut memory, now);
+    let mut bounds = bounds.for_a_trial(&sorted, &memory);
+    // Rule 6. What canaries go through counts while the rollout is held, too.
+    bounds.canaries = canary::look((policy, desired), (&sorted, bounds.absent()), inventory, &mut memory, now);
     let still = stand_still((&sorted, &bounds), (policy, desired), inventory, &mut memory, now);
     let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
     let is_apart = bounds.canaries.as_ref().is_some_and(|canaries| {

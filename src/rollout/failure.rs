@@ -217,14 +217,15 @@ pub(super) fn withdrawal_due<R: Revision>(
 }
 
 /// Rule 9: trouble of the world rejects nothing. If it lasts the template goes back meanwhile; where nothing is left
-/// that tries by itself, one place is tried.
+/// that tries by itself, or the trouble is that of a few places and others may go, one place is tried.
 pub(super) fn stick<R: Revision>(
     sorted: &Sorted<'_, R>,
     desired: &Desired<R>,
-    policy: &Policy,
+    (policy, others_may_go): (&Policy, impl Fn() -> bool),
     memory: &mut Memory<R>,
     now: DateTime<Utc>,
 ) {
+    let may_go = memory.stuck_phase() == Some(StuckPhase::Back) && others_may_go();
     let Phase::Rolling { stuck, .. } = &mut memory.phase else { return };
     // What kept another revision from starting says nothing about this one: a typo in an image's name, say, that was
     // mended.
@@ -246,14 +247,21 @@ pub(super) fn stick<R: Revision>(
     };
     let too_long = before.since + policy.wait_ready <= now;
     let is_paused = policy.hold.is_some_and(|hold| matches!(hold.state, State::Paused | State::Stopped));
-    let tries_again = before.tries == 0 || before.since + TRY_AGAIN <= now;
+    let is_time = before.since + TRY_AGAIN <= now;
+    let tries_again = if in_trouble { is_time && may_go && holds(Rule::Others) } else { is_time || before.tries == 0 };
+    // Where all others run it nothing is left that the template of before could save.
+    let is_out = || {
+        let has_it = |cell: &Cell<'_, R>| cell.is_available() && cell.standing() == Some(Standing::Current);
+        let is_old = |cell: &Cell<'_, R>| cell.standing() == Some(Standing::Outdated);
+        sorted.cells.iter().any(has_it) && !sorted.cells.iter().any(is_old)
+    };
     *stuck = match before.phase {
         _ if sorted.cells.iter().any(is_proof) => None,
         StuckPhase::Waiting if !in_trouble => None,
         // A pause keeps the template.
-        StuckPhase::Waiting if too_long && !is_paused => to(StuckPhase::Back, 0),
+        StuckPhase::Waiting if too_long && !is_paused && !is_out() => to(StuckPhase::Back, 0),
         StuckPhase::Trial if in_trouble && too_long => to(StuckPhase::Back, before.tries + 1),
-        StuckPhase::Back if !in_trouble && tries_again => to(StuckPhase::Trial, before.tries),
+        StuckPhase::Back if tries_again => to(StuckPhase::Trial, before.tries),
         _ => Some(before),
     };
 }

@@ -104,11 +104,18 @@ impl<'i> Bounds<'i> {
         has_any.then(|| self.each.iter().filter(of_ours).map(|bound| bound.absent).sum())
     }
 
-    /// While one place is tried: one that may still come counts as that one, what is lost otherwise does not.
-    pub(super) fn for_a_trial<R>(mut self, sorted: &Sorted<'_, R>) -> Self {
-        let may_come =
-            |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
-        let tried = sorted.cells.iter().filter(|cell| cell.counts && cell.bucket().is_some_and(may_come)).count();
+    /// While one place is tried: one that may still come counts as that one; what is lost otherwise, or has been in
+    /// trouble since before, does not.
+    pub(super) fn for_a_trial<R>(mut self, sorted: &Sorted<'_, R>, memory: &Memory<R>) -> Self {
+        let Some(stuck) = memory.stuck().filter(|stuck| stuck.phase == StuckPhase::Trial) else { return self };
+        let is_tried = |cell: &Cell<'_, R>| {
+            let is_new = || cell.touched_at.is_none_or(|touched| touched >= stuck.since);
+            cell.bucket().is_some_and(|bucket| match bucket {
+                Bucket::Starting | Bucket::Terminating => true,
+                bucket => bucket.is_the_worlds() && is_new(),
+            })
+        };
+        let tried = sorted.cells.iter().filter(|cell| cell.counts && is_tried(cell)).count();
         self.whole = self.whole.min((self.used + 1).saturating_sub(tried));
         for bound in &mut self.each {
             bound.budget = bound.budget.min(self.whole);
@@ -246,9 +253,4 @@ pub(super) fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
     let down = sorted.cells.iter().filter(|cell| !cell.place.is_ready).count();
     (holds(Rule::Storm) && down >= STORM && down * 3 >= sorted.cells.len())
         .then_some(WaitingOn::Storm(down, sorted.cells.len()))
-}
-
-/// Whether one place is tried.
-pub(super) fn is_a_trial<R>(memory: &Memory<R>) -> bool {
-    memory.stuck_phase() == Some(StuckPhase::Trial)
 }

@@ -40,6 +40,8 @@ pub enum Rule {
     Standstill,
     /// 9: trouble of the world condemns nothing.
     World,
+    /// 9: trouble of a few places does not hold the others for good.
+    Others,
     /// 9: a verdict is withdrawn when those who spoke recover.
     Withdrawal,
     /// 9: going back is tried on one first.

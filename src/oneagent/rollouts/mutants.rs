@@ -23,7 +23,7 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
         Rule::Settled => named!(rules::the_template_advances_before_the_first_deletion_and_only_then_do_pods_go),
         Rule::Hold => named!(rules::a_hold_keeps_template_and_pods_and_says_so),
         Rule::Calendar | Rule::Budget | Rule::Starting | Rule::Courtesy | Rule::UpToDate => {
-            ("whatever happens, the budget holds and no good agent is touched", world::WHATEVER_HAPPENS)
+            ("whatever happens, the budget holds and no good agent is touched", properties::WHATEVER_HAPPENS)
         }
         Rule::Storm => named!(edges::no_running_agent_goes_while_a_third_of_the_nodes_is_away),
         Rule::Broken => named!(rules::however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time),
@@ -31,10 +31,13 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
         Rule::Zones | Rule::PerZone => {
             named!(policies::zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bound)
         }
-        Rule::Failure => ("a bad version reaches no more nodes than budget and canaries", world::A_BAD_VERSION),
+        Rule::Failure => ("a bad version reaches no more nodes than budget and canaries", properties::A_BAD_VERSION),
         Rule::Sticky => named!(standstill::those_that_crash_are_counted_together_though_each_is_ready_in_between),
         Rule::Standstill => named!(standstill::where_nothing_moves_but_what_fails_the_rollout_has_failed),
         Rule::World => named!(edges::what_the_world_keeps_from_starting_condemns_nothing),
+        Rule::Others => {
+            named!(one_refused::one_refused_node_does_not_hold_the_others_for_good_and_they_are_tried_one_by_one_first)
+        }
         Rule::Withdrawal => named!(rules::a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice),
         Rule::Trial => named!(back::where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_that_was_tried),
     }

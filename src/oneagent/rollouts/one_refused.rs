@@ -1,0 +1,137 @@
+//! A few nodes whose Pods the API server refuses (a policy, a webhook), while all others take theirs: they hold nobody
+//! for good.
+//!
+//! Must not use a rule to judge another.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::rollout::calendar::{Blackout, Calendar};
+
+/// A fleet of which some nodes get no new Pod.
+struct Refusing {
+    fleet: Fleet,
+    policy: Policy,
+    refused: BTreeSet<String>,
+    /// Versions that the API server lets through everywhere.
+    let_through: BTreeSet<u32>,
+    /// How often the template changed.
+    changes: usize,
+    made: usize,
+    last: Option<Plan>,
+}
+
+impl Refusing {
+    fn new(size: usize, refused: &[usize], policy: Policy) -> Self {
+        let refused = refused.iter().map(|node| format!("node-{node:03}")).collect();
+        let (fleet, let_through) = (Fleet::new(size, 1), BTreeSet::new());
+        Self { fleet, policy, refused, let_through, changes: 0, made: 0, last: None }
+    }
+
+    /// Looks every ten seconds; Pods are made after a look, and at once Ready.
+    fn run(&mut self, from: i64, to: i64) {
+        for now in (from..to).step_by(10) {
+            let lacking = self.fleet.nodes.len() - self.fleet.pods.len();
+            self.fleet.refused = (lacking > 0).then(|| "a policy refuses the Pod".to_owned());
+            let plan = self.fleet.plan(&self.policy, &desired(2), now);
+            let template = match plan.template {
+                Template::Advance => revision(2),
+                Template::GoBack => plan.memory.rollout.last_good.clone().unwrap(),
+                Template::Keep => self.fleet.template.clone(),
+            };
+            self.changes += usize::from(template != self.fleet.template);
+            self.fleet.template = template;
+            for step in &plan.steps {
+                assert!(step.costs, "none was broken");
+                self.fleet.pods.retain(|pod| pod.uid != step.pod.uid);
+                self.fleet.lost.insert(step.place.clone(), at(now));
+                self.fleet.missing.insert(step.place.clone(), at(now));
+            }
+            assert!(self.fleet.nodes.len() - self.fleet.pods.len() <= plan.budget, "beyond the budget");
+            self.fleet.memory = plan.memory.clone();
+            self.last = Some(plan);
+            self.make(now + 1);
+        }
+    }
+
+    fn make(&mut self, now: i64) {
+        let minor = self.fleet.template.version.unwrap().minor;
+        for node in self.fleet.nodes.clone() {
+            let is_refused = self.refused.contains(&*node.name) && !self.let_through.contains(&minor);
+            if is_refused || self.fleet.pods.iter().any(|pod| pod.node == node.name) {
+                continue;
+            }
+            self.made += 1;
+            self.fleet.pods.push(pod(1_000 + self.made, &node.name, minor, now, true));
+            self.fleet.lost.remove(&node.name);
+            self.fleet.missing.remove(&node.name);
+        }
+    }
+
+    fn at_version(&self, minor: u32) -> usize {
+        self.fleet.pods.iter().filter(|pod| pod.revision == Some(revision(minor))).count()
+    }
+
+    fn state(&self) -> State {
+        self.last.as_ref().unwrap().report.state
+    }
+}
+
+#[test]
+pub(super) fn one_refused_node_does_not_hold_the_others_for_good_and_they_are_tried_one_by_one_first() {
+    // Nothing moves for so long that the template goes back: a blackout, with one node's Pod refused.
+    let blackouts = vec![Blackout { from: at(15), to: at(5_000), reason: None }];
+    let calendar = Calendar { windows: Vec::new(), blackouts };
+    let mut fleet = Refusing::new(10, &[0], Policy { calendar, ..policy(Share::Count(3)) });
+    fleet.run(0, 1_000);
+    assert_eq!((fleet.at_version(2), fleet.fleet.template.clone()), (2, revision(1)), "it went back");
+    fleet.run(1_000, 5_000);
+    assert_eq!((fleet.at_version(2), fleet.changes), (2, 2), "while nothing may go, nothing is tried");
+    fleet.run(5_000, 5_020);
+    assert_eq!((fleet.at_version(2), fleet.fleet.template.clone()), (3, revision(2)), "one is tried");
+    fleet.run(5_020, 6_000);
+    assert_eq!((fleet.at_version(2), fleet.state()), (9, State::Rolling));
+    // That all others run it is nothing to go back from.
+    fleet.run(6_000, 9_000);
+    assert_eq!((fleet.at_version(2), fleet.changes, fleet.fleet.template.clone()), (9, 3, revision(2)));
+    fleet.refused.clear();
+    fleet.run(9_000, 9_100);
+    assert_eq!((fleet.at_version(2), fleet.state()), (10, State::Complete));
+}
+
+#[test]
+fn where_nothing_else_may_go_nothing_is_tried_and_the_template_does_not_change_to_and_fro() {
+    // The refused one is the whole budget.
+    let mut one = Refusing::new(10, &[0], policy(Share::Count(1)));
+    one.run(0, 10_000);
+    assert_eq!((one.at_version(1), one.at_version(2), one.changes), (9, 0, 2));
+    one.refused.clear();
+    one.run(10_000, 10_500);
+    assert_eq!((one.at_version(2), one.state()), (10, State::Complete));
+    // Canaries prove themselves first.
+    let canary = rollout::Canary { who: rollout::Who::Some(Share::Count(1)), soak: TimeDelta::seconds(60) };
+    let mut one = Refusing::new(10, &[0], Policy { canary: Some(canary), ..policy(Share::Count(4)) });
+    one.run(0, 10_000);
+    assert_eq!((one.at_version(1), one.at_version(2)), (9, 0));
+    assert!(one.changes <= 2, "{}", one.changes);
+}
+
+#[test]
+fn what_every_node_refuses_takes_no_more_than_the_budget_and_goes_back_where_the_older_one_is_let_through() {
+    let all: Vec<usize> = (0..10).collect();
+    let mut quota = Refusing::new(10, &all, policy(Share::Count(3)));
+    quota.run(0, 20_000);
+    assert_eq!((quota.at_version(1), quota.fleet.pods.len(), quota.changes), (7, 7, 2));
+    // A webhook that refuses the new image only: the agents of before come back, and one is tried now and then.
+    let mut image = Refusing::new(10, &all, policy(Share::Count(3)));
+    image.let_through.insert(1);
+    image.run(0, 330);
+    assert_eq!((image.at_version(1), image.fleet.template.clone()), (10, revision(1)));
+    for until in (350..10_010).step_by(20) {
+        image.run(until - 20, until);
+        assert!(image.at_version(1) >= 9, "one at a time: {}", image.at_version(1));
+    }
+    image.let_through.insert(2);
+    image.run(10_010, 12_000);
+    assert_eq!((image.at_version(2), image.state()), (10, State::Complete));
+}

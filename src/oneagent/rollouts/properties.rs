@@ -1,0 +1,137 @@
+//! What must hold in every history of a world, whatever the policy: random ones, asserted at every step.
+//!
+//! Must not know how the engine decides.
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+
+use super::world::World;
+use super::*;
+use crate::rollout::calendar::Blackout;
+use crate::rollout::rule::broken::none;
+use crate::rollout::{Calendar, Canary, Order, Who};
+
+/// A count or a percentage.
+fn shares() -> impl Strategy<Value = Share> {
+    prop_oneof![(1u32..5).prop_map(Share::Count), (1u32..60).prop_map(Share::Percent)]
+}
+
+/// Who goes first, or nobody.
+fn canaries() -> impl Strategy<Value = Option<Canary>> {
+    let canary = |(share, soak)| Canary { who: Who::Some(share), soak: TimeDelta::seconds(soak) };
+    proptest::option::of((shares(), 0i64..120).prop_map(canary))
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    let order = prop_oneof![Just(Order::Spread), Just(Order::ByZone)];
+    let parts = (shares(), 0i64..40, canaries(), proptest::option::of(shares()), order, any::<bool>());
+    parts.prop_map(|(budget, min_ready, canary, per_zone, order, rolls_back)| Policy {
+        min_ready: TimeDelta::seconds(min_ready),
+        canary,
+        per_zone,
+        order,
+        rolls_back,
+        ..policy(budget)
+    })
+}
+
+/// Some time or other in which nothing may go.
+fn calendars() -> impl Strategy<Value = Calendar> {
+    let blackout = |(from, length)| Blackout { from: at(from), to: at(from + length), reason: None };
+    let all = proptest::collection::vec((0i64..4_000, 1i64..2_000).prop_map(blackout), 0..3);
+    all.prop_map(|blackouts| Calendar { windows: Vec::new(), blackouts })
+}
+
+pub(super) const WHATEVER_HAPPENS: fn() = whatever_happens_the_budget_holds_and_no_good_agent_is_touched;
+pub(super) const A_BAD_VERSION: fn() = a_bad_version_reaches_no_more_nodes_than_budget_and_canaries;
+
+/// More cases with PROPTEST_CASES=20000.
+fn config() -> ProptestConfig {
+    let (known, max_shrink_iters) = (ProptestConfig::default(), if none() { 3000 } else { 0 });
+    ProptestConfig { cases: known.cases.max(400), max_shrink_iters, failure_persistence: None, ..known }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn whatever_happens_the_budget_holds_and_no_good_agent_is_touched(size in 1usize..12, policy in policies(),
+        calendar in calendars(), events in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let mut world = World::new(size, Policy { calendar, ..policy });
+        for event in events {
+            world.happen(event);
+        }
+    }
+
+    #[test]
+    fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, policy in policies(),
+        events in proptest::collection::vec(any::<u8>(), 0..100)) {
+        let mut world = World::new(size, policy);
+        for event in events {
+            world.happen(event);
+        }
+        world.version += 1;
+        world.bad.remove(&world.version);
+        world.mend();
+        let size = world.truth.nodes.len();
+        for _ in 0..(20 * size + 50) {
+            let plan = world.round(20);
+            if plan.report.updated == world.truth.nodes.len() && plan.report.state == State::Complete {
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "not finished: {:?}", world.act().report);
+    }
+
+    #[test]
+    fn one_node_whose_pods_are_refused_holds_no_other(size in 5usize..30, policy in policies(), node in any::<usize>(),
+        events in proptest::collection::vec(any::<u8>(), 0..100)) {
+        // It is one of several that may go at a time, of its zone, too.
+        let policy = Policy { canary: None, per_zone: None, budget: Share::Count(2), ..policy };
+        let mut world = World::new(size, policy);
+        for event in events {
+            world.happen(event);
+        }
+        world.version += 1;
+        world.bad.remove(&world.version);
+        world.mend();
+        world.refuse(Some(node));
+        // Meanwhile nothing may go for so long that the template goes back.
+        let from = at(world.clock + 30);
+        let blackouts = vec![Blackout { from, to: from + TimeDelta::seconds(1_000), reason: None }];
+        world.policy.calendar = Calendar { windows: Vec::new(), blackouts };
+        let others = world.truth.nodes.len() - 1;
+        for _ in 0..(50 * size + 100) {
+            if world.round(20).report.updated >= others {
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "not finished: {:?}", world.act().report);
+    }
+
+    #[test]
+    fn a_bad_version_reaches_no_more_nodes_than_budget_and_canaries(size in 2usize..40, budget in 1usize..6,
+        canary in canaries()) {
+        let mut world = World::new(size, Policy { canary, ..policy(Share::Count(budget as u32)) });
+        world.version = 2;
+        world.bad.insert(2);
+        let mut after = 0;
+        for _ in 0..(5 * size + 20) {
+            world.round(1);
+            // Once it is rejected it stays so.
+            after += usize::from(!world.truth.memory.rejected.is_empty());
+            if after > 20 {
+                break;
+            }
+        }
+        let is_new = |revision: &Revision| revision.version == Some(v(2));
+        let reached = world.truth.pods.iter().filter(|pod| pod.revision.as_ref().is_some_and(is_new)).count();
+        let canaries = canary.map_or(size, |canary| match canary.who {
+            Who::Some(share) => share.of(size),
+            Who::Marked => size,
+        });
+        prop_assert!(reached <= budget.min(size).min(canaries), "{reached} of {size} nodes, budget {budget}");
+        prop_assert_eq!(world.truth.template.version, Some(v(1)));
+        prop_assert_eq!(&world.truth.memory.rejected, &[v(2)]);
+    }
+}
