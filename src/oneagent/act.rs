@@ -17,7 +17,7 @@ use super::done::Done;
 use super::edited;
 use super::from_cluster::bundle_name;
 use super::known::{self, News};
-use super::observe::Observed;
+use super::observe::{Missing, Observed};
 use super::plan::Objects;
 use super::resolve::Resolved;
 use super::revision::Revision;
@@ -173,25 +173,32 @@ pub fn writes_over(seen: &Observed, planned: &Objects) -> Result<bool, kernel::E
 
 /// Has the DaemonSet controller look again: after refusals it waits for up to a quarter of an hour, and it hears of no
 /// Namespace. Any write to the DaemonSet will do; this one is an annotation that means nothing else.
-pub async fn nudge(context: &Context, desk: &Desk, resolved: &Resolved) -> Result<Duration, kernel::Error> {
-    if let Some(left) = desk.nudge(NUDGE) {
+///
+/// Says when to see to it again.
+pub async fn nudge(
+    context: &Context,
+    desk: &Desk,
+    resolved: &Resolved,
+    missing: &Missing,
+) -> Result<Duration, kernel::Error> {
+    let now = context.clock.now();
+    let (left, is_due) = desk.nudge(missing, now);
+    if !is_due {
         return Ok(left);
     }
     let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
-    let now = context.clock.now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-    merge(MANAGER, &api, &resolved.name, &json!({ "metadata": { "annotations": { NUDGED: now } } })).await?;
+    let at = now.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    merge(MANAGER, &api, &resolved.name, &json!({ "metadata": { "annotations": { NUDGED: at } } })).await?;
     tracing::info!(
         namespace = resolved.namespace,
         name = resolved.name,
         "Pods are missing: the DaemonSet controller is asked to look again"
     );
-    Ok(NUDGE)
+    Ok(left)
 }
 
 /// Annotation of the DaemonSet: when its controller was asked to look again.
 const NUDGED: &str = "oneagent.dynatrace.com/nudged";
-/// So often at most.
-pub const NUDGE: Duration = Duration::from_secs(40);
 
 /// An object read through its type does not say its own kind.
 fn typed(live: &DaemonSet) -> Result<serde_json::Value, kernel::Error> {

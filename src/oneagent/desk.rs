@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -11,6 +12,16 @@ use super::observe::Missing;
 use crate::api::oneagent::OneAgentStatus;
 use crate::kernel;
 use crate::kernel::status::LastStatus;
+
+/// Pods that have just begun to be missing have so much time before the DaemonSet is touched.
+const A_MOMENT: TimeDelta = TimeDelta::seconds(5);
+/// It is touched so often.
+const AGAIN: TimeDelta = TimeDelta::seconds(40);
+/// While several are missing: the DaemonSet controller begins with one of them, and where that is refused it makes no
+/// other. Which it begins with is a matter of chance.
+const SOON: TimeDelta = TimeDelta::seconds(10);
+/// For so long: a quota refuses all of them for days.
+const FOR: TimeDelta = TimeDelta::minutes(5);
 
 /// The desk of a OneAgent.
 pub type Desk = kernel::desk::Desk<Kept>;
@@ -21,7 +32,7 @@ pub struct Kept {
     /// What a webhook made of the DaemonSet: what was applied, and the generation that came of it.
     believed: Mutex<Option<(String, Option<i64>)>>,
     /// When the DaemonSet was touched for its controller's sake.
-    nudged: Mutex<Option<Instant>>,
+    nudged: Mutex<Option<DateTime<Utc>>>,
     /// Since when selected nodes have no Pod.
     missing: Mutex<Missing>,
     /// Why the API server refused new Pods at the last look.
@@ -64,20 +75,49 @@ impl Desk {
         *self.own.refused.lock() = refused;
     }
 
-    /// How long to wait before the DaemonSet is touched again; `None`: it is time, and noted as done. Pods that have
-    /// just begun to be missing have their time first.
-    pub fn nudge(&self, every: Duration) -> Option<Duration> {
+    /// How long to wait before the DaemonSet is touched again, and whether it is now, which is noted as done.
+    pub fn nudge(&self, missing: &Missing, now: DateTime<Utc>) -> (Duration, bool) {
         let mut nudged = self.own.nudged.lock();
-        let now = Instant::now();
-        let left = every.checked_sub(now - *nudged.get_or_insert(now)).filter(|left| !left.is_zero());
-        if left.is_none() {
+        let (first, last) = (missing.values().min().copied(), missing.values().max().copied());
+        let is_new = last.is_some_and(|last| now - last < FOR) && missing.len() > 1;
+        let again = if is_new { SOON } else { AGAIN };
+        let due = match *nudged {
+            None => first.unwrap_or(now) + A_MOMENT,
+            Some(before) => before + again,
+        };
+        let is_due = due <= now;
+        if is_due {
             *nudged = Some(now);
         }
-        left
+        // No wait is longer, whatever a clock does.
+        let left = if is_due { again } else { (due - now).min(again) };
+        (left.to_std().unwrap_or_default(), is_due)
     }
 
     /// No Pod is missing any more.
     pub fn forget_nudge(&self) {
         *self.own.nudged.lock() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemonset_is_touched_soon_and_often_while_several_pods_begin_to_be_missing_and_seldom_afterwards() {
+        let desk = Desk::default();
+        let at = |second: i64| DateTime::UNIX_EPOCH + TimeDelta::seconds(second);
+        let touched = |missing: &Missing, seconds: std::ops::Range<i64>| {
+            seconds.filter(|second| desk.nudge(missing, at(*second)).1).collect::<Vec<_>>()
+        };
+        let mut missing = Missing::from([("a".into(), at(0))]);
+        assert_eq!(touched(&missing, 0..100), [5, 45, 85], "one alone keeps no other from being made");
+        missing.insert("b".into(), at(100));
+        assert_eq!(touched(&missing, 100..130), [100, 110, 120]);
+        assert_eq!(desk.nudge(&missing, at(125)), (Duration::from_secs(5), false));
+        assert_eq!(touched(&missing, 400..500), [400, 440, 480], "a quota that refuses all of them lasts");
+        desk.forget_nudge();
+        assert_eq!(touched(&missing, 500..520), [500]);
     }
 }

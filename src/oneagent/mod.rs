@@ -231,7 +231,7 @@ impl Look<'_> {
             Err(error) => done.complaint = complaint(desk, error),
         }
         let nudged = if plan.nudge {
-            Some(act::nudge(context, desk, resolved).await)
+            Some(act::nudge(context, desk, resolved, &seen.missing).await)
         } else {
             desk.forget_nudge();
             None

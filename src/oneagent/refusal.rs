@@ -17,6 +17,16 @@ pub struct Refusal {
     pub full: String,
 }
 
+/// What is said of a refusal that the status tells of, while Events cannot be read.
+pub const UNREAD: &str = "it was refused before, and why cannot be read now";
+
+/// Whether it is OpenShift's SecurityContextConstraints that refuse; `None`: nobody knows.
+#[must_use]
+pub fn is_by_scc(message: &str) -> Option<bool> {
+    let says = |words| message.contains(words);
+    (message != UNREAD).then(|| says("security context constraint") || says("required scc"))
+}
+
 /// Reads a message of the API server.
 #[must_use]
 pub fn read(message: &str, namespace: &str, account: &str) -> Refusal {
@@ -93,6 +103,14 @@ mod tests {
             refusal.full
         );
         assert!(refusal.full.len() < 300 && refusal.short.len() < 60);
+    }
+
+    #[test]
+    fn an_scc_is_told_from_whatever_else_refuses() {
+        assert_eq!(is_by_scc("pods \"a-\" is forbidden: required scc/privileged not found"), Some(true));
+        assert_eq!(is_by_scc("unable to validate against any security context constraint: []"), Some(true));
+        assert_eq!(is_by_scc("pods \"a-\" is forbidden: exceeded quota: project"), Some(false));
+        assert_eq!(is_by_scc(UNREAD), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -13,8 +14,11 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use oneagent_operator::api::oneagent::{OneAgent, OneAgentStatus};
 use serde_json::{Value, json};
 
-use super::{Lab, SOON, is_ready};
+use super::{LONG, Lab, SOON, is_ready};
 use crate::eventually;
+
+/// How often a DaemonSet controller was asked to look again.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Versions in their order.
 pub const V1: &str = "1.300.10.20250101-100000";
@@ -82,17 +86,29 @@ impl Lab<'_> {
         .await;
     }
 
+    /// Has the DaemonSet controller look again, as any change of the DaemonSet or of one of its Pods does.
+    pub async fn looks_again(&self, name: &str) -> DaemonSet {
+        let api = Api::<DaemonSet>::namespaced(self.cluster.client.clone(), &self.name);
+        let times = ASKED.fetch_add(1, Ordering::Relaxed).to_string();
+        let asked = json!({ "metadata": { "annotations": { "asked": times } } });
+        api.patch(name, &PatchParams::default(), &Patch::Merge(asked)).await.expect("a DaemonSet is patched")
+    }
+
+    /// Waits until it has made so many Pods, after refusals that would have it wait.
+    pub async fn makes(&self, name: &str, count: usize) {
+        eventually(&format!("{count} Pods of {}/{name} are made", self.name), LONG, || async {
+            self.looks_again(name).await;
+            let made = self.pods(name).await.len();
+            if made == count { Ok(()) } else { Err(made.to_string()) }
+        })
+        .await;
+    }
+
     /// Waits until the DaemonSet controller wants so many Pods: until it has seen a taint or a label.
     pub async fn wants(&self, name: &str, count: i32) {
-        let api = Api::<DaemonSet>::namespaced(self.cluster.client.clone(), &self.name);
-        let asked = std::cell::Cell::new(0);
         eventually(&format!("{count} Pods of {}/{name} are wanted", self.name), SOON, || async {
-            // A taint that takes no Pod makes it look at nothing; any change of the DaemonSet does.
-            asked.set(asked.get() + 1);
-            let nudge = json!({ "metadata": { "annotations": { "asked": asked.get().to_string() } } });
-            let now =
-                api.patch(name, &PatchParams::default(), &Patch::Merge(nudge)).await.expect("a DaemonSet is patched");
-            let wanted = now.status.map(|s| s.desired_number_scheduled);
+            // A taint that takes no Pod makes it look at nothing.
+            let wanted = self.looks_again(name).await.status.map(|s| s.desired_number_scheduled);
             if wanted == Some(count) { Ok(()) } else { Err(format!("{wanted:?}")) }
         })
         .await;

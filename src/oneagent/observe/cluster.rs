@@ -11,6 +11,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
+use super::super::refusal::UNREAD;
 use super::super::resolve::Resolved;
 use super::super::revision::Pod;
 use super::super::{Context, Desk};
@@ -19,9 +20,6 @@ use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::has_labels;
 use crate::kernel::{self, Key, call};
-
-/// What is said of a refusal that the status tells of, while Events cannot be read.
-const UNREAD: &str = "it was refused before, and why cannot be read now";
 
 /// The original operator: its Deployment, and its name as a field manager.
 pub(super) const ORIGINAL: &str = "dynatrace-oneagent-operator";

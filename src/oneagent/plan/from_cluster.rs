@@ -6,6 +6,7 @@
 use super::super::from_cluster::{FromCluster, REQUIRED_SCC, bundle, bundle_name};
 use super::super::hold::{CLUSTER_UPDATE, CLUSTER_UPDATE_UNKNOWN};
 use super::super::observe::{Named, Observed};
+use super::super::refusal::is_by_scc;
 use super::super::resolve::Resolved;
 use crate::kernel::Answer;
 use crate::rollout::Hold;
@@ -30,7 +31,8 @@ pub(super) fn from_cluster(resolved: &Resolved, seen: &Observed, recorded: &From
 }
 
 /// The SCC that Pods ask for, so that no other takes them. Only for the account that the bundle grants it to, and never
-/// against another that an administrator made for it: agents that run under another, or are refused with this, show it.
+/// against another that an administrator made for it: agents that run under another, or are refused by an SCC with
+/// this, show it.
 fn scc(resolved: &Resolved, seen: &Observed, recorded: &FromCluster) -> Option<String> {
     if resolved.pod.unprivileged || resolved.pod.service_account != ACCOUNT {
         return None;
@@ -43,7 +45,16 @@ fn scc(resolved: &Resolved, seen: &Observed, recorded: &FromCluster) -> Option<S
     } else {
         !seen.admissions.sccs.is_empty() && seen.admissions.sccs.keys().all(|scc| scc == PRIVILEGED)
     };
-    (asks && seen.refused.is_none()).then(|| PRIVILEGED.to_owned())
+    insisted(asks, seen.refused.as_deref(), recorded.scc.as_ref())
+}
+
+/// What is asked for while Pods are refused: an SCC that refuses them may be the one that is asked for, and where
+/// nobody can say whether it is one, that stays which was.
+fn insisted(asks: bool, refused: Option<&str>, recorded: Option<&String>) -> Option<String> {
+    match refused.map_or(Some(false), is_by_scc) {
+        Some(by_scc) => (asks && !by_scc).then(|| PRIVILEGED.to_owned()),
+        None => recorded.cloned(),
+    }
 }
 
 /// The ConfigMap to make, into which OpenShift puts the cluster's certificates. It may be made although these are all
@@ -91,4 +102,23 @@ pub(super) fn remarks(resolved: &Resolved, seen: &Observed) -> Vec<String> {
         remarks.push(format!("ClusterVersion version (config.openshift.io) cannot be read: {why}"));
     }
     remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::refusal::UNREAD;
+    use super::*;
+
+    #[test]
+    fn an_scc_is_asked_for_no_more_once_it_may_refuse_the_pods_and_whatever_else_refuses_them_changes_nothing() {
+        let (ours, none) = (PRIVILEGED.to_owned(), None);
+        let by_scc = "pods \"a-\" is forbidden: required scc/privileged not found";
+        let by_quota = "pods \"a-\" is forbidden: exceeded quota: none";
+        assert_eq!(insisted(true, None, none), Some(ours.clone()));
+        assert_eq!(insisted(true, Some(by_quota), none), Some(ours.clone()));
+        assert_eq!(insisted(true, Some(by_scc), Some(&ours)), None);
+        assert_eq!(insisted(true, Some(UNREAD), Some(&ours)), Some(ours.clone()));
+        assert_eq!(insisted(true, Some(UNREAD), none), None);
+        assert_eq!(insisted(false, None, Some(&ours)), None);
+    }
 }

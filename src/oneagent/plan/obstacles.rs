@@ -198,8 +198,10 @@ pub(super) fn complaints(
         }
         None => {}
     }
-    if !report.troubled.is_empty() && !is_now && seen.refused.is_none() {
-        let nodes: Vec<String> = report.troubled.iter().map(|(node, why)| format!("{node}: {why}")).collect();
+    if !is_now {
+        // Refusals are said already, once for all.
+        let others = report.troubled.iter().filter(|(_, why)| why.bucket() != rollout::Bucket::Admission);
+        let nodes: Vec<String> = others.map(|(node, why)| format!("{node}: {why}")).collect();
         if !nodes.is_empty() {
             problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
         }
