@@ -22,7 +22,7 @@ fn bounds(nodes: usize, newest: u32, joining: usize, disturbances: usize) -> Bou
     let disturbances = disturbances + more("DISTURBANCES");
     let newest = newest + u32::try_from(more("VERSIONS")).expect("a few versions");
     let (nodes, joining) = (nodes + more("NODES"), joining + more("JOINING"));
-    Bounds { nodes, newest, joining, disturbances, waits: disturbances, late: false }
+    Bounds { nodes, newest, joining, disturbances, waits: disturbances, late: false, refused: false }
 }
 
 /// Searches all histories within these bounds; returns how many states there are.
@@ -101,6 +101,17 @@ fn in_every_history_of_three_nodes_the_budget_holds_and_the_rollout_finishes() {
 fn in_every_history_in_which_pods_are_made_some_time_or_other_the_budget_holds_and_the_rollout_finishes() {
     for (policy, nodes) in [(policy(Share::Count(1)), 2), (canary(), 2)] {
         assert!(search(&policy, Bounds { late: true, ..bounds(nodes, 2, 0, 1) }) > 100);
+    }
+}
+
+/// One node's Pod that is refused for good holds no other, where two may go at a time.
+#[test]
+fn in_every_history_in_which_pods_are_refused_the_budget_holds_and_the_rollout_finishes() {
+    let [one, two] = [1, 2].map(|budget| policy(Share::Count(budget)));
+    // So long that the template goes back.
+    let slow = Bounds { waits: 2, ..bounds(3, 2, 0, 0) };
+    for (policy, bounds) in [(one, bounds(2, 2, 0, 1)), (two, slow), (canary(), bounds(2, 2, 0, 1))] {
+        assert!(search(&policy, Bounds { late: true, refused: true, ..bounds }) > 100);
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Bounds {
     pub(super) waits: usize,
     /// Whether Pods are made at once, or some time or other.
     pub(super) late: bool,
+    /// Whether it is the API server that refuses those which are not made yet.
+    pub(super) refused: bool,
 }
 
 /// A fleet of a few nodes.
@@ -79,6 +81,8 @@ impl Small {
     /// Looks until nothing is to be done at once.
     fn look(&mut self) {
         for _ in 0..4 {
+            let lacks = self.fleet.pods.len() < self.fleet.nodes.len();
+            self.fleet.refused = (self.left.refused && lacks).then(|| "it is forbidden".to_owned());
             let inventory = self.fleet.inventory();
             let (decision, guard, ledger) =
                 rollout(&self.policy, Some(&desired(self.wanted)), &inventory, &self.ledger, at(self.clock));
@@ -262,6 +266,14 @@ impl Small {
     /// From here on everybody is well: whatever is left is done. A version that failed stays so where those who spoke
     /// against it were replaced by others: they cannot show any more that it was not its fault.
     pub(super) fn finishes(&self) {
+        self.finishes_without(None);
+        // One that is refused for good holds no other, where more than one may go.
+        if self.left.refused && self.policy.budget.of(self.fleet.nodes.len()) > 1 {
+            self.finishes_without(Some(0));
+        }
+    }
+
+    fn finishes_without(&self, refused: Option<usize>) {
         let mut fair = self.clone();
         let nodes = fair.fleet.nodes.len();
         for node in 0..nodes {
@@ -274,13 +286,15 @@ impl Small {
         }
         for _ in 0..(8 * nodes + 8) {
             for event in (0..nodes).flat_map(|node| [Event::Made(node), Event::Starts(node)]) {
-                if fair.may(event) {
+                if fair.may(event) && refused.map(Event::Made) != Some(event) {
                     fair.happen(event);
                 }
             }
             let wanted = revision(fair.wanted);
             let is_done = |pod: &Arc<Pod>| pod.revision.as_ref() == Some(&wanted) && pod.ready_since.is_some();
-            if fair.fleet.pods.len() == nodes && fair.fleet.pods.iter().all(is_done) {
+            let left_out = refused.map(|node| fair.fleet.nodes[node].name.clone());
+            let mut counted = fair.fleet.pods.iter().filter(|pod| left_out.as_ref() != Some(&pod.node));
+            if fair.fleet.pods.len() + refused.iter().len() >= nodes && counted.all(is_done) {
                 return;
             }
             fair.happen(Event::TimePasses);
