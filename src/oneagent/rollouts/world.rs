@@ -91,6 +91,8 @@ impl World {
             self.shown.iter().any(|p| p.node == *node && is_ready(p) && !p.deleting && !gone.contains(&p.uid))
         };
         self.truth.lost.retain(|node, _| !available(node));
+        // That an agent which was seen for long enough has failed since, unseen, nobody can know.
+        self.ours.retain(|node| !available(node));
         self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.uid == *uid && !pod.deleting));
         self.notice();
         if !std::mem::replace(&mut self.has_looked, true) {
