@@ -44,8 +44,17 @@ fn the_pages_of_installation_and_backup_do_what_they_say_as_printed() {
         let saved = blocks("docs/backup.md", "Back up", "sh").remove(0);
         shell.run(&saved, &[(" secret/PROXY configmap/CAS configmap/VERSIONS", "")]);
         cluster.kubectl(&["-n", "dynatrace", "delete", "oneagent,secret", "--all"]);
-        shell.run(&command("docs/backup.md", "Restore", "kubectl apply"), &[]);
+        let restore = command("docs/backup.md", "Restore", "kubectl apply");
+        shell.run(&restore, &[]);
         runs().await;
+        // Over what is there, and was edited and written since.
+        let agents = || cluster.kubectl(&["-n", "dynatrace", "get", "pods", "-o", "jsonpath={.items[*].metadata.uid}"]);
+        let before = agents();
+        let paused = r#"{"spec":{"rollout":{"paused":true}}}"#;
+        cluster.kubectl(&["-n", "dynatrace", "patch", "oneagent", "oneagent", "--type=merge", "-p", paused]);
+        shell.run(&restore, &[]);
+        runs().await;
+        assert_eq!(agents(), before, "no agent is replaced by it");
         // `check`, told the tokens.
         let check =
             blocks("docs/troubleshooting.md", "Is it the environment, the token or the network?", "sh").remove(0);
