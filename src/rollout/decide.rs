@@ -13,7 +13,7 @@ use super::cause::{Bucket, Cause};
 use super::cell::{Cell, Sorted};
 use super::failure::{is_about, judge, stand_still, stick, stuck_until, withdraw, withdrawal_due};
 use super::forecast::finish;
-use super::memory::{Memory, Phase, REMEMBERED, StuckPhase, Touched};
+use super::memory::{Failure, Memory, Phase, REMEMBERED, StuckPhase, Touched};
 use super::pace::{Bounds, storm};
 use super::place::{Revision, Standing};
 use super::remember::{missing, note_all, remember};
@@ -92,20 +92,11 @@ pub fn plan<R: Revision>(
     // What is in flight when a hold comes is waited for as always, so that what was completed is known to be.
     let is_left = report.outdated > 0 || inventory.template != Some(&desired.revision);
     if failure.is_some() || (held.is_some() && is_left) {
-        if let Some(failure) = failure {
-            report.state = State::Failed;
-            report.waiting_on = vec![WaitingOn::Failure(failure.message)];
-            if memory.started().is_some() {
-                memory.phase = Phase::Idle;
-            }
-        } else if let Some(held) = held {
-            if policy.hold.is_none() && inventory.workloads.is_empty() {
-                report.finish = finish(policy, &sorted, &bounds, &memory, now);
-            }
-            let something = report.outdated > 0 || inventory.template.is_some();
-            (report.state, report.waiting_on) =
-                if something { (held.0, vec![held.1]) } else { (State::Complete, Vec::new()) };
+        if failure.is_none() && policy.hold.is_none() && inventory.workloads.is_empty() {
+            report.finish = finish(policy, &sorted, &bounds, &memory, now);
         }
+        let something = report.outdated > 0 || inventory.template.is_some();
+        stand(failure, held.filter(|_| something), &mut report, &mut memory);
         plan.next = plan.next.into_iter().chain(withdrawal_due(&sorted, policy, &memory, now)).min();
         return Plan { report, memory, ..plan };
     }
@@ -120,8 +111,11 @@ pub fn plan<R: Revision>(
         plan.next = plan.next.into_iter().chain(bounds.canaries.as_ref().and_then(|canaries| canaries.until)).min();
         report.state = if idle { State::Complete } else { State::Rolling };
         if is_back {
+            let next = stuck_until(&memory, policy, now);
+            let may_go = is_free && !bounds.steps(policy, &sorted, false).is_empty();
             report.waiting_on = places(&sorted, &bounds);
-            plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy, now)).min();
+            report.waiting_on.extend(next.filter(|_| may_go).map(WaitingOn::Trial));
+            plan.next = plan.next.into_iter().chain(next).min();
         } else if !idle {
             report.waiting_on = vec![WaitingOn::Template];
         }
@@ -165,6 +159,24 @@ fn held(policy: &Policy, now: DateTime<Utc>) -> Option<(State, WaitingOn)> {
             .filter(|_| holds(Rule::Calendar))
             .map(|closed| (State::Held, WaitingOn::Calendar(closed)))
     })
+}
+
+/// What is said while nothing may go: of a failure, or else of what holds it.
+fn stand<R>(
+    failure: Option<Failure<R>>,
+    held: Option<(State, WaitingOn)>,
+    report: &mut Report,
+    memory: &mut Memory<R>,
+) {
+    let Some(failure) = failure else {
+        let (state, waiting_on) = held.unzip();
+        (report.state, report.waiting_on) = (state.unwrap_or(State::Complete), waiting_on.into_iter().collect());
+        return;
+    };
+    (report.state, report.waiting_on) = (State::Failed, vec![WaitingOn::Failure(failure.message)]);
+    if memory.started().is_some() {
+        memory.phase = Phase::Idle;
+    }
 }
 
 /// A rollout begins when the template advances, or with Pods that do not have it.

@@ -66,6 +66,8 @@ pub enum WaitingOn {
     Decision(&'static str),
     /// The workload's controller to see the new template.
     Template,
+    /// A time at which another place is tried, while those that were taken are in the world's trouble.
+    Trial(DateTime<Utc>),
     /// Somebody who says what so many Pods are.
     Unheard(usize, &'static str),
     /// Places that are NotReady, of so many.
@@ -136,6 +138,9 @@ impl WaitingOn {
             Self::Back { to, left, .. } => format!("going back to {to}: {left} {} are left", words.places),
             Self::Decision(what) => (*what).to_owned(),
             Self::Template => "the DaemonSet controller has not seen the new template yet".to_owned(),
+            Self::Trial(at) => {
+                format!("another {} is tried at {}, and the rest follow it", words.place, at.format("%H:%M:%SZ"))
+            }
             Self::Canary { wanted: 0, .. } => format!(
                 "no {} can be a canary: rollout.canary matches none whose agent can be replaced now",
                 words.place

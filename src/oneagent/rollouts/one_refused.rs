@@ -100,6 +100,23 @@ pub(super) fn one_refused_node_does_not_hold_the_others_for_good_and_they_are_tr
 }
 
 #[test]
+fn that_others_may_go_and_when_the_next_is_tried_is_said() {
+    let blackouts = vec![Blackout { from: at(15), to: at(400), reason: None }];
+    let calendar = Calendar { windows: Vec::new(), blackouts };
+    let mut fleet = Refusing::new(10, &[0], Policy { calendar, ..policy(Share::Count(3)) });
+    fleet.run(0, 410);
+    let plan = fleet.last.as_ref().unwrap();
+    let waits = plan.report.waiting_on.iter().map(|waiting| waiting.said(&WORDS)).collect::<Vec<_>>().join("; ");
+    assert!(waits.starts_with("node node-000: "), "{waits}");
+    assert!(waits.ends_with("; another node is tried at 14:02:00Z, and the rest follow it"), "{waits}");
+    assert_eq!(plan.next, Some(at(920)));
+    fleet.run(410, 920);
+    assert_eq!(fleet.at_version(2), 2);
+    fleet.run(920, 940);
+    assert_eq!(fleet.at_version(2), 3);
+}
+
+#[test]
 fn where_nothing_else_may_go_nothing_is_tried_and_the_template_does_not_change_to_and_fro() {
     // The refused one is the whole budget.
     let mut one = Refusing::new(10, &[0], policy(Share::Count(1)));
