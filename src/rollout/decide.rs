@@ -16,7 +16,7 @@ use super::forecast::finish;
 use super::memory::{Failure, Memory, Phase, REMEMBERED, StuckPhase, Touched};
 use super::pace::{Bounds, storm};
 use super::place::{Revision, Standing};
-use super::remember::{missing, note_all, remember};
+use super::remember::{lacking, missing, note_all, remember};
 use super::report::{Report, State, WAITING, WaitingOn};
 use super::rule::{Rule, holds};
 use super::{Desired, Inventory, LOOK_AGAIN, Plan, Policy, Template};
@@ -242,23 +242,6 @@ fn is_apart<R: Revision>(
     let is_edit = memory.last_good.as_ref().is_some_and(|good| !desired.revision.is_another_release(good));
     let waits = || failure.is_some_and(|failure| sorted.cells.iter().any(|cell| is_of(failure, cell)));
     holds(Rule::Apart) && inventory.workloads.is_empty() && !(is_edit && waits())
-}
-
-/// How many replicas of each workload are broken, or have been missing for too long. Of others that start, or are not
-/// there, somebody else may just have replaced them.
-fn lacking<R>(
-    sorted: &Sorted<'_, R>,
-    inventory: &Inventory<'_, R>,
-    overdue: &BTreeMap<String, usize>,
-) -> BTreeMap<String, usize> {
-    let mut lacking = overdue.clone();
-    for cell in sorted.cells.iter().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)) {
-        let Some(workload) = inventory.workloads.get(cell.place.workload) else { continue };
-        if lacking.len() < REMEMBERED || lacking.contains_key(&*workload.name) {
-            *lacking.entry(workload.name.to_string()).or_default() += 1;
-        }
-    }
-    lacking
 }
 
 /// Rule 0: the template is part of the plan.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::cause::Bucket;
 use super::cell::{Cell, Sorted};
 use super::memory::{Memory, Outage, REMEMBERED, Touched};
 use super::place::Place;
@@ -59,6 +60,23 @@ pub(super) fn remember<R>(
         (Source::Answers(_), Some(outage)) if !is_over => Some(Outage { until: Some(now), ..outage }),
         (_, outage) => outage,
     };
+}
+
+/// How many replicas of each workload are broken, or have been missing for too long. Of others that start, or are not
+/// there, somebody else may just have replaced them.
+pub(super) fn lacking<R>(
+    sorted: &Sorted<'_, R>,
+    inventory: &Inventory<'_, R>,
+    overdue: &BTreeMap<String, usize>,
+) -> BTreeMap<String, usize> {
+    let mut lacking = overdue.clone();
+    for cell in sorted.cells.iter().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)) {
+        let Some(workload) = inventory.workloads.get(cell.place.workload) else { continue };
+        if lacking.len() < REMEMBERED || lacking.contains_key(&*workload.name) {
+            *lacking.entry(workload.name.to_string()).or_default() += 1;
+        }
+    }
+    lacking
 }
 
 /// Places that lack an agent because of this rollout, and of which the ledger does not know.

@@ -11,6 +11,8 @@ use olm_tests::lab::{Lab, SOON, V1};
 use olm_tests::nodes;
 use serde_json::{Value, json};
 
+use super::watcher;
+
 fn time(text: &str) -> DateTime<Utc> {
     text.parse().expect("a time")
 }
@@ -106,6 +108,19 @@ fn a_minute_without_changes_writes_nothing_and_a_manual_edit_is_then_reverted_at
             lab.requests().split_off(count).into_iter().filter(|r| r.writes() && r.resource != "leases").collect();
         assert!(writes.is_empty(), "{writes:?}");
         assert_eq!(lab.uids("agent").await, uids, "no agent was restarted by all that");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_minute_without_changes_of_a_watched_config_map_writes_nothing() {
+    olm_tests::run(async {
+        let lab = watcher::lab("cw-quiet").await;
+        watcher::next_second().await;
+        let writes = || lab.requests().iter().filter(|r| r.writes() && r.resource != "leases").count();
+        let before = writes();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(writes(), before);
         lab.end().await;
     });
 }

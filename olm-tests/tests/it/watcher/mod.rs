@@ -19,7 +19,7 @@ use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::json;
 
 /// A corner with a Deployment of four Pods that say `one`, and a watcher that has seen them.
-pub(super) async fn lab(name: &str) -> Lab<'static> {
+pub async fn lab(name: &str) -> Lab<'static> {
     let lab = Lab::of(&PACKAGE, name, 3).await;
     webapp(&lab).await;
     lab
@@ -44,6 +44,6 @@ pub(super) async fn one_is_gone(eyes: &Eyes) {
 }
 
 /// The API's times are whole seconds: what comes after this is later than what was before.
-pub(super) async fn next_second() {
+pub async fn next_second() {
     tokio::time::sleep(Duration::from_millis(1100)).await;
 }

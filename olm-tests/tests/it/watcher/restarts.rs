@@ -58,19 +58,6 @@ fn killed_again_and_again_in_the_middle_it_does_nothing_twice() {
 }
 
 #[test]
-fn a_quiet_minute_writes_nothing() {
-    olm_tests::run(async {
-        let lab = lab("cw-quiet").await;
-        next_second().await;
-        let writes = || lab.requests().iter().filter(|r| r.writes() && r.resource != "leases").count();
-        let before = writes();
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(writes(), before);
-        lab.end().await;
-    });
-}
-
-#[test]
 fn a_key_that_is_only_removed_is_a_change_too_though_nobody_leaves_a_time() {
     olm_tests::run(async {
         let lab = lab("cw-removed").await;
