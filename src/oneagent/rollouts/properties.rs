@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn one_node_whose_pods_are_refused_holds_no_other(size in 5usize..30, policy in policies(), node in any::<usize>(),
+    fn one_node_whose_pods_are_refused_holds_no_other(size in 5usize..15, policy in policies(), node in any::<usize>(),
         events in proptest::collection::vec(any::<u8>(), 0..100)) {
         // It is one of several that may go at a time, of its zone, too.
         let policy = Policy { canary: None, per_zone: None, budget: Share::Count(2), ..policy };
@@ -97,12 +97,12 @@ proptest! {
         world.mend();
         world.refuse(Some(node));
         // Meanwhile nothing may go for so long that the template goes back.
-        let from = at(world.clock + 30);
+        let from = at(world.clock + 70);
         let blackouts = vec![Blackout { from, to: from + TimeDelta::seconds(1_000), reason: None }];
         world.policy.calendar = Calendar { windows: Vec::new(), blackouts };
         let others = world.truth.nodes.len() - 1;
         for _ in 0..(50 * size + 100) {
-            if world.round(20).report.updated >= others {
+            if world.round(60).report.updated >= others {
                 return Ok(());
             }
         }
