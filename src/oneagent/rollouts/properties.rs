@@ -57,22 +57,14 @@ proptest! {
     #[test]
     fn whatever_happens_the_budget_holds_and_no_good_agent_is_touched(size in 1usize..12, policy in policies(),
         calendar in calendars(), events in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut world = World::new(size, Policy { calendar, ..policy });
-        for event in events {
-            world.happen(event);
-        }
+        World::after(size, Policy { calendar, ..policy }, events);
     }
 
     #[test]
     fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, policy in policies(),
         events in proptest::collection::vec(any::<u8>(), 0..100)) {
-        let mut world = World::new(size, policy);
-        for event in events {
-            world.happen(event);
-        }
-        world.version += 1;
-        world.bad.remove(&world.version);
-        world.mend();
+        let mut world = World::after(size, policy, events);
+        world.mend_and_publish();
         let size = world.truth.nodes.len();
         for _ in 0..(20 * size + 50) {
             let plan = world.round(20);
@@ -88,13 +80,8 @@ proptest! {
         events in proptest::collection::vec(any::<u8>(), 0..100)) {
         // It is one of several that may go at a time, of its zone, too.
         let policy = Policy { canary: None, per_zone: None, budget: Share::Count(2), ..policy };
-        let mut world = World::new(size, policy);
-        for event in events {
-            world.happen(event);
-        }
-        world.version += 1;
-        world.bad.remove(&world.version);
-        world.mend();
+        let mut world = World::after(size, policy, events);
+        world.mend_and_publish();
         world.refuse(Some(node));
         // Meanwhile nothing may go for so long that the template goes back.
         let from = at(world.clock + 70);

@@ -293,8 +293,8 @@ impl Small {
             let wanted = revision(fair.wanted);
             let is_done = |pod: &Arc<Pod>| pod.revision.as_ref() == Some(&wanted) && pod.ready_since.is_some();
             let left_out = refused.map(|node| fair.fleet.nodes[node].name.clone());
-            let mut counted = fair.fleet.pods.iter().filter(|pod| left_out.as_ref() != Some(&pod.node));
-            if fair.fleet.pods.len() + refused.iter().len() >= nodes && counted.all(is_done) {
+            let counted = || fair.fleet.pods.iter().filter(|pod| left_out.as_ref() != Some(&pod.node));
+            if counted().count() + refused.iter().len() == nodes && counted().all(is_done) {
                 return;
             }
             fair.happen(Event::TimePasses);

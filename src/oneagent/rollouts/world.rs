@@ -47,6 +47,22 @@ impl World {
         }
     }
 
+    /// One to which all that has happened.
+    pub(super) fn after(size: usize, policy: Policy, events: Vec<u8>) -> Self {
+        let mut world = Self::new(size, policy);
+        for event in events {
+            world.happen(event);
+        }
+        world
+    }
+
+    /// All is mended, and a good version comes.
+    pub(super) fn mend_and_publish(&mut self) {
+        self.version += 1;
+        self.bad.remove(&self.version);
+        self.mend();
+    }
+
     /// What resolve does: a version that failed is not wanted again by itself.
     fn wanted(&self) -> Desired {
         let memory = &self.truth.memory;
@@ -170,7 +186,7 @@ impl World {
         self.act()
     }
 
-    pub(super) fn happen(&mut self, event: u8) {
+    fn happen(&mut self, event: u8) {
         let pick = usize::from(event / 15);
         match event % 15 {
             0 => self.clock += 1 + i64::from(event),
@@ -257,7 +273,7 @@ impl World {
     }
 
     /// Whatever was wrong with the cluster is mended.
-    pub(super) fn mend(&mut self) {
+    fn mend(&mut self) {
         self.truth.refused = None;
         for node in &mut self.truth.nodes {
             let node = Arc::make_mut(node);
