@@ -11,6 +11,8 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
 use kube::discovery::Scope;
 use oneagent_operator::api::PACKAGES;
+use oneagent_operator::api::config_watcher::ConfigWatcher;
+use oneagent_operator::api::oneagent::OneAgent;
 pub use oneagent_operator::olm::manifests::documents;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -22,6 +24,7 @@ use crate::launcher::Launcher;
 use crate::pki::{Ca, Pair};
 use crate::tools::tool;
 use crate::vendor::Vendor;
+use crate::watched::Watched;
 
 pub struct Cluster {
     /// Its control plane.
@@ -31,6 +34,8 @@ pub struct Cluster {
     /// The fake kubelet.
     pub kubelet: Kubelet,
     pub vendor: Vendor,
+    pub oneagents: Watched<OneAgent>,
+    pub config_watchers: Watched<ConfigWatcher>,
     /// CA of the vendor's TLS certificate.
     pub vendor_ca: String,
     folder: PathBuf,
@@ -79,6 +84,8 @@ impl Cluster {
             client,
             kubelet,
             vendor,
+            oneagents: Watched::default(),
+            config_watchers: Watched::default(),
             vendor_ca: ca.pem(),
             folder,
             kubeconfig,

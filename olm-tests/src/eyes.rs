@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::eventually;
 use crate::lab::{Lab, SOON, is_ready};
+use crate::watched::Soon;
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -114,7 +115,7 @@ impl Eyes {
         let (shared, api) = (eyes.seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
         let config = watcher::Config::default().labels(labels);
         tokio::spawn(async move {
-            let mut events = watcher(api, config).default_backoff().boxed();
+            let mut events = watcher(api, config).backoff(Soon).boxed();
             let mut listed: Option<BTreeSet<String>> = None;
             while let Some(event) = events.next().await {
                 let mut seen = shared.lock().expect("what was seen");

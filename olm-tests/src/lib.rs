@@ -28,6 +28,7 @@ pub mod process;
 pub mod reference;
 pub mod tools;
 pub mod vendor;
+pub mod watched;
 pub mod webapp;
 pub mod webhook;
 

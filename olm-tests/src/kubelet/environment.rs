@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{ConfigMap, EnvVar, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, EnvVar, Pod};
 use kube::ResourceExt;
 use kube::api::Api;
 
@@ -31,13 +31,14 @@ impl Kubelet {
         let namespace = pod.namespace().unwrap_or_default();
         let Some(from) = variable.value_from else { return Ok(variable.value) };
         if let Some(wanted) = from.secret_key_ref {
-            let api: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
-            return match api.get_opt(&wanted.name).await {
-                Ok(None) => Err(format!("secret \"{}\" not found", wanted.name)),
-                Ok(Some(secret)) if !secret.data.as_ref().is_some_and(|data| data.contains_key(&wanted.key)) => {
-                    Err(format!("couldn't find key {} in Secret {}", wanted.key, wanted.name))
-                }
-                _ => Ok(None),
+            // Only whether it is there, so that what a watch shows is enough.
+            let secret = self.secrets.get(&self.client, &namespace, &wanted.name).await;
+            let secret = secret.ok_or_else(|| format!("secret \"{}\" not found", wanted.name))?;
+            let has_key = secret.data.as_ref().is_some_and(|data| data.contains_key(&wanted.key));
+            return if has_key {
+                Ok(None)
+            } else {
+                Err(format!("couldn't find key {} in Secret {}", wanted.key, wanted.name))
             };
         }
         let Some(wanted) = from.config_map_key_ref else { return Ok(None) };

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -27,6 +27,7 @@ use status::{now, of_image, running, succeeded, waiting};
 
 use crate::launcher::Launcher;
 use crate::vendor::Vendor;
+use crate::watched::{Soon, Watched};
 
 /// What failed is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -93,6 +94,7 @@ pub struct Kubelet {
     times: Arc<Mutex<HashMap<String, Times>>>,
     /// Every Pod, as the one watch of this rig shows it, by namespace and name.
     pods: Arc<Mutex<HashMap<String, seen::ByName>>>,
+    secrets: Arc<Watched<Secret>>,
     /// What each container was started with, by its Pod's UID.
     environments: Arc<Mutex<HashMap<String, environment::Environment>>>,
 }
@@ -114,6 +116,7 @@ impl Kubelet {
             installed: Arc::default(),
             times: Arc::default(),
             pods: Arc::default(),
+            secrets: Arc::default(),
             environments: Arc::default(),
         };
         let running = kubelet.clone();
@@ -161,18 +164,25 @@ impl Kubelet {
 
     async fn follow(self) {
         let mut events =
-            watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).default_backoff().boxed();
+            watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).backoff(Soon).boxed();
         let (mut started, mut ending): (HashSet<String>, HashSet<String>) = (HashSet::new(), HashSet::new());
         while let Some(event) = events.next().await {
             let Ok(event) = event else { continue };
             self.remember(&event);
-            let (Event::Apply(pod) | Event::InitApply(pod)) = event else { continue };
+            let is_gone = matches!(event, Event::Delete(_));
+            let (Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod)) = event else { continue };
             let Some(uid) = pod.uid() else { continue };
             let bound = pod.spec.as_ref().is_some_and(|s| s.node_name.is_some());
             if !bound {
                 continue;
             }
-            if pod.metadata.deletion_timestamp.is_some() {
+            if is_gone {
+                // By force: nobody asked for its end first.
+                if ending.insert(uid) {
+                    let this = self.clone();
+                    tokio::spawn(async move { this.launcher.stop(&pod).await });
+                }
+            } else if pod.metadata.deletion_timestamp.is_some() {
                 if ending.insert(uid) {
                     let this = self.clone();
                     tokio::spawn(async move { this.end(&pod).await });

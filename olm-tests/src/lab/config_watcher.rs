@@ -90,6 +90,12 @@ impl Lab<'_> {
         self.watchers().get(name).await.ok().and_then(|watcher| watcher.status).unwrap_or_default()
     }
 
+    /// The same as a watch shows it: for those who wait.
+    async fn watched_watcher(&self, name: &str) -> ConfigWatcherStatus {
+        let (all, client) = (&self.cluster.config_watchers, &self.cluster.client);
+        all.get(client, &self.name, name).await.and_then(|watcher| watcher.status).unwrap_or_default()
+    }
+
     /// The Pods with a label that are not being deleted, by name.
     pub async fn labelled(&self, labels: &str) -> BTreeMap<String, Pod> {
         let api: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.name);
@@ -118,7 +124,7 @@ impl Lab<'_> {
             if good == count && pods.len() == count {
                 return Ok(());
             }
-            let status = self.watcher_status("watcher").await;
+            let status = self.watched_watcher("watcher").await;
             Err(format!("{good} of {}; {:?} {:?} {:#?}", pods.len(), status.pods, status.rollout, status.conditions))
         })
         .await;
@@ -133,7 +139,7 @@ impl Lab<'_> {
     /// Waits until something holds of the status of a ConfigWatcher.
     pub async fn watcher_shows(&self, name: &str, what: &str, holds: impl Fn(&ConfigWatcherStatus) -> bool) {
         eventually(&format!("{}/{name}: {what}", self.name), SOON, || async {
-            let now = self.watcher_status(name).await;
+            let now = self.watched_watcher(name).await;
             if holds(&now) { Ok(()) } else { Err(format!("{now:#?}")) }
         })
         .await;
@@ -142,7 +148,7 @@ impl Lab<'_> {
     /// Waits until a condition of a ConfigWatcher has a status and a reason; returns its message.
     pub async fn watcher_is(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
         eventually(&format!("{}/{name} has {type_}={status}/{reason}", self.name), SOON, || async {
-            let now = self.watcher_status(name).await;
+            let now = self.watched_watcher(name).await;
             let found = now.conditions.iter().find(|c| c.type_ == type_ && c.status == status && c.reason == reason);
             found.map(|c| c.message.clone()).ok_or_else(|| format!("{now:#?}"))
         })

@@ -66,6 +66,12 @@ impl Lab<'_> {
         self.agents().get(name).await.ok().and_then(|a| a.status).unwrap_or_default()
     }
 
+    /// The same as a watch shows it: for those who wait.
+    async fn watched_status(&self, name: &str) -> OneAgentStatus {
+        let (all, client) = (&self.cluster.oneagents, &self.cluster.client);
+        all.get(client, &self.name, name).await.and_then(|agent| agent.status).unwrap_or_default()
+    }
+
     pub async fn daemonset(&self, name: &str) -> Option<DaemonSet> {
         Api::<DaemonSet>::namespaced(self.cluster.client.clone(), &self.name).get_opt(name).await.expect("an answer")
     }
@@ -154,7 +160,7 @@ impl Lab<'_> {
         reason: &str,
     ) -> String {
         eventually(&format!("{}/{name} has {type_}={status}/{reason}", self.name), within, || async {
-            let now = self.status(name).await;
+            let now = self.watched_status(name).await;
             match now.conditions.iter().find(|c| c.type_ == type_) {
                 Some(c) if c.status == status && c.reason == reason => Ok(c.message.clone()),
                 _ => Err(format!("{:#?}", now.conditions)),
@@ -166,7 +172,7 @@ impl Lab<'_> {
     /// Waits until a condition of a OneAgent says something.
     pub async fn says(&self, name: &str, type_: &str, words: &str) -> String {
         eventually(&format!("{}/{name} says in {type_}: {words}", self.name), SOON, || async {
-            let now = self.status(name).await;
+            let now = self.watched_status(name).await;
             let said = now.conditions.iter().find(|c| c.type_ == type_ && c.message.contains(words));
             said.map(|c| c.message.clone()).ok_or_else(|| format!("{:#?}", now.conditions))
         })
@@ -178,7 +184,7 @@ impl Lab<'_> {
         eventually(&format!("{count} agents of {}/{name} at {version}", self.name), within, || async {
             let pods = self.watched(name);
             let good = pods.values().filter(|p| version_of(p).as_deref() == Some(version) && is_ready(p)).count();
-            let status = self.status(name).await;
+            let status = self.watched_status(name).await;
             let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
             if good == count && pods.len() == count && ready && status.desired_version.as_deref() == Some(version) {
                 return Ok(());
@@ -192,7 +198,7 @@ impl Lab<'_> {
     pub async fn is_observed(&self, name: &str) {
         let wanted = self.agents().get(name).await.expect("a OneAgent").metadata.generation;
         eventually("the last edit is observed", SOON, || async {
-            let now = self.status(name).await.observed_generation;
+            let now = self.watched_status(name).await.observed_generation;
             if now == wanted { Ok(()) } else { Err(format!("{now:?} of {wanted:?}")) }
         })
         .await;
@@ -201,7 +207,7 @@ impl Lab<'_> {
     /// Waits until something holds of the status of `agent`.
     pub async fn shows(&self, what: &str, within: Duration, holds: impl Fn(&OneAgentStatus) -> bool) {
         eventually(what, within, || async {
-            let now = self.status("agent").await;
+            let now = self.watched_status("agent").await;
             if holds(&now) { Ok(()) } else { Err(format!("{:?} {:?} {:#?}", now.nodes, now.rollout, now.conditions)) }
         })
         .await;
