@@ -7,9 +7,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, TypeMeta};
 use kube::discovery::Scope;
+use kube::runtime::conditions::is_crd_established;
+use kube::runtime::wait::Condition as _;
 use oneagent_operator::api::PACKAGES;
 use oneagent_operator::api::config_watcher::ConfigWatcher;
 use oneagent_operator::api::oneagent::OneAgent;
@@ -19,7 +22,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::control_plane::ControlPlane;
+use crate::eventually;
 use crate::kubelet::Kubelet;
+use crate::lab::SOON;
 use crate::launcher::Launcher;
 use crate::pki::{Ca, Pair};
 use crate::tools::tool;
@@ -55,10 +60,17 @@ impl Cluster {
     pub async fn start(extra: Vec<(String, String)>) -> Self {
         let cluster = Self::bare(extra).await;
         for package in PACKAGES {
-            let folder = repository(&format!("config/{}/crd", package.name)).display().to_string();
-            cluster.kubectl(&["apply", "--server-side", "-f", &folder]);
+            for file in files(&repository(&format!("config/{}/crd", package.name))) {
+                cluster.apply(&std::fs::read_to_string(file).expect("a CRD"));
+            }
         }
-        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]);
+        eventually("all CRDs are established", SOON, || async {
+            let all = Api::<CustomResourceDefinition>::all(cluster.client.clone()).list(&ListParams::default()).await;
+            let all = all.map_err(|e| e.to_string())?.items;
+            let is_ready = |crd: &CustomResourceDefinition| is_crd_established().matches_object(Some(crd));
+            if all.iter().all(is_ready) { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
         cluster
     }
 
@@ -171,6 +183,12 @@ impl Cluster {
             Err(String::from_utf8_lossy(&output.stderr).into_owned())
         }
     }
+}
+
+/// The files of a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    entries.map(|entry| entry.expect("an entry").path()).collect()
 }
 
 /// The objects of a file of the repository.

@@ -44,6 +44,12 @@ struct Controller {
 
 const PREFIX: &str = "oneagent-rig-";
 
+/// A folder that a later process removes if this one does not.
+#[must_use]
+pub fn scratch() -> TempDir {
+    TempDir::with_prefix(format!("{PREFIX}{}-", std::process::id())).expect("a temporary folder")
+}
+
 /// Removes what earlier processes left: a folder that tests share outlives the last of them.
 fn sweep() {
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
@@ -99,7 +105,7 @@ impl ControlPlane {
     #[allow(clippy::too_many_lines, reason = "a list of flags, read from top to bottom")]
     pub async fn start() -> Self {
         sweep();
-        let folder = TempDir::with_prefix(format!("{PREFIX}{}-", std::process::id())).expect("a temporary folder");
+        let folder = scratch();
         let dir = folder.path();
         let ca = Ca::new("rig");
         let write = |name: &str, content: &str| fs::write(dir.join(name), content).expect("a file");

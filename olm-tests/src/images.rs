@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::control_plane::{scratch, tail};
 use crate::operator::free_address;
 use crate::process::Process;
 use crate::tools::tool;
@@ -29,19 +30,19 @@ pub struct Config {
 
 impl Registry {
     /// Starts one and waits until it answers.
-    pub async fn start(logs: &Path) -> Self {
-        let folder = TempDir::with_prefix("oneagent-registry-").expect("a temporary folder");
+    pub async fn start() -> Self {
+        let folder = scratch();
         let address = free_address();
         let args = ["registry", "serve", "--address", &address, "--disk", &folder.path().display().to_string()]
             .map(str::to_owned);
-        let process = Process::start("registry", &tool("crane"), &args, &[], &logs.join("registry.log"));
+        let process = Process::start("registry", &tool("crane"), &args, &[], &folder.path().join("registry.log"));
         for _ in 0..200 {
             if crate::operator::get(&address, "/v2/").await.is_some_and(|(code, _)| code == 200) {
                 return Self { address, folder, _process: process };
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
-        panic!("the registry does not answer; see {}", logs.join("registry.log").display())
+        panic!("the registry does not answer:\n{}", tail(&folder.path().join("registry.log")))
     }
 
     /// Where it is: host and port.

@@ -51,8 +51,21 @@ pub struct Olm {
     /// Where the catalog is served.
     catalog: String,
     server: Mutex<Option<Process>>,
-    images: Mutex<BTreeMap<String, String>>,
+    operators: &'static Operators,
     _controllers: [Process; 2],
+}
+
+/// The operator's images, by version: the same in every cluster, and each costs seconds to make.
+struct Operators {
+    registry: Registry,
+    images: Mutex<BTreeMap<String, String>>,
+}
+
+impl Operators {
+    async fn shared() -> &'static Self {
+        static SHARED: OnceCell<Operators> = OnceCell::const_new();
+        SHARED.get_or_init(async || Self { registry: Registry::start().await, images: Mutex::default() }).await
+    }
 }
 
 /// A Subscription to make.
@@ -124,7 +137,7 @@ impl Olm {
         let rest: Vec<String> = documents(&rest).into_iter().filter(wanted).map(|o| o.to_string()).collect();
         cluster.apply(&rest.join("\n---\n"));
         cluster.kubectl(&["create", "namespace", CATALOGS]);
-        let registry = Registry::start(&cluster.path("")).await;
+        let registry = Registry::start().await;
         let kubeconfig = cluster.kubeconfig().display().to_string();
         // The way to catalogs that run as Pods.
         let proxy = format!("socks5://{}", cluster.kubelet.launcher().catalogs().proxy(cluster.client.clone()).await);
@@ -166,14 +179,16 @@ impl Olm {
             registry,
             catalog,
             server: Mutex::new(None),
-            images: Mutex::default(),
+            operators: Operators::shared().await,
             _controllers: controllers,
         }
     }
 
     /// The operator's image of a version, pushed.
     fn operator_image(&self, version: &str, binary: &Path) -> String {
-        if let Some(image) = self.images.lock().expect("images").get(version) {
+        // Held until it is pushed: somebody else's test wants the same.
+        let mut images = self.operators.images.lock().expect("images");
+        if let Some(image) = images.get(version) {
             return image.clone();
         }
         let root = tempfile::tempdir().expect("a folder");
@@ -186,8 +201,9 @@ impl Olm {
             entrypoint: Some("/oneagent-operator".into()),
             user: Some("65532:65532".into()),
         };
-        let image = self.registry.push(&format!("{PACKAGE}:{version}"), root.path(), &["licenses", PACKAGE], &config);
-        self.images.lock().expect("images").insert(version.to_owned(), image.clone());
+        let name = format!("{PACKAGE}:{version}");
+        let image = self.operators.registry.push(&name, root.path(), &["licenses", PACKAGE], &config);
+        images.insert(version.to_owned(), image.clone());
         image
     }
 
