@@ -37,6 +37,8 @@ pub struct Launcher {
 pub struct Images {
     mirrors: Arc<Mutex<Vec<(String, String)>>>,
     pulled: Arc<Mutex<Vec<String>>>,
+    /// Held while an operator's image is pulled: nobody starts a program that is still being written.
+    pulling: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Images {
@@ -157,6 +159,7 @@ impl Launcher {
         }
         let into = self.folder.join(format!("image-{}", image.replace(['/', ':', '@'], "-")));
         let program = into.join("oneagent-operator");
+        let _alone = self.images.pulling.lock().await;
         if !program.exists() {
             let (images, image) = (self.images.clone(), image.to_owned());
             tokio::task::spawn_blocking(move || images.pull(&image, &into)).await.map_err(|e| e.to_string())??;

@@ -7,13 +7,13 @@
 
 mod between_releases;
 mod both;
+mod catalog_polling;
+mod cleanup;
 mod disconnected;
 mod flavours;
 mod history;
 mod images;
 mod install;
 mod migrate;
-mod polled;
 mod recipes;
-mod remove;
 mod v1;
