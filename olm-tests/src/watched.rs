@@ -48,8 +48,8 @@ where
     store
 }
 
-/// A watch that broke is begun again after a moment, however often: an API server that was away for a while is back when
-/// a test says so.
+/// A watch that broke is begun again after a moment, however often: an API server that was away is back when a test
+/// says so.
 pub struct Soon;
 
 impl Iterator for Soon {

@@ -40,7 +40,7 @@ impl Olm {
             }
             None => (releases().of(version).0, present.clone(), operator::binary()),
         };
-        let image = self.operator_image(version, &binary);
+        let image = self.operators.image(version, &binary);
         let mut files = read(&folder);
         let named = if version == NEXT { release.operator_image.clone() } else { releases().of(NEXT).0.operator_image };
         for file in &mut files {

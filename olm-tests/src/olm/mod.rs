@@ -6,12 +6,11 @@
 //! `opm serve` listen on all interfaces, for they have no flag for it. Must not know what a test wants of it.
 
 mod catalog;
+mod operators;
 
 pub use catalog::{binary_of, kept, releases};
+use operators::Operators;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -25,9 +24,9 @@ use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::cluster::{Cluster, documents, objects, repository};
+use crate::cluster::{Cluster, documents, objects};
 use crate::control_plane::CONTROLLER_MANAGER;
-use crate::images::{Config, Registry, said};
+use crate::images::{Config, Registry};
 use crate::nodes::{self, Shape};
 use crate::process::Process;
 use crate::tools::{prepare, tool};
@@ -53,19 +52,6 @@ pub struct Olm {
     server: Mutex<Option<Process>>,
     operators: &'static Operators,
     _controllers: [Process; 2],
-}
-
-/// The operator's images, by version: the same in every cluster, and each costs seconds to make.
-struct Operators {
-    registry: Registry,
-    images: Mutex<BTreeMap<String, String>>,
-}
-
-impl Operators {
-    async fn shared() -> &'static Self {
-        static SHARED: OnceCell<Operators> = OnceCell::const_new();
-        SHARED.get_or_init(async || Self { registry: Registry::start().await, images: Mutex::default() }).await
-    }
 }
 
 /// A Subscription to make.
@@ -182,29 +168,6 @@ impl Olm {
             operators: Operators::shared().await,
             _controllers: controllers,
         }
-    }
-
-    /// The operator's image of a version, pushed.
-    fn operator_image(&self, version: &str, binary: &Path) -> String {
-        // Held until it is pushed: somebody else's test wants the same.
-        let mut images = self.operators.images.lock().expect("images");
-        if let Some(image) = images.get(version) {
-            return image.clone();
-        }
-        let root = tempfile::tempdir().expect("a folder");
-        std::fs::create_dir(root.path().join("licenses")).expect("a folder");
-        std::fs::copy(repository("LICENSE"), root.path().join("licenses/LICENSE")).expect("the license");
-        // Symbols would be most of the image.
-        said(Command::new("strip").arg("-o").arg(root.path().join("oneagent-operator")).arg(binary));
-        let config = Config {
-            labels: vec![("version".into(), version.into())],
-            entrypoint: Some("/oneagent-operator".into()),
-            user: Some("65532:65532".into()),
-        };
-        let name = format!("{PACKAGE}:{version}");
-        let image = self.operators.registry.push(&name, root.path(), &["licenses", PACKAGE], &config);
-        images.insert(version.to_owned(), image.clone());
-        image
     }
 
     /// Pushes a bundle as an image.

@@ -1,0 +1,53 @@
+//! How Pods behave, and fail, as a test says.
+//!
+//! Must not do any of it.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+/// How a Pod fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It starts, fails, starts again, for as long as the fault is there.
+    CrashLoop,
+    /// It is Ready for so long, and then does that.
+    CrashesAfter(Duration),
+    /// Its node is NotReady after so long, and stays so.
+    KillsNodeAfter(Duration),
+    /// It starts and never becomes Ready.
+    NeverReady,
+    /// Its image cannot be pulled, for as long as the fault is there.
+    ImagePull,
+    /// It becomes Ready late.
+    Slow(Duration),
+}
+
+/// How Pods of a namespace behave.
+#[derive(Debug, Clone)]
+pub struct Behaviour {
+    /// From bound to Ready.
+    pub ready_after: Duration,
+    /// From deleted to gone; what is on its way follows it when it is changed.
+    pub gone_after: Duration,
+    /// Faults by agent version, or by the MESSAGE that a container was started with.
+    pub versions: HashMap<String, Fault>,
+    /// Faults by node.
+    pub nodes: HashMap<String, Fault>,
+    /// Versions whose end takes the node with it.
+    pub deadly_stops: HashSet<String>,
+    /// Whether hosts refuse an agent older than the newest that was installed on them.
+    pub refuse_downgrade: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            ready_after: Duration::from_millis(300),
+            gone_after: Duration::from_millis(50),
+            versions: HashMap::new(),
+            nodes: HashMap::new(),
+            deadly_stops: HashSet::new(),
+            refuse_downgrade: true,
+        }
+    }
+}
