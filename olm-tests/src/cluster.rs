@@ -16,6 +16,7 @@ use kube::runtime::wait::Condition as _;
 use oneagent_operator::api::PACKAGES;
 use oneagent_operator::api::config_watcher::ConfigWatcher;
 use oneagent_operator::api::oneagent::OneAgent;
+use oneagent_operator::olm::manifests::File;
 pub use oneagent_operator::olm::manifests::documents;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -60,18 +61,23 @@ impl Cluster {
     pub async fn start(extra: Vec<(String, String)>) -> Self {
         let cluster = Self::bare(extra).await;
         for package in PACKAGES {
-            for file in files(&repository(&format!("config/{}/crd", package.name))) {
-                cluster.apply(&std::fs::read_to_string(file).expect("a CRD"));
+            for file in read(&repository(&format!("config/{}/crd", package.name))) {
+                cluster.apply(&file.content);
             }
         }
+        cluster.established().await;
+        cluster
+    }
+
+    /// Waits until all CRDs are served.
+    pub async fn established(&self) {
         eventually("all CRDs are established", SOON, || async {
-            let all = Api::<CustomResourceDefinition>::all(cluster.client.clone()).list(&ListParams::default()).await;
+            let all = Api::<CustomResourceDefinition>::all(self.client.clone()).list(&ListParams::default()).await;
             let all = all.map_err(|e| e.to_string())?.items;
             let is_ready = |crd: &CustomResourceDefinition| is_crd_established().matches_object(Some(crd));
             if all.iter().all(is_ready) { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;
-        cluster
     }
 
     /// Starts one without any CRD. `extra` settings reach operators that are started as Pods.
@@ -185,10 +191,22 @@ impl Cluster {
     }
 }
 
-/// The files of a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    entries.map(|entry| entry.expect("an entry").path()).collect()
+/// The files of a folder, and of those in it.
+#[must_use]
+pub fn read(root: &Path) -> Vec<File> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())).flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else {
+                let path = entry.path().strip_prefix(root).expect("inside").display().to_string();
+                files.push(File { path, content: std::fs::read_to_string(entry.path()).expect("text") });
+            }
+        }
+    }
+    files
 }
 
 /// The objects of a file of the repository.

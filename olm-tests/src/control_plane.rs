@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use oneagent_operator::clock::Clock;
+use oneagent_operator::k8s::hex::hex;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
@@ -329,8 +330,7 @@ impl ControlPlane {
 
 /// What only who may read this folder can know.
 fn secret(name: &str, key: &str) -> String {
-    let digest = Sha256::new().chain_update(key).chain_update(name).finalize();
-    digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    hex(&Sha256::new().chain_update(key).chain_update(name).finalize())
 }
 
 /// The last lines of a log.

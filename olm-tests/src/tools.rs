@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use oneagent_operator::k8s::hex::hex;
 use sha2::{Digest, Sha256};
 
 /// A Go module of `tools/`, and what it gives.
@@ -128,7 +129,7 @@ fn build(module: &Module) -> Result<PathBuf, String> {
         .iter()
         .chain(&kept)
         .fold(Sha256::new(), |hash, part| hash.chain_update(part.len().to_le_bytes()).chain_update(part));
-    let key: String = key.finalize().iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let key: String = hex(&key.finalize()[..8]);
     let root = cache();
     let done = root.join(format!("{}-{key}", module.folder));
     if done.is_dir() {

@@ -3,18 +3,17 @@
 //!
 //! Must not install anything.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 
 use oneagent_operator::api::package::Package;
 use oneagent_operator::olm::catalog::catalog;
-use oneagent_operator::olm::manifests::File;
 use oneagent_operator::olm::release::{PATH, Release, Released, Releases};
 use serde_json::{Value, json};
 
 use super::{CATALOGS, NEXT, Olm, PATIENCE, ROW};
-use crate::cluster::repository;
+use crate::cluster::{read, repository};
 use crate::images::{Config, pull, said};
 use crate::process::Process;
 use crate::tools::tool;
@@ -174,22 +173,6 @@ pub fn kept(package: &Package, version: &str) -> Released {
 pub fn releases() -> Releases {
     let text = std::fs::read_to_string(repository(PATH)).expect("the release list");
     Releases::parse(&text).unwrap_or_else(|why| panic!("{why}"))
-}
-
-fn read(root: &Path) -> Vec<File> {
-    let mut files = Vec::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())).flatten() {
-            if entry.path().is_dir() {
-                folders.push(entry.path());
-            } else {
-                let path = entry.path().strip_prefix(root).expect("inside").display().to_string();
-                files.push(File { path, content: std::fs::read_to_string(entry.path()).expect("text") });
-            }
-        }
-    }
-    files
 }
 
 /// The operator of a release, built from its commit; once.

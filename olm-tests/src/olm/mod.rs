@@ -108,13 +108,7 @@ impl Olm {
         // Where the Pods of OLM and of the operator run.
         nodes::create(&cluster.client, vec![nodes::node("rig", &Shape::default())]).await;
         cluster.kubectl(&["apply", "--server-side", "-f", &tool("olm-crds").display().to_string()]);
-        cluster.kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "-f",
-            &tool("olm-crds").display().to_string(),
-        ]);
+        cluster.established().await;
         cluster.plane.lock().await.start_controller(CONTROLLER_MANAGER);
         let rest = std::fs::read_to_string(tool("olm.yaml")).expect("olm.yaml");
         let wanted = |o: &Value| {

@@ -33,7 +33,7 @@ fn what_the_console_the_mirrors_and_the_monitoring_are_given_is_valid_to_the_let
         for crd in crds {
             cluster.kubectl(&["apply", "--server-side", "-f", &crd.display().to_string()]);
         }
-        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]);
+        cluster.established().await;
         for namespace in ["openshift-config-managed"].into_iter().chain(PACKAGES.iter().map(|p| p.namespace)) {
             cluster.kubectl(&["create", "namespace", namespace]);
         }
