@@ -163,6 +163,7 @@ fn pure_rooms_reach_for_no_client_clock_runtime_environment_or_log() {
         "rollout",
         "olm",
         "oneagent/build",
+        "oneagent/overlap",
         "oneagent/plan",
         "oneagent/resolve",
         "oneagent/status",
@@ -172,11 +173,8 @@ fn pure_rooms_reach_for_no_client_clock_runtime_environment_or_log() {
     .flat_map(|room| sources(&src.join(room)))
     .collect();
     pure.extend(
-        [
-            "conflict", "done", "edited", "hold", "known", "memory", "overlap", "places", "problem", "refusal",
-            "revision",
-        ]
-        .map(|file| src.join(format!("oneagent/{file}.rs"))),
+        ["conflict", "done", "edited", "hold", "known", "memory", "places", "problem", "refusal", "revision"]
+            .map(|file| src.join(format!("oneagent/{file}.rs"))),
     );
     pure.extend(
         ["change", "memory", "places", "plan", "resolve", "revision", "status"]

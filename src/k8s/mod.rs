@@ -14,5 +14,6 @@ pub mod ownership;
 pub mod placement;
 pub mod quantity;
 pub mod scc;
+pub mod terms;
 pub mod tls_profile;
 pub mod workload;

@@ -21,6 +21,8 @@ pub struct Placement {
     pub terms: Vec<Vec<Requirement>>,
     /// Others whose nodes are left to them, by name: what a node must be like that is none of them, as alternatives.
     pub yields_to: Vec<(String, Vec<Vec<Requirement>>)>,
+    /// What a node must be like that is none of all of these, as alternatives; `None`: there are no such others.
+    pub outside: Option<Vec<Vec<Requirement>>>,
 }
 
 /// A requirement of node affinity, as Kubernetes defines it.

@@ -26,17 +26,23 @@ pub enum Outcome {
     Yields,
     /// Nobody yields: both run there.
     Reported,
+    /// Nothing is written, so nobody comes to a node of the other.
+    Undecided,
 }
 
-/// Why nobody can say yet which nodes are left to an older OneAgent: until then nothing is written.
+/// Why nobody can say yet which nodes are left to another OneAgent, or has left them: until then nothing is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doubt {
     /// Of the older one nothing is known.
     Unread { older: String, namespace: String },
     /// Its spec makes no sense, and never did since the operator started: its agents run on, on nodes of their own.
     Senseless { older: String },
-    /// Its agent still runs on a node that it does not select any more.
+    /// Its agent still runs on a node that it is to leave.
     NotLeft { older: String, node: Arc<str> },
+    /// Its agent still ends on a node.
+    Ends { older: String, node: Arc<str> },
+    /// It takes too many terms to leave its nodes out.
+    TooMany { older: String },
     /// It was deleted, and its agent still runs.
     Orphan { older: String, node: Arc<str> },
 }
@@ -52,8 +58,8 @@ impl fmt::Display for Doubt {
             ),
             Self::Senseless { older } => write!(
                 f,
-                "OneAgent {older} is older, and its spec makes no sense, so nobody knows which nodes are its own: mend \
-                it (its conditions say what is wrong), or delete it. Until then the DaemonSet stays as it is"
+                "OneAgent {older} is older, and its spec makes no sense, so nobody knows which nodes are its own: \
+                correct it (its conditions say what is wrong), or delete it. Until then the DaemonSet stays as it is"
             ),
             Self::Orphan { older, node } => {
                 let (namespace, name) = older.split_once('/').unwrap_or_default();
@@ -66,8 +72,19 @@ impl fmt::Display for Doubt {
             }
             Self::NotLeft { older, node } => write!(
                 f,
-                "OneAgent {older} does not select node {node} any more, and its agent still runs there: the DaemonSet \
-                stays as it is until that is gone; if it does not go, see what the conditions of {older} say"
+                "OneAgent {older} leaves node {node} to this one, and its agent still runs there: the DaemonSet stays \
+                as it is until that is gone; if it does not go, see what the conditions of {older} say"
+            ),
+            Self::Ends { older, node } => write!(
+                f,
+                "the agent of OneAgent {older} on node {node} is still ending: the DaemonSet stays as it is until \
+                that is gone"
+            ),
+            Self::TooMany { older } => write!(
+                f,
+                "OneAgent {older} is older and selects some of these nodes, and the node affinity that leaves out \
+                its nodes and those of other older OneAgents grows too large: make their spec.nodeSelector disjoint \
+                by one label that all of them name, or merge some of them. Until then the DaemonSet stays as it is"
             ),
         }
     }

@@ -2,7 +2,6 @@
 //!
 //! Pure: it is handed the lists. Must not judge anything itself.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -10,7 +9,6 @@ use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 
-use super::build::record::yields_to;
 use super::fleet::Fleet;
 use super::overlap;
 use super::peers::Peers;
@@ -73,7 +71,6 @@ impl Cluster {
             .map_err(|refusals| refusals.into_iter().map(|refusal| refusal.0).collect::<Vec<_>>().join("; "))?;
         let key = (resolved.namespace.clone(), resolved.name.clone());
         let others = self.peers.others(&key, &self.fleet);
-        let yielded: BTreeSet<String> = self.fleet.daemonset(&key).map(|live| yields_to(&live)).unwrap_or_default();
-        Ok(overlap::apart(resolved, &others, nodes, &self.fleet.pods(&key), &yielded))
+        Ok(overlap::apart(resolved, &others, nodes, &self.fleet.pods(&key), &self.fleet.yields_to(&key)))
     }
 }

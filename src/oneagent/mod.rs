@@ -141,15 +141,13 @@ async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Du
     }
     let key: kernel::Key = (resolved.namespace.clone(), resolved.name.clone());
     let others = context.peers.others(&key, &context.fleet);
-    let yielded = context.fleet.daemonset(&key).map(|live| build::record::yields_to(&live)).unwrap_or_default();
-    let nodes = context.fleet.nodes();
-    let is_unread = |namespace: &str| context.peers.is_unread(namespace);
-    let pods = context.fleet.pods(&key);
-    let strangers = context.peers.strangers(&key, &yielded, &context.fleet);
-    let (all, there) = ((&*others, &*strangers), (&*nodes, &*pods));
-    let doubt = overlap::doubt(&resolved.placement, all, there, &yielded, is_unread);
+    let (nodes, pods) = (context.fleet.nodes(), context.fleet.pods(&key));
+    let (live, yielded) = (context.fleet.daemonset(&key), context.fleet.yields_to(&key));
     let resolved = overlap::apart(resolved, &others, &nodes, &pods, &yielded);
-    let resolved = resolve::Resolved { doubt, ..resolved };
+    let agents = context.peers.agents(&key, &yielded, &context.fleet);
+    let is_unread = |namespace: &str| context.peers.is_unread(namespace);
+    let doubt = overlap::doubt(&resolved, live.as_deref(), &agents, (&nodes, &pods), &yielded, is_unread);
+    let resolved = resolve::Resolved { doubt: doubt.or(resolved.doubt), ..resolved };
     let now = context.clock.now();
     let last = desk.own.status.last(object);
     let seen = observe::observe(context, (desk, status::says_refused(&last)), &resolved, now).await?;

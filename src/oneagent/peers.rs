@@ -2,7 +2,7 @@
 //!
 //! Fed by the OneAgents' own watches, before anybody looks at one. Must not decide what a conflict means.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use kube::core::DeserializeGuard;
@@ -10,7 +10,7 @@ use kube::{Resource, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::fleet::Fleet;
-use super::overlap::{Other, Stranger};
+use super::overlap::{Agents, Other};
 use super::resolve::resolve;
 use crate::api::oneagent::OneAgent;
 use crate::k8s::placement::Placement;
@@ -65,7 +65,7 @@ impl Peers {
     /// Whether nothing was ever known of a namespace.
     #[must_use]
     pub fn is_unread(&self, namespace: &str) -> bool {
-        self.inner().unread.iter().any(|scope| scope.is_empty() || scope == namespace)
+        self.inner().is_unread(namespace)
     }
 
     /// Takes note of an object; returns whether others should hear of it. A spec that makes no sense changes nothing:
@@ -79,17 +79,16 @@ impl Peers {
         self.inner().all.remove(key);
     }
 
-    /// The others, and on which nodes their agents are available.
+    /// The others, the oldest first, and on which nodes their agents are available.
     #[must_use]
     pub fn others(&self, key: &Key, fleet: &Fleet) -> Vec<Other> {
         let inner = self.inner();
-        let Some(own) = inner.all.get(key) else { return Vec::new() };
-        let others = inner.all.iter().filter(|(other, _)| *other != key);
-        let mut others: Vec<(i64, Key, Arc<Placement>)> =
-            others.filter_map(|(other, peer)| Some((peer.created, other.clone(), peer.placement.clone()?))).collect();
-        let own = (own.created, key.clone());
+        let order = inner.order(fleet);
+        let Some(own) = order.iter().position(|(other, _)| other == key) else { return Vec::new() };
+        let of = |(at, (other, peer)): (usize, (Key, &Peer))| Some((at < own, other, peer.placement.clone()?));
+        let others = order.into_iter().enumerate().filter(|(at, _)| *at != own);
+        let others: Vec<(bool, Key, Arc<Placement>)> = others.filter_map(of).collect();
         drop(inner);
-        others.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let serves = |key: &Key| {
             fleet
                 .pods(key)
@@ -98,31 +97,39 @@ impl Peers {
                 .map(|pod| pod.node.clone())
                 .collect()
         };
-        let other = |(created, other, placement): (i64, Key, Arc<Placement>)| Other {
-            name: format!("{}/{}", other.0, other.1),
-            is_older: (created, &other) < (own.0, &own.1),
+        let other = |(is_older, other, placement): (bool, Key, Arc<Placement>)| Other {
+            name: written(&other),
+            is_older,
             placement,
             serves: serves(&other),
         };
         others.into_iter().map(other).collect()
     }
 
-    /// Older ones of which nobody knows what they select; of those that were deleted, the ones to whom nodes were left.
+    /// The agents of all others: of those that were deleted, too, and of those to whom nodes were left, also if there
+    /// are none.
     #[must_use]
-    pub fn strangers(&self, key: &Key, yielded: &BTreeSet<String>, fleet: &Fleet) -> Vec<Stranger> {
+    pub fn agents(&self, key: &Key, yielded: &BTreeSet<String>, fleet: &Fleet) -> Vec<Agents> {
         let inner = self.inner();
-        let Some(own) = inner.all.get(key) else { return Vec::new() };
-        let is_older = |other: &Key, peer: &Peer| (peer.created, other) < (own.created, key);
-        let senseless = inner.all.iter().filter(|(other, peer)| is_older(other, peer) && peer.placement.is_none());
-        let mut found: Vec<(Key, bool)> = senseless.map(|(other, _)| (other.clone(), false)).collect();
+        let order = inner.order(fleet);
+        let own = order.iter().position(|(other, _)| other == key);
+        let is_senseless = |other: &Key| {
+            let found = order.iter().position(|(another, _)| another == other);
+            found.zip(own).is_some_and(|(at, own)| at < own && order[at].1.placement.is_none())
+        };
         let names = yielded.iter().filter_map(|older| older.split_once('/'));
-        let keys = names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
-        found.extend(keys.filter(|older| !inner.all.contains_key(older)).map(|older| (older, true)));
-        drop(inner);
-        let has = |key: &Key| fleet.pods(key).iter().filter(|pod| !pod.deleting).map(|pod| pod.node.clone()).collect();
-        let stranger =
-            |(key, is_gone): (Key, bool)| Stranger { name: format!("{}/{}", key.0, key.1), is_gone, has: has(&key) };
-        found.into_iter().map(stranger).collect()
+        let mut keys: BTreeSet<Key> = names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect();
+        keys.extend(fleet.with_pods());
+        keys.remove(key);
+        let us = written(key);
+        let agents = |other: Key| Agents {
+            name: written(&other),
+            is_gone: !inner.all.contains_key(&other) && !inner.is_unread(&other.0),
+            is_senseless: is_senseless(&other),
+            yields: fleet.yields_to(&other).contains(&us),
+            pods: fleet.pods(&other),
+        };
+        keys.into_iter().map(agents).collect()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -130,7 +137,40 @@ impl Peers {
     }
 }
 
+/// As people write it.
+fn written((namespace, name): &Key) -> String {
+    format!("{namespace}/{name}")
+}
+
 impl Inner {
+    fn is_unread(&self, namespace: &str) -> bool {
+        self.unread.iter().any(|scope| scope.is_empty() || scope == namespace)
+    }
+
+    /// All, the oldest first. One to which another left its nodes stays the older of the two: deleted and created again
+    /// it is the same to its user. The records on DaemonSets say so, and all read the same.
+    fn order(&self, fleet: &Fleet) -> Vec<(Key, &Peer)> {
+        let mut order: Vec<(Key, &Peer)> = self.all.iter().map(|(key, peer)| (key.clone(), peer)).collect();
+        order.sort_by(|a, b| (a.1.created, &a.0).cmp(&(b.1.created, &b.0)));
+        let records: HashMap<String, Arc<BTreeSet<String>>> =
+            order.iter().map(|(key, _)| (written(key), fleet.yields_to(key))).collect();
+        // Records may contradict one another: nobody is put before others more often than there are others.
+        for _ in 0..order.len() {
+            let places: HashMap<String, usize> =
+                order.iter().enumerate().map(|(at, (key, _))| (written(key), at)).collect();
+            let moved = order.iter().enumerate().find_map(|(at, (key, _))| {
+                let name = written(key);
+                let is_later = |older: &&String| {
+                    places.get(*older).is_some_and(|place| *place > at) && !records[*older].contains(&name)
+                };
+                Some((*places.get(records[&name].iter().find(is_later)?)?, at))
+            });
+            let Some((from, to)) = moved else { break };
+            order[to..=from].rotate_right(1);
+        }
+        order
+    }
+
     fn note(&mut self, key: Key, object: &DeserializeGuard<OneAgent>) -> bool {
         let generation = object.meta().generation;
         let before = self.all.get(&key).filter(|peer| peer.uid == object.uid()).cloned();
@@ -150,6 +190,9 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::oneagent::build::record::RECORD_ANNOTATION;
+    use k8s_openapi::api::apps::v1::DaemonSet;
+    use kube::runtime::watcher::Event;
     use serde_json::json;
 
     fn object(name: &str, generation: i64, url: &str) -> DeserializeGuard<OneAgent> {
@@ -197,5 +240,71 @@ mod tests {
         assert_eq!(older("b"), [("n/a".to_owned(), true)]);
         peers.gone(&("n".to_owned(), "a".to_owned()));
         assert_eq!(older("b"), []);
+    }
+
+    fn set(name: &str, yields_to: &[&str]) -> Event<DaemonSet> {
+        let record = json!({ "yieldsTo": yields_to }).to_string();
+        let metadata = json!({ "name": name, "namespace": "n", "annotations": { RECORD_ANNOTATION: record } });
+        Event::Apply(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
+    }
+
+    #[test]
+    fn one_to_which_another_left_its_nodes_stays_the_older_one_and_all_see_one_order() {
+        let (peers, fleet) = (Peers::default(), Fleet::default());
+        for name in ["all", "gpu", "mid", "new"] {
+            peers.note(&object(name, 1, GOOD));
+        }
+        let order = || {
+            let key = |name: &str| ("n".to_owned(), name.to_owned());
+            let older = |name: &str| peers.others(&key(name), &fleet).iter().filter(|other| other.is_older).count();
+            let mut names = ["all", "gpu", "mid", "new"];
+            names.sort_by_key(|name| older(name));
+            assert!(names.iter().enumerate().all(|(at, name)| older(name) == at), "one order for all");
+            names
+        };
+        let tell = |name: &str, yields_to: &[&str]| fleet.daemonset_event("", set(name, yields_to));
+        assert_eq!(order(), ["all", "gpu", "mid", "new"], "of one age");
+        tell("all", &["n/gone", "n/new"]);
+        assert_eq!(order(), ["new", "all", "gpu", "mid"]);
+        tell("new", &["n/mid"]);
+        assert_eq!(order(), ["mid", "new", "all", "gpu"]);
+        tell("mid", &["n/all"]);
+        order();
+        tell("mid", &[]);
+        tell("new", &["n/all"]);
+        assert_eq!(order(), ["all", "gpu", "mid", "new"], "each says that the other is older");
+        fleet.daemonset_event(
+            "",
+            Event::Delete(
+                serde_json::from_value(json!({ "metadata": { "name": "new",
+            "namespace": "n" } }))
+                .unwrap(),
+            ),
+        );
+        assert_eq!(order(), ["new", "all", "gpu", "mid"], "created again");
+    }
+
+    #[test]
+    fn agents_of_others_are_met_whether_those_are_there_or_not() {
+        let (peers, fleet) = (Peers::default(), Fleet::default());
+        peers.note(&object("a", 1, GOOD));
+        peers.note(&object("b", 1, GOOD));
+        peers.note(&object("bad", 1, "nonsense"));
+        fleet.daemonset_event("", set("b", &["n/a"]));
+        let seen = |peers: &Peers, own: &str| -> Vec<(String, bool, bool, bool)> {
+            let yielded = ["n/b".to_owned(), "n/bad".to_owned(), "n/gone".to_owned()].into();
+            let agents = peers.agents(&("n".to_owned(), own.to_owned()), &yielded, &fleet);
+            agents.into_iter().map(|one| (one.name, one.is_gone, one.is_senseless, one.yields)).collect()
+        };
+        let of = |name: &str, flags: (bool, bool, bool)| (format!("n/{name}"), flags.0, flags.1, flags.2);
+        let others =
+            [of("b", (false, false, true)), of("bad", (false, false, false)), of("gone", (true, false, false))];
+        assert_eq!(seen(&peers, "a"), others, "a younger one keeps nobody from anything");
+        peers.note(&object("z", 1, GOOD));
+        assert_eq!(seen(&peers, "z")[1], of("bad", (false, true, false)));
+        peers.listed("n", false);
+        peers.expect(&["n".to_owned()]);
+        peers.listed("n", false);
+        assert!(!seen(&peers, "a")[2].1, "of a namespace that cannot be read nobody is known to be gone");
     }
 }

@@ -74,6 +74,9 @@ pub enum Reason {
     InvalidSpec,
     /// A DaemonSet of this name belongs to someone else: rename the OneAgent or delete the DaemonSet.
     NameTaken,
+    /// A DaemonSet of this name was deleted, alone or with its OneAgent, and is being removed with its agents; new ones
+    /// are installed when that is done, so that no node has two. Nothing to do.
+    BeingRemoved,
     /// The original operator still runs in the namespace: remove it first.
     OtherOperatorRunning,
     /// The agents' ServiceAccount is missing: run the commands that the message names, or move the OneAgent to the

@@ -65,8 +65,11 @@ fn render(resolved: &Resolved, base: &Base, version: Option<Version>, image: &st
     let pod = &resolved.pod;
     spec.node_selector = (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone());
     spec.tolerations = (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone());
-    spec.affinity =
-        Some(affinity(&architectures(resolved, &base.template), &pod.node_affinity, &resolved.placement.yields_to));
+    spec.affinity = Some(affinity(
+        &architectures(resolved, &base.template),
+        &pod.node_affinity,
+        resolved.placement.outside.as_deref(),
+    ));
     base.from_cluster.put_on(&mut template);
     template
 }
@@ -116,11 +119,7 @@ fn with_alternatives(terms: &[NodeSelectorTerm], alternatives: &[Vec<Requirement
 }
 
 /// What we require of every node, in each of the user's terms, and that older OneAgents do not have it.
-fn affinity(
-    architectures: &[String],
-    theirs: &NodeAffinity,
-    yields_to: &[(String, Vec<Vec<Requirement>>)],
-) -> Affinity {
+fn affinity(architectures: &[String], theirs: &NodeAffinity, outside: Option<&[Vec<Requirement>]>) -> Affinity {
     let requirement = |key: &str, operator: &str, values: &[&str]| NodeSelectorRequirement {
         key: key.into(),
         operator: operator.into(),
@@ -137,7 +136,7 @@ fn affinity(
     for term in &mut terms {
         term.match_expressions.get_or_insert_default().extend(expressions.clone());
     }
-    for (_, alternatives) in yields_to {
+    if let Some(alternatives) = outside {
         terms = with_alternatives(&terms, alternatives);
     }
     if terms.is_empty() {

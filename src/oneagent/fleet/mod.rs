@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
 use super::admitted::{Admissions, Admitted};
+use super::build::record::{self, RECORD_ANNOTATION};
 use super::revision::{Pod, Revision};
 use crate::fleet::nodes::node;
 use crate::fleet::pods::{self, was_ready};
@@ -36,6 +37,8 @@ struct Inner {
     nodes: BTreeMap<Arc<str>, Arc<Node>>,
     pods: HashMap<Key, BTreeMap<Arc<str>, Seen>>,
     daemonsets: HashMap<Key, Arc<DaemonSet>>,
+    /// The older OneAgents to whom those leave their nodes, as their records say.
+    yields_to: HashMap<Key, Arc<BTreeSet<String>>>,
     /// When the Pods of a OneAgent last changed.
     changed: HashMap<Key, Instant>,
     /// Names seen since a relist began, by watch; what is not among them at its end is gone.
@@ -50,6 +53,18 @@ struct Seen {
 }
 
 impl Inner {
+    /// Takes a DaemonSet in.
+    fn take(&mut self, key: Key, daemonset: Arc<DaemonSet>) {
+        // Its status changes more often than its record.
+        fn text(daemonset: &DaemonSet) -> Option<&String> {
+            daemonset.annotations().get(RECORD_ANNOTATION)
+        }
+        if self.daemonsets.get(&key).is_none_or(|before| text(before) != text(&daemonset)) {
+            self.yields_to.insert(key.clone(), Arc::new(record::yields_to(&daemonset)));
+        }
+        self.daemonsets.insert(key, daemonset);
+    }
+
     /// Takes a Pod out, whosever it is.
     fn drop_pod(&mut self, facts: &PodFacts) -> Concerns {
         let (namespace, name) = (facts.namespace().unwrap_or_default(), facts.name_any());
@@ -115,13 +130,25 @@ impl Fleet {
         self.read().daemonsets.get(key).cloned()
     }
 
+    /// Who has Pods.
+    #[must_use]
+    pub fn with_pods(&self) -> Vec<Key> {
+        self.read().pods.keys().cloned().collect()
+    }
+
+    /// The older OneAgents to whom the DaemonSet of one leaves their nodes.
+    #[must_use]
+    pub fn yields_to(&self, key: &Key) -> Arc<BTreeSet<String>> {
+        self.read().yields_to.get(key).cloned().unwrap_or_default()
+    }
+
     /// Takes what we have just written, ahead of the watch; an older state that the watch still brings is passed over
     /// by `newer`.
     pub fn wrote(&self, key: &Key, daemonset: Arc<DaemonSet>) {
         let mut inner = self.write();
         // The watch may have been faster than the answer: what it brought since must not be lost.
         if !inner.daemonsets.get(key).is_some_and(|known| newer(known, &daemonset)) {
-            inner.daemonsets.insert(key.clone(), daemonset);
+            inner.take(key.clone(), daemonset);
         }
     }
 
@@ -219,7 +246,7 @@ impl Fleet {
             Event::InitApply(object) => {
                 let key = key_of(&object);
                 inner.relisted.entry(watch).or_default().insert((key.0.clone(), key.1.as_str().into()));
-                inner.daemonsets.insert(key.clone(), Arc::new(object));
+                inner.take(key.clone(), Arc::new(object));
                 Concerns::One(key)
             }
             Event::Apply(object) => {
@@ -227,19 +254,22 @@ impl Fleet {
                 if inner.daemonsets.get(&key).is_some_and(|known| newer(known, &object)) {
                     return Concerns::Nobody;
                 }
-                inner.daemonsets.insert(key.clone(), Arc::new(object));
+                inner.take(key.clone(), Arc::new(object));
                 Concerns::One(key)
             }
             Event::Delete(object) => {
                 let key = key_of(&object);
                 inner.daemonsets.remove(&key);
+                inner.yields_to.remove(&key);
                 Concerns::One(key)
             }
             Event::InitDone => {
                 let seen = inner.relisted.remove(&watch).unwrap_or_default();
-                inner.daemonsets.retain(|key, _| {
+                let is_there = |key: &Key| {
                     (!scope.is_empty() && scope != key.0) || seen.contains(&(key.0.clone(), key.1.as_str().into()))
-                });
+                };
+                inner.daemonsets.retain(|key, _| is_there(key));
+                inner.yields_to.retain(|key, _| is_there(key));
                 Concerns::All
             }
         }

@@ -51,6 +51,9 @@ use crate::rollout::{self, Hold, Policy, State, Step};
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
 
+/// Whether agents of before, or of another OneAgent, have left is looked at this often: not all of them wake us.
+const LEAVING: Duration = Duration::from_secs(3);
+
 /// Whether the namespace still keeps agents off nodes is looked at this often, while it does.
 const EXCLUDED: Duration = Duration::from_secs(60);
 
@@ -215,7 +218,11 @@ fn plan_beside(
     problems.extend(complaints(resolved, seen, &decision, refused, environment));
 
     let (known, gone) = gone(seen, &placement, hands_off.is_some(), now);
-    let next = next_look(&decision.plan, hands_off.is_some(), now);
+    let blocked = hands_off.as_ref().map(|(reason, _)| match reason {
+        Reason::BeingRemoved | Reason::NodesConflict => LEAVING,
+        _ => BLOCKED,
+    });
+    let next = next_look(&decision.plan, blocked, now);
     let nudge = hands_off.is_none()
         && kept_out.is_none()
         && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
@@ -288,7 +295,7 @@ fn gone(seen: &Observed, placement: &Placement, is_blocked: bool, now: DateTime<
 }
 
 /// When to look again if nothing happens before.
-fn next_look(rollout: &rollout::Plan<Revision>, is_blocked: bool, now: DateTime<Utc>) -> Option<Duration> {
+fn next_look(rollout: &rollout::Plan<Revision>, blocked: Option<Duration>, now: DateTime<Utc>) -> Option<Duration> {
     let report = &rollout.report;
     let until = rollout
         .next
@@ -298,7 +305,7 @@ fn next_look(rollout: &rollout::Plan<Revision>, is_blocked: bool, now: DateTime<
         [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| report.bucket(*bucket) > 0);
     let looks_for = missing.then_some(super::observe::QUIET + Duration::from_secs(2));
     let excludes = (report.bucket(rollout::Bucket::NamespaceSelector) > 0).then_some(EXCLUDED);
-    [until, looks_for, excludes, is_blocked.then_some(BLOCKED)].into_iter().flatten().min()
+    [until, looks_for, excludes, blocked].into_iter().flatten().min()
 }
 
 /// What is needed of the environment.

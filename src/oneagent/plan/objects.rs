@@ -224,7 +224,14 @@ pub(super) fn render(
     let next = Record {
         templates: [Some(chosen), good].into_iter().flatten().cloned().collect(),
         edited: edited.generations.clone(),
-        yields_to: resolved.placement.yields_to.iter().map(|(name, _)| name.clone()).collect(),
+        yields_to: resolved
+            .placement
+            .yields_to
+            .iter()
+            .map(|(name, _)| name)
+            .chain(&resolved.remembers)
+            .cloned()
+            .collect(),
     };
     let (text, left_out) = next.text()?;
     Ok(Rendered { daemonset: daemonset(resolved, chosen, revision.version, text, default_image)?, left_out })

@@ -38,6 +38,16 @@ pub(super) fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem>
     if let Some(doubt) = &resolved.doubt {
         return Some((Reason::NodesConflict, doubt.to_string()));
     }
+    if let Some(what) = predecessor(resolved, seen) {
+        return Some((
+            Reason::BeingRemoved,
+            format!(
+                "{what}; agents are installed when that is done. If it does not end, see kubectl -n {} get \
+                daemonsets,pods -l dynatrace=oneagent,oneagent={}",
+                resolved.namespace, resolved.name
+            ),
+        ));
+    }
     if let Some(live) = seen.daemonset.as_deref()
         && let Some(why) = not_adoptable(resolved, live)
     {
@@ -65,6 +75,34 @@ pub(super) fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem>
         }
     }
     None
+}
+
+/// What of an earlier DaemonSet of this name is still there: a new one would bring a second agent to its nodes.
+fn predecessor(resolved: &Resolved, seen: &Observed) -> Option<String> {
+    let what = format!("{}/{}", resolved.namespace, resolved.name);
+    if let Some(live) = seen.daemonset.as_deref() {
+        // Two objects of one kind and name never exist at once.
+        let is_of_a_deleted_one = live.owner_references().iter().any(|owner| {
+            owner.controller == Some(true)
+                && (&*owner.kind, &owner.name) == (&*resolved.owner.kind, &resolved.name)
+                && owner.uid != resolved.uid
+        });
+        return if is_of_a_deleted_one {
+            Some(format!("DaemonSet {what} of a OneAgent of this name that was deleted is being removed"))
+        } else {
+            live.metadata.deletion_timestamp.as_ref().map(|_| format!("DaemonSet {what} is being removed"))
+        };
+    }
+    // On a node that does not answer nothing ends, nor begins.
+    let ready: HashSet<&str> = seen.nodes.iter().filter(|node| node.ready).map(|node| &*node.name).collect();
+    let mut left = seen.pods.iter().filter(|pod| ready.contains(&*pod.node));
+    let first = left.next()?;
+    Some(format!(
+        "the DaemonSet {what} was deleted, and {} of its agents are being removed, such as Pod {} on node {}",
+        left.count() + 1,
+        first.name,
+        first.node
+    ))
 }
 
 pub(super) fn not_adoptable(resolved: &Resolved, live: &DaemonSet) -> Option<&'static str> {

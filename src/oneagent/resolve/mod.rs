@@ -12,7 +12,7 @@ mod placement;
 mod update;
 mod warnings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
 use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
@@ -37,6 +37,7 @@ use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, installer_arch};
 pub use image::FromImage;
 use image::from_image;
 pub use openshift::FromOpenShift;
+pub use placement::of_template;
 use placement::{check_toleration, placement, terms};
 use update::{list, minimum_age, retry, wish};
 use warnings::warnings;
@@ -99,8 +100,10 @@ pub struct Resolved {
     pub warnings: Vec<String>,
     /// Others that select the same nodes; filled in by `overlap`.
     pub conflicts: Vec<Conflict>,
-    /// Why nobody can say yet which nodes are left to an older one; filled in by `overlap`.
+    /// Why nobody can say yet which nodes are left to another; filled in by `overlap`.
     pub doubt: Option<Doubt>,
+    /// Older ones to whom nodes were left, and of whom nothing is known now; filled in by `overlap`.
+    pub remembers: BTreeSet<String>,
 }
 
 /// Where the proxy's address is.
@@ -270,6 +273,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         warnings: warnings(spec, wait, wish),
         conflicts: Vec::new(),
         doubt: None,
+        remembers: BTreeSet::new(),
         name,
     })
 }

@@ -4,11 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, Toleration};
+use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, PodSpec, Toleration};
 
 use super::Refusal;
 use super::hosts::VIRTUAL_NODES;
 use crate::k8s::placement::{Must, Of, Placement, Requirement};
+
+/// Every node is compared with every term, in every look: so many of them at most.
+const TERMS: usize = 256;
+/// So many requirements and values at most.
+const VALUES: usize = 10_000;
 
 pub(super) fn check_toleration(at: usize, toleration: &Toleration) -> Option<Refusal> {
     let field = format!("spec.tolerations[{at}]");
@@ -50,7 +55,20 @@ pub(super) fn placement(
         architectures: architectures.iter().map(|name| (*name).to_owned()).collect(),
         terms,
         yields_to: Vec::new(),
+        outside: None,
         virtual_nodes: VIRTUAL_NODES.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+    }
+}
+
+/// The placement of a Pod template as it is: what of it is no affinity that we know is left aside.
+#[must_use]
+pub fn of_template(spec: &PodSpec) -> Placement {
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    Placement {
+        selector: spec.node_selector.clone().unwrap_or_default(),
+        tolerations: spec.tolerations.iter().flatten().map(plain_toleration).collect(),
+        terms: affinity.map(|affinity| terms(affinity, &mut Vec::new())).unwrap_or_default(),
+        ..Placement::default()
     }
 }
 
@@ -63,6 +81,16 @@ pub(super) fn terms(affinity: &NodeAffinity, wrong: &mut Vec<Refusal>) -> Vec<Ve
             "{field} is empty, which no node matches; give a term, or remove \
                 requiredDuringSchedulingIgnoredDuringExecution"
         )));
+    }
+    let asked = required.node_selector_terms.iter().flat_map(|term| [&term.match_expressions, &term.match_fields]);
+    let values = asked.flatten().flatten().map(|requirement| 1 + requirement.values.as_ref().map_or(0, Vec::len)).sum();
+    if required.node_selector_terms.len() > TERMS || VALUES < values {
+        wrong.push(Refusal(format!(
+            "{field} has {} terms with {values} requirements and values; use at most {TERMS} terms, with at most \
+            {VALUES} of both",
+            required.node_selector_terms.len()
+        )));
+        return Vec::new();
     }
     let mut terms = Vec::new();
     for (at, term) in required.node_selector_terms.iter().enumerate() {
@@ -87,13 +115,15 @@ pub(super) fn terms(affinity: &NodeAffinity, wrong: &mut Vec<Refusal>) -> Vec<Ve
             .filter_map(|(n, r)| read("matchExpressions", n, Of::Label(r.key.clone()), r))
             .collect();
         requirements.extend(fields.iter().enumerate().filter_map(|(n, r)| read("matchFields", n, Of::Name, r)));
-        for (number, _) in fields
-            .iter()
-            .enumerate()
-            .filter(|(_, r)| r.key != "metadata.name" || !["In", "NotIn"].contains(&r.operator.as_str()))
-        {
+        let is_good = |r: &NodeSelectorRequirement| {
+            r.key == "metadata.name"
+                && ["In", "NotIn"].contains(&r.operator.as_str())
+                && r.values.as_ref().is_some_and(|values| values.len() == 1)
+        };
+        for (number, _) in fields.iter().enumerate().filter(|(_, requirement)| !is_good(requirement)) {
             wrong.push(Refusal(format!(
-                "{field}[{at}].matchFields[{number}]: only metadata.name can be asked for, with operator In or NotIn"
+                "{field}[{at}].matchFields[{number}]: only metadata.name can be asked for, with operator In or NotIn \
+                and one value"
             )));
         }
         terms.push(requirements);

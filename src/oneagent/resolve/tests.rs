@@ -109,6 +109,9 @@ fn an_affinity_that_the_api_server_would_refuse_is_refused_by_its_place() {
         (json!([{"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}]), "takes no values"),
         (json!([{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["b"]}]}]), "whole number"),
         (json!([{"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["b"]}]}]), "only metadata.name"),
+        (json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]}]), "one value"),
+        (json!(vec![json!({}); 257]), "has 257 terms"),
+        (json!([{"matchExpressions": [{"key": "a", "operator": "In", "values": vec!["b"; 10_000]}]}]), "10001 req"),
     ] {
         let wrong = spec(required(terms)).unwrap_err();
         assert!(wrong.len() == 1 && wrong[0].0.contains(words), "{words}: {wrong:?}");

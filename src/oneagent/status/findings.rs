@@ -73,6 +73,10 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
                 "that one is older, but what it selects cannot be left out here without losing agents: both run \
                 there, which harms the hosts"
             }
+            Outcome::Undecided => {
+                "that one is older, and the node affinity that leaves its nodes out grows too large: the DaemonSet \
+                stays as it is"
+            }
         };
         format!(
             "OneAgent {} selects {} of these nodes too, such as {}: {outcome}",

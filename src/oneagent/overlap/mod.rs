@@ -1,0 +1,217 @@
+//! Overlap: nodes that more than one OneAgent selects. Two agents on one host harm it, so the older OneAgent keeps the
+//! node.
+//!
+//! Pure. The younger one's affinity takes the negation of what the older one selects, so that a node which is
+//! relabelled needs no write; but only where that leaves out just the nodes that the older one serves, and takes no
+//! agent from a node on which the older one's does not run. Else the conflict is only reported. Must not decide what
+//! runs on a node.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+
+use super::conflict::{Conflict, Doubt, Outcome};
+use super::resolve::{Resolved, of_template};
+use super::revision::Pod;
+use crate::k8s::node::Node;
+use crate::k8s::placement::{Must, Of, Placement, Requirement, Verdict, any_holds};
+use crate::k8s::terms::{self, Term};
+
+/// What one OneAgent selects takes so many alternatives to leave out at most.
+const ALTERNATIVES: usize = 64;
+/// So many older ones that are gone are remembered at most.
+const REMEMBERED: usize = 64;
+
+/// Another OneAgent, as far as its nodes are concerned.
+#[derive(Debug, Clone)]
+pub struct Other {
+    /// Namespace and name, as people write them.
+    pub name: String,
+    /// Whether it is older than the one in question.
+    pub is_older: bool,
+    /// What it selects.
+    pub placement: Arc<Placement>,
+    /// Nodes on which an agent of it is available.
+    pub serves: HashSet<Arc<str>>,
+}
+
+/// The agents of another OneAgent, which may have been deleted.
+#[derive(Debug, Clone)]
+pub struct Agents {
+    /// Namespace and name, as people write them.
+    pub name: String,
+    /// Whether the OneAgent was deleted.
+    pub is_gone: bool,
+    /// Whether it is older, and nobody knows what it selects: its spec makes no sense.
+    pub is_senseless: bool,
+    /// Whether it leaves nodes to the one in question.
+    pub yields: bool,
+    pub pods: Vec<Arc<Pod>>,
+}
+
+/// Whether an older one's nodes can be left to it.
+enum Left {
+    /// With these alternatives, and these for all that nodes are left to.
+    By(Vec<Term>, Vec<Term>),
+    /// They are too many, or too large.
+    TooMany,
+    /// It would leave out other nodes, or take agents.
+    Inexact,
+}
+
+/// A OneAgent that stays out of the way of older ones; `yielded` are those to whom it left their nodes before.
+#[must_use]
+pub fn apart(
+    mut resolved: Resolved,
+    others: &[Other],
+    nodes: &[Arc<Node>],
+    pods: &[Arc<Pod>],
+    yielded: &BTreeSet<String>,
+) -> Resolved {
+    let own = resolved.placement.clone();
+    let selected: Vec<&Arc<Node>> = nodes.iter().filter(|node| own.verdict(node) == Verdict::Selected).collect();
+    let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.node).collect();
+    let is_among = |other: &str| others.iter().any(|another| another.name == other);
+    resolved.remembers = yielded.iter().filter(|older| !is_among(older)).take(REMEMBERED).cloned().collect();
+    let rivals = others.iter().filter(|other| !are_disjoint(&own, &other.placement));
+    let mut rivals: Vec<(&Other, Vec<&Arc<Node>>)> = rivals
+        .map(|other| {
+            let is_shared = |node: &&&Arc<Node>| other.placement.verdict(node) == Verdict::Selected;
+            (other, selected.iter().copied().filter(|node| is_shared(&node)).collect())
+        })
+        .collect();
+    // There is room for so many terms only: whose nodes are shared now comes first.
+    rivals.sort_by_key(|(other, shared)| (shared.is_empty(), !yielded.contains(&other.name)));
+    let mut outside = vec![Term::new()];
+    for (other, shared) in rivals {
+        let was_left = yielded.contains(&other.name);
+        let left = if other.is_older {
+            leave(other, &own, (&selected, &shared), (&has_pod, was_left), &outside)
+        } else {
+            Left::Inexact
+        };
+        let outcome = match left {
+            Left::By(terms, all) => {
+                resolved.placement.yields_to.push((other.name.clone(), terms));
+                outside = all;
+                Outcome::Yields
+            }
+            Left::TooMany if shared.is_empty() => continue,
+            // Both run there already.
+            Left::TooMany if !was_left && shared.iter().any(|node| has_pod.contains(&*node.name)) => Outcome::Reported,
+            Left::TooMany => {
+                resolved.doubt = resolved.doubt.or(Some(Doubt::TooMany { older: other.name.clone() }));
+                Outcome::Undecided
+            }
+            Left::Inexact if other.is_older => Outcome::Reported,
+            Left::Inexact => Outcome::Keeps,
+        };
+        if let Some(first) = shared.first() {
+            resolved.conflicts.push(Conflict {
+                other: other.name.clone(),
+                nodes: shared.len(),
+                example: first.name.clone(),
+                outcome,
+            });
+        }
+    }
+    resolved.placement.outside = (!resolved.placement.yields_to.is_empty()).then_some(outside);
+    resolved
+}
+
+/// Leaves an older one its nodes, beside those that are left already.
+fn leave(
+    other: &Other,
+    own: &Placement,
+    (selected, shared): (&[&Arc<Node>], &[&Arc<Node>]),
+    (has_pod, was_left): (&HashSet<&str>, bool),
+    outside: &[Term],
+) -> Left {
+    let Some(terms) = negation(&other.placement, own) else { return Left::TooMany };
+    let is_shared = |node: &Node| other.placement.verdict(node) == Verdict::Selected;
+    // Just the nodes that the other one serves are left out, and nobody loses an agent.
+    let is_exact = selected.iter().all(|node| any_holds(&terms, node) != is_shared(node));
+    let takes_none = shared.iter().all(|node| !has_pod.contains(&*node.name) || other.serves.contains(&node.name));
+    // What selects everything would leave nothing to nodes that may yet come.
+    let is_good = is_exact && takes_none && !(terms.is_empty() && shared.is_empty());
+    // What was left to the other stays left: one node that is relabelled or tainted must not bring two agents to all.
+    if !is_good && !was_left {
+        return Left::Inexact;
+    }
+    match terms::both(outside, &terms).filter(|all| terms::fit(&own.terms, all)) {
+        Some(all) => Left::By(terms, all),
+        None => Left::TooMany,
+    }
+}
+
+/// Why nobody can say yet which nodes are left to another, or why agents would come to nodes that the agents of another
+/// have not left. `resolved` is apart from the others; `is_unread`: whether nothing was ever known of a namespace.
+#[must_use]
+pub fn doubt(
+    resolved: &Resolved,
+    live: Option<&DaemonSet>,
+    others: &[Agents],
+    (nodes, pods): (&[Arc<Node>], &[Arc<Pod>]),
+    yielded: &BTreeSet<String>,
+    is_unread: impl Fn(&str) -> bool,
+) -> Option<Doubt> {
+    let namespace = |older: &str| older.split('/').next().unwrap_or_default().to_owned();
+    if let Some(older) = yielded.iter().find(|older| is_unread(&namespace(older))) {
+        return Some(Doubt::Unread { older: older.clone(), namespace: namespace(older) });
+    }
+    // One that is being replaced is ours, too.
+    let ours: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
+    let selects =
+        |node: &&Arc<Node>| !ours.contains(&*node.name) && resolved.placement.verdict(node) == Verdict::Selected;
+    let free: BTreeMap<&str, &Arc<Node>> = nodes.iter().filter(selects).map(|node| (&*node.name, node)).collect();
+    let before = live.and_then(|live| Some(of_template(live.spec.as_ref()?.template.spec.as_ref()?)));
+    // Where the DaemonSet brings agents already, leaving it as it is keeps none away.
+    let is_gained = |node: &Node| before.as_ref().is_none_or(|before| before.verdict(node) != Verdict::Selected);
+    let of_one = |other: &Agents| {
+        let older = other.name.clone();
+        let here = other.pods.iter().filter_map(|pod| Some((pod, *free.get(&*pod.node)?)));
+        if other.is_senseless {
+            let is_here = here.clone().any(|(pod, _)| !pod.deleting);
+            return (is_here || yielded.contains(&older)).then_some(Doubt::Senseless { older });
+        }
+        let leaves = other.yields || other.is_gone || yielded.contains(&older);
+        // On a node that does not answer nothing ends, nor begins.
+        let stays = |(pod, node): &(&Arc<Pod>, &Arc<Node>)| if pod.deleting { node.ready } else { leaves };
+        let (pod, node) = here.filter(stays).find(|(_, node)| is_gained(node))?;
+        let node = node.name.clone();
+        Some(match (other.is_gone, pod.deleting) {
+            (true, _) => Doubt::Orphan { older, node },
+            (false, true) => Doubt::Ends { older, node },
+            (false, false) => Doubt::NotLeft { older, node },
+        })
+    };
+    others.iter().find_map(of_one)
+}
+
+/// Whether no node can ever match both: they want other values of one label.
+fn are_disjoint(a: &Placement, b: &Placement) -> bool {
+    a.selector.iter().any(|(key, value)| b.selector.get(key).is_some_and(|other| other != value))
+}
+
+/// What a node must be like that a placement does not select, as alternatives; `None`: they are too many, or too large.
+/// What `own` asks of a node itself is left aside, and so are taints, which no affinity can name.
+fn negation(placement: &Placement, own: &Placement) -> Option<Vec<Term>> {
+    let of = |key: &str, must: Must| Requirement { of: Of::Label(key.to_owned()), must };
+    let needed = placement.selector.iter().filter(|(key, value)| own.selector.get(*key) != Some(value));
+    // One more tells that they are too many.
+    let needed = needed.take(ALTERNATIVES + 1).map(|(key, value)| vec![of(key, Must::NotIn(vec![value.clone()]))]);
+    let mut terms: Vec<Term> = needed.collect();
+    let serves_all = placement.architectures.is_empty()
+        || (!own.architectures.is_empty() && own.architectures.iter().all(|a| placement.architectures.contains(a)));
+    if !serves_all {
+        terms.push(vec![of("kubernetes.io/arch", Must::NotIn(placement.architectures.clone()))]);
+    }
+    if !placement.terms.is_empty() {
+        terms.extend(terms::none_of(&placement.terms)?);
+    }
+    (terms.len() <= ALTERNATIVES && terms::size(&terms) <= terms::BYTES).then_some(terms)
+}
