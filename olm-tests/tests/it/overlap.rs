@@ -39,8 +39,15 @@ async fn runs(lab: &Lab<'_>, what: &str, wanted: &[(&str, &[String])]) {
     .await;
 }
 
-/// Watches for nodes on which two Ready agents are, neither of them being deleted; returns those that were seen so far.
-fn watch_for_two(lab: &Lab<'_>) -> Arc<Mutex<BTreeSet<String>>> {
+/// Whether an agent that is being deleted counts as there.
+#[derive(Clone, Copy, PartialEq)]
+enum Ending {
+    Counts,
+    IsGone,
+}
+
+/// Watches for nodes on which two agents are that were Ready; returns those that were seen so far.
+fn watch_for_two(lab: &Lab<'_>, ending: Ending) -> Arc<Mutex<BTreeSet<String>>> {
     let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let (shared, api) = (seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
     tokio::spawn(async move {
@@ -56,9 +63,10 @@ fn watch_for_two(lab: &Lab<'_>) -> Arc<Mutex<BTreeSet<String>>> {
             let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { continue };
             let there = ready.entry(node.clone()).or_default();
             let uid = pod.metadata.uid.clone().unwrap_or_default();
-            if !gone && pod.metadata.deletion_timestamp.is_none() && is_ready(&pod) {
+            let is_ending = pod.metadata.deletion_timestamp.is_some();
+            if !gone && !is_ending && is_ready(&pod) {
                 there.insert(uid);
-            } else {
+            } else if gone || ending == Ending::IsGone {
                 there.remove(&uid);
             }
             if there.len() > 1 {
@@ -75,7 +83,7 @@ fn of_two_oneagents_that_select_a_node_the_older_one_keeps_it() {
         let mut lab = Lab::new("hostile-overlap", 0).await;
         // Long enough for the DaemonSet controller to do for the one what it did for the other.
         lab.behave(|b| b.ready_after = Duration::from_secs(2));
-        let two = watch_for_two(&lab);
+        let two = watch_for_two(&lab, Ending::IsGone);
         let ssd = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd")).await;
         let both = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd").label("team", "x")).await;
         let team = lab.add_nodes(2, &nodes::Shape::default().label("team", "x")).await;
@@ -194,7 +202,7 @@ fn nobody_comes_to_a_node_before_the_older_ones_agent_has_left_it() {
         tokio::time::sleep(Duration::from_millis(1100)).await;
         lab.oneagent_named("younger", &json!({}));
         runs(&lab, "the younger one leaves its node to it", &[("older", &left), ("younger", &plain)]).await;
-        let two = watch_for_two(&lab);
+        let two = watch_for_two(&lab, Ending::IsGone);
         // It wants to leave, and cannot: nothing of it is touched before its certificates are there.
         let elsewhere = json!({ "nodeSelector": { "lab": "late", "half": "none" }, "trustedCAs": "missing" });
         lab.edit("older", elsewhere).await;
@@ -223,7 +231,7 @@ fn nodes_stay_left_to_an_older_one_that_makes_no_sense_after_a_restart_and_to_ag
         lab.oneagent_named("younger", &json!({}));
         let apart = [("older", left.as_slice()), ("younger", plain.as_slice())];
         runs(&lab, "the younger one leaves its node to it", &apart).await;
-        let two = watch_for_two(&lab);
+        let two = watch_for_two(&lab, Ending::IsGone);
 
         // What the CRD takes and no operator understands; a new operator never knew what it selected.
         let window = json!([{ "start": "01:00", "duration": "2h", "timeZone": "Europe/Nowhere" }]);
@@ -253,6 +261,75 @@ fn nodes_stay_left_to_an_older_one_that_makes_no_sense_after_a_restart_and_to_ag
         let both = [plain, left].concat();
         runs(&lab, "the younger one takes the node", &[("younger", &both)]).await;
         assert!(two.lock().unwrap().is_empty(), "two agents on {:?}", two.lock().unwrap());
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_oneagent_that_is_created_again_waits_for_its_predecessors_agents_and_has_its_nodes_again() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("again", 2).await;
+        lab.behave(|b| b.gone_after = Duration::from_secs(5));
+        let plain = lab.nodes.clone();
+        let ssd = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd")).await;
+        let gpu = json!({ "nodeSelector": { "lab": "again", "disk": "ssd" } });
+        lab.oneagent_named("gpu", &gpu);
+        runs(&lab, "the older one is there", &[("gpu", &ssd)]).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        lab.oneagent_named("all", &json!({}));
+        let apart = [("gpu", ssd.as_slice()), ("all", plain.as_slice())];
+        runs(&lab, "the younger one leaves its nodes to it", &apart).await;
+        let two = watch_for_two(&lab, Ending::Counts);
+
+        let before = lab.uids("gpu").await;
+        lab.cluster.kubectl(&["-n", "again", "delete", "oneagent", "gpu"]);
+        lab.oneagent_named("gpu", &gpu);
+        lab.condition("gpu", "Degraded", "True", "BeingRemoved").await;
+        eventually("its agents are others", LONG, || async {
+            let now = lab.uids("gpu").await;
+            let are_new = now.len() == 2 && now.values().all(|uid| !before.values().any(|old| old == uid));
+            if are_new { Ok(()) } else { Err(format!("{before:?} {now:?}")) }
+        })
+        .await;
+        runs(&lab, "at once", &apart).await;
+
+        lab.cluster.kubectl(&["-n", "again", "delete", "oneagent", "gpu"]);
+        let both = [plain.as_slice(), &ssd].concat();
+        runs(&lab, "the younger one serves all", &[("gpu", &[]), ("all", &both)]).await;
+        lab.oneagent_named("gpu", &gpu);
+        runs(&lab, "later", &apart).await;
+        lab.condition("gpu", "Degraded", "False", "AsExpected").await;
+        assert!(two.lock().unwrap().is_empty(), "two agents on {:?}", two.lock().unwrap());
+        lab.end().await;
+    });
+}
+
+#[test]
+fn no_number_of_oneagents_makes_a_daemonset_large_or_takes_the_operators_memory() {
+    olm_tests::run(async {
+        let cluster = olm_tests::cluster::Cluster::shared().await;
+        let hostile = Lab::without_operator(cluster, "pools", 1).await;
+        let mut lab = Lab::without_operator(cluster, "beside-pools", 1).await;
+        lab.grant("pools");
+        for number in 0..16 {
+            let selector = json!({ format!("a{number}"): "x", format!("b{number}"): "y" });
+            hostile.oneagent_named(&format!("pool{number}"), &json!({ "nodeSelector": selector }));
+        }
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        hostile.oneagent_named("rest", &json!({}));
+        lab.oneagent(&json!({}));
+        lab.start_operator(&[("WATCH_NAMESPACE", "beside-pools,pools")]).await;
+        lab.all_at("agent", V1, 1, LONG).await;
+        hostile.all_at("rest", V1, 1, LONG).await;
+        for daemonset in [hostile.daemonset("rest").await.unwrap(), lab.daemonset("agent").await.unwrap()] {
+            let bytes = serde_json::to_vec(&daemonset).unwrap().len();
+            let affinity = daemonset.spec.unwrap().template.spec.unwrap().affinity.unwrap().node_affinity.unwrap();
+            let terms = affinity.required_during_scheduling_ignored_during_execution.unwrap().node_selector_terms;
+            assert!(terms.len() <= 128 && bytes < 512 * 1024, "{} terms, {bytes} bytes", terms.len());
+        }
+        let most = lab.operators[0].memory("VmHWM");
+        assert!(most < 256.0, "{most:.0} MiB");
+        hostile.end().await;
         lab.end().await;
     });
 }

@@ -165,23 +165,25 @@ pub fn doubt(
     }
     // One that is being replaced is ours, too.
     let ours: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
-    let selects =
-        |node: &&Arc<Node>| !ours.contains(&*node.name) && resolved.placement.verdict(node) == Verdict::Selected;
-    let free: BTreeMap<&str, &Arc<Node>> = nodes.iter().filter(selects).map(|node| (&*node.name, node)).collect();
+    let free = nodes.iter().filter(|node| !ours.contains(&*node.name));
+    let free: BTreeMap<&str, (&Arc<Node>, Verdict)> =
+        free.map(|node| (&*node.name, (node, resolved.placement.verdict(node)))).collect();
     let before = live.and_then(|live| Some(of_template(live.spec.as_ref()?.template.spec.as_ref()?)));
     // Where the DaemonSet brings agents already, leaving it as it is keeps none away.
     let is_gained = |node: &Node| before.as_ref().is_none_or(|before| before.verdict(node) != Verdict::Selected);
     let of_one = |other: &Agents| {
         let older = other.name.clone();
-        let here = other.pods.iter().filter_map(|pod| Some((pod, *free.get(&*pod.node)?)));
+        let mut here = other.pods.iter().filter_map(|pod| Some((pod, free.get(&*pod.node)?)));
         if other.is_senseless {
-            let is_here = here.clone().any(|(pod, _)| !pod.deleting);
+            let is_selected = |verdict: &Verdict| matches!(verdict, Verdict::Selected | Verdict::Overlap(_));
+            let is_here = here.any(|(pod, (_, verdict))| !pod.deleting && is_selected(verdict));
             return (is_here || yielded.contains(&older)).then_some(Doubt::Senseless { older });
         }
         let leaves = other.yields || other.is_gone || yielded.contains(&older);
         // On a node that does not answer nothing ends, nor begins.
-        let stays = |(pod, node): &(&Arc<Pod>, &Arc<Node>)| if pod.deleting { node.ready } else { leaves };
-        let (pod, node) = here.filter(stays).find(|(_, node)| is_gained(node))?;
+        let stays = |pod: &Pod, node: &Node| if pod.deleting { node.ready } else { leaves };
+        let (pod, (node, _)) =
+            here.find(|(pod, (node, verdict))| *verdict == Verdict::Selected && stays(pod, node) && is_gained(node))?;
         let node = node.name.clone();
         Some(match (other.is_gone, pod.deleting) {
             (true, _) => Doubt::Orphan { older, node },
