@@ -146,14 +146,19 @@ impl Calendar {
 
     /// When it opens next: at a window's start, or at a blackout's end.
     fn opens(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let mut at = now;
-        while at < now + TimeDelta::days(AHEAD) {
-            at = self.next_start(at)?;
-            if self.is_open(at) {
-                return Some(at);
-            }
-        }
-        None
+        self.moments(now).find(|at| self.is_open(*at))
+    }
+
+    /// The moments at which it may open, in their order, within two years. While a blackout lasts no window opens it:
+    /// its end comes next, so that there are no more moments than blackouts, and one start after each.
+    fn moments(&self, now: DateTime<Utc>) -> impl Iterator<Item = DateTime<Utc>> {
+        let end = now + TimeDelta::days(AHEAD);
+        let next = move |at: &DateTime<Utc>| {
+            let lasting =
+                self.blackouts.iter().filter(|blackout| blackout.is_at(*at)).map(|blackout| blackout.to).max();
+            lasting.or_else(|| self.next_start(*at)).filter(|at| *at < end)
+        };
+        std::iter::successors(next(&now), next)
     }
 
     fn next_start(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
@@ -285,6 +290,23 @@ mod tests {
         let long = Blackout { from, to: utc("2126-12-20T00:00:00Z"), reason: None };
         let never = Calendar { blackouts: vec![long], ..window(&[], (2, 0), 2, "UTC") };
         assert_eq!(never.closed(utc("2026-12-24T02:30:00Z")).unwrap().opens, None);
+    }
+
+    #[test]
+    fn a_long_blackout_is_passed_in_one_step_however_many_windows_there_are() {
+        let from = utc("2026-01-01T00:00:00Z");
+        let daily = |minute: u32| window(&[], (minute, 0), 1, "Europe/Vienna").windows;
+        let ten_years = Blackout { from, to: utc("2036-01-01T00:00:00Z"), reason: None };
+        let mut calendar = Calendar { windows: (0..20).flat_map(daily).collect(), blackouts: vec![ten_years] };
+        let now = utc("2026-06-01T12:00:00Z");
+        assert_eq!(calendar.moments(now).count(), 0, "not within two years");
+        assert_eq!(calendar.closed(now).unwrap().opens, None);
+        let day =
+            |day: i64| Blackout { from: now + TimeDelta::days(day), to: now + TimeDelta::days(day + 1), reason: None };
+        calendar.blackouts = (0..300).map(day).collect();
+        let last = now + TimeDelta::days(300);
+        assert!(calendar.moments(now).position(|at| at >= last).unwrap() <= 300, "one step for each blackout");
+        assert_eq!(calendar.closed(now).unwrap().opens, Some(last));
     }
 
     proptest! {
