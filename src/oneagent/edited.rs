@@ -20,6 +20,8 @@ use crate::k8s::drift::is_current;
 
 /// Where the API server counts the changes of a DaemonSet's template.
 const GENERATION: &str = "deprecated.daemonset.template.generation";
+/// What of a template says where its Pods run.
+const PLACEMENT: [&str; 3] = ["affinity", "nodeSelector", "tolerations"];
 /// The hash of such a Pod: that of nothing that we ever made.
 const NOT_OURS: &str = "edited";
 
@@ -99,9 +101,15 @@ fn editor(entry: &ManagedFieldsEntry) -> Option<&str> {
     (entry.subresource.is_none() && !template.is_null()).then_some(manager)
 }
 
+/// Whether a template is ours but for its placement: that of before differs where the spec or the operator was changed
+/// since, and a Pod is the same wherever it is.
 fn is_ours(live: &DaemonSet, rendered: &Value) -> Result<bool, serde_json::Error> {
     let template = live.spec.as_ref().map(|spec| serde_json::to_value(&spec.template)).transpose()?.unwrap_or_default();
-    Ok(is_current(MANAGER, &rendered["spec"]["template"], &template, &[]))
+    let mut rendered = rendered["spec"]["template"].clone();
+    if let Some(spec) = rendered.get_mut("spec").and_then(Value::as_object_mut) {
+        PLACEMENT.map(|field| spec.remove(field));
+    }
+    Ok(is_current(MANAGER, &rendered, &template, &[]))
 }
 
 #[cfg(test)]
@@ -162,6 +170,14 @@ mod tests {
             let found = Edited::read(&live(image, manager), &noted, Some(&rendered()), &[pod(7)]).unwrap();
             assert_eq!((found.generations, found.by), ([].into(), None), "{manager}");
         }
+    }
+
+    #[test]
+    fn a_placement_that_the_spec_has_no_more_is_nobodys_edit() {
+        let mut rendered = rendered();
+        rendered["spec"]["template"]["spec"]["nodeSelector"] = json!({ "disk": "ssd" });
+        let found = Edited::read(&live("ours", "tool"), &BTreeSet::new(), Some(&rendered), &[pod(7)]).unwrap();
+        assert_eq!((found.generations, found.by), ([].into(), None));
     }
 
     #[test]

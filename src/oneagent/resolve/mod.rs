@@ -33,7 +33,7 @@ use crate::oneagent::conflict::{Conflict, Doubt};
 use crate::oneagent::hold::PAUSED;
 use crate::rollout::{Order, Policy, Share};
 
-use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, installer_arch};
+use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, check_system, installer_arch};
 pub use image::FromImage;
 use image::from_image;
 pub use openshift::FromOpenShift;
@@ -44,6 +44,8 @@ use warnings::warnings;
 
 /// Readiness deadline where the spec names none.
 const WAIT_READY: i64 = 300;
+/// CPU that is requested where the spec names none and no lower limit, in words and as a number.
+const CPU: (&str, f64) = ("100m", 0.1);
 /// Name of the environment variable that the agent's installer is fetched from.
 pub const SCRIPT_URL: &str = "ONEAGENT_INSTALLER_SCRIPT_URL";
 /// What v0.1 to v0.6 of the original wrote into specs, after the API address: no wish of the user's.
@@ -211,6 +213,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let versions = list(spec, from_image.as_ref(), &mut wrong);
     let retry = retry(spec, &mut wrong);
     let node_selector = spec.node_selector.clone().unwrap_or_default();
+    check_system(&node_selector, &mut wrong);
     let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"]
         .iter()
         .find_map(|key| node_selector.get(*key).map(String::as_str));
@@ -343,7 +346,11 @@ fn resources(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> ResourceRequireme
             }
         }
     }
-    resources.requests.get_or_insert_default().entry("cpu".to_owned()).or_insert_with(|| Quantity("100m".to_owned()));
+    // A request above the limit would be refused.
+    let limit = resources.limits.as_ref().and_then(|limits| limits.get("cpu"));
+    let below = limit.filter(|Quantity(limit)| quantity(limit).is_some_and(|limit| limit < CPU.1)).cloned();
+    let default = below.unwrap_or_else(|| Quantity(CPU.0.to_owned()));
+    resources.requests.get_or_insert_default().entry("cpu".to_owned()).or_insert(default);
     resources.limits = resources.limits.filter(|limits| !limits.is_empty());
     resources.claims = None;
     resources

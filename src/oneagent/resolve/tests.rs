@@ -128,3 +128,45 @@ fn a_pinned_architecture_selects_its_installer_and_needs_no_affinity() {
     assert!(arm.placement.architectures.is_empty());
     assert!(spec(json!({"nodeSelector": {"kubernetes.io/arch": "mips"}})).is_err());
 }
+
+#[test]
+fn another_system_than_linux_is_refused_by_its_name() {
+    for key in ["kubernetes.io/os", "beta.kubernetes.io/os"] {
+        let wrong = spec(json!({"nodeSelector": {key: "windows"}})).unwrap_err();
+        assert!(wrong[0].0.contains("windows") && wrong[0].0.contains("spec.nodeSelector"), "{wrong:?}");
+        assert!(spec(json!({"nodeSelector": {key: "linux"}})).is_ok());
+    }
+}
+
+#[test]
+fn the_default_request_of_cpu_is_no_more_than_the_limit() {
+    let request = |resources: serde_json::Value| {
+        spec(json!({ "resources": resources })).unwrap().pod.resources.requests.unwrap()["cpu"].0.clone()
+    };
+    for (limit, wanted) in [("50m", "50m"), ("0.05", "0.05"), ("100m", "100m"), ("1", "100m")] {
+        assert_eq!(request(json!({"limits": {"cpu": limit, "memory": "256Mi"}})), wanted);
+    }
+    assert_eq!(request(json!({"limits": {"cpu": "50m"}, "requests": {"cpu": "20m"}})), "20m");
+    assert_eq!(request(json!({})), "100m");
+}
+
+#[test]
+fn virtual_nodes_are_left_out_whosever_they_are() {
+    use crate::k8s::node::Node;
+    use crate::k8s::placement::Verdict;
+    let placement = spec(json!({"tolerations": [{"operator": "Exists"}]})).unwrap().placement;
+    let verdict = |label: (&str, &str)| {
+        let labels = [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64"), label];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        placement.verdict(&Node { labels, ..Node::named("n") })
+    };
+    for label in [
+        ("type", "virtual-kubelet"),
+        ("liqo.io/type", "virtual-node"),
+        ("virtualization", "virtualnode2"),
+        ("node.kubernetes.io/instance-type", "eklet"),
+    ] {
+        assert_eq!(verdict(label), Verdict::NotMatching, "{label:?}");
+    }
+    assert_eq!(verdict(("node.kubernetes.io/instance-type", "m5.large")), Verdict::Selected);
+}

@@ -92,6 +92,28 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
     )
 }
 
+/// Why no node is selected, as far as nodes come near it.
+fn none_selected(picture: &Picture<'_>) -> String {
+    let report = picture.report();
+    let near = |bucket: Bucket, why: &str| {
+        let count = report.bucket(bucket);
+        (count > 0).then(|| format!("{count} nodes match {why}, such as {}", report.such_as(bucket)))
+    };
+    let has_affinity = !picture.resolved.placement.terms.is_empty();
+    let fields = if has_affinity { "spec.nodeSelector, spec.affinity" } else { "spec.nodeSelector" };
+    let reasons = [
+        near(Bucket::Untolerated, "but carry a taint that spec.tolerations does not tolerate"),
+        near(
+            Bucket::Arch,
+            "but are of an architecture that this agent is not for (spec.nodeSelector can name another one in \
+            kubernetes.io/arch)",
+        ),
+        near(Bucket::Overlap, "and are kept by an older OneAgent, see condition NodesConflict"),
+    ];
+    let reasons: String = reasons.into_iter().flatten().map(|reason| format!("; {reason}")).collect();
+    format!("no node is selected by {fields} and spec.tolerations{reasons}{}", excluded(picture))
+}
+
 fn ready(picture: &Picture<'_>) -> Finding {
     let report = picture.report();
     let not = |reason, message: String| Finding::new(C::Ready, false, reason, message);
@@ -107,26 +129,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
         );
     }
     if report.selected == 0 {
-        let hint = if report.bucket(Bucket::Untolerated) > 0 {
-            format!(
-                "; {} nodes match but carry a taint that spec.tolerations does not tolerate, such as {}",
-                report.bucket(Bucket::Untolerated),
-                report.such_as(Bucket::Untolerated)
-            )
-        } else {
-            String::new()
-        };
-        let overlap = report.bucket(Bucket::Overlap);
-        let kept = if overlap > 0 {
-            format!("; {overlap} nodes match and are kept by an older OneAgent: see condition NodesConflict")
-        } else {
-            String::new()
-        };
-        let excluded = excluded(picture);
-        return not(
-            R::NoNodesSelected,
-            format!("no node is selected by spec.nodeSelector and spec.tolerations{hint}{kept}{excluded}"),
-        );
+        return not(R::NoNodesSelected, none_selected(picture));
     }
     if report.lacking > 0 {
         let who = if report.troubled.is_empty() { String::new() } else { format!(": {}", pairs(&report.troubled)) };
