@@ -22,6 +22,8 @@ use crate::kernel::{self, Key};
 
 /// Label of every agent's Pod and DaemonSet.
 pub const LABEL: &str = "dynatrace=oneagent";
+/// Labels of the DaemonSets that the vendor's present operator makes of a DynaKube, for agents on hosts.
+pub const VENDORS: &str = "app.kubernetes.io/name=oneagent,app.kubernetes.io/managed-by=dynatrace-operator";
 
 impl Kind for Context {
     const PACKAGE: &'static Package = &PACKAGE;
@@ -92,6 +94,11 @@ pub fn watch_fleet(context: &Arc<Context>, scope: &Scope, triggers: &Triggers) -
         let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());
         watches.follow("daemonsets", Some(&namespace), api::<DaemonSet>(client, &namespace), LABEL, move |event| {
             told.concerns(shared.fleet.daemonset_event(&name, event));
+        });
+        let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());
+        let theirs = "daemonsets of Dynatrace Operator";
+        watches.follow(theirs, Some(&namespace), api::<DaemonSet>(client, &namespace), VENDORS, move |event| {
+            told.concerns(shared.fleet.vendors_event(&name, event));
         });
     }
     watches

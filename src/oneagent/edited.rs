@@ -107,7 +107,9 @@ fn is_ours(live: &DaemonSet, rendered: &Value) -> Result<bool, serde_json::Error
     let template = live.spec.as_ref().map(|spec| serde_json::to_value(&spec.template)).transpose()?.unwrap_or_default();
     let mut rendered = rendered["spec"]["template"].clone();
     if let Some(spec) = rendered.get_mut("spec").and_then(Value::as_object_mut) {
-        PLACEMENT.map(|field| spec.remove(field));
+        for field in PLACEMENT {
+            spec.remove(field);
+        }
     }
     Ok(is_current(MANAGER, &rendered, &template, &[]))
 }

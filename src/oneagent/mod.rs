@@ -147,7 +147,8 @@ async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Du
     let agents = context.peers.agents(&key, &yielded, &context.fleet);
     let is_unread = |namespace: &str| context.peers.is_unread(namespace);
     let doubt = overlap::doubt(&resolved, live.as_deref(), &agents, (&nodes, &pods), &yielded, is_unread);
-    let resolved = resolve::Resolved { doubt: doubt.or(resolved.doubt), ..resolved };
+    let mut resolved = resolve::Resolved { doubt: doubt.or(resolved.doubt), ..resolved };
+    resolved.warnings.extend(overlap::beside_vendors(&resolved.placement, &context.fleet.vendors(), &nodes));
     let now = context.clock.now();
     let last = desk.own.status.last(object);
     let seen = observe::observe(context, (desk, status::says_refused(&last)), &resolved, now).await?;

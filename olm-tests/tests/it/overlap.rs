@@ -333,3 +333,27 @@ fn no_number_of_oneagents_makes_a_daemonset_large_or_takes_the_operators_memory(
         lab.end().await;
     });
 }
+
+#[test]
+fn the_vendors_present_operator_on_the_same_nodes_is_said_while_it_is_there() {
+    olm_tests::run(async {
+        let lab = Lab::new("dynakube", 1).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 1, LONG).await;
+        let labels = json!({ "app.kubernetes.io/name": "oneagent", "app.kubernetes.io/created-by": "dynakube",
+            "app.kubernetes.io/managed-by": "dynatrace-operator" });
+        let selected = json!({ "app.kubernetes.io/name": "oneagent" });
+        let pod = json!({ "nodeSelector": { "lab": "dynakube" }, "containers": [{ "name": "c", "image": "i" }] });
+        let daemonset = json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": { "name": "dynakube-oneagent", "namespace": "dynakube", "labels": labels },
+            "spec": { "selector": { "matchLabels": selected },
+                "template": { "metadata": { "labels": selected }, "spec": pod } },
+        });
+        lab.cluster.apply(&daemonset.to_string());
+        lab.says("agent", "Degraded", "DaemonSet dynakube/dynakube-oneagent of Dynatrace Operator selects 1 of").await;
+        lab.cluster.kubectl(&["-n", "dynakube", "delete", "daemonset", "dynakube-oneagent"]);
+        lab.says("agent", "Degraded", "nothing needs attention").await;
+        lab.end().await;
+    });
+}

@@ -129,3 +129,23 @@ fn an_answer_older_than_what_the_watch_brought_is_passed_over_and_so_is_the_othe
     fleet.daemonset_event("", Event::Apply(daemonset("10")));
     assert_eq!(version(), "11");
 }
+
+#[test]
+fn daemonsets_of_the_vendors_operator_are_known_by_what_they_select_until_they_go() {
+    let fleet = Fleet::default();
+    let set = |labels: serde_json::Value| -> DaemonSet {
+        let pod = json!({ "containers": [], "nodeSelector": labels });
+        serde_json::from_value(json!({ "metadata": { "name": "dynakube-oneagent", "namespace": "n" },
+            "spec": { "selector": {}, "template": { "spec": pod } } }))
+        .unwrap()
+    };
+    let take = |event: Event<DaemonSet>| fleet.vendors_event("n", event);
+    assert_eq!(take(Event::Apply(set(json!({ "a": "b" })))), Concerns::All);
+    assert_eq!(take(Event::Apply(set(json!({ "a": "b" })))), Concerns::Nobody, "a status, say");
+    assert_eq!(fleet.vendors()[0].1.selector["a"], "b");
+    take(Event::Init);
+    take(Event::InitApply(set(json!({ "a": "b" }))));
+    assert_eq!((take(Event::InitDone), fleet.vendors().len()), (Concerns::Nobody, 1));
+    take(Event::Init);
+    assert_eq!((take(Event::InitDone), fleet.vendors().len()), (Concerns::All, 0));
+}

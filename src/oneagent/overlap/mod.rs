@@ -20,6 +20,7 @@ use super::revision::Pod;
 use crate::k8s::node::Node;
 use crate::k8s::placement::{Must, Of, Placement, Requirement, Verdict, any_holds};
 use crate::k8s::terms::{self, Term};
+use crate::kernel::Key;
 
 /// What one OneAgent selects takes so many alternatives to leave out at most.
 const ALTERNATIVES: usize = 64;
@@ -192,6 +193,28 @@ pub fn doubt(
         })
     };
     others.iter().find_map(of_one)
+}
+
+/// What is said of the DaemonSets of the vendor's present operator that select the same nodes: of two agents on a host
+/// one does not start.
+#[must_use]
+pub fn beside_vendors(own: &Placement, vendors: &[(Key, Arc<Placement>)], nodes: &[Arc<Node>]) -> Vec<String> {
+    if vendors.is_empty() {
+        return Vec::new();
+    }
+    let selected: Vec<&Arc<Node>> = nodes.iter().filter(|node| own.verdict(node) == Verdict::Selected).collect();
+    let said = |((namespace, name), placement): &(Key, Arc<Placement>)| {
+        let mut shared = selected.iter().filter(|node| placement.verdict(node) == Verdict::Selected);
+        let first = shared.next()?;
+        Some(format!(
+            "DaemonSet {namespace}/{name} of Dynatrace Operator selects {} of these nodes too, such as {}: of two \
+            agents on a host one does not start; delete its DynaKube, or exclude its nodes by spec.nodeSelector or \
+            spec.affinity",
+            shared.count() + 1,
+            first.name
+        ))
+    };
+    vendors.iter().filter_map(said).take(3).collect()
 }
 
 /// Whether no node can ever match both: they want other values of one label.

@@ -260,3 +260,19 @@ fn affinities_are_negated_as_a_whole_and_only_where_that_stays_readable() {
     let none = apart(agent(json!({})), &[other(affinity(many), true, &[])], &nodes, &[], &BTreeSet::new());
     assert!(none.placement.yields_to.is_empty());
 }
+
+#[test]
+fn a_daemonset_of_the_vendors_operator_on_the_same_nodes_is_said() {
+    let nodes = [node("a", &[("disk", "ssd")]), node("b", &[]), node("c", &[])];
+    let spec = |selector: serde_json::Value| {
+        let spec = json!({ "containers": [], "nodeSelector": selector });
+        (
+            ("dynatrace".to_owned(), "dynakube-oneagent".to_owned()),
+            Arc::new(of_template(&serde_json::from_value(spec).unwrap())),
+        )
+    };
+    let own = agent(json!({})).placement;
+    let [said] = &beside_vendors(&own, &[spec(json!({}))], &nodes)[..] else { panic!("silent") };
+    assert!(said.contains("DaemonSet dynatrace/dynakube-oneagent") && said.contains("3 of these nodes too"), "{said}");
+    assert_eq!(beside_vendors(&own, &[spec(json!({ "disk": "hdd" }))], &nodes), [""; 0]);
+}
