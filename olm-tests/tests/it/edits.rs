@@ -130,3 +130,46 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
         lab.end().await;
     });
 }
+
+#[test]
+fn a_proxy_secret_that_is_created_again_with_the_same_value_restarts_no_agent() {
+    olm_tests::run(async {
+        let mut lab = Lab::new("same-proxy", 2).await;
+        let secret = |lab: &Lab<'_>, port: u16| {
+            lab.cluster.apply(
+                &json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "proxy", "namespace": lab.name },
+                    "stringData": { "proxy": format!("http://127.0.0.1:{port}") } })
+                .to_string(),
+            );
+        };
+        let again = |lab: &Lab<'_>| {
+            lab.cluster.kubectl(&["-n", &lab.name, "delete", "secret", "proxy"]);
+            secret(lab, 1);
+        };
+        secret(&lab, 1);
+        lab.oneagent(&json!({ "proxy": { "valueFrom": "proxy", "noProxy": "localhost,127.0.0.1" } }));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let before = lab.uids("agent").await;
+        let hash = async |lab: &Lab<'_>| {
+            let template = lab.daemonset("agent").await.unwrap().spec.unwrap().template.metadata.unwrap();
+            template.annotations.unwrap()[HASH_ANNOTATION].clone()
+        };
+        let first = hash(&lab).await;
+        again(&lab);
+        lab.is_looked_at().await;
+        assert_eq!((hash(&lab).await, lab.uids("agent").await), (first.clone(), before.clone()), "while it watches");
+        lab.operators.clear();
+        again(&lab);
+        lab.start_operator(&[]).await;
+        lab.is_looked_at().await;
+        assert_eq!((hash(&lab).await, lab.uids("agent").await), (first, before.clone()), "while it is away");
+        secret(&lab, 2);
+        eventually("another value reaches every Pod", SOON, || async {
+            let now = lab.uids("agent").await;
+            let are_new = now.len() == 2 && now.iter().all(|(node, uid)| before.get(node) != Some(uid));
+            if are_new { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+        lab.end().await;
+    });
+}

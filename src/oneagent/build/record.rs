@@ -43,6 +43,8 @@ pub struct Record {
     pub edited: BTreeSet<u32>,
     /// The older OneAgents whose nodes are left to them; read by [`yields_to`].
     pub yields_to: BTreeSet<String>,
+    /// Of each mark of a proxy in these templates, what proves that a value is the one that it was made of.
+    pub proofs: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -54,6 +56,8 @@ struct Written {
     edited: BTreeSet<u32>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     yields_to: BTreeSet<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    proofs: BTreeMap<String, String>,
 }
 
 /// A template; the sum shows whether somebody changed it.
@@ -100,7 +104,12 @@ impl Record {
             hash,
             from_cluster: kept.from_cluster,
         });
-        Self { templates: templates.collect(), edited: written.edited, yields_to: written.yields_to }
+        Self {
+            templates: templates.collect(),
+            edited: written.edited,
+            yields_to: written.yields_to,
+            proofs: written.proofs,
+        }
     }
 
     fn before(live: &DaemonSet) -> Self {
@@ -130,6 +139,7 @@ impl Record {
                 templates: templates.iter().map(kept).collect::<Result<_, serde_json::Error>>()?,
                 edited: self.edited.clone(),
                 yields_to: self.yields_to.clone(),
+                proofs: self.proofs.clone(),
             })?;
             match templates.split_last() {
                 Some((_, rest)) if text.len() > LARGEST => templates = rest,
@@ -142,6 +152,12 @@ impl Record {
     #[must_use]
     pub fn template(&self, hash: &str) -> Option<&Base> {
         self.templates.iter().find(|base| base.hash == hash)
+    }
+
+    /// The mark of a proxy whose value is proved to be the same.
+    #[must_use]
+    pub fn marked(&self, proof: &str) -> Option<&String> {
+        self.proofs.iter().find(|(_, noted)| *noted == proof).map(|(mark, _)| mark)
     }
 
     /// One that asks for the same as `template`. `image` is the release's.
@@ -169,7 +185,8 @@ mod tests {
 
     fn record(sizes: &[usize]) -> Record {
         let templates = sizes.iter().enumerate().map(|(number, size)| base(&format!("hash-{number}"), *size)).collect();
-        Record { templates, edited: [3, 7].into(), yields_to: ["n/older".to_owned()].into() }
+        let proofs = [("mark".to_owned(), "proof".to_owned())].into();
+        Record { templates, edited: [3, 7].into(), yields_to: ["n/older".to_owned()].into(), proofs }
     }
 
     #[test]

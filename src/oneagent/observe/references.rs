@@ -150,7 +150,7 @@ pub(super) fn named(look: Option<Look>, kind: &str, namespace: &str, name: &str,
             Some(value) => {
                 let value = value.expose_secret().trim();
                 // A Secret's UID is known only to those who may read the Secret: with it nobody else can try values
-                // out.
+                // out. Of another Secret with the same value the plan keeps the mark.
                 let keyed = if kind == "Secret" { data.uid.as_str() } else { "" };
                 Named::There(value.to_owned().into(), short_hash(format!("{keyed}\n{value}").as_bytes()))
             }

@@ -18,8 +18,8 @@ use serde_json::Value;
 
 pub use objects::template_revision;
 use objects::{
-    TOO_LARGE, Without, asked_for, base, daemonset_version, desired, edited, mesh, pull_secret, render, running,
-    said_of_edit, template_hash,
+    TOO_LARGE, Without, asked_for, base, daemonset_version, desired, edited, mesh, proofs, pull_secret, render,
+    running, said_of_edit, template_hash,
 };
 use obstacles::{complaints, downloads_nothing, hands_off, kept_out, missing_token};
 use versions::{behind, chosen, downloads, reported, source};
@@ -202,7 +202,7 @@ fn plan_beside(
         (None, None, Some(desired)) => {
             let revision = asked_for(&decision, desired, running.as_ref());
             let good = decision.memory.rollout.last_good.as_ref();
-            Some(render(resolved, record, base, revision, good, &edited, default_image)?)
+            Some(render(resolved, (record, proofs(record, base, seen)), base, revision, good, &edited, default_image)?)
         }
         _ => None,
     };

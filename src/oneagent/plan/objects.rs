@@ -2,6 +2,8 @@
 //!
 //! Pure. Must not choose a Pod.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use secrecy::ExposeSecret;
@@ -11,7 +13,7 @@ use super::super::MANAGER;
 use super::super::build::daemonset::daemonset;
 use super::super::build::pull_secret::{self, PullSecret};
 use super::super::build::record::{Base, Record};
-use super::super::build::template::{self, Surroundings};
+use super::super::build::template::{self, Surroundings, short_hash};
 use super::super::build::{ISTIO, istio};
 use super::super::edited::Edited;
 use super::super::from_cluster::FromCluster;
@@ -143,14 +145,38 @@ pub(super) fn base(
         Some(Named::There(_, mark)) if !mark.is_empty() => Some(mark.clone()),
         _ => None,
     };
-    let around =
-        Surroundings { cluster_id: seen.cluster_id.clone(), proxy: mark(&seen.proxy), trusted: mark(&seen.trusted) };
+    // A Secret that was deleted and created again has another UID, which is in the mark.
+    let same = proof(seen).and_then(|proof| record.marked(&proof).cloned());
+    let proxy = mark(&seen.proxy).map(|mark| same.unwrap_or(mark));
+    let around = Surroundings { cluster_id: seen.cluster_id.clone(), proxy, trusted: mark(&seen.trusted) };
     let template = template::base(resolved, &around);
     let hash = match record.same_as(&template, default_image) {
         Some(same) => same.hash.clone(),
         None => template::hash(&template)?,
     };
     Ok(Base { template, hash, from_cluster })
+}
+
+/// What proves that the value in a proxy's Secret is the same, also where the Secret is another one. Who may read
+/// DaemonSets reads it; with the token in it nobody can try values out who may not read the tokens.
+fn proof(seen: &Observed) -> Option<String> {
+    let Some(Named::There(value, mark)) = &seen.proxy else { return None };
+    let token = [&seen.paas, &seen.api].into_iter().find_map(|token| match token {
+        Token::There { value, .. } => Some(value.expose_secret()),
+        _ => None,
+    });
+    let token = token.filter(|_| !mark.is_empty())?;
+    Some(short_hash(format!("{token}\n{}", value.expose_secret()).as_bytes()))
+}
+
+/// The proofs of the marks that templates have: that of the present one, as it is now.
+pub(super) fn proofs(record: &Record, base: &Base, seen: &Observed) -> BTreeMap<String, String> {
+    let kept = record.templates.iter().filter_map(|kept| template::marks(&kept.template)[0].clone());
+    let kept: BTreeSet<String> = kept.collect();
+    let mut proofs = record.proofs.clone();
+    proofs.retain(|mark, _| kept.contains(mark));
+    proofs.extend(template::marks(&base.template)[0].clone().zip(proof(seen)));
+    proofs
 }
 
 /// The hash of a live template.
@@ -206,7 +232,7 @@ pub(super) fn asked_for<'a>(
 /// The DaemonSet at a revision.
 pub(super) fn render(
     resolved: &Resolved,
-    record: &Record,
+    (record, proofs): (&Record, BTreeMap<String, String>),
     base: &Base,
     revision: &Revision,
     last_good: Option<&Revision>,
@@ -232,6 +258,7 @@ pub(super) fn render(
             .chain(&resolved.remembers)
             .cloned()
             .collect(),
+        proofs,
     };
     let (text, left_out) = next.text()?;
     Ok(Rendered { daemonset: daemonset(resolved, chosen, revision.version, text, default_image)?, left_out })
