@@ -218,11 +218,7 @@ fn plan_beside(
     problems.extend(complaints(resolved, seen, &decision, refused, environment));
 
     let (known, gone) = gone(seen, &placement, hands_off.is_some(), now);
-    let blocked = hands_off.as_ref().map(|(reason, _)| match reason {
-        Reason::BeingRemoved | Reason::NodesConflict => LEAVING,
-        _ => BLOCKED,
-    });
-    let next = next_look(&decision.plan, blocked, now);
+    let next = next_look(&decision.plan, hands_off.as_ref(), now);
     let nudge = hands_off.is_none()
         && kept_out.is_none()
         && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
@@ -295,7 +291,7 @@ fn gone(seen: &Observed, placement: &Placement, is_blocked: bool, now: DateTime<
 }
 
 /// When to look again if nothing happens before.
-fn next_look(rollout: &rollout::Plan<Revision>, blocked: Option<Duration>, now: DateTime<Utc>) -> Option<Duration> {
+fn next_look(rollout: &rollout::Plan<Revision>, hands_off: Option<&Problem>, now: DateTime<Utc>) -> Option<Duration> {
     let report = &rollout.report;
     let until = rollout
         .next
@@ -304,6 +300,10 @@ fn next_look(rollout: &rollout::Plan<Revision>, blocked: Option<Duration>, now: 
     let missing =
         [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| report.bucket(*bucket) > 0);
     let looks_for = missing.then_some(super::observe::QUIET + Duration::from_secs(2));
+    let blocked = hands_off.map(|(reason, _)| match reason {
+        Reason::BeingRemoved | Reason::NodesConflict => LEAVING,
+        _ => BLOCKED,
+    });
     let excludes = (report.bucket(rollout::Bucket::NamespaceSelector) > 0).then_some(EXCLUDED);
     [until, looks_for, excludes, blocked].into_iter().flatten().min()
 }

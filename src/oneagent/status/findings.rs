@@ -97,7 +97,7 @@ fn none_selected(picture: &Picture<'_>) -> String {
     let report = picture.report();
     let near = |bucket: Bucket, why: &str| {
         let count = report.bucket(bucket);
-        (count > 0).then(|| format!("{count} nodes match {why}, such as {}", report.such_as(bucket)))
+        (count > 0).then(|| format!("; {count} nodes match {why}, such as {}", report.such_as(bucket)))
     };
     let has_affinity = !picture.resolved.placement.terms.is_empty();
     let fields = if has_affinity { "spec.nodeSelector, spec.affinity" } else { "spec.nodeSelector" };
@@ -110,7 +110,7 @@ fn none_selected(picture: &Picture<'_>) -> String {
         ),
         near(Bucket::Overlap, "and are kept by an older OneAgent, see condition NodesConflict"),
     ];
-    let reasons: String = reasons.into_iter().flatten().map(|reason| format!("; {reason}")).collect();
+    let reasons: String = reasons.into_iter().flatten().collect();
     format!("no node is selected by {fields} and spec.tolerations{reasons}{}", excluded(picture))
 }
 
