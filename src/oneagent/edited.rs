@@ -101,7 +101,7 @@ fn editor(entry: &ManagedFieldsEntry) -> Option<&str> {
     (entry.subresource.is_none() && !template.is_null()).then_some(manager)
 }
 
-/// Whether a template is ours but for its placement: that of before differs where the spec or the operator was changed
+/// Whether a template is ours, its placement aside: the earlier one differs where the spec or the operator was changed
 /// since, and a Pod is the same wherever it is.
 fn is_ours(live: &DaemonSet, rendered: &Value) -> Result<bool, serde_json::Error> {
     let template = live.spec.as_ref().map(|spec| serde_json::to_value(&spec.template)).transpose()?.unwrap_or_default();

@@ -216,8 +216,8 @@ fn what_was_left_to_the_older_one_stays_left_whatever_happens_to_one_node() {
     let tolerant = || agent(json!({ "tolerations": [{ "operator": "Exists" }] }));
     Arc::make_mut(&mut nodes[0]).taints =
         vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }];
-    let anew = apart(tolerant(), &[older()], &nodes, &[], &BTreeSet::new());
-    assert_eq!(selected(&anew, &nodes).len(), 3, "the older one does not serve the tainted node: not exact");
+    let first = apart(tolerant(), &[older()], &nodes, &[], &BTreeSet::new());
+    assert_eq!(selected(&first, &nodes).len(), 3, "the older one does not serve the tainted node: not exact");
     let before = apart(tolerant(), &[older()], &nodes, &[], &["n/other".to_owned()].into());
     assert_eq!(selected(&before, &nodes), ["c"]);
 }

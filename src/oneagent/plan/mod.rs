@@ -51,7 +51,7 @@ use crate::rollout::{self, Hold, Policy, State, Step};
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
 
-/// Whether agents of before, or of another OneAgent, have left is looked at this often: not all of them wake us.
+/// Whether earlier agents, or those of another OneAgent, have left is looked at this often: not all of them wake us.
 const LEAVING: Duration = Duration::from_secs(3);
 
 /// Whether the namespace still keeps agents off nodes is looked at this often, while it does.
