@@ -7,6 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::{Bucket, Cause, Start};
 use super::cell::{Cell, Judge, Sorted};
+use super::outage;
 use super::place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble};
 use super::rule::{Rule, holds};
 use super::verdict::went_since;
@@ -48,6 +49,7 @@ pub(super) fn sort<'a, R: Revision>(
             Selection::NotSelected => {}
         }
     }
+    outage::excuse(&mut sorted.cells, policy, now);
     sorted
 }
 

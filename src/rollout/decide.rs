@@ -57,7 +57,7 @@ pub fn plan<R: Revision>(
     };
 
     // Rule 2: an unresolved failure, then a hold.
-    judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory);
+    judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory, now);
     let storm = storm(&sorted);
     let held = held(policy, now);
     let is_free = storm.is_none() && held.is_none() && !is_unproven(policy, desired, &memory);
@@ -85,7 +85,8 @@ pub fn plan<R: Revision>(
         if memory.started().is_some() {
             memory.phase = Phase::Idle;
         }
-        plan.next = plan.next.into_iter().chain(next).min();
+        let withdrawn = withdrawal_due(&sorted, policy, &memory, now);
+        plan.next = plan.next.into_iter().chain(next).chain(withdrawn).min();
         return Plan { steps, report, memory, ..plan };
     }
 

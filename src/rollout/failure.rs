@@ -38,6 +38,7 @@ pub(super) fn judge<R: Revision>(
     inventory: &Inventory<'_, R>,
     (policy, budget): (&Policy, usize),
     memory: &mut Memory<R>,
+    now: DateTime<Utc>,
 ) {
     let failures = speakers(sorted, inventory);
     // A budget larger than what can be reached must not let everything fail without a word.
@@ -53,7 +54,7 @@ pub(super) fn judge<R: Revision>(
     };
     let limit = policy.max_failures.unwrap_or(if is_unproven(policy, desired, memory) { 1 } else { budget });
     if failures.len() >= limit || all_fail() || nothing_goes() {
-        condemn(sorted, (policy, desired), inventory, "", memory);
+        condemn(sorted, (policy, desired), inventory, "", memory, now);
     }
 }
 
@@ -88,7 +89,7 @@ pub(super) fn stand_still<R: Revision>(
     if due > now {
         return Some(due);
     }
-    condemn(sorted, (policy, desired), inventory, STANDSTILL, memory);
+    condemn(sorted, (policy, desired), inventory, STANDSTILL, memory, now);
     None
 }
 
@@ -106,6 +107,7 @@ fn condemn<R: Revision>(
     inventory: &Inventory<'_, R>,
     note: &str,
     memory: &mut Memory<R>,
+    now: DateTime<Utc>,
 ) {
     let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     // Outside of a rollout an agent that fails says nothing about a revision.
@@ -149,6 +151,8 @@ fn condemn<R: Revision>(
             why.as_deref().unwrap_or("not Ready")
         ),
         places: failures.iter().take(REMEMBERED).map(|cell| cell.name().to_owned()).collect(),
+        at: Some(now),
+        only_lost: failures.iter().all(|cell| matches!(cell.bucket(), Some(Bucket::NodeLost | Bucket::Overdue))),
     });
 }
 
@@ -205,6 +209,21 @@ pub(super) fn withdraw<R: Revision>(
     }
     memory.withdrawn = Some(Withdrawn { revision: failure.revision.clone(), times: before + 1 });
     memory.failure = None;
+}
+
+/// Until when no running agent goes back: those that were only away or late have their time to show that the revision
+/// is good.
+pub(super) fn patience<R: Revision>(
+    sorted: &Sorted<'_, R>,
+    policy: &Policy,
+    failure: &Failure<R>,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    if !failure.only_lost || !holds(Rule::Patience) {
+        return None;
+    }
+    let given = failure.at.map(|at| at + policy.wait_ready);
+    given.max(recovered_at(sorted, policy, failure)).filter(|until| *until > now)
 }
 
 pub(super) fn withdrawal_due<R: Revision>(

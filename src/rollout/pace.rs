@@ -251,6 +251,10 @@ impl<'i> Bounds<'i> {
 /// Rule 3: while a third of the places is NotReady no agent is taken from any.
 pub(super) fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
     let down = sorted.cells.iter().filter(|cell| !cell.place.is_ready).count();
-    (holds(Rule::Storm) && down >= STORM && down * 3 >= sorted.cells.len())
-        .then_some(WaitingOn::Storm(down, sorted.cells.len()))
+    (holds(Rule::Storm) && is_storm(down, sorted.cells.len())).then_some(WaitingOn::Storm(down, sorted.cells.len()))
+}
+
+/// Whether so many places that are away make a storm.
+pub(super) fn is_storm(down: usize, all: usize) -> bool {
+    down >= STORM && down * 3 >= all
 }

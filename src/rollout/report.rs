@@ -59,6 +59,8 @@ pub enum WaitingOn {
         tried: Option<String>,
         /// How many have the one that failed.
         left: usize,
+        /// Until when those that run are kept, should what failed recover.
+        patience: Option<DateTime<Utc>>,
         /// Why it did not run where it was tried.
         refused: Option<Cause>,
     },
@@ -132,6 +134,12 @@ impl WaitingOn {
             Self::Back { to, tried: Some(place), refused: Some(why), .. } => {
                 format!("going back to {to} ended on {} {place}, which it does not run on any more: {why}", words.place)
             }
+            Self::Back { to, left, patience: Some(until), tried: None, .. } => format!(
+                "going back to {to}: {left} {} are left; running agents are kept until {}, in case that what failed \
+                recovers",
+                words.places,
+                until.format("%H:%M:%SZ")
+            ),
             Self::Back { to, tried: Some(place), left, .. } => {
                 format!("going back to {to}: {} {place} is tried, and then {left} {} follow", words.place, words.places)
             }

@@ -305,6 +305,8 @@ pub(super) fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_
         insisted: false,
         message: "it failed".into(),
         places: vec!["node-000".into(), "node-001".into()],
+        at: None,
+        only_lost: false,
         earlier: Vec::new(),
     };
     (fleet.memory.rollout.failure, fleet.memory.rejected) = (Some(failure.clone()), vec![v(2)]);

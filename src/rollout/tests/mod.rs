@@ -281,6 +281,8 @@ fn full() -> Memory<Number> {
             insisted: true,
             message: "it failed".into(),
             places: vec!["a".into()],
+            at: Some(at(9)),
+            only_lost: true,
             earlier: vec![Number(0)],
         }),
         back: Some(Back { from: Number(2), to: Number(1), place: Some("a".into()), phase: BackPhase::Going }),
