@@ -14,7 +14,7 @@ use super::resolve::Resolved;
 use crate::api::condition::{Transition, keep_what_is_urgent, merge, timestamp};
 use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus, PendingStatus, PodCounts, RolloutStatus};
-use crate::rollout::{Phase, Report, State, Workload};
+use crate::rollout::{Bucket, Cause, Phase, Report, State, Workload};
 
 /// How many Pods are named of each count.
 const EXAMPLES: usize = 5;
@@ -258,7 +258,8 @@ fn worlds_fault(plan: &Plan) -> Option<(R, String)> {
         Some(format!("the API server refuses new Pods of {}: {why}", workload.name))
     });
     let cannot_start = || {
-        let is_the_worlds = |(_, cause): &&(String, crate::rollout::Cause)| cause.bucket().is_the_worlds();
+        let is_the_worlds =
+            |(_, cause): &&(String, Cause)| cause.bucket().is_the_worlds() || cause.bucket() == Bucket::Capacity;
         let (pod, cause) = plan.decision.report.troubled.iter().find(is_the_worlds)?;
         Some(format!("Pod {pod} cannot start: {cause}"))
     };

@@ -5,7 +5,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{created, since, time};
-use crate::k8s::facts::{ConditionFacts, PodFacts, WhyFacts};
+use crate::k8s::facts::{ConditionFacts, ContainerFacts, PodFacts, WhyFacts};
 use crate::rollout::{Pod, Trouble};
 
 /// For how long a Pod was Ready before it ceased to be: the longest time that was seen, else what its status lets
@@ -60,16 +60,24 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
             .zip(taken_on)
             .map(|(unready, taken)| unready - taken)
             .filter(|time| *time > TAKING_ON),
-        restarts: facts.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or_default(),
+        restarts: containers(facts).map(|c| c.restart_count).max().unwrap_or_default(),
         // One that crashes again and again may be Ready in between.
         trouble: trouble(facts, unready_since.or(ready.and_then(since)))
             .filter(|trouble| ready.is_none() || matches!(trouble, Trouble::Crash(_))),
     })
 }
 
+/// Init containers first: while one of them has trouble, the others only wait for it.
+fn containers(facts: &PodFacts) -> impl Iterator<Item = &ContainerFacts> {
+    facts.status.init_container_statuses.iter().chain(&facts.status.container_statuses)
+}
+
 /// What a Pod's status says against it; `since` when it is as Ready as it is now.
 fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
-    for container in &facts.status.container_statuses {
+    // An init container that has done its work has no trouble, however often it was started.
+    let is_done = |c: &ContainerFacts| c.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == Some(0));
+    let init = facts.status.init_container_statuses.iter().filter(|c| !is_done(c));
+    for container in init.chain(&facts.status.container_statuses) {
         let said = |why: &WhyFacts| {
             let message = why
                 .message
@@ -124,7 +132,26 @@ fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
         let why = unscheduled.message.as_deref().unwrap_or("no room").chars().take(160).collect();
         return Some(Trouble::Capacity(why));
     }
-    facts.spec.node_name.as_deref().is_none_or(str::is_empty).then_some(Trouble::Unbound)
+    if facts.spec.node_name.as_deref().is_none_or(str::is_empty) {
+        return Some(Trouble::Unbound);
+    }
+    let is_pending = facts.status.phase.as_deref().is_none_or(|phase| phase == "Pending");
+    (is_pending && !containers(facts).any(was_started)).then(|| Trouble::Unstarted(what_it_waits_for(facts)))
+}
+
+/// Whether a container was ever started.
+fn was_started(container: &ContainerFacts) -> bool {
+    let ContainerFacts { restart_count, state, last_state } = container;
+    *restart_count > 0 || state.running.is_some() || state.terminated.is_some() || last_state.terminated.is_some()
+}
+
+/// What keeps the first container from being started, as far as a status says.
+fn what_it_waits_for(facts: &PodFacts) -> String {
+    let waiting = containers(facts).find_map(|container| container.state.waiting.as_ref()?.reason.as_deref());
+    match waiting {
+        Some(reason) => format!("an image is being pulled, a volume mounted or the network set up ({reason})"),
+        None => "the kubelet of its node has not taken it on".to_owned(),
+    }
 }
 
 /// Whether it ran for so long before it ended that it does not crash again and again.
@@ -187,10 +214,37 @@ mod tests {
         seldom["containerStatuses"][0]["lastState"]["terminated"]["startedAt"] = json!("2026-01-01T00:00:00Z");
         seldom["containerStatuses"][0]["lastState"]["terminated"]["finishedAt"] = json!("2026-01-01T00:10:01Z");
         assert!(matches!(trouble_of(seldom), Some(Trouble::Start(_))), "not within ten minutes");
-        assert_eq!(trouble_of(container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0)), None);
+        let mut creating = container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0);
+        assert_eq!(trouble_of(creating.clone()), None, "it ran before, and its container is made again");
+        creating["containerStatuses"][0]["lastState"] = json!({});
+        assert!(
+            matches!(trouble_of(creating.clone()), Some(Trouble::Unstarted(why)) if why.ends_with("(ContainerCreating)"))
+        );
+        assert!(matches!(trouble_of(json!({})), Some(Trouble::Unstarted(why)) if why.contains("kubelet")));
+        creating["phase"] = json!("Running");
+        assert_eq!(trouble_of(creating), None);
         assert!(matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False",
                 "reason": "Unschedulable", "message": "no room" }] })),
                 Some(Trouble::Capacity(why)) if why == "no room"));
+    }
+
+    #[test]
+    fn init_containers_and_sidecars_are_read_like_any_other() {
+        let trouble_of = |init: Value| {
+            let facts = json!({ "metadata": { "name": "p", "uid": "u" }, "spec": { "nodeName": "node-1" }, "status": {
+                "phase": "Pending", "initContainerStatuses": [init], "containerStatuses": [
+                { "restartCount": 0, "state": { "waiting": { "reason": "PodInitializing" } } }] } });
+            pod::<()>(&serde_json::from_value(facts).unwrap(), None).unwrap().trouble
+        };
+        let init = |state: Value, restarts: i32| json!({ "restartCount": restarts, "state": state });
+        let waiting = |reason: &str| json!({ "waiting": { "reason": reason } });
+        assert!(matches!(trouble_of(init(waiting("ImagePullBackOff"), 0)), Some(Trouble::Image(_))));
+        assert!(matches!(trouble_of(init(waiting("CreateContainerConfigError"), 0)), Some(Trouble::Config(_))));
+        assert!(matches!(trouble_of(init(waiting("CrashLoopBackOff"), 4)), Some(Trouble::Crash(_))));
+        assert!(matches!(trouble_of(init(waiting("PodInitializing"), 0)), Some(Trouble::Unstarted(_))));
+        assert_eq!(trouble_of(init(json!({ "running": {} }), 0)), None, "it has begun its work");
+        let done = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
+        assert_eq!(trouble_of(init(done, 5)), None, "it has done its work, at the sixth attempt");
     }
 
     #[test]
@@ -204,6 +258,7 @@ mod tests {
         assert_eq!((unbound.trouble, unbound.unready_since), (Some(Trouble::Unbound), None));
         let at = |text: &str| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": text }]);
         let bound = read(Some("node-1"), at("2026-01-01T00:00:07Z"));
-        assert_eq!((bound.trouble, bound.unready_since), (None, time("2026-01-01T00:00:07Z")));
+        assert!(matches!(bound.trouble, Some(Trouble::Unstarted(_))));
+        assert_eq!(bound.unready_since, time("2026-01-01T00:00:07Z"));
     }
 }

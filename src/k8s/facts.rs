@@ -125,6 +125,9 @@ pub struct PodStatusFacts {
     pub start_time: Option<String>,
     #[serde(default)]
     pub conditions: Vec<ConditionFacts>,
+    /// Init containers, native sidecars among them.
+    #[serde(default)]
+    pub init_container_statuses: Vec<ContainerFacts>,
     #[serde(default)]
     pub container_statuses: Vec<ContainerFacts>,
 }

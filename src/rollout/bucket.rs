@@ -62,6 +62,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             touched_at: None,
             freed: self.inventory.freed.contains(place.name),
             counts: false,
+            is_the_worlds: false,
             speaks: false,
             suspect: false,
             pending: false,
@@ -75,6 +76,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             self.crashed(&mut cell);
             return cell;
         };
+        cell.is_the_worlds = self.is_the_worlds(bucket);
         // Where no agent was available before, none is missing because of us.
         let was_broken = self.was_broken(place);
         cell.counts = cell.touched && !was_broken && bucket != Bucket::NodeBusy && holds(Rule::Budget);
@@ -205,7 +207,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Some(Trouble::Image(why)) => return Cause::Image(why.clone()),
             Some(Trouble::Config(why)) => return Cause::Config(why.clone()),
             Some(Trouble::Capacity(why)) => return Cause::Capacity(why.clone()),
-            Some(Trouble::Start(why)) => Some(why.clone()),
+            Some(Trouble::Start(why) | Trouble::Unstarted(why)) => Some(why.clone()),
             Some(Trouble::Unbound) | None => None,
         };
         let start = if pod.trouble == Some(Trouble::Unbound) {
@@ -218,10 +220,13 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let since = [pod.unready_since, place.ready_since, Some(self.inventory.heard_since)];
         let since = since.into_iter().flatten().fold(pod.created, DateTime::max);
         let deadline = since + self.policy.wait_ready;
-        if deadline <= self.now {
-            return Cause::Overdue(start);
+        if deadline > self.now {
+            *until = Some(deadline);
+            return Cause::Starting(start);
         }
-        *until = Some(deadline);
-        Cause::Starting(start)
+        match &pod.trouble {
+            Some(Trouble::Unstarted(why)) => Cause::Pulling(self.policy.wait_ready.num_seconds(), why.clone()),
+            _ => Cause::Overdue(start),
+        }
     }
 }

@@ -32,6 +32,8 @@ pub enum Cause {
     Config(String),
     /// It crashes.
     Crash(String),
+    /// Beyond its time, which is so many seconds, and never started: a slow registry, volume or network.
+    Pulling(i64, String),
     /// Within its time.
     Starting(Start),
     /// Beyond its time.
@@ -77,14 +79,14 @@ impl Bucket {
     /// Whether an outdated Pod in this bucket may be replaced without a cost: no agent runs there. Never one that only
     /// starts: it may be Ready in a moment.
     pub(super) fn is_broken(self) -> bool {
-        matches!(self, Self::Capacity | Self::Image | Self::Config | Self::Crash | Self::Overdue)
+        matches!(self, Self::Capacity | Self::Image | Self::Config | Self::Crash | Self::Pulling | Self::Overdue)
             || (self == Self::Starting && !holds(Rule::Starting))
     }
 
     /// Whether the cause lies outside of any revision and ends by itself once it is mended.
     #[must_use]
     pub fn is_the_worlds(self) -> bool {
-        matches!(self, Self::Admission | Self::Image | Self::Config)
+        matches!(self, Self::Admission | Self::Image | Self::Config | Self::Pulling)
     }
 }
 
@@ -97,6 +99,7 @@ impl fmt::Display for Cause {
             Self::Capacity(why) | Self::Admission(why) | Self::Image(why) | Self::Config(why) | Self::Crash(why) => {
                 f.write_str(why)
             }
+            Self::Pulling(seconds, why) => write!(f, "never started within {seconds} s: {why}"),
             Self::Starting(start) => match start {
                 Start::NotMade => f.write_str("the Pod is not made yet"),
                 Start::NotBound => f.write_str("the Pod is not bound to its node yet"),

@@ -316,10 +316,9 @@ fn finish_or_wait<R: Revision>(
 ) {
     let Fleet { sorted, bounds, coming } = *fleet;
     let left = sorted.cells.iter().filter(|cell| cell.is_open()).count();
-    let ends_by_itself =
-        |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
-    let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.bucket().is_some_and(ends_by_itself));
+    let starts = |cell: &Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+    let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.is_the_worlds || starts(cell));
     // A node that is drained gets its agent from the template of then; a replica that may not go now stays as it is.
     let held = if inventory.workloads.is_empty() { 0 } else { report.waiting };
     let watched = usize::from(bounds.canaries.as_ref().is_some_and(Canaries::are_watched));

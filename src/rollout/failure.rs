@@ -251,10 +251,7 @@ pub(super) fn stick<R: Revision>(
     let before = stuck.take().filter(|stuck| stuck.revision == desired.revision);
     let is_this = |cell: &Cell<'_, R>| cell.standing() != Some(Standing::Outdated);
     // Where no agent ran before, none is lacking because of it.
-    let in_trouble = sorted
-        .cells
-        .iter()
-        .any(|cell| cell.counts && is_this(cell) && cell.bucket().is_some_and(Bucket::is_the_worlds));
+    let in_trouble = sorted.cells.iter().any(|cell| cell.counts && is_this(cell) && cell.is_the_worlds);
     let to = |phase, tries| Some(Stuck { revision: desired.revision.clone(), phase, since: now, tries });
     let Some(before) = before else {
         *stuck = if in_trouble { to(StuckPhase::Waiting, 0) } else { None };

@@ -110,10 +110,7 @@ impl<'i> Bounds<'i> {
         let Some(stuck) = memory.stuck().filter(|stuck| stuck.phase == StuckPhase::Trial) else { return self };
         let is_tried = |cell: &Cell<'_, R>| {
             let is_new = || cell.touched_at.is_none_or(|touched| touched >= stuck.since);
-            cell.bucket().is_some_and(|bucket| match bucket {
-                Bucket::Starting | Bucket::Terminating => true,
-                bucket => bucket.is_the_worlds() && is_new(),
-            })
+            matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating)) || (cell.is_the_worlds && is_new())
         };
         let tried = sorted.cells.iter().filter(|cell| cell.counts && is_tried(cell)).count();
         self.whole = self.whole.min((self.used + 1).saturating_sub(tried));

@@ -159,3 +159,34 @@ pub(super) fn a_running_agent_does_not_go_back_while_the_verdict_may_yet_be_with
     drive.run(2, 820, 1_200);
     assert_eq!(drive.state(), State::Complete);
 }
+
+#[test]
+pub(super) fn what_was_never_started_fills_the_budget_and_rejects_nothing_however_long_it_takes() {
+    for rolls_back in [false, true] {
+        let mut drive = halfway(Policy { rolls_back, max_failures: Some(1), ..policy(Share::Count(3)) });
+        let pulls = |pod: &mut Pod| pod.trouble = Some(Trouble::Unstarted("its image is being pulled".into()));
+        for number in 6..9 {
+            drive.fleet.change(number, pulls);
+        }
+        drive.run(2, 110, 390);
+        assert_eq!(drive.last.as_ref().unwrap().report.bucket(Bucket::Starting), 3);
+        drive.run(2, 390, 3_000);
+        let report = &drive.last.as_ref().unwrap().report;
+        assert_eq!((report.bucket(Bucket::Pulling), failure(&drive), drive.nodes().len()), (3, None, 0));
+        assert!(drive.waits().contains("never started within 300 s: its image is being pulled"), "{}", drive.waits());
+        assert_eq!(drive.fleet.template, revision(1), "nodes that join get what works meanwhile");
+        for number in 6..9 {
+            drive.fleet.change(number, |pod| pod.trouble = None);
+        }
+        start(&mut drive, 3_000);
+        drive.run(2, 3_000, 4_000);
+        assert_eq!((drive.state(), failure(&drive), drive.nodes().len()), (State::Complete, None, 3));
+    }
+    // An edit reaches what waits for a volume that will never come.
+    let mut stuck = halfway(policy(Share::Count(3)));
+    for number in 6..9 {
+        stuck.fleet.change(number, |pod| pod.trouble = Some(Trouble::Unstarted("a volume".into())));
+    }
+    stuck.run(3, 500, 700);
+    assert_eq!(stuck.nodes()[..3], ["node-006", "node-007", "node-008"]);
+}

@@ -246,6 +246,7 @@ fn counts(report: &Report) -> NodeCounts {
         image: bucket(Bucket::Image),
         config: bucket(Bucket::Config),
         crash: bucket(Bucket::Crash),
+        pulling: bucket(Bucket::Pulling),
         starting: bucket(Bucket::Starting),
         overdue: bucket(Bucket::Overdue),
         terminating: bucket(Bucket::Terminating),
