@@ -37,8 +37,8 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
     let ready = condition.filter(|c| c.status == "True");
     let is_unready_since = condition.filter(|c| c.status != "True").and_then(since);
     let bound = facts.status.conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "True");
-    // Before it was bound to its node nobody could start it.
-    let unready_since = is_unready_since.max(bound.filter(|_| ready.is_none()).and_then(since));
+    // Before it was bound to its node nobody could start it, and before its containers were started none was Ready.
+    let unready_since = is_unready_since.max(bound.and_then(since)).max(started_at(facts)).filter(|_| ready.is_none());
     let taken_on = facts.status.start_time.as_deref().and_then(time);
     Some(Pod {
         name: facts.metadata.name.as_deref()?.into(),
@@ -137,6 +137,13 @@ fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
     }
     let is_pending = facts.status.phase.as_deref().is_none_or(|phase| phase == "Pending");
     (is_pending && !containers(facts).any(was_started)).then(|| Trouble::Unstarted(what_it_waits_for(facts)))
+}
+
+/// When the last of its containers was started for the first time, as far as a status says.
+fn started_at(facts: &PodFacts) -> Option<DateTime<Utc>> {
+    let first = |c: &&ContainerFacts| c.restart_count == 0 && c.last_state.terminated.is_none();
+    let started = containers(facts).filter(first).filter_map(|c| c.state.running.as_ref()?.started_at.as_deref());
+    started.filter_map(time).max()
 }
 
 /// Whether a container was ever started.
@@ -260,5 +267,15 @@ mod tests {
         let bound = read(Some("node-1"), at("2026-01-01T00:00:07Z"));
         assert!(matches!(bound.trouble, Some(Trouble::Unstarted(_))));
         assert_eq!(bound.unready_since, time("2026-01-01T00:00:07Z"));
+        // Its time begins once more when what was pulled for long is started, and not when it is started again.
+        let started = |restarts: i32| {
+            let container = json!({ "restartCount": restarts,
+                "state": { "running": { "startedAt": "2026-01-01T00:09:00Z" } } });
+            let facts = json!({ "metadata": { "name": "p", "uid": "u" }, "spec": { "nodeName": "node-1" },
+                "status": { "phase": "Running", "conditions": at("2026-01-01T00:00:07Z"),
+                "containerStatuses": [container] } });
+            pod::<()>(&serde_json::from_value(facts).unwrap(), None).unwrap().unready_since
+        };
+        assert_eq!((started(0), started(1)), (time("2026-01-01T00:09:00Z"), time("2026-01-01T00:00:07Z")));
     }
 }

@@ -15,6 +15,8 @@ use super::{Desired, Inventory, Policy};
 
 /// A Pod whose deletion takes longer than its grace period by so much is said to be stuck.
 const STUCK: TimeDelta = TimeDelta::seconds(60);
+/// An agent that ceases to be Ready is said to lack after so long.
+const MOMENT: TimeDelta = TimeDelta::seconds(3);
 
 /// Reads the fleet.
 pub(super) fn sort<'a, R: Revision>(
@@ -66,6 +68,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             speaks: false,
             suspect: false,
             pending: false,
+            blinks: false,
             unplanned: self.is_unplanned(place),
             until: None,
         };
@@ -80,11 +83,21 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         // Where no agent was available before, none is missing because of us.
         let was_broken = self.was_broken(place);
         cell.counts = cell.touched && !was_broken && bucket != Bucket::NodeBusy && holds(Rule::Budget);
+        self.blinks(&mut cell);
         if let Some(touched_at) = touched_at.filter(|_| !was_broken) {
             self.verdict(&mut cell, bucket, touched_at);
         }
         self.crashed(&mut cell);
         cell
+    }
+
+    /// An agent that has not been Ready for a moment only is said to run: a single probe that fails is no news.
+    fn blinks(&self, cell: &mut Cell<'a, R>) {
+        let has_ceased = !cell.counts && cell.cause.as_ref().is_some_and(Cause::has_ceased);
+        let unready = cell.pod().filter(|_| has_ceased).and_then(|pod| pod.unready_since);
+        let Some(until) = unready.map(|since| since + MOMENT).filter(|until| *until > self.now) else { return };
+        cell.blinks = true;
+        cell.until = cell.until.into_iter().chain([until]).min();
     }
 
     fn is_unplanned(&self, place: &Place<'_, R>) -> bool {
@@ -210,10 +223,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Some(Trouble::Start(why) | Trouble::Unstarted(why)) => Some(why.clone()),
             Some(Trouble::Unbound) | None => None,
         };
-        let start = if pod.trouble == Some(Trouble::Unbound) {
-            Start::NotBound
-        } else {
-            Start::NotReady(self.policy.wait_ready.num_seconds(), said)
+        let seconds = self.policy.wait_ready.num_seconds();
+        let start = match pod.was_ready {
+            _ if pod.trouble == Some(Trouble::Unbound) => Start::NotBound,
+            Some(_) => Start::Ceased(seconds, said),
+            None => Start::NotReady(seconds, said),
         };
         // An agent that was Ready, that was bound late, or whose node was away, gets its time anew; so do all when
         // the API server was away.

@@ -59,6 +59,8 @@ pub enum Start {
     NotBound,
     /// It is not Ready; for how many seconds it is waited, and what its status says.
     NotReady(i64, Option<String>),
+    /// It was Ready and is not; for how many seconds it is waited, and what its status says.
+    Ceased(i64, Option<String>),
     /// It is Ready, and must stay so for so many seconds.
     Settling(i64),
 }
@@ -72,6 +74,11 @@ impl Cause {
     /// Whether somebody must look.
     pub(super) fn is_trouble(&self) -> bool {
         !matches!(self, Self::Starting(_) | Self::NodeBusy(_) | Self::NodeNotReady | Self::Terminating(false))
+    }
+
+    /// Whether its agent ran, is not Ready, and may be again in time.
+    pub(super) fn has_ceased(&self) -> bool {
+        matches!(self, Self::Starting(Start::Ceased(..)))
     }
 }
 
@@ -104,9 +111,10 @@ impl fmt::Display for Cause {
                 Start::NotMade => f.write_str("the Pod is not made yet"),
                 Start::NotBound => f.write_str("the Pod is not bound to its node yet"),
                 Start::NotReady(_, said) => write!(f, "not Ready yet{}", after_colon(said.as_deref())),
+                Start::Ceased(_, said) => write!(f, "not Ready any more{}", after_colon(said.as_deref())),
                 Start::Settling(seconds) => write!(f, "Ready, and must stay so for {seconds} s"),
             },
-            Self::Overdue(Start::NotReady(seconds, said)) => write!(
+            Self::Overdue(Start::NotReady(seconds, said) | Start::Ceased(seconds, said)) => write!(
                 f,
                 "not Ready within \
                 {seconds} s{}",

@@ -34,6 +34,8 @@ pub(super) struct Cell<'a, R> {
     pub(super) suspect: bool,
     /// Whether it may yet speak against it.
     pub(super) pending: bool,
+    /// Its agent ran until a moment ago: whether that is more than one probe that failed the next moment tells.
+    pub(super) blinks: bool,
     /// Born by itself from a template that is not the desired one.
     pub(super) unplanned: bool,
     /// When this may change without an event.

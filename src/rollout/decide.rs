@@ -272,10 +272,8 @@ fn template<R: Revision>(
 fn places<R>(sorted: &Sorted<'_, R>, bounds: &Bounds<'_>) -> Vec<WaitingOn> {
     let mut causes: Vec<(&Cause, Vec<&Cell<'_, R>>)> = Vec::new();
     for cell in &sorted.cells {
-        let Some(cause) = cell.cause.as_ref().filter(|_| cell.counts || cell.standing() == Some(Standing::Outdated))
-        else {
-            continue;
-        };
+        let is_waited_for = cell.counts || (cell.standing() == Some(Standing::Outdated) && !cell.blinks);
+        let Some(cause) = cell.cause.as_ref().filter(|_| is_waited_for) else { continue };
         match causes.iter().position(|(known, _)| *known == cause) {
             Some(known) => causes[known].1.push(cell),
             None if causes.len() < WAITING => causes.push((cause, vec![cell])),

@@ -4,6 +4,7 @@
 
 use super::policies::{Drive, canary};
 use super::*;
+use crate::k8s::node::Node;
 use crate::rollout::{Order, Who};
 
 /// Twelve nodes of which six run version 2 and three start it, with the node controller and kubelets as `away` says.
@@ -189,4 +190,25 @@ pub(super) fn what_was_never_started_fills_the_budget_and_rejects_nothing_howeve
     }
     stuck.run(3, 500, 700);
     assert_eq!(stuck.nodes()[..3], ["node-006", "node-007", "node-008"]);
+}
+
+#[test]
+fn an_agent_that_ran_and_is_not_ready_is_lacking_after_a_moment_and_joins_nothing() {
+    let mut fleet = Fleet::new(20, 1);
+    for number in 0..19 {
+        fleet.change(number, |pod| {
+            (pod.ready_since, pod.unready_since, pod.was_ready) = (None, Some(at(0)), Some(TimeDelta::days(1)));
+        });
+    }
+    fleet.nodes.push(Arc::new(Node { created: at(0), ..Node::named("joined") }));
+    let look = |now: i64| {
+        let plan = fleet.plan(&policy(Share::Count(1)), &desired(1), now);
+        (plan.report.running, plan.report.lacking, plan.report.joining, plan.report.updated, plan.next)
+    };
+    assert_eq!(look(1), (20, 0, 1, 20, Some(at(3))), "one probe that fails is no news, and is asked about again");
+    let (running, lacking, joining, updated, _) = look(3);
+    assert_eq!((running, lacking, joining, updated), (1, 19, 1, 1));
+    let report = fleet.plan(&policy(Share::Count(1)), &desired(1), 3).report;
+    assert_eq!((report.ceased.len(), report.troubled.len(), report.bucket(Bucket::Starting)), (5, 0, 20));
+    assert_eq!(report.ceased[0].1.to_string(), "not Ready any more");
 }

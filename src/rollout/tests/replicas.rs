@@ -329,3 +329,22 @@ fn a_workload_whose_pods_are_refused_keeps_no_canary_of_another_from_going() {
     world.pods.pop();
     assert_eq!(world.look().steps.len(), 1);
 }
+
+#[test]
+fn replicas_without_room_wait_for_the_cluster_to_grow_and_reject_nothing() {
+    let mut world = World::new(&[(3, Share::Count(1))]);
+    world.look();
+    world.turn(9, 0);
+    let late = world.pods.len() - 1;
+    Arc::make_mut(&mut world.pods[late].1).trouble = Some(Trouble::Capacity("no room".into()));
+    world.clock += 5_000;
+    let plan = world.look();
+    assert_eq!((plan.report.state, plan.memory.failure, world.old()), (State::Rolling, None, 2), "it fills the budget");
+    let (late, bound_at) = (Arc::make_mut(&mut world.pods[late].1), at(world.clock));
+    (late.trouble, late.unready_since) = (None, Some(bound_at));
+    (0..20).for_each(|_| {
+        world.look();
+        world.turn(9, 9);
+    });
+    assert_eq!((world.old(), world.look().report.state), (0, State::Complete));
+}
