@@ -123,7 +123,13 @@ pub(super) fn look<R: Revision>(
     had.retain(|name| places.contains(name));
     let of_them = sorted.cells.iter().filter(has_it).map(Cell::name).filter(|name| places.contains(*name));
     had.extend(of_them.map(str::to_owned));
-    let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && places.contains(cell.name());
+    // More may be in flight than are remembered by name.
+    let started = memory.started();
+    let is_in_flight = |cell: &Cell<'_, R>| {
+        let lost = inventory.lost.get(cell.place.name).zip(started);
+        lost.is_some_and(|(lost, started)| *lost >= started) || cell.freed
+    };
+    let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && (places.contains(cell.name()) || is_in_flight(cell));
     // One whose Pod others delete, or the kubelet refuses, has another in a moment: the template is not written for it.
     let stays_away = |cell: &Cell<'_, R>| {
         let known = inventory.missing.get(cell.place.name).is_some_and(|since| *since + A_MOMENT <= now);
@@ -143,10 +149,15 @@ pub(super) fn look<R: Revision>(
     let is_missing = |cell: &Cell<'_, R>| {
         was_deleted(cell) && cell.place.is_ready && !is_made(cell) && stays_away(cell) && needs_it(cell)
     };
+    // Of more than are remembered an operator that has just started does not know who took the others.
+    let is_unknown = places.len() >= REMEMBERED && started.is_some_and(|started| inventory.deciding_since > started);
     // Those that run it, and those whose Pod went for it.
     let is_taken = |cell: &Cell<'_, R>| {
         if is_void(cell) {
             return false;
+        }
+        if is_unknown && cell.touched && !is_made(cell) {
+            return true;
         }
         let runs = is_current(cell) && (cell.touched || was_deleted(cell));
         runs || is_missing(cell) || (was_deleted(cell) && !cell.place.is_ready)
