@@ -217,7 +217,7 @@ impl Look<'_> {
         }
         self.measure(&plan.ledger, &plan.assessment.decision.plan);
         context.deletions.settle(&resolved.uid, plan.ledger);
-        let recycled = act::recycle(context, resolved, &plan.guard, &plan.steps).await;
+        let recycled = act::recycle(context, (self.object, resolved), &plan.guard, &plan.steps).await;
         // While nothing may be replaced, nothing that OLM could interrupt is under way.
         let latest = context
             .deletions
