@@ -13,14 +13,15 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::resolve::Resolved;
 use super::revision::Config;
-use crate::fleet::pods::{pod, was_ready};
+use crate::clock::Clock;
+use crate::fleet::pods::{pod, see};
 use crate::fleet::replicas::{Corner, Owner, Replica};
 use crate::k8s::facts::PodFacts;
 use crate::kernel::Key;
 use crate::rollout::Share;
 
 #[derive(Debug, Default)]
-pub struct Fleet(RwLock<Inner>);
+pub struct Fleet(RwLock<Inner>, Clock);
 
 #[derive(Debug, Default)]
 pub struct Inner {
@@ -49,6 +50,12 @@ fn is_within(scope: &str, namespace: &str) -> bool {
 }
 
 impl Fleet {
+    /// One by this clock, of which nothing is known yet.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self(RwLock::default(), clock)
+    }
+
     /// Takes note of a watcher. Returns whether it is another than before.
     pub fn watches(&self, key: &Key, resolved: Option<Resolved>) -> bool {
         if self.0.read().watchers.get(key).map(|known| &**known) == resolved.as_ref() {
@@ -144,9 +151,7 @@ impl Fleet {
                 }
                 let corner = inner.corners.entry(key.0.clone()).or_default();
                 let before = corner.pods.get(key.1.as_str()).filter(|known| known.pod.uid == new.uid).cloned();
-                if let Some(before) = &before {
-                    new.was_ready = was_ready(&before.pod, &new);
-                }
+                see(before.as_ref().map(|before| &*before.pod), &mut new, self.1.now());
                 let replica = Arc::new(Replica::of(facts, new));
                 corner.pods.insert(replica.pod.name.clone(), replica.clone());
                 let is_same = before.as_ref().is_some_and(|before| before.is_like(&replica));

@@ -4,14 +4,26 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{created, since, time};
+use super::{as_seen, created, since, time};
 use crate::k8s::facts::{ConditionFacts, ContainerFacts, PodFacts, WhyFacts};
 use crate::rollout::{Pod, Trouble};
 
+/// A Pod as this process saw it: its times not by a kubelet's clock alone, and for how long it was Ready before it
+/// ceased to be.
+pub fn see<R>(before: Option<&Pod<R>>, pod: &mut Pod<R>, now: DateTime<Utc>) {
+    let before = before.filter(|before| before.uid == pod.uid);
+    let is_change = before.is_some_and(|before| before.ready_since.is_some() != pod.ready_since.is_some());
+    let (ready, unready) = (before.and_then(|b| b.ready_since), before.and_then(|b| b.unready_since));
+    pod.ready_since = pod.ready_since.map(|at| as_seen(at, ready, is_change, now).max(pod.created));
+    pod.unready_since = pod.unready_since.map(|at| as_seen(at, unready, is_change, now).max(pod.created));
+    if let Some(before) = before {
+        pod.was_ready = was_ready(before, pod);
+    }
+}
+
 /// For how long a Pod was Ready before it ceased to be: the longest time that was seen, else what its status lets
 /// guess.
-#[must_use]
-pub fn was_ready<R>(before: &Pod<R>, now: &Pod<R>) -> Option<TimeDelta> {
+fn was_ready<R>(before: &Pod<R>, now: &Pod<R>) -> Option<TimeDelta> {
     let ended = before.ready_since.zip(now.unready_since).filter(|_| now.ready_since.is_none());
     before
         .was_ready
@@ -233,6 +245,39 @@ mod tests {
         assert!(matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False",
                 "reason": "Unschedulable", "message": "no room" }] })),
                 Some(Trouble::Capacity(why)) if why == "no room"));
+    }
+
+    #[test]
+    fn a_kubelets_clock_ends_no_wait_and_skips_none() {
+        let at = |second: i64| DateTime::UNIX_EPOCH + TimeDelta::seconds(second);
+        let pod = |ready: Option<i64>, unready: Option<i64>| Pod::<()> {
+            created: at(1_000),
+            ready_since: ready.map(at),
+            unready_since: unready.map(at),
+            ..Pod::named("p", "n")
+        };
+        let seen = |before: Option<&Pod<()>>, mut pod: Pod<()>, now: i64| {
+            see(before, &mut pod, at(now));
+            pod
+        };
+        let ahead = seen(None, pod(Some(9_000), None), 1_010);
+        assert_eq!(ahead.ready_since, Some(at(1_010)), "two hours ahead: since it was seen");
+        let again = seen(Some(&ahead), pod(Some(9_000), None), 1_050);
+        assert_eq!(again.ready_since, Some(at(1_010)), "and it stays so");
+        let starts = seen(None, pod(None, Some(1_001)), 1_002);
+        let behind = seen(Some(&starts), pod(Some(-6_000), None), 1_020);
+        assert_eq!(behind.ready_since, Some(at(1_020)), "two hours behind");
+        let ceased = seen(Some(&behind), pod(None, Some(-5_900)), 1_200);
+        assert_eq!((ceased.unready_since, ceased.was_ready), (Some(at(1_200)), Some(TimeDelta::seconds(180))));
+        assert_eq!(
+            seen(None, pod(Some(-6_000), None), 5_000).ready_since,
+            Some(at(1_000)),
+            "not before it was created"
+        );
+        let on_time = seen(Some(&starts), pod(Some(1_015), None), 1_020);
+        assert_eq!(on_time.ready_since, Some(at(1_015)), "a clock that is right is believed");
+        let blinked = seen(Some(&on_time), pod(Some(1_030), None), 1_031);
+        assert_eq!(blinked.ready_since, Some(at(1_030)), "it was not Ready in between, unseen");
     }
 
     #[test]

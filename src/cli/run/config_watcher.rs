@@ -35,9 +35,9 @@ pub(super) fn kind(base: Base<'_>) -> Arc<Context> {
     let Base { client, clock, heard, tell_named, namespace, pod, .. } = base;
     Arc::new(Context {
         client: client.clone(),
+        fleet: Fleet::new(clock.clone()),
         clock,
         namespace,
-        fleet: Fleet::default(),
         named: Named::new(client.clone(), tell_named),
         deletions: Deletions::default(),
         turns: parking_lot::Mutex::default(),
