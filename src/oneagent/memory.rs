@@ -114,6 +114,8 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
                 at: None,
                 only_lost: false,
                 earlier: Vec::new(),
+                workloads: Vec::new(),
+                whole_since: None,
             }),
             touched: Touched { since: began, joined_after: began, ..Touched::default() },
             ..rollout::Memory::default()
@@ -188,6 +190,8 @@ mod tests {
                     at: None,
                     only_lost: false,
                     earlier: Vec::new(),
+                    workloads: Vec::new(),
+                    whole_since: None,
                 }),
                 touched: Touched { since: Some(at(0)), joined_after: Some(at(1)), ..Touched::default() },
                 ..rollout::Memory::default()

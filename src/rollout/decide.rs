@@ -36,7 +36,7 @@ pub fn plan<R: Revision>(
     let sorted = sort(policy, desired, inventory, now);
     let mut report = Report::count(&sorted);
     remember(&sorted, inventory, &mut memory, now);
-    withdraw(&sorted, policy, &mut memory, now);
+    withdraw(&sorted, policy, inventory, &mut memory, now);
     let bounds = Bounds::of(policy, &sorted, inventory, &memory);
     let (coming, overdue) = bounds.coming(policy, inventory, now);
     let mut plan = Plan {

@@ -180,6 +180,17 @@ pub struct Failure<R> {
     /// The places where it failed, bounded.
     #[serde(default)]
     pub places: Vec<String>,
+    /// Of replicas the workloads of those that failed, bounded: they make their Pods again under other names.
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<String>,
+    /// Since when none of these workloads lacks a replica.
+    #[serde(
+        default,
+        deserialize_with = "lenient_time",
+        serialize_with = "maybe_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub whole_since: Option<DateTime<Utc>>,
     /// When it stopped the rollout.
     #[serde(
         default,

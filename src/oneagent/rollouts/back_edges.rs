@@ -24,6 +24,8 @@ fn after_a_failure(bad: usize, budget: u32) -> Drive {
         at: None,
         only_lost: false,
         earlier: Vec::new(),
+        workloads: Vec::new(),
+        whole_since: None,
     });
     drive
 }

@@ -310,6 +310,8 @@ pub(super) fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_
         at: None,
         only_lost: false,
         earlier: Vec::new(),
+        workloads: Vec::new(),
+        whole_since: None,
     };
     (fleet.memory.rollout.failure, fleet.memory.rejected) = (Some(failure.clone()), vec![v(2)]);
     let early = fleet.plan(&policy(Share::Count(2)), &desired(1), 299).memory;

@@ -284,6 +284,8 @@ fn full() -> Memory<Number> {
             at: Some(at(9)),
             only_lost: true,
             earlier: vec![Number(0)],
+            workloads: vec!["w".into()],
+            whole_since: Some(at(6)),
         }),
         back: Some(Back { from: Number(2), to: Number(1), place: Some("a".into()), phase: BackPhase::Going }),
         withdrawn: Some(Withdrawn { revision: Number(2), times: 1 }),
