@@ -53,7 +53,7 @@ impl World {
     /// One that has seen the ConfigMap as it was before.
     fn new() -> Self {
         let mut world = Self {
-            fleet: Fleet::default(),
+            fleet: Fleet::new(crate::clock::Clock::at(at(CHANGED + 7))),
             spec: json!({ "configMap": "c", "podSelector": { "app": "a" } }),
             generation: 1,
             memory: Memory::default(),
@@ -312,7 +312,8 @@ fn failed_for_good() -> World {
     let mut world = World::new();
     world.deployment(3);
     world.change();
-    let created = json!({ "metadata": { "creationTimestamp": at(CHANGED + 6).to_rfc3339() } });
+    let created =
+        json!({ "metadata": { "uid": "web-0-made-again", "creationTimestamp": at(CHANGED + 6).to_rfc3339() } });
     world.pod("web-0", RS, None, &created);
     let revision = world.memory.tracked.as_ref().unwrap().desired().clone();
     world.memory.engine.phase = Phase::Idle;
@@ -324,6 +325,8 @@ fn failed_for_good() -> World {
         insisted: false,
         message: "it failed".to_owned(),
         places: vec!["web-0".to_owned()],
+        at: None,
+        only_lost: false,
         workloads: vec!["Deployment web".to_owned()],
         whole_since: None,
         earlier: Vec::new(),
