@@ -37,6 +37,7 @@ pub struct Subscriber {
 
 /// What a subscriber needs beyond the newest version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "they are independent needs")]
 pub struct Interest {
     /// Versions that hosts report, in an answer newer than this.
     pub hosts: Option<DateTime<Utc>>,

@@ -169,7 +169,7 @@ async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Du
     }
     context.environments.need(&subscriber, &plan.interest);
     let look = Look { context, object, desk, resolved: &resolved, seen: &seen };
-    let carried_out = look.carry_out(plan, &memory).await;
+    let carried_out = Box::pin(look.carry_out(plan, &memory)).await;
     let noted = act::write_note(context, &resolved).await.unwrap_or(RESYNC);
     Ok(carried_out?.min(noted))
 }
