@@ -90,7 +90,7 @@ pub(super) fn is_unproven<R: Revision>(policy: &Policy, desired: &Desired<R>, me
     holds(Rule::Canary) && policy.canary.is_some() && !is_proven && memory.last_good.as_ref() != Some(&desired.revision)
 }
 
-/// Whether a canary restarts the soak: one that crashes or takes its node down does, one whose node is removed does not.
+/// Whether a canary restarts the soak: one that crashes or takes its node down does, one whose node is removed not.
 fn fails<R>(cell: &Cell<'_, R>) -> bool {
     match cell.bucket() {
         Some(Bucket::Crash | Bucket::Overdue | Bucket::NodeLost) => true,
