@@ -52,6 +52,13 @@ impl Clock {
         self.own() + self.heard.lock().ahead
     }
 
+    /// One that says this time now.
+    #[cfg(test)]
+    #[must_use]
+    pub fn at(began: DateTime<Utc>) -> Self {
+        Self { began, ..Self::default() }
+    }
+
     /// What time it were without the API server: to tell `hear` when something was asked.
     #[must_use]
     pub fn own(&self) -> DateTime<Utc> {

@@ -91,7 +91,7 @@ fn a_list_of_hosts_without_an_end_takes_bounded_memory_and_a_plan_grows_with_the
         let transport = Transport { timeout: std::time::Duration::from_secs(60), ..Transport::default() };
         let client = Client::new(&endless().await, &transport).unwrap();
         let before = HEAP.allocated();
-        let outcome = client.hosts(&"token".to_owned().into()).await;
+        let outcome = client.hosts(&"token".to_owned().into(), &["default".to_owned()].into()).await;
         assert!(matches!(outcome, Err(Error::TooMany(_))), "{outcome:?}");
         let most = HEAP.max_allocated() - before;
         println!("{} MiB at most while the list was read", most / MIB);

@@ -43,7 +43,21 @@ impl Webhook {
             let patch = answer(request);
             Box::pin(async { Ok(patch.await) })
         });
-        Self::start(client, namespace, "apps", "daemonsets", answer).await
+        Self::start(client, namespace, ("apps", "daemonsets", &["CREATE", "UPDATE"]), answer).await
+    }
+
+    /// One of Pods that are deleted, by the name of the user that asks; each deletion waits until it answers.
+    pub async fn of_deletions<F, Fut>(client: &Client, namespace: &str, answer: F) -> Self
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let answer: Answer = Arc::new(move |request| {
+            let user = request["userInfo"]["username"].as_str().unwrap_or_default().to_owned();
+            let said = answer(user);
+            Box::pin(async { said.await.map(|()| Vec::new()) })
+        });
+        Self::start(client, namespace, ("", "pods", &["DELETE"]), answer).await
     }
 
     /// One of new Pods, as OpenShift's admission is.
@@ -55,10 +69,15 @@ impl Webhook {
             let said = answer(&request["object"]);
             Box::pin(async { said })
         });
-        Self::start(client, namespace, "", "pods", answer).await
+        Self::start(client, namespace, ("", "pods", &["CREATE"]), answer).await
     }
 
-    async fn start(client: &Client, namespace: &str, group: &str, resource: &str, answer: Answer) -> Self {
+    async fn start(
+        client: &Client,
+        namespace: &str,
+        (group, resource, operations): (&str, &str, &[&str]),
+        answer: Answer,
+    ) -> Self {
         let ca = Ca::new("webhook");
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
@@ -71,13 +90,13 @@ impl Webhook {
         let app = Router::new().fallback(review).with_state(answer);
         tokio::spawn(axum::serve(TlsListener::new(listener, &ca.server(&["localhost"], true)), app).into_future());
         let name = format!("{resource}.{namespace}.webhook.example");
-        let operations: &[&str] = if resource == "pods" { &["CREATE"] } else { &["CREATE", "UPDATE"] };
         let configuration = json!({
             "metadata": { "name": name },
             "webhooks": [{
                 "name": name,
                 "admissionReviewVersions": ["v1"],
                 "sideEffects": "None",
+                "timeoutSeconds": 30,
                 "clientConfig": { "url": format!("https://localhost:{port}/"),
                 "caBundle": base64(ca.pem().as_bytes()) },
                 "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
@@ -87,6 +106,10 @@ impl Webhook {
         });
         let configuration = serde_json::from_value(configuration).expect("a configuration");
         webhooks(client).create(&PostParams::default(), &configuration).await.expect("the webhook is registered");
+        if operations == ["DELETE"] {
+            // Nothing is there that could be deleted for a try: the first deletions show whether it is called.
+            return Self { client: client.clone(), name };
+        }
         // The API server takes a moment to hear of it.
         let pod = json!({ "containers": [{ "name": "c", "image": "i" }] });
         let (kind, spec) = if resource == "pods" {

@@ -150,10 +150,13 @@ pub struct NodeCounts {
     /// The agent crashes.
     #[serde(default)]
     pub crash: i32,
+    /// Beyond `waitReadySeconds`, and never started: an image, a volume or the network is slow.
+    #[serde(default)]
+    pub pulling: i32,
     /// Within `waitReadySeconds`.
     #[serde(default)]
     pub starting: i32,
-    /// Beyond `waitReadySeconds`.
+    /// Beyond `waitReadySeconds`, though its container was started; or its Pod was not created.
     #[serde(default)]
     pub overdue: i32,
     /// The Pod is being deleted.

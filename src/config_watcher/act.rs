@@ -4,19 +4,19 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::desk::Block;
+use super::places::{By, Obstacle};
 use super::resolve::Resolved;
 use super::revision::Config;
 use super::{Context, Desk};
 use crate::kernel;
-use crate::kernel::delete::{Blocked, How, Outcome, Target};
+use crate::kernel::delete::{Blocked, By as ForbiddenBy, How, Outcome, Target};
 use crate::rollout::Step;
 use crate::rollout::guard::Guard;
 
-/// What is blocked is tried again after so long: no watch shows a PodDisruptionBudget that changes.
+/// What is blocked is tried again after so long: no watch shows a PodDisruptionBudget or a policy that changes.
 const AGAIN: Duration = Duration::from_secs(10);
+/// A Pod that is blocked alone lets the others of its workload have their turn first.
+const OTHERS_FIRST: u32 = 6;
 
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Done {
     pub has_changed: bool,
     /// A Pod may not be evicted now.
     pub is_blocked: bool,
-    /// Why the API server refuses evictions.
+    /// Why evictions go on failing.
     pub refused: Option<String>,
 }
 
@@ -38,10 +38,10 @@ pub async fn evict(
     steps: &[Step<Config>],
 ) -> Result<Done, (Done, kernel::Error)> {
     let mut done = Done::default();
-    for Step { pod, place, .. } in steps {
+    for Step { pod, place, costs } in steps {
         // Where one was refused a moment ago the others of its workload are not tried.
         let workload = guard.workload(&pod.uid);
-        if workload.is_some_and(|name| desk.own.blocked.lock().contains_key(name)) {
+        if workload.is_some_and(|name| desk.own.is_blocked(name)) {
             continue;
         }
         // A pause, an edit or a deletion in the middle is heard, and a stop.
@@ -63,24 +63,20 @@ pub async fn evict(
         tracing::info!(namespace = resolved.namespace, name = resolved.name, pod = &*pod.name, ?outcome, "eviction");
         match outcome {
             Ok(Outcome::Deleted) => {
-                // What forbade one may forbid none any more.
-                desk.own.blocked.lock().clear();
+                desk.own.was_evicted(workload);
                 *desk.own.evicted_at.lock() = Some(context.clock.now());
                 context.metrics.all.replaced();
             }
             Ok(Outcome::Changed) => done.has_changed = true,
             Ok(Outcome::OverBudget) => tracing::error!(name = resolved.name, "the plan exceeds the budget; a defect"),
-            Ok(Outcome::Blocked(Blocked { why, is_its_own })) => {
+            Ok(Outcome::Blocked(blocked)) => {
                 done.is_blocked = true;
-                let block = Block { why: sentence(&why, is_its_own), until: Instant::now() + AGAIN };
-                let mut blocked = desk.own.blocked.lock();
-                if is_its_own {
-                    // The next time others have their turn.
-                    let until = block.until + 5 * AGAIN;
-                    blocked.insert(pod.uid.clone(), Block { until, ..block.clone() });
+                let obstacle = obstacle(&pod.name, !costs, &blocked);
+                if blocked.by != ForbiddenBy::Budget {
+                    desk.own.step_aside(&pod.uid, obstacle.clone(), OTHERS_FIRST * AGAIN);
                 }
-                // Who else is of its workload is most likely behind the same budget, and not asked for one by one.
-                blocked.insert(workload.unwrap_or(&pod.uid).clone(), block);
+                // Another Pod of its workload is most likely refused for the same cause, and not asked for at once.
+                desk.own.step_aside(workload.unwrap_or(&pod.uid), obstacle, AGAIN);
             }
             Err(error) => {
                 done.refused = desk.complaint(&error);
@@ -91,15 +87,30 @@ pub async fn evict(
     Ok(done)
 }
 
-fn sentence(why: &str, is_its_own: bool) -> String {
-    if is_its_own {
-        "more than one PodDisruptionBudget selects each, and the API server evicts no such Pod: let all but one of \
-        them select other labels (kubectl get pdb)"
-            .to_owned()
-    } else {
-        format!(
-            "{why}: nothing is evicted against a PodDisruptionBudget; it goes on when more Pods are Ready, or when its \
-            maxUnavailable or minAvailable lets one be away (kubectl get pdb)"
-        )
-    }
+/// What kept a Pod from being evicted, in words. `is_broken`: it was not available itself.
+fn obstacle(pod: &str, is_broken: bool, Blocked { why, by }: &Blocked) -> Obstacle {
+    let (by, why) = match by {
+        ForbiddenBy::Refusal => (By::Refusal, format!("the API server refuses to evict Pod {pod}: {why}")),
+        ForbiddenBy::Budgets => (
+            By::Budget,
+            "more than one PodDisruptionBudget selects each, and the API server evicts no such Pod: let all but one of \
+            them select other labels (kubectl get pdb)"
+                .to_owned(),
+        ),
+        ForbiddenBy::Budget if is_broken => (
+            By::Deadlock,
+            format!(
+                "{why}: the PodDisruptionBudget also protects Pods that are not Ready, which may need the change to \
+                become Ready; set its spec.unhealthyPodEvictionPolicy to AlwaysAllow (kubectl get pdb)"
+            ),
+        ),
+        ForbiddenBy::Budget => (
+            By::Budget,
+            format!(
+                "{why}: nothing is evicted against a PodDisruptionBudget; it goes on when more Pods are Ready, or when \
+                its maxUnavailable or minAvailable lets one be away (kubectl get pdb)"
+            ),
+        ),
+    };
+    Obstacle { why, by }
 }

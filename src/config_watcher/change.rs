@@ -5,7 +5,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::revision::Config;
+use super::revision::{Config, Pod};
 
 /// Changes that do not end are acted on after so long, or after the debounce if that is longer.
 const LONGEST: TimeDelta = TimeDelta::seconds(300);
@@ -21,6 +21,31 @@ pub struct Tracked {
     /// What is being brought to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
+    /// Since when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent_since: Option<DateTime<Utc>>,
+    /// There was none for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<Gap>,
+}
+
+/// A time without a ConfigMap. A Pod that ran in it has nothing; one that waited for it started with what came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    pub from: DateTime<Utc>,
+    /// When the ConfigMap was made, by the API server's clock.
+    pub to: DateTime<Utc>,
+}
+
+impl Gap {
+    fn has(&self, pod: &Pod) -> bool {
+        self.from <= pod.created && pod.created <= self.to
+    }
+
+    /// Whether a Pod ran before it ended.
+    fn ran_in_it(&self, pod: &Pod) -> bool {
+        pod.was_ready.is_some() || pod.ready_since.is_some_and(|since| since <= self.to)
+    }
 }
 
 /// A change that is being brought to the Pods.
@@ -33,18 +58,30 @@ pub struct Pending {
 }
 
 impl Tracked {
+    /// What Pods have as long as nothing changes.
+    #[must_use]
+    pub fn baseline(config_map: &str, applied: Config) -> Self {
+        Self { config_map: config_map.to_owned(), applied, pending: None, absent_since: None, gap: None }
+    }
+
     /// What the Pods shall be made with.
     #[must_use]
     pub fn desired(&self) -> &Config {
         self.pending.as_ref().map_or(&self.applied, |pending| &pending.config)
     }
 
-    /// Whether a Pod that was created then has something else. The API's times are whole seconds: within the same
-    /// second it may.
+    /// Whether a Pod has something else. The API's times are whole seconds: one that was created within the same second
+    /// may.
     #[must_use]
-    pub fn is_outdated(&self, created: DateTime<Utc>) -> bool {
+    pub fn is_outdated(&self, pod: &Pod) -> bool {
+        let gap = self.gap.filter(|gap| gap.has(pod));
+        if gap.is_some_and(|gap| gap.ran_in_it(pod)) {
+            return true;
+        }
         let Some(Pending { config, left_at }) = &self.pending else { return false };
-        let is_old = created <= config.changed_at;
+        // One that waited for the ConfigMap is as old as that.
+        let (created, waited) = gap.map_or((pod.created, false), |gap| (gap.to, true));
+        let is_old = created < config.changed_at || (created == config.changed_at && !waited);
         // Who undoes a change wants what was there: Pods from before it have that.
         let is_undone = config.hash == self.applied.hash;
         is_old && !(is_undone && created < *left_at)
@@ -52,6 +89,7 @@ impl Tracked {
 
     /// The change is with all of them.
     pub fn settle(&mut self) {
+        self.gap = None;
         if let Some(pending) = self.pending.take() {
             self.applied = pending.config;
         }
@@ -79,6 +117,16 @@ pub struct Change {
     pub until: Option<DateTime<Utc>>,
 }
 
+/// Takes note that there is no ConfigMap: what comes is a change.
+#[must_use]
+pub fn miss(before: Option<&Tracked>, name: &str, now: DateTime<Utc>) -> Tracked {
+    let known = before.filter(|tracked| tracked.config_map == name).cloned();
+    // Of Pods that are there already nobody knows better.
+    let first = || Tracked { absent_since: Some(DateTime::UNIX_EPOCH), ..Tracked::baseline(name, Config::absent()) };
+    let tracked = known.unwrap_or_else(first);
+    Tracked { absent_since: tracked.absent_since.or(Some(now)), ..tracked }
+}
+
 /// Follows a ConfigMap.
 #[must_use]
 pub fn follow(
@@ -91,9 +139,10 @@ pub fn follow(
 ) -> Change {
     let Some(tracked) = before.filter(|tracked| tracked.config_map == name) else {
         // First sight restarts nobody: what Pods were made with before nobody can say.
-        let tracked = Tracked { config_map: name.to_owned(), applied: found.clone(), pending: None };
+        let tracked = Tracked::baseline(name, found.clone());
         return Change { tracked, restless: None, until: None };
     };
+    let tracked = &returned(tracked, found);
     let wanted = tracked.desired();
     let restless = match restless {
         Some(known) if known.config.hash == found.hash => Some(known.clone()),
@@ -114,12 +163,28 @@ pub fn follow(
     Change { tracked, restless: None, until: None }
 }
 
+/// The ConfigMap is there, again or at last.
+fn returned(tracked: &Tracked, found: &Config) -> Tracked {
+    let Some(since) = tracked.absent_since else { return tracked.clone() };
+    let from = tracked.gap.map_or(since, |gap| gap.from.min(since));
+    Tracked { absent_since: None, gap: Some(Gap { from, to: found.changed_at }), ..tracked.clone() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn at(second: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(second, 0).unwrap()
+    }
+
+    fn pod(created: i64, ready_since: Option<i64>) -> Pod {
+        Pod { created: at(created), ready_since: ready_since.map(at), ..Pod::named("p", "") }
+    }
+
+    /// Whether one that was Ready at once has something else.
+    fn is_outdated(tracked: &Tracked, second: i64) -> bool {
+        tracked.is_outdated(&pod(second, Some(second)))
     }
 
     fn config(hash: &str, second: i64) -> Config {
@@ -152,7 +217,7 @@ mod tests {
         assert_eq!((baseline().desired().hash.as_str(), baseline().pending), ("a", None));
         let other = follow(Some(&baseline()), None, "d", &config("x", 20), TimeDelta::seconds(5), at(200)).tracked;
         assert_eq!((other.desired().hash.as_str(), other.pending.is_none()), ("x", true));
-        assert!(!other.is_outdated(at(1)), "nobody is restarted for it");
+        assert!(!is_outdated(&other, 1), "nobody is restarted for it");
     }
 
     #[test]
@@ -171,16 +236,16 @@ mod tests {
     #[test]
     fn a_change_concerns_those_that_are_no_newer_and_its_undoing_those_born_in_between() {
         let changed = after(&baseline(), &[("b", 200, 200), ("b", 200, 205)]).tracked;
-        assert!(changed.is_outdated(at(200)) && !changed.is_outdated(at(201)), "within the same second it may be old");
+        assert!(is_outdated(&changed, 200) && !is_outdated(&changed, 201), "within the same second it may be old");
         let undone = after(&baseline(), &[("b", 200, 200), ("a", 203, 203), ("a", 203, 208)]).tracked;
-        let outdated: Vec<i64> = (198..206).filter(|second| undone.is_outdated(at(*second))).collect();
+        let outdated: Vec<i64> = (198..206).filter(|second| is_outdated(&undone, *second)).collect();
         assert_eq!(outdated, [200, 201, 202, 203]);
         // Undone after it had begun to reach Pods: those from before it still have what is wanted.
         let undone = after(&changed, &[("a", 300, 300), ("a", 300, 305)]).tracked;
-        assert!(!undone.is_outdated(at(199)) && undone.is_outdated(at(201)) && !undone.is_outdated(at(301)));
+        assert!(!is_outdated(&undone, 199) && is_outdated(&undone, 201) && !is_outdated(&undone, 301));
         // And changed to something new: all of them.
         let other = after(&changed, &[("c", 300, 300), ("c", 300, 305)]).tracked;
-        assert!(other.is_outdated(at(1)) && other.is_outdated(at(300)));
+        assert!(is_outdated(&other, 1) && is_outdated(&other, 300));
     }
 
     #[test]
@@ -188,6 +253,43 @@ mod tests {
         let mut changed = after(&baseline(), &[("b", 200, 200), ("b", 200, 205)]).tracked;
         changed.settle();
         assert_eq!((changed.applied.hash.as_str(), changed.pending.is_none()), ("b", true));
-        assert!(!changed.is_outdated(at(1)));
+        assert!(!is_outdated(&changed, 1));
+    }
+
+    /// What becomes of a baseline when nobody finds the ConfigMap from then on, and then this one.
+    fn missed(before: Option<&Tracked>, since: i64, found: (&str, i64)) -> Tracked {
+        let missed = miss(before, "c", at(since));
+        assert_eq!(miss(Some(&missed), "c", at(since + 9)), missed, "it is absent since the first time");
+        let (hash, changed) = found;
+        after(&missed, &[(hash, changed, changed), (hash, changed, changed + 5)]).tracked
+    }
+
+    #[test]
+    fn one_that_was_seen_to_be_absent_and_comes_is_a_change_for_whoever_ran_without_it() {
+        let mut late = missed(None, 100, ("a", 200));
+        assert_eq!(late.desired(), &config("a", 200));
+        assert!(is_outdated(&late, 50) && is_outdated(&late, 200) && !is_outdated(&late, 201));
+        assert!(!late.is_outdated(&pod(50, None)), "it waits for it");
+        assert!(!late.is_outdated(&pod(50, Some(207))), "it waited for it");
+        let flapped = Pod { was_ready: Some(TimeDelta::seconds(9)), ..pod(50, Some(207)) };
+        assert!(late.is_outdated(&flapped), "it had been Ready before");
+        // Who waited has what came, and not what comes next.
+        let next = after(&late, &[("b", 300, 300), ("b", 300, 305)]).tracked;
+        assert!(next.is_outdated(&pod(50, Some(207))) && !is_outdated(&next, 301));
+        late.settle();
+        assert!(!is_outdated(&late, 50));
+        // Another name that is absent, too.
+        assert_eq!(miss(Some(&baseline()), "d", at(100)).applied, Config::absent());
+    }
+
+    #[test]
+    fn one_that_comes_back_alike_concerns_those_that_ran_without_it_alone() {
+        let back = missed(Some(&baseline()), 100, ("a", 200));
+        assert_eq!(back.pending, None);
+        let outdated = [99, 100, 150, 200, 201].map(|second| is_outdated(&back, second));
+        assert_eq!(outdated, [false, true, true, true, false]);
+        assert!(!back.is_outdated(&pod(150, Some(203))), "it waited for it");
+        let other = missed(Some(&baseline()), 100, ("b", 200));
+        assert!(is_outdated(&other, 99) && is_outdated(&other, 150) && !other.is_outdated(&pod(150, Some(203))));
     }
 }

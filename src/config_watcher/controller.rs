@@ -74,6 +74,8 @@ impl Kind for Context {
 /// Starts the watches that feed the fleet.
 pub fn watch_fleet(context: &Arc<Context>, scope: &Scope, triggers: &Triggers) -> Watches {
     let mut watches = Watches::default();
+    let woken = triggers.clone();
+    context.turns.wake_by(move |key| woken.one(key));
     let client = &context.client;
     for namespace in scope.namespaces() {
         let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());

@@ -12,10 +12,14 @@ use tokio::time::Instant;
 
 use super::change::Restless;
 use super::observe::Content;
+use super::places::{By, Obstacle};
 use super::plan::{Missing, Plan};
 use crate::api::config_watcher::ConfigWatcherStatus;
 use crate::kernel;
 use crate::kernel::status::LastStatus;
+
+/// What the API server refuses again and again is asked for at least this often.
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// The desk of a ConfigWatcher.
 pub type Desk = kernel::desk::Desk<Kept>;
@@ -31,60 +35,160 @@ pub struct Kept {
     pub restless: Mutex<Option<Restless>>,
     /// Since when workloads lack the same replicas, and what they looked like then.
     pub missing: Mutex<Missing>,
-    /// What may not be evicted, by workload or by UID of the Pod.
-    pub blocked: Mutex<HashMap<Arc<str>, Block>>,
     /// When a Pod was evicted last.
     pub evicted_at: Mutex<Option<DateTime<Utc>>>,
-    /// How many Pods workloads of kinds that are not read had, by the UID of their controller.
-    pub peaks: Mutex<HashMap<Arc<str>, Peak>>,
+    blocked: Mutex<HashMap<Arc<str>, Block>>,
+    peaks: Mutex<HashMap<Arc<str>, Peak>>,
 }
 
-/// Why something is not evicted, and until when nobody asks again.
-#[derive(Debug, Clone)]
-pub struct Block {
-    pub why: String,
-    pub until: Instant,
+/// What is not evicted, and until when nobody asks again.
+#[derive(Debug)]
+struct Block {
+    obstacle: Obstacle,
+    until: Instant,
+    /// How often in a row the API server refused it.
+    times: u32,
 }
 
-/// The most Pods that were seen of a workload, and when last.
+/// The most Pods that were seen of a workload, when that many were seen last, and how many there are.
 #[derive(Debug, Clone, Copy)]
-pub struct Peak {
-    pub pods: usize,
-    pub at: Instant,
+struct Peak {
+    pods: usize,
+    at: Instant,
+    now: usize,
 }
 
 impl Kept {
-    /// Keeps what a plan found. `believed_after`: fewer Pods than there were are believed after so long.
-    pub fn keep(&self, plan: &Plan, believed_after: Duration) {
+    /// Keeps what a plan found.
+    pub fn keep(&self, plan: &Plan) {
         self.restless.lock().clone_from(&plan.restless);
         self.missing.lock().clone_from(&plan.missing);
-        let (mut peaks, now) = (self.peaks.lock(), Instant::now());
-        // Whoever was not seen for so long is gone.
-        peaks.retain(|_, peak| peak.at.elapsed() <= believed_after.saturating_mul(2));
-        for (uid, pods) in &plan.survey.counted {
-            let peak = peaks.entry(uid.clone()).or_insert(Peak { pods: *pods, at: now });
-            if *pods >= peak.pods || peak.at.elapsed() > believed_after {
-                *peak = Peak { pods: *pods, at: now };
+        self.count(&plan.survey.counted);
+    }
+
+    /// Takes note of how many Pods there are of workloads of kinds that are not read.
+    fn count(&self, counted: &[(Arc<str>, usize)]) {
+        let (mut peaks, at) = (self.peaks.lock(), Instant::now());
+        // One without a Pod is not counted.
+        peaks.values_mut().for_each(|peak| peak.now = 0);
+        for (uid, now) in counted {
+            let peak = peaks.entry(uid.clone()).or_insert(Peak { pods: 0, at, now: 0 });
+            peak.now = *now;
+            if *now >= peak.pods {
+                (peak.pods, peak.at) = (*now, at);
             }
         }
     }
 
+    /// Nobody asks for an eviction for so long, twice as long each time that the API server refuses it again.
+    pub fn step_aside(&self, key: &Arc<str>, obstacle: Obstacle, wait: Duration) {
+        let mut blocked = self.blocked.lock();
+        let is_refused = |block: &&Block| block.obstacle.by == By::Refusal && obstacle.by == By::Refusal;
+        let times = blocked.get(key).filter(is_refused).map_or(0, |block| block.times + 1);
+        let until = Instant::now() + wait.saturating_mul(1 << times.min(8)).min(LONGEST);
+        blocked.insert(key.clone(), Block { obstacle, until, times });
+    }
+
+    /// One was evicted: what forbade others may forbid none any more. A refusal is another matter, but for its own
+    /// workload.
+    pub fn was_evicted(&self, workload: Option<&Arc<str>>) {
+        self.blocked.lock().retain(|key, block| block.obstacle.by == By::Refusal && Some(key) != workload);
+    }
+
+    /// Whether nobody asks now.
+    pub fn is_blocked(&self, key: &str) -> bool {
+        self.blocked.lock().get(key).is_some_and(|block| block.until > Instant::now())
+    }
+
     /// What is blocked now, and why.
-    pub fn blocked(&self) -> HashMap<Arc<str>, String> {
+    pub fn blocked(&self) -> HashMap<Arc<str>, Obstacle> {
         let mut blocked = self.blocked.lock();
         let now = Instant::now();
-        blocked.retain(|_, block| block.until > now);
-        blocked.iter().map(|(key, block)| (key.clone(), block.why.clone())).collect()
+        // How often something was refused is known a little longer than it holds.
+        blocked.retain(|_, block| block.until + LONGEST > now);
+        let holds = |(_, block): &(&Arc<str>, &Block)| block.until > now;
+        blocked.iter().filter(holds).map(|(key, block)| (key.clone(), block.obstacle.clone())).collect()
     }
 
     /// How long until something is not blocked any more.
     pub fn unblocked_in(&self) -> Option<Duration> {
-        let until = self.blocked.lock().values().map(|block| block.until).min()?;
-        Some(until.saturating_duration_since(Instant::now()))
+        let now = Instant::now();
+        self.blocked.lock().values().filter_map(|block| block.until.checked_duration_since(now)).min()
     }
 
-    /// The most Pods that were seen of workloads of kinds that are not read.
-    pub fn peaks(&self) -> HashMap<Arc<str>, usize> {
-        self.peaks.lock().iter().map(|(uid, peak)| (uid.clone(), peak.pods)).collect()
+    /// The most Pods that were seen of workloads of kinds that are not read. `believed_after`: fewer Pods than there
+    /// were are believed after so long.
+    pub fn peaks(&self, believed_after: Duration) -> HashMap<Arc<str>, usize> {
+        let mut peaks = self.peaks.lock();
+        for peak in peaks.values_mut().filter(|peak| peak.at.elapsed() >= believed_after) {
+            *peak = Peak { pods: peak.now, at: Instant::now(), now: peak.now };
+        }
+        peaks.retain(|_, peak| peak.pods > 0);
+        peaks.iter().map(|(uid, peak)| (uid.clone(), peak.pods)).collect()
+    }
+
+    /// How long until fewer Pods than there were are believed.
+    pub fn believed_in(&self, believed_after: Duration) -> Option<Duration> {
+        let peaks = self.peaks.lock();
+        let lacking = peaks.values().filter(|peak| peak.now < peak.pods);
+        lacking.map(|peak| believed_after.saturating_sub(peak.at.elapsed())).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn obstacle(by: By) -> Obstacle {
+        Obstacle { why: "not now".to_owned(), by }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_again_is_asked_for_ever_more_seldom_and_a_budget_is_not() {
+        let kept = Kept::default();
+        let (pod, seconds) = (Arc::from("p"), |seconds| Duration::from_secs(seconds));
+        for (by, waits) in [(By::Refusal, [10, 20, 40, 80, 120, 120]), (By::Budget, [10; 6])] {
+            for wait in waits {
+                kept.step_aside(&pod, obstacle(by), seconds(10));
+                assert!(kept.is_blocked("p") && kept.blocked().contains_key("p"));
+                assert_eq!(kept.unblocked_in(), Some(seconds(wait)));
+                tokio::time::advance(seconds(wait)).await;
+                assert!(!kept.is_blocked("p") && kept.blocked().is_empty());
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fewer_pods_are_believed_after_a_while_and_that_while_asks_for_a_look() {
+        let kept = Kept::default();
+        let wait = Duration::from_secs(60);
+        let look = |pods: usize| {
+            let peak = kept.peaks(wait).get("w").copied().unwrap_or_default();
+            kept.count(&[("w".into(), pods)]);
+            (peak, kept.believed_in(wait))
+        };
+        assert_eq!(look(3), (0, None));
+        tokio::time::advance(wait / 2).await;
+        assert_eq!((look(3), look(2)), ((3, None), (3, Some(wait))));
+        tokio::time::advance(wait / 2).await;
+        assert_eq!(look(2), (3, Some(wait / 2)));
+        tokio::time::advance(wait / 2).await;
+        assert_eq!(look(2), (2, None));
+        // One without a Pod for so long is forgotten.
+        kept.count(&[]);
+        assert_eq!(kept.believed_in(wait), Some(wait));
+        tokio::time::advance(wait).await;
+        assert!(kept.peaks(wait).is_empty() && kept.believed_in(wait).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_eviction_ends_what_budgets_forbid_and_leaves_refusals_of_others() {
+        let kept = Kept::default();
+        let keys: Vec<Arc<str>> = ["budget", "refused", "own"].map(Arc::from).to_vec();
+        for (key, by) in keys.iter().zip([By::Budget, By::Refusal, By::Refusal]) {
+            kept.step_aside(key, obstacle(by), Duration::from_secs(10));
+        }
+        kept.was_evicted(Some(&keys[2]));
+        assert_eq!(kept.blocked().into_keys().collect::<Vec<_>>(), [Arc::from("refused")]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure. What does not read is as if it were not there; what people read in the status stands in for it.
 
-use chrono::DateTime;
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::change::{Pending, Tracked};
@@ -11,13 +11,16 @@ use crate::api::config_watcher::ConfigWatcherStatus;
 use crate::rollout;
 
 /// What must outlive us.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// What has reached the Pods; `None` before the first sight.
     pub tracked: Option<Tracked>,
     /// What the engine remembers.
     #[serde(default)]
     pub engine: rollout::Memory<Config>,
+    /// When an edit of the spec lifted a verdict: whoever is not Ready has its time again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifted_at: Option<DateTime<Utc>>,
 }
 
 /// What a status remembers. `config_map`: what the spec names.
@@ -25,7 +28,7 @@ pub struct Memory {
 pub fn read(status: &ConfigWatcherStatus, config_map: &str) -> Memory {
     let stored = status.rollout.as_ref().and_then(|rollout| rollout.memory.clone());
     let stored = stored.and_then(|stored| serde_json::from_value::<Memory>(stored).ok());
-    stored.unwrap_or_else(|| Memory { tracked: told(status, config_map), engine: rollout::Memory::default() })
+    stored.unwrap_or_else(|| Memory { tracked: told(status, config_map), ..Memory::default() })
 }
 
 /// What people read there: of a memory that somebody took away, the baseline is left.
@@ -37,5 +40,5 @@ fn told(status: &ConfigWatcherStatus, config_map: &str) -> Option<Tracked> {
         let config = Config { hash: pending.hash.clone(), changed_at: time(&pending.changed_at)? };
         Some(Pending { left_at: config.changed_at, config })
     });
-    Some(Tracked { config_map: config_map.to_owned(), applied, pending })
+    Some(Tracked { pending, ..Tracked::baseline(config_map, applied) })
 }

@@ -15,13 +15,14 @@ mod plan;
 pub mod resolve;
 pub mod revision;
 mod status;
+#[cfg(test)]
+mod tests;
+pub mod turns;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Client, ResourceExt};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::api::condition::{Condition, Transition};
@@ -37,6 +38,7 @@ pub use metrics::OwnMetrics;
 use observe::Content;
 use plan::{Facts, Plan};
 use resolve::Resolved;
+use turns::Turns;
 
 /// The package's name: field manager, Event source, and name of Lease and stop ConfigMap.
 pub const MANAGER: &str = PACKAGE.name;
@@ -45,8 +47,8 @@ pub const MANAGER: &str = PACKAGE.name;
 const RESYNC: Duration = Duration::from_secs(900);
 /// What may not be read is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
-/// Of the watchers of a namespace one looks at a time; the others ask again so soon.
-const TURN: Duration = Duration::from_millis(200);
+/// Of the watchers of a namespace one looks at a time; one that waits is woken, and asks again should that fail.
+const TURN: Duration = Duration::from_secs(2);
 /// What is due by the clock is looked at a moment later.
 const A_MOMENT: Duration = Duration::from_millis(20);
 
@@ -62,7 +64,7 @@ pub struct Context {
     /// Evictions in flight, by namespace: several watchers share a workload.
     pub deletions: Deletions,
     /// One look at a time in each namespace: what one evicts the next must count.
-    pub turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    pub turns: Turns,
     pub upgradeable: Upgradeable,
     pub events: Events,
     pub metrics: OwnMetrics,
@@ -86,14 +88,14 @@ async fn reconcile(object: &ConfigWatcher, context: &Context, desk: &Desk) -> Re
     };
     context.fleet.watches(&key, Some(resolved.clone()));
     // What happened while others had their turn counts. Nobody waits for it here: other namespaces want the place.
-    let turn = context.turns.lock().entry(key.0.clone()).or_default().clone();
-    let Ok(_turn) = turn.try_lock() else { return Ok(TURN) };
+    let Some(_turn) = context.turns.take(&key) else { return Ok(TURN) };
     let stopped = context.is_stopped(&key).await?;
     let stored = desk.own.status.last(object);
     let memory = memory::read(&stored, &resolved.config_map);
     let known = memory.tracked.as_ref().map(change::Tracked::desired);
     let read = observe::content(context, desk, &resolved, known).await?;
-    let look = Look { context, object, desk, resolved: &resolved, read: &read, stopped };
+    let is_edited = stored.observed_generation.is_some_and(|seen| Some(seen) != object.metadata.generation);
+    let look = Look { context, object, desk, resolved: &resolved, read: &read, stopped, is_edited };
     let began = Instant::now();
     let plan = look.plan(&memory);
     desk.planned(began.elapsed());
@@ -110,6 +112,8 @@ struct Look<'a> {
     resolved: &'a Resolved,
     read: &'a Content,
     stopped: bool,
+    /// The spec was edited since the status was written.
+    is_edited: bool,
 }
 
 impl Look<'_> {
@@ -122,24 +126,32 @@ impl Look<'_> {
         let (kept, now) = (&self.desk.own, context.clock.now());
         let restless = kept.restless.lock().clone();
         let missing = kept.missing.lock().clone();
+        let believed_after = self.believed_after();
         let plan = plan::plan(&Facts {
             resolved,
             memory,
             found,
+            is_absent: matches!(self.read, Content::Absent),
+            is_edited: self.is_edited,
             stopped: self.stopped,
             fleet: &context.fleet.read(),
             ledger: &context.deletions.ledger(&resolved.namespace),
             restless: restless.as_ref(),
             blocked: &kept.blocked(),
-            peaks: &kept.peaks(),
+            peaks: &kept.peaks(believed_after),
             missing: &missing,
             deciding_since: context.heard.deciding_since(),
             heard_since: context.heard.unbroken_since(),
             own: (&context.namespace, MANAGER),
             now,
         });
-        kept.keep(&plan, resolved.policy.wait_ready.to_std().unwrap_or(Duration::MAX));
+        kept.keep(&plan);
         plan
+    }
+
+    /// Fewer Pods than there were are believed after so long, where nobody says how many there shall be.
+    fn believed_after(&self) -> Duration {
+        self.resolved.policy.wait_ready.to_std().unwrap_or(Duration::MAX)
     }
 
     /// Does what the plan says, then says so; returns when to look again.
@@ -173,7 +185,8 @@ impl Look<'_> {
         let unseen = has_acted.then_some(Duration::from_secs(100));
         let due = plan.next.map(|at| (at - context.clock.now()).to_std().unwrap_or_default() + A_MOMENT);
         let unblocked = desk.own.unblocked_in().map(|wait| wait + A_MOMENT);
-        Ok([due, later, soon, unseen, unblocked].into_iter().flatten().fold(RESYNC, Duration::min))
+        let believed = desk.own.believed_in(self.believed_after()).map(|wait| wait + A_MOMENT);
+        Ok([due, later, soon, unseen, unblocked, believed].into_iter().flatten().fold(RESYNC, Duration::min))
     }
 
     /// Says what was decided and what came of it; returns how long to wait when it was too soon for mere counts.

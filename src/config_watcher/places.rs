@@ -36,6 +36,25 @@ pub struct Selected {
     busy: Option<Cow<'static, str>>,
 }
 
+/// What keeps a Pod from being evicted now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// In words.
+    pub why: String,
+    pub by: By,
+}
+
+/// What forbids an eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A PodDisruptionBudget, until more Pods are Ready.
+    Budget,
+    /// A PodDisruptionBudget that protects Pods which are not Ready themselves.
+    Deadlock,
+    /// The API server: a policy, a webhook, a missing right.
+    Refusal,
+}
+
 /// What a workload looks like: expected, available and all its Pods, and when the newest was made.
 pub type Sign = (usize, usize, usize, DateTime<Utc>);
 
@@ -47,7 +66,9 @@ pub struct Survey {
     /// What each of them looks like.
     pub signs: Vec<Sign>,
     /// Left alone, and why.
-    pub skipped: Vec<(Arc<str>, &'static str)>,
+    pub skipped: Vec<(Arc<str>, Cow<'static, str>)>,
+    /// What keeps outdated Pods from being evicted, the worst of it.
+    pub obstacle: Option<Obstacle>,
     /// How many Pods there are of workloads whose size nobody says, by the UID of their controller.
     pub counted: Vec<(Arc<str>, usize)>,
     /// A workload lacks replicas and has Pods that are not selected: no watch tells when they are available.
@@ -81,7 +102,7 @@ pub struct Lens<'l> {
     pub tracked: Option<&'l Tracked>,
     pub ledger: &'l Ledger,
     /// What may not be evicted now, by workload or by UID of the Pod, and why.
-    pub blocked: &'l HashMap<Arc<str>, String>,
+    pub blocked: &'l HashMap<Arc<str>, Obstacle>,
     /// How many Pods workloads of kinds that are not read had.
     pub peaks: &'l HashMap<Arc<str>, usize>,
     /// The operator's own namespace, and the name that its Pods carry.
@@ -98,7 +119,7 @@ impl Survey {
         let Some(corner) = fleet.corner(&resolved.namespace) else { return survey };
         let mut wanted = Wanted::default();
         for replica in corner.pods.values().filter(|replica| resolved.selects(&replica.labels)) {
-            if let Some(why) = replica.skip().or_else(|| is_own(lens, replica)) {
+            if let Some(why) = skip(lens, replica) {
                 survey.skipped.push((replica.pod.name.clone(), why));
                 continue;
             }
@@ -107,6 +128,8 @@ impl Survey {
             let at = wanted.index(above, &replica.labels);
             survey.selected.push(selected(lens, corner, replica, at));
         }
+        // Sentences name the same ones at each look.
+        survey.selected.sort_unstable_by(|a, b| a.pod.name.cmp(&b.pod.name));
         // One without a Pod for the moment lacks all of them.
         for (uid, owner) in &corner.owners {
             if owner.size.expected > 0 && resolved.selects(&owner.labels) {
@@ -126,8 +149,11 @@ impl Survey {
             let Group { name, busy, .. } = &all[selected.workload];
             // What forbids an eviction says nothing of a Pod that is not to be evicted.
             let is_outdated = selected.standing == Standing::Outdated;
-            let blocked = || lens.blocked.get(name).filter(|_| is_outdated).cloned().map(Cow::Owned);
-            selected.busy = selected.busy.take().or_else(|| busy.clone()).or_else(blocked);
+            let obstacles = [&selected.pod.uid, name].map(|key| lens.blocked.get(key).filter(|_| is_outdated));
+            let worst = obstacles.into_iter().flatten().max_by_key(|obstacle| obstacle.by as u8).cloned();
+            let blocked = obstacles.into_iter().flatten().next().map(|obstacle| Cow::Owned(obstacle.why.clone()));
+            selected.busy = selected.busy.take().or_else(|| busy.clone()).or(blocked);
+            survey.obstacle = survey.obstacle.take().into_iter().chain(worst).max_by_key(|obstacle| obstacle.by as u8);
         }
         let mut selected = vec![0; all.len()];
         survey.selected.iter().for_each(|one| selected[one.workload] += 1);
@@ -177,24 +203,41 @@ impl Selected {
     }
 }
 
-fn is_own(lens: &Lens<'_>, replica: &Replica<Config>) -> Option<&'static str> {
+/// Why a Pod is left alone.
+fn skip(lens: &Lens<'_>, replica: &Replica<Config>) -> Option<Cow<'static, str>> {
+    if let Some(why) = replica.skip() {
+        return Some(why.into());
+    }
     let (namespace, name) = lens.own;
-    let is_own = lens.resolved.namespace == namespace
-        && replica.labels.get("app.kubernetes.io/name").is_some_and(|label| label == name);
-    is_own.then_some("it is this operator's own")
+    if lens.resolved.namespace == namespace
+        && replica.labels.get("app.kubernetes.io/name").is_some_and(|label| label == name)
+    {
+        return Some("it is this operator's own".into());
+    }
+    let kind = replica.controller.as_ref().filter(|controller| !controller.makes_again())?.full_kind();
+    let is_named = lens.resolved.owner_kinds.contains(&kind);
+    (!is_named).then(|| format!("its owner is a {kind}; if that makes it again, name it in spec.ownerKinds").into())
 }
 
 fn selected(lens: &Lens<'_>, corner: &Corner<Config>, replica: &Replica<Config>, workload: usize) -> Selected {
-    let current = lens.tracked.filter(|tracked| !tracked.is_outdated(replica.pod.created));
+    let current = lens.tracked.filter(|tracked| !tracked.is_outdated(&replica.pod));
     let is_outdated = lens.tracked.is_some() && current.is_none();
     let unseen = is_unseen(corner, replica).then_some(Cow::Borrowed("its owner is not known yet"));
-    let blocked = || lens.blocked.get(&replica.pod.uid).filter(|_| is_outdated).cloned().map(Cow::Owned);
+    let owner = replica.controller.as_ref().and_then(|controller| corner.owners.get(&controller.uid));
+    let held = owner.filter(|owner| is_outdated && owner.holds_back(replica)).map(|owner| {
+        let why = format!(
+            "{} {} holds another template back (updateStrategy), with which this Pod would come back; delete the Pod, \
+            or let the workload roll that template out or undo it",
+            owner.kind, owner.name
+        );
+        Cow::Owned(why)
+    });
     Selected {
         pod: current.map_or_else(|| replica.pod.clone(), |tracked| made_from(replica, tracked.desired())),
         standing: if is_outdated { Standing::Outdated } else { Standing::Current },
         workload,
         rank: replica.rank(),
-        busy: unseen.or_else(blocked),
+        busy: unseen.or(held),
     }
 }
 

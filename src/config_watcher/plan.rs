@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::change::{self, Change, Restless};
 use super::fleet::Inner;
 use super::memory::Memory;
-use super::places::{Lens, Sign, Survey, WORDS};
+use super::places::{Lens, Obstacle, Sign, Survey, WORDS};
 use super::resolve::Resolved;
 use super::revision::Config;
 use crate::rollout::guard::Guard;
@@ -40,6 +40,10 @@ pub struct Facts<'f> {
     pub memory: &'f Memory,
     /// The ConfigMap's data, if it could be read.
     pub found: Option<&'f Config>,
+    /// There is none.
+    pub is_absent: bool,
+    /// The spec was edited since the last look.
+    pub is_edited: bool,
     pub stopped: bool,
     pub fleet: &'f Inner,
     /// Evictions in flight.
@@ -47,7 +51,7 @@ pub struct Facts<'f> {
     /// A change that may not be the last one.
     pub restless: Option<&'f Restless>,
     /// What may not be evicted now, by workload or by UID of the Pod, and why.
-    pub blocked: &'f HashMap<Arc<str>, String>,
+    pub blocked: &'f HashMap<Arc<str>, Obstacle>,
     /// How many Pods workloads of kinds that are not read had.
     pub peaks: &'f HashMap<Arc<str>, usize>,
     pub missing: &'f Missing,
@@ -85,15 +89,20 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     let mut memory = facts.memory.clone();
     let mut until = None;
     let mut restless = facts.restless.cloned();
+    let name = &resolved.config_map;
+    if memory.tracked.as_ref().is_some_and(|before| before.config_map != *name) {
+        // Another ConfigMap is another story.
+        memory = Memory::default();
+    }
     if let Some(found) = facts.found {
-        let name = &resolved.config_map;
         let change = change::follow(memory.tracked.as_ref(), facts.restless, name, found, resolved.debounce, now);
         let Change { tracked, restless: goes_on, until: due } = change;
-        if memory.tracked.as_ref().is_some_and(|before| before.config_map != tracked.config_map) {
-            // Another ConfigMap is another story.
-            memory.engine = rollout::Memory::default();
-        }
         (memory.tracked, until, restless) = (Some(tracked), due, goes_on);
+    } else if facts.is_absent {
+        memory.tracked = Some(change::miss(memory.tracked.as_ref(), name, now));
+    }
+    if facts.is_edited && memory.engine.lift() {
+        memory.lifted_at = Some(now);
     }
     let hold = if facts.stopped {
         Some(STOPPED)
@@ -109,8 +118,9 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     let is_done = plan.decision.report.state == State::Complete && plan.decision.report.outdated == 0;
     if let Some(tracked) = plan.memory.tracked.as_mut().filter(|_| is_done && hold.is_none()) {
         tracked.settle();
+        plan.memory.lifted_at = None;
     }
-    let unheard = (plan.survey.is_unheard && plan.decision.report.outdated > 0).then(|| now + UNHEARD);
+    let unheard = plan.survey.is_unheard.then(|| now + UNHEARD);
     plan.next = [plan.decision.next, until, unheard].into_iter().flatten().min();
     Plan { restless, ..plan }
 }
@@ -151,7 +161,8 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
         freed: &HashSet::new(),
         missing: &since,
         deciding_since: facts.deciding_since,
-        heard_since: facts.heard_since,
+        // A verdict that was lifted is judged anew.
+        heard_since: memory.lifted_at.map_or(facts.heard_since, |lifted| lifted.max(facts.heard_since)),
         source: Source::NotNeeded,
         refused: None,
         words: WORDS,

@@ -20,6 +20,8 @@ pub struct Resolved {
     pub name: String,
     pub config_map: String,
     pub selector: BTreeMap<String, String>,
+    /// Kinds whose Pods are made again, beside those that are known, with their API group.
+    pub owner_kinds: Vec<String>,
     pub debounce: TimeDelta,
     pub policy: Policy,
     pub paused: bool,
@@ -54,6 +56,16 @@ pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
             ));
         }
     }
+    for kind in &spec.owner_kinds {
+        let (name, group) = kind.split_once('.').unwrap_or((kind, ""));
+        let is_kind =
+            name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric());
+        if !is_kind || !is_object_name(group) {
+            wrong.push(format!(
+                "spec.ownerKinds has {kind:?}: write kind and API group, such as CloneSet.apps.kruise.io"
+            ));
+        }
+    }
     let none = Rollout::default();
     let rollout = spec.rollout.as_ref().unwrap_or(&none);
     let budget = rollout.max_unavailable.as_ref().map_or(Ok(Share::Count(1)), |share| written(share).parse());
@@ -75,6 +87,7 @@ pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
         name: object.name_any(),
         config_map: spec.config_map.clone(),
         selector: spec.pod_selector.clone(),
+        owner_kinds: spec.owner_kinds.clone(),
         debounce: seconds(spec.debounce_seconds, 5),
         policy: Policy {
             min_ready: seconds(rollout.min_ready_seconds, 0),

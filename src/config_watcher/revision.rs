@@ -27,6 +27,19 @@ pub struct Config {
 /// A Pod that may be replaced for a ConfigMap's sake.
 pub type Pod = rollout::Pod<Config>;
 
+impl Config {
+    /// What Pods have while there is no ConfigMap.
+    #[must_use]
+    pub fn absent() -> Self {
+        Self { hash: String::new(), changed_at: DateTime::UNIX_EPOCH }
+    }
+
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.hash.is_empty()
+    }
+}
+
 impl rollout::Revision for Config {
     fn is_another_release(&self, than: &Self) -> bool {
         self.hash != than.hash

@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::act::Done;
+use super::change::Tracked;
 use super::observe::Content;
-use super::places::WORDS;
+use super::places::{By, WORDS};
 use super::plan::Plan;
 use super::resolve::Resolved;
 use crate::api::condition::{Transition, keep_what_is_urgent, merge, timestamp};
 use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus, PendingStatus, PodCounts, RolloutStatus};
-use crate::rollout::{Phase, Report, State, Workload};
+use crate::rollout::{Bucket, Cause, Phase, Report, State, Workload};
 
 /// How many Pods are named of each count.
 const EXAMPLES: usize = 5;
@@ -52,8 +53,11 @@ pub fn status(
     };
     let status = ConfigWatcherStatus {
         observed_generation: object.metadata.generation,
-        applied_hash: tracked.map(|tracked| tracked.applied.hash.clone()),
-        changed_at: tracked.map(|tracked| timestamp(tracked.desired().changed_at)),
+        applied_hash: tracked.map(|tracked| &tracked.applied).filter(|c| !c.is_absent()).map(|c| c.hash.clone()),
+        changed_at: tracked
+            .map(Tracked::desired)
+            .filter(|config| !config.is_absent())
+            .map(|config| timestamp(config.changed_at)),
         pending: pending.map(|pending| PendingStatus {
             hash: pending.config.hash.clone(),
             changed_at: timestamp(pending.config.changed_at),
@@ -83,7 +87,7 @@ pub fn invalid(
 ) -> (ConfigWatcherStatus, Vec<Transition>) {
     let findings = [
         Finding::new(C::Ready, false, reason, message),
-        Finding::new(C::Progressing, false, reason, "no Pod is replaced until that is mended"),
+        Finding::new(C::Progressing, false, reason, "no Pod is replaced until the spec is valid"),
         Finding::new(C::Degraded, true, reason, message),
     ];
     let (conditions, transitions) = merge(&before.conditions, &findings, generation, now);
@@ -201,12 +205,15 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
     };
     let progressing = if plan.restless.is_some() {
         Finding::new(C::Progressing, true, R::Debouncing, format!("{name} has changed a moment ago{waits}"))
-    } else if report.state == State::Rolling && !is_blocked(report) && trouble.is_none() {
+    } else if report.state == State::Rolling
+        && !is_blocked(report)
+        && trouble.as_ref().is_none_or(|(reason, _)| *reason == R::EvictionRefused)
+    {
         Finding::new(C::Progressing, true, R::RollingOut, format!("{progress}{waits}"))
     } else {
         Finding::new(C::Progressing, false, ready.reason, "no Pod is being replaced")
     };
-    let degraded = match trouble.or_else(|| worlds_fault(plan)) {
+    let degraded = match trouble.or_else(|| deadlock(plan)).or_else(|| worlds_fault(plan)) {
         Some((reason, message)) => Finding::new(C::Degraded, true, reason, message),
         None => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
     };
@@ -223,7 +230,7 @@ fn trouble(picture: &Picture<'_>, name: &str) -> Option<(R, String)> {
     match picture.read {
         Content::Absent => {
             let message =
-                format!("{name} does not exist: create it, or mend spec.configMap; no Pod is replaced meanwhile");
+                format!("{name} does not exist: create it, or correct spec.configMap; no Pod is replaced meanwhile");
             return Some((R::ConfigMapNotFound, message));
         }
         Content::Forbidden(why) => {
@@ -233,22 +240,41 @@ fn trouble(picture: &Picture<'_>, name: &str) -> Option<(R, String)> {
         }
         Content::Found(_) => {}
     }
+    let Resolved { namespace, policy, .. } = picture.resolved;
     if let Some(why) = &picture.done.refused {
+        return Some((R::EvictionRefused, format!("evictions in namespace {namespace} fail again and again: {why}")));
+    }
+    let obstacle = picture.plan.survey.obstacle.as_ref().filter(|obstacle| obstacle.by == By::Refusal);
+    if let Some(obstacle) = obstacle {
         let message = format!(
-            "the API server refuses evictions in namespace {}: {why}; grant it create on pods/eviction there, \
-            or mend the webhook that refuses them; it is tried again",
-            picture.resolved.namespace
+            "{}; other Pods have their turn, and it is tried again within minutes: grant the operator create on \
+            pods/eviction in namespace {namespace}, or change the policy or webhook that refuses it",
+            obstacle.why
         );
         return Some((R::EvictionRefused, message));
     }
-    let report = &picture.plan.decision.report;
-    let failure = picture.plan.memory.engine.failure.as_ref().filter(|_| report.state == State::Failed)?;
+    let engine = &picture.plan.memory.engine;
+    let is_failed = picture.plan.decision.report.state == State::Failed;
+    let failure = engine.failure.as_ref().filter(|_| is_failed)?;
+    let wait = policy.wait_ready.num_seconds();
+    let by_itself = if engine.is_final() {
+        "its Pods recovered twice before, so their recovery does not lift this any more".to_owned()
+    } else {
+        let workloads = failure.workloads.iter().take(EXAMPLES).cloned().collect::<Vec<_>>().join(", ");
+        format!("it goes on by itself once all Pods of {workloads} have been available for {wait} s")
+    };
     let message = format!(
-        "{}; no further Pod is replaced: mend that in {name}, the next change of its data is tried anew; or, if it was \
-        no fault of the data, leave the Pods that failed: once they have been Ready for waitReadySeconds it goes on",
+        "{}; no other Pod is replaced; {by_itself}; correct the data of {name}, or edit the spec to have this data \
+        tried again: a longer spec.rollout.waitReadySeconds (now {wait}), or a new text in spec.rollout.retry",
         failure.message
     );
     Some((R::RolloutFailed, message))
+}
+
+/// Broken Pods that a PodDisruptionBudget keeps from what may make them Ready.
+fn deadlock(plan: &Plan) -> Option<(R, String)> {
+    let obstacle = plan.survey.obstacle.as_ref().filter(|obstacle| obstacle.by == By::Deadlock)?;
+    Some((R::Blocked, obstacle.why.clone()))
 }
 
 /// Pods that do not start for a cause that is not the ConfigMap's.
@@ -258,7 +284,8 @@ fn worlds_fault(plan: &Plan) -> Option<(R, String)> {
         Some(format!("the API server refuses new Pods of {}: {why}", workload.name))
     });
     let cannot_start = || {
-        let is_the_worlds = |(_, cause): &&(String, crate::rollout::Cause)| cause.bucket().is_the_worlds();
+        let is_the_worlds =
+            |(_, cause): &&(String, Cause)| cause.bucket().is_the_worlds() || cause.bucket() == Bucket::Capacity;
         let (pod, cause) = plan.decision.report.troubled.iter().find(is_the_worlds)?;
         Some(format!("Pod {pod} cannot start: {cause}"))
     };

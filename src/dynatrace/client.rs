@@ -3,6 +3,7 @@
 //! Here because the rules of talking to the vendor (header, timeouts, redirects, the error envelope) must hold for
 //! every call. Must not decide when to call: that is the poller's.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -149,15 +150,18 @@ impl Client {
         info.scopes.ok_or(Error::Lacks("scopes"))
     }
 
-    /// The version that each host's agent reports.
-    pub async fn hosts(&self, api: &SecretString) -> Result<Hosts, Error> {
-        let mut found = Hosts::default();
+    /// The version that each host's agent reports, of the hosts in these network zones (as [`zone_key`] has them).
+    ///
+    /// [`zone_key`]: super::types::zone_key
+    pub async fn hosts(&self, api: &SecretString, zones: &BTreeSet<String>) -> Result<Hosts, Error> {
+        let mut found = Hosts::of_zones(zones);
         let mut addresses = 0;
         self.each_host(api, |host| {
-            let Some(version) = host_version(&host).filter(|_| addresses < ADDRESSES) else { return };
-            addresses += host.ip_addresses.as_ref().map_or(0, Vec::len);
+            let Some(version) = host_version(&host) else { return };
             for ip in host.ip_addresses.iter().flatten().filter_map(|ip| ip.parse().ok()) {
-                found.add(host.network_zone_id.as_deref(), ip, version);
+                if addresses < ADDRESSES {
+                    addresses += usize::from(found.add(host.network_zone_id.as_deref(), ip, version));
+                }
             }
         })
         .await?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::SecretString;
+use tokio::sync::Semaphore;
 
 use super::types::zone_key;
 use super::{Client, Error};
@@ -56,16 +57,19 @@ pub(super) fn wait(nodes: &[Zoned], now: DateTime<Utc>) -> Option<Duration> {
     Some((due - now).to_std().unwrap_or_default())
 }
 
-/// Tells of all whose time has come. With an error those without an outcome are to be told later.
+/// Tells of all whose time has come. With an error those without an outcome are to be told later. `turn` is taken
+/// while the host list is read: one list at a time, whatever environments there are.
 pub(super) async fn tell(
     client: &Client,
     api: &SecretString,
+    turn: Arc<Semaphore>,
     nodes: &[Zoned],
     now: DateTime<Utc>,
 ) -> (Vec<Outcome>, Result<(), Error>) {
     let due: Vec<&Zoned> = nodes.iter().filter(|(_, node)| node.since + GATHER <= now).collect();
     let mut wanted: HashMap<(String, IpAddr), Vec<String>> =
         due.iter().map(|(zone, node)| ((zone_key(zone.as_deref()), node.ip), Vec::new())).collect();
+    let turn = turn.acquire_owned().await;
     let hosts = client
         .each_host(api, |host| {
             let (Some(id), zone) = (host.entity_id.filter(|id| is_host(id)), zone_key(host.network_zone_id.as_deref()))
@@ -79,6 +83,7 @@ pub(super) async fn tell(
             }
         })
         .await;
+    drop(turn);
     let mut outcomes = Vec::new();
     if hosts.is_err() {
         return (outcomes, hosts);

@@ -37,9 +37,12 @@ pub struct Subscriber {
 
 /// What a subscriber needs beyond the newest version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "they are independent needs")]
 pub struct Interest {
     /// Versions that hosts report, in an answer newer than this.
     pub hosts: Option<DateTime<Utc>>,
+    /// What hosts reported last, kept: agents are judged by it.
+    pub keeps_hosts: bool,
     /// To know soon whether the environment is there.
     pub proof: bool,
     /// Versions on offer, soon rather than within the hour.
@@ -102,6 +105,8 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     pub(super) hosts: Option<DateTime<Utc>>,
+    /// Zones of the host list that somebody needs, or keeps.
+    pub(super) host_zones: BTreeSet<String>,
     pub(super) proof: bool,
     pub(super) offered: bool,
     /// Zones whose endpoints are needed, the default one apart: that comes with the identity.
@@ -129,6 +134,9 @@ impl Shared {
         told.retain(|(node, _)| subscribers.values().any(|interest| interest.gone.contains(node)));
         for interest in subscribers.values() {
             needs.hosts = needs.hosts.max(interest.hosts);
+            if interest.hosts.is_some() || interest.keeps_hosts {
+                needs.host_zones.insert(zone_key(interest.zone.as_deref()));
+            }
             needs.proof |= interest.proof;
             needs.offered |= interest.offered;
             let zone = interest.zone.as_deref().filter(|_| interest.endpoints).map(|zone| zone_key(Some(zone)));

@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::gone;
-use super::needs::{Access, Periods, Shared, Subscriber};
+use super::gone::{self, Outcome};
+use super::needs::{Access, Needs, Periods, Shared, Subscriber};
 use super::schedule::Due;
 use super::snapshot::{Snapshot, TokenState};
 use super::types::{Hosts, zone_key};
@@ -66,6 +66,8 @@ pub(super) struct Poller {
     probes: Probes,
     /// A host list that is being read, and since when; nothing else waits for it.
     reading: JoinSet<(Result<Hosts, Error>, DateTime<Utc>)>,
+    /// The environment is being informed of nodes that are gone; nothing else waits for that either.
+    informing: JoinSet<(Vec<Outcome>, Result<(), Error>)>,
 }
 
 impl Poller {
@@ -88,6 +90,7 @@ impl Poller {
             tell,
             probes: Probes::default(),
             reading: JoinSet::new(),
+            informing: JoinSet::new(),
         }
     }
 
@@ -104,33 +107,45 @@ impl Poller {
             self.ask_for_the_newest().await;
             self.ask_for_the_rest().await;
             self.read_hosts();
-            self.tell_of_nodes().await;
+            self.inform_of_nodes();
             let needs = self.shared.needs();
+            self.drop_hosts(&needs);
             self.probes.zones.retain(|zone, _| needs.zones.contains(zone));
             let p = &self.probes;
             let always = [p.latest, p.identity, p.paas, p.api, p.offered].map(|due| due.at);
             let zones = needs.zones.iter().map(|zone| p.zones.get(zone).map_or_else(Instant::now, |due| due.at));
-            let gone = gone::wait(&needs.gone, self.clock.now()).map(|wait| p.gone.at.max(Instant::now() + wait));
+            let gone = gone::wait(&needs.gone, self.clock.now()).filter(|_| self.informing.is_empty());
+            let gone = gone.map(|wait| p.gone.at.max(Instant::now() + wait));
             let proof = needs.proof.then_some(p.proof);
             let hosts = needs.hosts.filter(|_| self.reading.is_empty()).map(|_| p.hosts.at);
             let wake = always.into_iter().chain(zones).chain(gone).chain(proof).chain(hosts).min();
-            let read = tokio::select! {
-                Some(read) = self.reading.join_next() => read.ok(),
-                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)) => None,
-                () = self.shared.more.notified() => None,
-            };
-            if let Some((outcome, asked_at)) = read {
-                self.probes.hosts.settle(&outcome, self.periods.hosts);
-                let mut next = (**self.publish.borrow()).clone();
-                hear(&mut next, outcome, asked_at);
-                self.publish(next);
+            tokio::select! {
+                Some(Ok((outcome, asked_at))) = self.reading.join_next() => {
+                    self.probes.hosts.settle(&outcome, self.periods.hosts);
+                    let mut next = (**self.publish.borrow()).clone();
+                    hear(&mut next, outcome, asked_at);
+                    self.publish(next);
+                }
+                Some(Ok((outcomes, result))) = self.informing.join_next() => self.informed(outcomes, &result),
+                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)) => {}
+                () = self.shared.more.notified() => {}
             }
         }
     }
 
+    /// Forgets what hosts of a zone reported once nobody is judged by it.
+    fn drop_hosts(&self, needs: &Needs) {
+        let picture = self.publish.borrow().clone();
+        let Some(hosts) = picture.hosts.as_ref().filter(|hosts| hosts.exceeds(&needs.host_zones)) else { return };
+        let kept = hosts.only(&needs.host_zones).map(Arc::new);
+        let hosts_at = picture.hosts_at.filter(|_| kept.is_some());
+        self.publish(Snapshot { hosts: kept, hosts_at, ..(*picture).clone() });
+    }
+
     /// Reads the host list when it is due and no other poller reads one: it may take minutes, and nobody waits for it.
     fn read_hosts(&mut self) {
-        if !self.reading.is_empty() || self.shared.needs().hosts.is_none() || !self.probes.hosts.is_now() {
+        let needs = self.shared.needs();
+        if !self.reading.is_empty() || needs.hosts.is_none() || !self.probes.hosts.is_now() {
             return;
         }
         let (client, token, turn) = (self.client.clone(), self.access.api.clone(), self.shared.reading.clone());
@@ -138,15 +153,17 @@ impl Poller {
         self.reading.spawn(async move {
             let _turn = turn.acquire_owned().await;
             let asked_at = clock.now();
-            (client.hosts(&token).await, asked_at)
+            (client.hosts(&token, &needs.host_zones).await, asked_at)
         });
     }
 
     /// What somebody waits for is asked now, unless it failed a moment ago.
     fn hurry(&mut self) {
         let needs = self.shared.needs();
-        let known = self.publish.borrow().hosts_at.max(self.publish.borrow().hosts_refused_at);
-        if needs.hosts.is_some_and(|wanted| known.is_none_or(|known| known < wanted)) {
+        let picture = self.publish.borrow().clone();
+        let known = picture.hosts_at.max(picture.hosts_refused_at);
+        let lacks_zones = picture.hosts.as_ref().is_some_and(|hosts| !hosts.covers(&needs.host_zones));
+        if needs.hosts.is_some_and(|wanted| lacks_zones || known.is_none_or(|known| known < wanted)) {
             self.probes.hosts.hurry();
         }
         if needs.proof && self.probes.proof <= Instant::now() {
@@ -155,18 +172,24 @@ impl Poller {
         }
     }
 
-    /// Nodes that are gone, those of ten seconds together.
-    async fn tell_of_nodes(&mut self) {
+    /// Informs the environment of nodes that are gone, those of ten seconds together: it may take as long as a host
+    /// list, and nobody waits for it.
+    fn inform_of_nodes(&mut self) {
         let (gone, now) = (self.shared.needs().gone, self.clock.now());
-        if !self.probes.gone.is_now() || gone::wait(&gone, now) != Some(Duration::ZERO) {
+        let is_due = self.probes.gone.is_now() && gone::wait(&gone, now) == Some(Duration::ZERO);
+        if !self.informing.is_empty() || !is_due {
             return;
         }
-        let (outcomes, result) = gone::tell(&self.client, &self.access.api, &gone, now).await;
-        self.probes.gone.settle(&result, gone::GATHER);
-        if let Err(error) = &result {
+        let (client, token, turn) = (self.client.clone(), self.access.api.clone(), self.shared.reading.clone());
+        self.informing.spawn(async move { gone::tell(&client, &token, turn, &gone, now).await });
+    }
+
+    /// Takes what came of informing the environment of nodes that are gone.
+    fn informed(&mut self, outcomes: Vec<Outcome>, result: &Result<(), Error>) {
+        self.probes.gone.settle(result, gone::GATHER);
+        if let Err(error) = result {
             self.probes.gone.at = self.probes.gone.at.max(Instant::now() + gone::AGAIN);
-            tracing::warn!(nodes = gone.len() - outcomes.len(), %error, "the environment could not be told of nodes \
-                that are gone; tried again");
+            tracing::warn!(%error, "cannot inform the environment of nodes that are gone; trying again");
         }
         if outcomes.is_empty() {
             return;

@@ -2,37 +2,63 @@
 //!
 //! Must not interpret: `client` turns them into what the rest of the program speaks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use serde::Deserialize;
 
 use crate::api::name::Version;
 
-/// What hosts report, by network zone and address. Zones tell clusters apart that use the same addresses.
+/// What hosts report, by network zone and address. Zones tell clusters apart that use the same addresses; only those
+/// that were asked for are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts {
     zones: HashMap<String, HashMap<IpAddr, Version>>,
-    none: HashMap<IpAddr, Version>,
 }
 
 impl Hosts {
-    /// The hosts of a zone; without one, those of the zone that the environment calls default.
+    /// No hosts yet, of these zones.
     #[must_use]
-    pub fn of(&self, zone: Option<&str>) -> &HashMap<IpAddr, Version> {
-        self.zones.get(&zone_key(zone)).unwrap_or(&self.none)
+    pub fn of_zones(zones: &BTreeSet<String>) -> Self {
+        Self { zones: zones.iter().map(|zone| (zone.clone(), HashMap::new())).collect() }
     }
 
-    /// Adds what a host reports. Of two hosts with one address the older version counts, so that nobody else's agent
-    /// makes ours look up to date.
-    pub fn add(&mut self, zone: Option<&str>, address: IpAddr, version: Version) {
-        let hosts = self.zones.entry(zone_key(zone)).or_default();
+    /// The hosts of a zone; without one, those of the zone that the environment calls default. `None`: that zone was
+    /// not asked for, so nothing is known of its hosts.
+    #[must_use]
+    pub fn of(&self, zone: Option<&str>) -> Option<&HashMap<IpAddr, Version>> {
+        self.zones.get(&zone_key(zone))
+    }
+
+    /// Adds what a host reports, if its zone was asked for; returns whether it takes memory. Of two hosts with one
+    /// address the older version counts, so that nobody else's agent makes ours look up to date.
+    pub fn add(&mut self, zone: Option<&str>, address: IpAddr, version: Version) -> bool {
+        let Some(hosts) = self.zones.get_mut(&zone_key(zone)) else { return false };
+        let before = hosts.len();
         hosts.entry(address).and_modify(|known| *known = version.min(*known)).or_insert(version);
+        hosts.len() > before
+    }
+
+    /// Whether all of these zones were asked for.
+    pub(super) fn covers(&self, zones: &BTreeSet<String>) -> bool {
+        zones.iter().all(|zone| self.zones.contains_key(zone))
+    }
+
+    /// These without the zones that nobody needs any more; `None` without any zone.
+    pub(super) fn only(&self, zones: &BTreeSet<String>) -> Option<Self> {
+        let kept = self.zones.iter().filter(|(zone, _)| zones.contains(*zone));
+        let zones: HashMap<_, _> = kept.map(|(zone, hosts)| (zone.clone(), hosts.clone())).collect();
+        (!zones.is_empty()).then_some(Self { zones })
+    }
+
+    /// Whether a zone is here that nobody needs any more.
+    pub(super) fn exceeds(&self, zones: &BTreeSet<String>) -> bool {
+        self.zones.keys().any(|zone| !zones.contains(zone))
     }
 }
 
 /// Zones are the same in any case of letters, and no zone is the default one.
-pub(super) fn zone_key(zone: Option<&str>) -> String {
+pub fn zone_key(zone: Option<&str>) -> String {
     zone.map(str::trim).filter(|zone| !zone.is_empty()).unwrap_or("default").to_lowercase()
 }
 

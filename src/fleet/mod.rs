@@ -8,7 +8,7 @@ pub mod pods;
 pub mod policy;
 pub mod replicas;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::k8s::facts::ConditionFacts;
@@ -19,6 +19,21 @@ fn since(condition: &ConditionFacts) -> Option<DateTime<Utc>> {
 
 fn time(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).ok().map(|t| t.to_utc())
+}
+
+/// A kubelet's clock is trusted that far.
+const SKEW: TimeDelta = TimeDelta::seconds(60);
+
+/// Since when something is so, by a time that another machine wrote and by what this process saw: `same` is since when
+/// it was so before, `is_change` whether it was otherwise before. A clock that is ahead ends no wait, and one that is
+/// behind skips none.
+fn as_seen(written: DateTime<Utc>, same: Option<DateTime<Utc>>, is_change: bool, now: DateTime<Utc>) -> DateTime<Utc> {
+    match same {
+        Some(known) if written > now || written <= known => known,
+        Some(_) => written,
+        None if is_change && (written > now || written + SKEW < now) => now,
+        None => written.min(now),
+    }
 }
 
 /// The one place where the API's time becomes ours.

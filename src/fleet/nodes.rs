@@ -4,9 +4,10 @@
 
 use std::net::IpAddr;
 
+use chrono::{DateTime, Utc};
 use kube::ResourceExt;
 
-use super::{created, since};
+use super::{as_seen, created, since};
 use crate::k8s::facts::{APPLIED_DRAIN, CONFIG_STATE, DESIRED_DRAIN, NodeFacts};
 use crate::k8s::node::{Node, Taint};
 use crate::k8s::placement::is_leaving;
@@ -45,6 +46,13 @@ pub fn node(facts: &NodeFacts) -> Node {
             .filter(|a| a.type_ == "InternalIP")
             .find_map(|a| a.address.parse::<IpAddr>().ok()),
     }
+}
+
+/// A node as this process saw it: since when it is Ready, or not, not by its kubelet's clock alone.
+pub fn see(before: Option<&Node>, node: &mut Node, now: DateTime<Utc>) {
+    let same = before.filter(|before| before.ready == node.ready).and_then(|before| before.ready_since);
+    let is_change = before.is_some_and(|before| before.ready != node.ready);
+    node.ready_since = node.ready_since.map(|at| as_seen(at, same, is_change, now));
 }
 
 /// Whether OpenShift's machine-config operator works on a node now. A node whose pool is paused or degraded can want

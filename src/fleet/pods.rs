@@ -4,14 +4,26 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{created, since, time};
-use crate::k8s::facts::{ConditionFacts, PodFacts, WhyFacts};
+use super::{as_seen, created, since, time};
+use crate::k8s::facts::{ConditionFacts, ContainerFacts, PodFacts, WhyFacts};
 use crate::rollout::{Pod, Trouble};
+
+/// A Pod as this process saw it: its times not by a kubelet's clock alone, and for how long it was Ready before it
+/// ceased to be.
+pub fn see<R>(before: Option<&Pod<R>>, pod: &mut Pod<R>, now: DateTime<Utc>) {
+    let before = before.filter(|before| before.uid == pod.uid);
+    let is_change = before.is_some_and(|before| before.ready_since.is_some() != pod.ready_since.is_some());
+    let (ready, unready) = (before.and_then(|b| b.ready_since), before.and_then(|b| b.unready_since));
+    pod.ready_since = pod.ready_since.map(|at| as_seen(at, ready, is_change, now).max(pod.created));
+    pod.unready_since = pod.unready_since.map(|at| as_seen(at, unready, is_change, now).max(pod.created));
+    if let Some(before) = before {
+        pod.was_ready = was_ready(before, pod);
+    }
+}
 
 /// For how long a Pod was Ready before it ceased to be: the longest time that was seen, else what its status lets
 /// guess.
-#[must_use]
-pub fn was_ready<R>(before: &Pod<R>, now: &Pod<R>) -> Option<TimeDelta> {
+fn was_ready<R>(before: &Pod<R>, now: &Pod<R>) -> Option<TimeDelta> {
     let ended = before.ready_since.zip(now.unready_since).filter(|_| now.ready_since.is_none());
     before
         .was_ready
@@ -37,8 +49,8 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
     let ready = condition.filter(|c| c.status == "True");
     let is_unready_since = condition.filter(|c| c.status != "True").and_then(since);
     let bound = facts.status.conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "True");
-    // Before it was bound to its node nobody could start it.
-    let unready_since = is_unready_since.max(bound.filter(|_| ready.is_none()).and_then(since));
+    // Before it was bound to its node nobody could start it, and before its containers were started none was Ready.
+    let unready_since = is_unready_since.max(bound.and_then(since)).max(started_at(facts)).filter(|_| ready.is_none());
     let taken_on = facts.status.start_time.as_deref().and_then(time);
     Some(Pod {
         name: facts.metadata.name.as_deref()?.into(),
@@ -60,16 +72,24 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
             .zip(taken_on)
             .map(|(unready, taken)| unready - taken)
             .filter(|time| *time > TAKING_ON),
-        restarts: facts.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or_default(),
+        restarts: containers(facts).map(|c| c.restart_count).max().unwrap_or_default(),
         // One that crashes again and again may be Ready in between.
         trouble: trouble(facts, unready_since.or(ready.and_then(since)))
             .filter(|trouble| ready.is_none() || matches!(trouble, Trouble::Crash(_))),
     })
 }
 
+/// Init containers first: while one of them has trouble, the others only wait for it.
+fn containers(facts: &PodFacts) -> impl Iterator<Item = &ContainerFacts> {
+    facts.status.init_container_statuses.iter().chain(&facts.status.container_statuses)
+}
+
 /// What a Pod's status says against it; `since` when it is as Ready as it is now.
 fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
-    for container in &facts.status.container_statuses {
+    // An init container that has done its work has no trouble, however often it was started.
+    let is_done = |c: &ContainerFacts| c.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == Some(0));
+    let init = facts.status.init_container_statuses.iter().filter(|c| !is_done(c));
+    for container in init.chain(&facts.status.container_statuses) {
         let said = |why: &WhyFacts| {
             let message = why
                 .message
@@ -124,7 +144,33 @@ fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
         let why = unscheduled.message.as_deref().unwrap_or("no room").chars().take(160).collect();
         return Some(Trouble::Capacity(why));
     }
-    facts.spec.node_name.as_deref().is_none_or(str::is_empty).then_some(Trouble::Unbound)
+    if facts.spec.node_name.as_deref().is_none_or(str::is_empty) {
+        return Some(Trouble::Unbound);
+    }
+    let is_pending = facts.status.phase.as_deref().is_none_or(|phase| phase == "Pending");
+    (is_pending && !containers(facts).any(was_started)).then(|| Trouble::Unstarted(what_it_waits_for(facts)))
+}
+
+/// When the last of its containers was started for the first time, as far as a status says.
+fn started_at(facts: &PodFacts) -> Option<DateTime<Utc>> {
+    let first = |c: &&ContainerFacts| c.restart_count == 0 && c.last_state.terminated.is_none();
+    let started = containers(facts).filter(first).filter_map(|c| c.state.running.as_ref()?.started_at.as_deref());
+    started.filter_map(time).max()
+}
+
+/// Whether a container was ever started.
+fn was_started(container: &ContainerFacts) -> bool {
+    let ContainerFacts { restart_count, state, last_state } = container;
+    *restart_count > 0 || state.running.is_some() || state.terminated.is_some() || last_state.terminated.is_some()
+}
+
+/// What keeps the first container from being started, as far as a status says.
+fn what_it_waits_for(facts: &PodFacts) -> String {
+    let waiting = containers(facts).find_map(|container| container.state.waiting.as_ref()?.reason.as_deref());
+    match waiting {
+        Some(reason) => format!("an image is being pulled, a volume mounted or the network set up ({reason})"),
+        None => "the kubelet of its node has not taken it on".to_owned(),
+    }
 }
 
 /// Whether it ran for so long before it ended that it does not crash again and again.
@@ -187,10 +233,70 @@ mod tests {
         seldom["containerStatuses"][0]["lastState"]["terminated"]["startedAt"] = json!("2026-01-01T00:00:00Z");
         seldom["containerStatuses"][0]["lastState"]["terminated"]["finishedAt"] = json!("2026-01-01T00:10:01Z");
         assert!(matches!(trouble_of(seldom), Some(Trouble::Start(_))), "not within ten minutes");
-        assert_eq!(trouble_of(container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0)), None);
+        let mut creating = container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0);
+        assert_eq!(trouble_of(creating.clone()), None, "it ran before, and its container is made again");
+        creating["containerStatuses"][0]["lastState"] = json!({});
+        assert!(
+            matches!(trouble_of(creating.clone()), Some(Trouble::Unstarted(why)) if why.ends_with("(ContainerCreating)"))
+        );
+        assert!(matches!(trouble_of(json!({})), Some(Trouble::Unstarted(why)) if why.contains("kubelet")));
+        creating["phase"] = json!("Running");
+        assert_eq!(trouble_of(creating), None);
         assert!(matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False",
                 "reason": "Unschedulable", "message": "no room" }] })),
                 Some(Trouble::Capacity(why)) if why == "no room"));
+    }
+
+    #[test]
+    fn a_kubelets_clock_ends_no_wait_and_skips_none() {
+        let at = |second: i64| DateTime::UNIX_EPOCH + TimeDelta::seconds(second);
+        let pod = |ready: Option<i64>, unready: Option<i64>| Pod::<()> {
+            created: at(1_000),
+            ready_since: ready.map(at),
+            unready_since: unready.map(at),
+            ..Pod::named("p", "n")
+        };
+        let seen = |before: Option<&Pod<()>>, mut pod: Pod<()>, now: i64| {
+            see(before, &mut pod, at(now));
+            pod
+        };
+        let ahead = seen(None, pod(Some(9_000), None), 1_010);
+        assert_eq!(ahead.ready_since, Some(at(1_010)), "two hours ahead: since it was seen");
+        let again = seen(Some(&ahead), pod(Some(9_000), None), 1_050);
+        assert_eq!(again.ready_since, Some(at(1_010)), "and it stays so");
+        let starts = seen(None, pod(None, Some(1_001)), 1_002);
+        let behind = seen(Some(&starts), pod(Some(-6_000), None), 1_020);
+        assert_eq!(behind.ready_since, Some(at(1_020)), "two hours behind");
+        let ceased = seen(Some(&behind), pod(None, Some(-5_900)), 1_200);
+        assert_eq!((ceased.unready_since, ceased.was_ready), (Some(at(1_200)), Some(TimeDelta::seconds(180))));
+        assert_eq!(
+            seen(None, pod(Some(-6_000), None), 5_000).ready_since,
+            Some(at(1_000)),
+            "not before it was created"
+        );
+        let on_time = seen(Some(&starts), pod(Some(1_015), None), 1_020);
+        assert_eq!(on_time.ready_since, Some(at(1_015)), "a clock that is right is believed");
+        let blinked = seen(Some(&on_time), pod(Some(1_030), None), 1_031);
+        assert_eq!(blinked.ready_since, Some(at(1_030)), "it was not Ready in between, unseen");
+    }
+
+    #[test]
+    fn init_containers_and_sidecars_are_read_like_any_other() {
+        let trouble_of = |init: Value| {
+            let facts = json!({ "metadata": { "name": "p", "uid": "u" }, "spec": { "nodeName": "node-1" }, "status": {
+                "phase": "Pending", "initContainerStatuses": [init], "containerStatuses": [
+                { "restartCount": 0, "state": { "waiting": { "reason": "PodInitializing" } } }] } });
+            pod::<()>(&serde_json::from_value(facts).unwrap(), None).unwrap().trouble
+        };
+        let init = |state: Value, restarts: i32| json!({ "restartCount": restarts, "state": state });
+        let waiting = |reason: &str| json!({ "waiting": { "reason": reason } });
+        assert!(matches!(trouble_of(init(waiting("ImagePullBackOff"), 0)), Some(Trouble::Image(_))));
+        assert!(matches!(trouble_of(init(waiting("CreateContainerConfigError"), 0)), Some(Trouble::Config(_))));
+        assert!(matches!(trouble_of(init(waiting("CrashLoopBackOff"), 4)), Some(Trouble::Crash(_))));
+        assert!(matches!(trouble_of(init(waiting("PodInitializing"), 0)), Some(Trouble::Unstarted(_))));
+        assert_eq!(trouble_of(init(json!({ "running": {} }), 0)), None, "it has begun its work");
+        let done = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
+        assert_eq!(trouble_of(init(done, 5)), None, "it has done its work, at the sixth attempt");
     }
 
     #[test]
@@ -204,6 +310,17 @@ mod tests {
         assert_eq!((unbound.trouble, unbound.unready_since), (Some(Trouble::Unbound), None));
         let at = |text: &str| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": text }]);
         let bound = read(Some("node-1"), at("2026-01-01T00:00:07Z"));
-        assert_eq!((bound.trouble, bound.unready_since), (None, time("2026-01-01T00:00:07Z")));
+        assert!(matches!(bound.trouble, Some(Trouble::Unstarted(_))));
+        assert_eq!(bound.unready_since, time("2026-01-01T00:00:07Z"));
+        // Its time begins once more when what was pulled for long is started, and not when it is started again.
+        let started = |restarts: i32| {
+            let container = json!({ "restartCount": restarts,
+                "state": { "running": { "startedAt": "2026-01-01T00:09:00Z" } } });
+            let facts = json!({ "metadata": { "name": "p", "uid": "u" }, "spec": { "nodeName": "node-1" },
+                "status": { "phase": "Running", "conditions": at("2026-01-01T00:00:07Z"),
+                "containerStatuses": [container] } });
+            pod::<()>(&serde_json::from_value(facts).unwrap(), None).unwrap().unready_since
+        };
+        assert_eq!((started(0), started(1)), (time("2026-01-01T00:09:00Z"), time("2026-01-01T00:00:07Z")));
     }
 }

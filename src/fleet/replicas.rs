@@ -11,13 +11,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 
 use crate::k8s::facts::PodFacts;
-use crate::k8s::workload::{DaemonSetFacts, ReplicaSetFacts, Size, StatefulSetFacts};
+use crate::k8s::workload::{DaemonSetFacts, Remade, ReplicaSetFacts, Size, StatefulSetFacts};
 use crate::rollout::Pod;
+
+/// Label of a Pod: the revision of its StatefulSet that it was made from.
+const REVISION_LABEL: &str = "controller-revision-hash";
 
 /// Who controls a Pod, or a ReplicaSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
     pub kind: String,
+    /// The API group of its kind.
+    pub group: String,
     pub name: String,
     pub uid: Arc<str>,
 }
@@ -28,9 +33,30 @@ impl Controller {
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
         let is_it = |owner: &&OwnerReference| owner.controller == Some(true);
         let owner = metadata.owner_references.iter().flatten().find(is_it)?;
-        Some(Self { kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.as_str().into() })
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
+        Some(Self { kind: owner.kind.clone(), group, name: owner.name.clone(), uid: owner.uid.as_str().into() })
+    }
+
+    /// Its kind as kubectl takes it: with the group, where it has one.
+    #[must_use]
+    pub fn full_kind(&self) -> String {
+        if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    /// Whether it is of a kind that makes every Pod again that goes.
+    #[must_use]
+    pub fn makes_again(&self) -> bool {
+        self.is_read() || (self.group.is_empty() && self.kind == "ReplicationController")
+    }
+
+    /// Whether it is of a kind whose objects are read.
+    fn is_read(&self) -> bool {
+        self.group == APPS && matches!(&*self.kind, "ReplicaSet" | "StatefulSet" | "DaemonSet")
     }
 }
+
+/// The API group of the workloads that are read.
+const APPS: &str = "apps";
 
 /// A Pod that may be a replica of something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +66,8 @@ pub struct Replica<R> {
     pub controller: Option<Controller>,
     /// It has ended, and starts no more.
     pub is_finished: bool,
+    /// It runs to an end: its restartPolicy is not Always.
+    pub will_end: bool,
 }
 
 impl<R> Replica<R> {
@@ -51,6 +79,7 @@ impl<R> Replica<R> {
             labels: facts.metadata.labels.clone().unwrap_or_default(),
             controller: Controller::of(&facts.metadata),
             is_finished: matches!(facts.status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            will_end: matches!(facts.spec.restart_policy.as_deref(), Some("Never" | "OnFailure")),
         }
     }
 
@@ -73,6 +102,7 @@ impl<R> Replica<R> {
             None => Some("it has no controller: nobody would make it again"),
             Some(controller) if controller.kind == "Job" => Some("it is a Job's"),
             Some(controller) if controller.kind == "Node" => Some("it is a static Pod of its node"),
+            Some(_) if self.will_end => Some("its restartPolicy is not Always: it runs to its end"),
             Some(_) => None,
         }
     }
@@ -81,8 +111,11 @@ impl<R> Replica<R> {
     #[must_use]
     pub fn rank(&self) -> i64 {
         let is_ordered = self.controller.as_ref().is_some_and(|controller| controller.kind == "StatefulSet");
-        let ordinal = self.pod.name.rsplit('-').next().and_then(|last| last.parse::<i64>().ok());
-        ordinal.filter(|_| is_ordered).map_or(0, |ordinal| -ordinal)
+        self.ordinal().filter(|_| is_ordered).map_or(0, |ordinal| -ordinal)
+    }
+
+    fn ordinal(&self) -> Option<i64> {
+        self.pod.name.rsplit('-').next()?.parse().ok()
     }
 
     fn is_there(&self) -> bool {
@@ -106,10 +139,11 @@ pub struct Owner {
     pub controller: Option<Controller>,
     /// Why the API server refuses its Pods.
     pub refused: Option<String>,
+    pub remade: Remade,
 }
 
 macro_rules! owner {
-    ($facts:ident, $kind:literal, $controller:expr, $refused:expr) => {
+    ($facts:ident, $kind:literal, $controller:expr, $refused:expr, $remade:expr) => {
         impl From<&$facts> for Owner {
             fn from(facts: &$facts) -> Self {
                 Self {
@@ -119,22 +153,43 @@ macro_rules! owner {
                     size: facts.size(),
                     controller: $controller(&facts.metadata),
                     refused: $refused(facts),
+                    remade: $remade(facts),
                 }
             }
         }
     };
 }
 // Who controls a StatefulSet may control several, each a workload of its own.
-owner!(ReplicaSetFacts, "ReplicaSet", Controller::of, ReplicaSetFacts::refused);
-owner!(StatefulSetFacts, "StatefulSet", |_: &ObjectMeta| None, |_: &StatefulSetFacts| None);
-owner!(DaemonSetFacts, "DaemonSet", |_: &ObjectMeta| None, |_: &DaemonSetFacts| None);
+owner!(ReplicaSetFacts, "ReplicaSet", Controller::of, ReplicaSetFacts::refused, |_: &ReplicaSetFacts| Remade::Alike);
+owner!(StatefulSetFacts, "StatefulSet", |_: &ObjectMeta| None, |_: &StatefulSetFacts| None, StatefulSetFacts::remade);
+owner!(DaemonSetFacts, "DaemonSet", |_: &ObjectMeta| None, |_: &DaemonSetFacts| None, DaemonSetFacts::remade);
 
 impl Owner {
     /// Which workload it is, or belongs to.
     #[must_use]
     pub fn workload(&self, uid: &Arc<str>) -> Controller {
-        let own = || Controller { kind: self.kind.to_owned(), name: self.name.clone(), uid: uid.clone() };
+        let own = || Controller {
+            kind: self.kind.to_owned(),
+            group: APPS.to_owned(),
+            name: self.name.clone(),
+            uid: uid.clone(),
+        };
         self.controller.clone().unwrap_or_else(own)
+    }
+
+    /// Whether a Pod of it would come back from another template, which somebody holds back.
+    #[must_use]
+    pub fn holds_back<R>(&self, replica: &Replica<R>) -> bool {
+        match &self.remade {
+            Remade::Alike => false,
+            Remade::Revision { first, old, new } => {
+                let is_below = replica.ordinal().is_some_and(|ordinal| ordinal < *first);
+                let next = if is_below { old.as_ref() } else { Some(new) };
+                let own = replica.labels.get(REVISION_LABEL);
+                own.is_some_and(|own| next.is_some_and(|next| next != own))
+            }
+            Remade::Generation(next) => replica.pod.template_generation.is_some_and(|own| own != *next),
+        }
     }
 }
 
@@ -229,7 +284,7 @@ impl<R> Parts<'_, R> {
             name: format!("{} {}", one.kind, one.name).into(),
             expected: if is_guessed { there.max(known) } else { sized },
             available: self.pods.iter().filter(is_available).count(),
-            busy: self.busy(there, sized).map(|why| Cow::Owned(format!("{} {}: {why}", one.kind, one.name))),
+            busy: self.busy(&one.kind, there, sized).map(|why| Cow::Owned(format!("{} {}: {why}", one.kind, one.name))),
             refused: self.sets.iter().find_map(|(_, set)| set.refused.clone()),
             there,
             newest: self.pods.iter().map(|replica| replica.pod.created).max().unwrap_or_default(),
@@ -242,7 +297,7 @@ impl<R> Parts<'_, R> {
     }
 
     /// Why nobody should replace a Pod of it now: it does so itself.
-    fn busy(&self, there: usize, expected: usize) -> Option<&str> {
+    fn busy(&self, kind: &str, there: usize, expected: usize) -> Option<&str> {
         let has_pods = |uid: &str| {
             let is_its = |replica: &&Replica<R>| {
                 replica.is_there() && replica.controller.as_ref().is_some_and(|controller| *controller.uid == *uid)
@@ -252,9 +307,11 @@ impl<R> Parts<'_, R> {
         // A ReplicaSet without a Pod may be about to get the first.
         let is_active = |(uid, set): &&(&Arc<str>, &Owner)| set.size.expected > 0 || has_pods(uid);
         if self.sets.iter().filter(is_active).count() > 1 {
-            return Some(
-                "it is rolling out a template of its own; if it is paused, resume it (kubectl rollout resume)",
-            );
+            return Some(if kind == "Deployment" {
+                "it is rolling out a template of its own; if it is paused, resume it (kubectl rollout resume)"
+            } else {
+                "it is rolling out a template of its own; finish or resume that with its own tool"
+            });
         }
         // Which of them its controller takes nobody knows. A DaemonSet's may run where no new one may start.
         let scales = |(_, set): &(&Arc<str>, &Owner)| set.kind != "DaemonSet";
@@ -268,6 +325,5 @@ impl<R> Parts<'_, R> {
 /// Whether the owner of a Pod is of a kind whose objects are read, and has not been seen yet.
 #[must_use]
 pub fn is_unseen<R>(corner: &Corner<R>, replica: &Replica<R>) -> bool {
-    let is_read = |controller: &Controller| matches!(&*controller.kind, "ReplicaSet" | "StatefulSet" | "DaemonSet");
-    replica.controller.as_ref().is_some_and(|one| is_read(one) && !corner.owners.contains_key(&one.uid))
+    replica.controller.as_ref().is_some_and(|one| one.is_read() && !corner.owners.contains_key(&one.uid))
 }

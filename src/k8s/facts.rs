@@ -10,8 +10,17 @@ use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 /// Annotations worth keeping; all others are skipped.
-pub const ANNOTATIONS: &[&str] =
-    &[VERSION_ANNOTATION, HASH_ANNOTATION, DESIRED_REPLICAS, SCC, LIMITED, CONFIG_STATE, DESIRED_DRAIN, APPLIED_DRAIN];
+pub const ANNOTATIONS: &[&str] = &[
+    VERSION_ANNOTATION,
+    HASH_ANNOTATION,
+    DESIRED_REPLICAS,
+    TEMPLATE_GENERATION,
+    SCC,
+    LIMITED,
+    CONFIG_STATE,
+    DESIRED_DRAIN,
+    APPLIED_DRAIN,
+];
 /// Annotation of a Pod: the SecurityContextConstraints under which OpenShift admitted it.
 pub const SCC: &str = "openshift.io/scc";
 /// Annotation of a Pod: what a LimitRange of its namespace added to it.
@@ -24,6 +33,8 @@ pub const DESIRED_DRAIN: &str = "machineconfiguration.openshift.io/desiredDrain"
 pub const APPLIED_DRAIN: &str = "machineconfiguration.openshift.io/lastAppliedDrain";
 /// Annotation of a ReplicaSet: how many Pods its Deployment shall have in all.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+/// Annotation of a DaemonSet: how often its template was changed. Its Pods carry the number that they were made from.
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 /// Annotation of a Pod: the agent version it was made from.
 pub const VERSION_ANNOTATION: &str = "oneagent.dynatrace.com/agent-version";
 /// Annotation of a Pod: hash of the template it was made from.
@@ -50,6 +61,9 @@ pub struct PodSpecFacts {
     /// Its node, once bound.
     #[serde(default)]
     pub node_name: Option<String>,
+    /// Whether it runs for good: Always, OnFailure or Never.
+    #[serde(default)]
+    pub restart_policy: Option<String>,
     /// The node it is made for.
     #[serde(default)]
     pub affinity: Option<AffinityFacts>,
@@ -125,6 +139,9 @@ pub struct PodStatusFacts {
     pub start_time: Option<String>,
     #[serde(default)]
     pub conditions: Vec<ConditionFacts>,
+    /// Init containers, native sidecars among them.
+    #[serde(default)]
+    pub init_container_statuses: Vec<ContainerFacts>,
     #[serde(default)]
     pub container_statuses: Vec<ContainerFacts>,
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 
-use super::facts::{ConditionFacts, DESIRED_REPLICAS, slim};
+use super::facts::{ConditionFacts, DESIRED_REPLICAS, TEMPLATE_GENERATION, slim};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -17,6 +17,14 @@ pub struct SpecFacts {
     pub replicas: Option<usize>,
     pub update_strategy: StrategyFacts,
     pub template: TemplateFacts,
+    pub ordinals: OrdinalsFacts,
+}
+
+/// Where a StatefulSet begins to count its Pods.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct OrdinalsFacts {
+    pub start: i64,
 }
 
 /// What its Pods carry.
@@ -85,6 +93,18 @@ pub struct Size {
     pub busy: Option<Cow<'static, str>>,
 }
 
+/// Which of its templates a workload makes a Pod from when it makes that one again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Remade {
+    /// From the one that all of its Pods have; or nobody says.
+    #[default]
+    Alike,
+    /// From a revision, by the Pod's ordinal: from the old one below `first`.
+    Revision { first: i64, old: Option<String>, new: String },
+    /// From the template of so many changes.
+    Generation(u32),
+}
+
 const NOT_SEEN: Cow<'static, str> = Cow::Borrowed("its controller has not seen its latest edit yet");
 
 fn is_unseen(metadata: &ObjectMeta, status: &StatusFacts) -> bool {
@@ -123,6 +143,17 @@ impl StatefulSetFacts {
             && status.current_replicas > partition.unwrap_or_default();
         Size { expected, busy: busy(metadata, status, rolls) }
     }
+
+    /// What OnDelete and a partition hold back: the StatefulSet controller keeps to the partition alone.
+    #[must_use]
+    pub fn remade(&self) -> Remade {
+        let Self { spec, status, .. } = self;
+        let Some(new) = status.update_revision.clone() else { return Remade::Alike };
+        let partition = spec.update_strategy.rolling_update.as_ref().and_then(|rolling| rolling.partition);
+        let partition = i64::try_from(partition.unwrap_or_default()).unwrap_or(i64::MAX);
+        let first = spec.ordinals.start.saturating_add(partition);
+        Remade::Revision { first, old: status.current_revision.clone(), new }
+    }
 }
 
 impl DaemonSetFacts {
@@ -134,6 +165,16 @@ impl DaemonSetFacts {
         let is_behind = status.updated_number_scheduled < status.current_number_scheduled;
         let rolls = spec.update_strategy.type_ != "OnDelete" && is_behind;
         Size { expected, busy: busy(metadata, status, rolls) }
+    }
+
+    /// What OnDelete holds back. Which Pods have which template only its count and the number of changes tell.
+    #[must_use]
+    pub fn remade(&self) -> Remade {
+        let Self { metadata, status, .. } = self;
+        let annotations = metadata.annotations.as_ref();
+        let generation = annotations.and_then(|all| all.get(TEMPLATE_GENERATION)?.parse().ok());
+        let is_behind = status.updated_number_scheduled < status.current_number_scheduled;
+        generation.filter(|_| is_behind).map_or(Remade::Alike, Remade::Generation)
     }
 }
 

@@ -45,7 +45,7 @@ pub enum How {
 pub enum Outcome {
     /// It is being deleted.
     Deleted,
-    /// A PodDisruptionBudget forbids it now; in the API server's words.
+    /// It may not be evicted now.
     Blocked(Blocked),
     /// It changed or went meanwhile: look again.
     Changed,
@@ -58,8 +58,18 @@ pub enum Outcome {
 pub struct Blocked {
     /// In the API server's words.
     pub why: String,
-    /// Whether it is this Pod's alone: two PodDisruptionBudgets select it, and the API server wants one.
-    pub is_its_own: bool,
+    pub by: By,
+}
+
+/// What forbids an eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A PodDisruptionBudget.
+    Budget,
+    /// Two of them select the Pod, and the API server wants one.
+    Budgets,
+    /// A policy, a webhook or a missing right.
+    Refusal,
 }
 
 /// What each owner has in flight.
@@ -163,15 +173,23 @@ fn eviction(target: &Target<'_>, params: &DeleteParams) -> Value {
     })
 }
 
-/// What of the API server's answers to an eviction says that it is not the time: 429 with a cause, or a 500 that is no
-/// trouble of its own.
+/// What of the API server's answers to an eviction concerns this Pod: 429 with a cause, an objection, or a 500 that is
+/// no trouble of its own.
 fn blocked(error: &Error) -> Option<Blocked> {
     let Error::Api { source, .. } = error else { return None };
     let kube::Error::Api(status) = &**source else { return None };
-    let is_its_own = status.code == 500 && status.message.contains("more than one PodDisruptionBudget");
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
-    let is_budget = status.code == 429 && causes.iter().any(|cause| cause.reason == "DisruptionBudget");
+    let is_budget = causes.iter().any(|cause| cause.reason == "DisruptionBudget");
+    let says = |words: &str| status.message.contains(words);
+    let by = match status.code {
+        429 if is_budget => By::Budget,
+        500 if says("more than one PodDisruptionBudget") => By::Budgets,
+        // One webhook may be asked of some Pods only.
+        500 if says("failed calling webhook") => By::Refusal,
+        _ if error.is_not_found() => return None,
+        _ => error.objection().map(|_| By::Refusal)?,
+    };
     let cause = causes.iter().map(|cause| cause.message.as_str()).find(|message| !message.is_empty());
-    (is_its_own || is_budget)
-        .then(|| Blocked { why: cause.filter(|_| is_budget).unwrap_or(&status.message).to_owned(), is_its_own })
+    let why = cause.filter(|_| by == By::Budget).unwrap_or(&status.message).to_owned();
+    Some(Blocked { why, by })
 }

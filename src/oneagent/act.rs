@@ -29,7 +29,7 @@ use crate::kernel::apply::{apply, apply_over, merge};
 use crate::kernel::delete::{How, Outcome, Target};
 use crate::kernel::notes::Place;
 use crate::kernel::optional_api::Owner;
-use crate::kernel::{self};
+use crate::kernel::{self, Reference};
 use crate::rollout::Step;
 use crate::rollout::guard::Guard;
 
@@ -208,14 +208,14 @@ fn typed(live: &DaemonSet) -> Result<serde_json::Value, kernel::Error> {
 /// Replaces Pods: deletes them, for the DaemonSet controller makes new ones. Returns whether one had changed meanwhile.
 pub async fn recycle(
     context: &Context,
-    resolved: &Resolved,
+    (object, resolved): (&OneAgent, &Resolved),
     guard: &Guard,
     steps: &[Step<Revision>],
 ) -> Result<bool, kernel::Error> {
     if steps.is_empty() {
         return Ok(false);
     }
-    let deletions: Vec<_> = steps.iter().map(|step| replace(context, resolved, step, guard)).collect();
+    let deletions: Vec<_> = steps.iter().map(|step| replace(context, (object, resolved), step, guard)).collect();
     let outcomes: Vec<Result<Outcome, kernel::Error>> = stream::iter(deletions).buffered(AT_ONCE).collect().await;
     let mut changed = false;
     for outcome in outcomes {
@@ -230,12 +230,23 @@ pub async fn recycle(
     Ok(changed)
 }
 
+/// Whether nobody has stopped everything, edited the OneAgent or deleted it since the look began: of many deletions the
+/// last is sent long after the first.
+async fn may_go_on(context: &Context, object: &OneAgent, resolved: &Resolved) -> bool {
+    let key = (resolved.namespace.clone(), resolved.name.clone());
+    let stop = Reference::stop(&context.settings.namespace, MANAGER);
+    context.peers.is_still(&key, object) && !context.named.look(&key, &stop).await.is_stop(&stop).unwrap_or(true)
+}
+
 async fn replace(
     context: &Context,
-    resolved: &Resolved,
+    (object, resolved): (&OneAgent, &Resolved),
     step: &Step<Revision>,
     guard: &Guard,
 ) -> Result<Outcome, kernel::Error> {
+    if !may_go_on(context, object, resolved).await {
+        return Ok(Outcome::Changed);
+    }
     let pod = &step.pod;
     let target = Target {
         namespace: &resolved.namespace,

@@ -111,7 +111,11 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
                 insisted: failure.pinned,
                 message: failure.message,
                 places: failure.nodes,
+                at: None,
+                only_lost: false,
                 earlier: Vec::new(),
+                workloads: Vec::new(),
+                whole_since: None,
             }),
             touched: Touched { since: began, joined_after: began, ..Touched::default() },
             ..rollout::Memory::default()
@@ -183,7 +187,11 @@ mod tests {
                     insisted: true,
                     message: "it failed".into(),
                     places: vec!["a".into()],
+                    at: None,
+                    only_lost: false,
                     earlier: Vec::new(),
+                    workloads: Vec::new(),
+                    whole_since: None,
                 }),
                 touched: Touched { since: Some(at(0)), joined_after: Some(at(1)), ..Touched::default() },
                 ..rollout::Memory::default()

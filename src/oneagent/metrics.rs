@@ -79,7 +79,7 @@ fn rollout((budget, in_flight, left): (usize, usize, usize)) -> [(&'static str, 
 }
 
 /// The states of a fleet that are counted, by the names of `status.nodes`.
-fn states(counts: &NodeCounts) -> [(&'static str, i32); 22] {
+fn states(counts: &NodeCounts) -> [(&'static str, i32); 23] {
     [
         ("selected", counts.selected),
         ("running", counts.running),
@@ -100,6 +100,7 @@ fn states(counts: &NodeCounts) -> [(&'static str, i32); 22] {
         ("image", counts.image),
         ("config", counts.config),
         ("crash", counts.crash),
+        ("pulling", counts.pulling),
         ("starting", counts.starting),
         ("overdue", counts.overdue),
         ("terminating", counts.terminating),

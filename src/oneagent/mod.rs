@@ -168,7 +168,7 @@ async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Du
     }
     context.environments.need(&subscriber, &plan.interest);
     let look = Look { context, object, desk, resolved: &resolved, seen: &seen };
-    let carried_out = look.carry_out(plan, &memory).await;
+    let carried_out = Box::pin(look.carry_out(plan, &memory)).await;
     let noted = act::write_note(context, &resolved).await.unwrap_or(RESYNC);
     Ok(carried_out?.min(noted))
 }
@@ -216,7 +216,7 @@ impl Look<'_> {
         }
         self.measure(&plan.ledger, &plan.assessment.decision.plan);
         context.deletions.settle(&resolved.uid, plan.ledger);
-        let recycled = act::recycle(context, resolved, &plan.guard, &plan.steps).await;
+        let recycled = act::recycle(context, (self.object, resolved), &plan.guard, &plan.steps).await;
         // While nothing may be replaced, nothing that OLM could interrupt is under way.
         let latest = context
             .deletions

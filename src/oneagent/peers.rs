@@ -79,6 +79,13 @@ impl Peers {
         self.inner().all.remove(key);
     }
 
+    /// Whether an object has not been edited, deleted or created again since.
+    #[must_use]
+    pub fn is_still(&self, key: &Key, object: &OneAgent) -> bool {
+        let is_it = |peer: &Peer| (&peer.uid, peer.generation) == (&object.uid(), object.metadata.generation);
+        self.inner().all.get(key).is_some_and(is_it)
+    }
+
     /// The others, the oldest first, and on which nodes their agents are available.
     #[must_use]
     pub fn others(&self, key: &Key, fleet: &Fleet) -> Vec<Other> {

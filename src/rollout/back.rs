@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::Bucket;
 use super::cell::{Cell, Sorted};
-use super::failure::is_about;
+use super::failure::{is_about, patience};
 use super::memory::{Back, BackPhase, Failure, Memory};
 use super::pace::{Bounds, storm};
 use super::place::{Pod, Revision, Trouble};
@@ -134,10 +134,14 @@ impl<R: Revision> WayBack<R> {
         now: DateTime<Utc>,
     ) -> (Vec<Step<R>>, WaitingOn, Option<DateTime<Utc>>) {
         let (phase, tried) = self.phase(sorted, memory, (policy, policy.max_failures.unwrap_or(bounds.budget)), now);
-        let (mut broken, healthy) = self.open(policy, sorted, now);
+        let patience = patience(sorted, policy, &self.failure, now);
+        let (mut broken, mut healthy) = self.open(policy, sorted, now);
         // Those that say something first.
         broken.sort_by_key(|cell| is_excused(cell, memory));
         let left = broken.len() + healthy.len();
+        if patience.is_some() {
+            healthy.clear();
+        }
         // Those that cost nothing, too, are at most the budget at a time.
         let coming = |cell: &&Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
         let free = bounds.budget.saturating_sub(sorted.cells.iter().filter(coming).count());
@@ -157,6 +161,7 @@ impl<R: Revision> WayBack<R> {
             to: self.to.to_string(),
             tried: place.clone(),
             left,
+            patience,
             refused: tried.filter(|_| phase == BackPhase::Refused).and_then(Cell::why),
         };
         memory.back = Some(Back { from: self.failure.revision.clone(), to: self.to.clone(), place, phase });
@@ -172,7 +177,7 @@ impl<R: Revision> WayBack<R> {
             let costs = cell.pod()?.ready_since.is_some();
             cell.pod().map(|pod| Step { place: cell.place.name.clone(), pod: pod.clone(), costs })
         };
-        (chosen.into_iter().filter_map(step).collect(), waiting, until.into_iter().chain(opens).min())
+        (chosen.into_iter().filter_map(step).collect(), waiting, until.into_iter().chain(opens).chain(patience).min())
     }
 
     /// Those that can go back now: without an available agent, the oldest first; and with one.

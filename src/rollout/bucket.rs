@@ -7,6 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::{Bucket, Cause, Start};
 use super::cell::{Cell, Judge, Sorted};
+use super::outage;
 use super::place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble};
 use super::rule::{Rule, holds};
 use super::verdict::went_since;
@@ -14,6 +15,8 @@ use super::{Desired, Inventory, Policy};
 
 /// A Pod whose deletion takes longer than its grace period by so much is said to be stuck.
 const STUCK: TimeDelta = TimeDelta::seconds(60);
+/// An agent that ceases to be Ready is said to lack after so long.
+const MOMENT: TimeDelta = TimeDelta::seconds(3);
 
 /// Reads the fleet.
 pub(super) fn sort<'a, R: Revision>(
@@ -48,6 +51,7 @@ pub(super) fn sort<'a, R: Revision>(
             Selection::NotSelected => {}
         }
     }
+    outage::excuse(&mut sorted.cells, policy, now);
     sorted
 }
 
@@ -60,9 +64,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             touched_at: None,
             freed: self.inventory.freed.contains(place.name),
             counts: false,
+            is_the_worlds: false,
             speaks: false,
             suspect: false,
             pending: false,
+            blinks: false,
             unplanned: self.is_unplanned(place),
             until: None,
         };
@@ -73,14 +79,25 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             self.crashed(&mut cell);
             return cell;
         };
+        cell.is_the_worlds = self.is_the_worlds(bucket);
         // Where no agent was available before, none is missing because of us.
         let was_broken = self.was_broken(place);
         cell.counts = cell.touched && !was_broken && bucket != Bucket::NodeBusy && holds(Rule::Budget);
+        self.blinks(&mut cell);
         if let Some(touched_at) = touched_at.filter(|_| !was_broken) {
             self.verdict(&mut cell, bucket, touched_at);
         }
         self.crashed(&mut cell);
         cell
+    }
+
+    /// An agent that has not been Ready for a moment only is said to run: a single probe that fails is no news.
+    fn blinks(&self, cell: &mut Cell<'a, R>) {
+        let has_ceased = !cell.counts && cell.cause.as_ref().is_some_and(Cause::has_ceased);
+        let unready = cell.pod().filter(|_| has_ceased).and_then(|pod| pod.unready_since);
+        let Some(until) = unready.map(|since| since + MOMENT).filter(|until| *until > self.now) else { return };
+        cell.blinks = true;
+        cell.until = cell.until.into_iter().chain([until]).min();
     }
 
     fn is_unplanned(&self, place: &Place<'_, R>) -> bool {
@@ -203,23 +220,27 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Some(Trouble::Image(why)) => return Cause::Image(why.clone()),
             Some(Trouble::Config(why)) => return Cause::Config(why.clone()),
             Some(Trouble::Capacity(why)) => return Cause::Capacity(why.clone()),
-            Some(Trouble::Start(why)) => Some(why.clone()),
+            Some(Trouble::Start(why) | Trouble::Unstarted(why)) => Some(why.clone()),
             Some(Trouble::Unbound) | None => None,
         };
-        let start = if pod.trouble == Some(Trouble::Unbound) {
-            Start::NotBound
-        } else {
-            Start::NotReady(self.policy.wait_ready.num_seconds(), said)
+        let seconds = self.policy.wait_ready.num_seconds();
+        let start = match pod.was_ready {
+            _ if pod.trouble == Some(Trouble::Unbound) => Start::NotBound,
+            Some(_) => Start::Ceased(seconds, said),
+            None => Start::NotReady(seconds, said),
         };
         // An agent that was Ready, that was bound late, or whose node was away, gets its time anew; so do all when
         // the API server was away.
         let since = [pod.unready_since, place.ready_since, Some(self.inventory.heard_since)];
         let since = since.into_iter().flatten().fold(pod.created, DateTime::max);
         let deadline = since + self.policy.wait_ready;
-        if deadline <= self.now {
-            return Cause::Overdue(start);
+        if deadline > self.now {
+            *until = Some(deadline);
+            return Cause::Starting(start);
         }
-        *until = Some(deadline);
-        Cause::Starting(start)
+        match &pod.trouble {
+            Some(Trouble::Unstarted(why)) => Cause::Pulling(self.policy.wait_ready.num_seconds(), why.clone()),
+            _ => Cause::Overdue(start),
+        }
     }
 }

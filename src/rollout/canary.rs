@@ -90,6 +90,20 @@ pub(super) fn is_unproven<R: Revision>(policy: &Policy, desired: &Desired<R>, me
     holds(Rule::Canary) && policy.canary.is_some() && !is_proven && memory.last_good.as_ref() != Some(&desired.revision)
 }
 
+/// Whether a canary restarts the soak: one that crashes or takes its node down does, one whose node is removed not.
+fn fails<R>(cell: &Cell<'_, R>) -> bool {
+    match cell.bucket() {
+        Some(Bucket::Crash | Bucket::Overdue | Bucket::NodeLost) => true,
+        Some(Bucket::Starting) => cell.pod().is_some_and(|pod| pod.restarts > 0),
+        _ => false,
+    }
+}
+
+/// For how long all canaries have been available so far.
+fn served<R>(proof: &Proof<R>, now: DateTime<Utc>) -> TimeDelta {
+    TimeDelta::seconds(proof.served) + proof.since.map_or(TimeDelta::zero(), |since| now - since)
+}
+
 /// How far they are, and notes it; `None`: there are none, or they have proven themselves. `absent`: of replicas, those
 /// that went and whose successors are not made yet.
 pub(super) fn look<R: Revision>(
@@ -123,7 +137,13 @@ pub(super) fn look<R: Revision>(
     had.retain(|name| places.contains(name));
     let of_them = sorted.cells.iter().filter(has_it).map(Cell::name).filter(|name| places.contains(*name));
     had.extend(of_them.map(str::to_owned));
-    let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && places.contains(cell.name());
+    // More may be in flight than are remembered by name.
+    let started = memory.started();
+    let is_in_flight = |cell: &Cell<'_, R>| {
+        let lost = inventory.lost.get(cell.place.name).zip(started);
+        lost.is_some_and(|(lost, started)| *lost >= started) || cell.freed
+    };
+    let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && (places.contains(cell.name()) || is_in_flight(cell));
     // One whose Pod others delete, or the kubelet refuses, has another in a moment: the template is not written for it.
     let stays_away = |cell: &Cell<'_, R>| {
         let known = inventory.missing.get(cell.place.name).is_some_and(|since| *since + A_MOMENT <= now);
@@ -143,10 +163,12 @@ pub(super) fn look<R: Revision>(
     let is_missing = |cell: &Cell<'_, R>| {
         was_deleted(cell) && cell.place.is_ready && !is_made(cell) && stays_away(cell) && needs_it(cell)
     };
+    // Of more than are remembered an operator that has just started does not know who took the others.
+    let is_unknown = places.len() >= REMEMBERED && started.is_some_and(|started| inventory.deciding_since > started);
     // Those that run it, and those whose Pod went for it.
     let is_taken = |cell: &Cell<'_, R>| {
-        if is_void(cell) {
-            return false;
+        if is_void(cell) || (is_unknown && cell.touched && !is_made(cell)) {
+            return !is_void(cell);
         }
         let runs = is_current(cell) && (cell.touched || was_deleted(cell));
         runs || is_missing(cell) || (was_deleted(cell) && !cell.place.is_ready)
@@ -176,20 +198,10 @@ pub(super) fn look<R: Revision>(
         Who::Marked => taken + open,
     };
     let available = candidates().filter(|cell| is_taken(cell) && cell.is_available() && is_current(cell)).count();
-    // One that crashes, or takes its node down, begins it anew; one whose node is removed does not.
-    let fails = |cell: &Cell<'_, R>| match cell.bucket() {
-        Some(Bucket::Crash | Bucket::Overdue | Bucket::NodeLost) => true,
-        Some(Bucket::Starting) => cell.pod().is_some_and(|pod| pod.restarts > 0),
-        _ => false,
-    };
     let excused = |cell: &Cell<'_, R>| flapped(cell) || memory.touched.broken.contains(cell.name());
     let is_failing = candidates().filter(|cell| is_taken(cell) && !excused(cell)).any(fails);
     let all = wanted > 0 && available >= wanted && !is_failing;
-    // What was served while all of them were available counts.
-    let served = known.map_or(TimeDelta::zero(), |proof| {
-        TimeDelta::seconds(proof.served) + proof.since.map_or(TimeDelta::zero(), |since| now - since)
-    });
-    let served = if is_failing { TimeDelta::zero() } else { served };
+    let served = known.filter(|_| !is_failing).map_or(TimeDelta::zero(), |proof| served(&proof, now));
     let (since, served) = if all { (Some(now - served), TimeDelta::zero()) } else { (None, served) };
     let passed = all && since.is_some_and(|since| since + canary.soak <= now);
     let until = since.filter(|_| all).map(|since| since + canary.soak);
@@ -206,7 +218,7 @@ pub(super) fn look<R: Revision>(
             && (made <= wanted || sorted.cells.iter().filter(has_it).all(was_deleted)),
         until,
     };
-    let served = served.num_seconds();
-    memory.proof = Some(Proof { revision: desired.revision.clone(), since, served, passed, places, made: had });
+    let (revision, served) = (desired.revision.clone(), served.num_seconds());
+    memory.proof = Some(Proof { revision, since, served, passed, places, made: had });
     (!passed).then_some(canaries)
 }

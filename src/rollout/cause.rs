@@ -32,6 +32,8 @@ pub enum Cause {
     Config(String),
     /// It crashes.
     Crash(String),
+    /// Beyond its time, which is so many seconds, and never started: a slow registry, volume or network.
+    Pulling(i64, String),
     /// Within its time.
     Starting(Start),
     /// Beyond its time.
@@ -57,6 +59,8 @@ pub enum Start {
     NotBound,
     /// It is not Ready; for how many seconds it is waited, and what its status says.
     NotReady(i64, Option<String>),
+    /// It was Ready and is not; for how many seconds it is waited, and what its status says.
+    Ceased(i64, Option<String>),
     /// It is Ready, and must stay so for so many seconds.
     Settling(i64),
 }
@@ -71,20 +75,25 @@ impl Cause {
     pub(super) fn is_trouble(&self) -> bool {
         !matches!(self, Self::Starting(_) | Self::NodeBusy(_) | Self::NodeNotReady | Self::Terminating(false))
     }
+
+    /// Whether its agent ran, is not Ready, and may be again in time.
+    pub(super) fn has_ceased(&self) -> bool {
+        matches!(self, Self::Starting(Start::Ceased(..)))
+    }
 }
 
 impl Bucket {
     /// Whether an outdated Pod in this bucket may be replaced without a cost: no agent runs there. Never one that only
     /// starts: it may be Ready in a moment.
     pub(super) fn is_broken(self) -> bool {
-        matches!(self, Self::Capacity | Self::Image | Self::Config | Self::Crash | Self::Overdue)
+        matches!(self, Self::Capacity | Self::Image | Self::Config | Self::Crash | Self::Pulling | Self::Overdue)
             || (self == Self::Starting && !holds(Rule::Starting))
     }
 
     /// Whether the cause lies outside of any revision and ends by itself once it is mended.
     #[must_use]
     pub fn is_the_worlds(self) -> bool {
-        matches!(self, Self::Admission | Self::Image | Self::Config)
+        matches!(self, Self::Admission | Self::Image | Self::Config | Self::Pulling)
     }
 }
 
@@ -97,13 +106,15 @@ impl fmt::Display for Cause {
             Self::Capacity(why) | Self::Admission(why) | Self::Image(why) | Self::Config(why) | Self::Crash(why) => {
                 f.write_str(why)
             }
+            Self::Pulling(seconds, why) => write!(f, "never started within {seconds} s: {why}"),
             Self::Starting(start) => match start {
                 Start::NotMade => f.write_str("the Pod is not made yet"),
                 Start::NotBound => f.write_str("the Pod is not bound to its node yet"),
                 Start::NotReady(_, said) => write!(f, "not Ready yet{}", after_colon(said.as_deref())),
+                Start::Ceased(_, said) => write!(f, "not Ready any more{}", after_colon(said.as_deref())),
                 Start::Settling(seconds) => write!(f, "Ready, and must stay so for {seconds} s"),
             },
-            Self::Overdue(Start::NotReady(seconds, said)) => write!(
+            Self::Overdue(Start::NotReady(seconds, said) | Start::Ceased(seconds, said)) => write!(
                 f,
                 "not Ready within \
                 {seconds} s{}",

@@ -26,12 +26,16 @@ pub(super) struct Cell<'a, R> {
     pub(super) freed: bool,
     /// Whether it takes from the budget.
     pub(super) counts: bool,
+    /// Whether its cause lies outside of any revision and ends by itself once that is fixed.
+    pub(super) is_the_worlds: bool,
     /// Whether it speaks against the desired revision.
     pub(super) speaks: bool,
     /// Whether it must be known soon that the source is there.
     pub(super) suspect: bool,
     /// Whether it may yet speak against it.
     pub(super) pending: bool,
+    /// Its agent ran until a moment ago: whether that is more than one probe that failed the next moment tells.
+    pub(super) blinks: bool,
     /// Born by itself from a template that is not the desired one.
     pub(super) unplanned: bool,
     /// When this may change without an event.
@@ -138,6 +142,12 @@ impl<R: Revision> Judge<'_, '_, R> {
             before > 0 && workload.unavailable() <= before
         };
         touched.broken.contains(&**place.name) || self.inventory.workloads.get(place.workload).is_some_and(lacked)
+    }
+
+    /// Whether a cause lies outside of any revision. Replicas find room when the cluster grows, wherever that is; an
+    /// agent has only its own node.
+    pub(super) fn is_the_worlds(&self, bucket: Bucket) -> bool {
+        bucket.is_the_worlds() || (bucket == Bucket::Capacity && !self.inventory.workloads.is_empty())
     }
 
     pub(super) fn is_from_desired(&self, pod: &Pod<R>) -> bool {

@@ -36,7 +36,7 @@ pub fn plan<R: Revision>(
     let sorted = sort(policy, desired, inventory, now);
     let mut report = Report::count(&sorted);
     remember(&sorted, inventory, &mut memory, now);
-    withdraw(&sorted, policy, &mut memory, now);
+    withdraw(&sorted, policy, inventory, &mut memory, now);
     let bounds = Bounds::of(policy, &sorted, inventory, &memory);
     let (coming, overdue) = bounds.coming(policy, inventory, now);
     let mut plan = Plan {
@@ -57,7 +57,7 @@ pub fn plan<R: Revision>(
     };
 
     // Rule 2: an unresolved failure, then a hold.
-    judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory);
+    judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory, now);
     let storm = storm(&sorted);
     let held = held(policy, now);
     let is_free = storm.is_none() && held.is_none() && !is_unproven(policy, desired, &memory);
@@ -85,7 +85,8 @@ pub fn plan<R: Revision>(
         if memory.started().is_some() {
             memory.phase = Phase::Idle;
         }
-        plan.next = plan.next.into_iter().chain(next).min();
+        let withdrawn = withdrawal_due(&sorted, policy, &memory, now);
+        plan.next = plan.next.into_iter().chain(next).chain(withdrawn).min();
         return Plan { steps, report, memory, ..plan };
     }
 
@@ -271,10 +272,8 @@ fn template<R: Revision>(
 fn places<R>(sorted: &Sorted<'_, R>, bounds: &Bounds<'_>) -> Vec<WaitingOn> {
     let mut causes: Vec<(&Cause, Vec<&Cell<'_, R>>)> = Vec::new();
     for cell in &sorted.cells {
-        let Some(cause) = cell.cause.as_ref().filter(|_| cell.counts || cell.standing() == Some(Standing::Outdated))
-        else {
-            continue;
-        };
+        let is_waited_for = cell.counts || (cell.standing() == Some(Standing::Outdated) && !cell.blinks);
+        let Some(cause) = cell.cause.as_ref().filter(|_| is_waited_for) else { continue };
         match causes.iter().position(|(known, _)| *known == cause) {
             Some(known) => causes[known].1.push(cell),
             None if causes.len() < WAITING => causes.push((cause, vec![cell])),
@@ -315,10 +314,9 @@ fn finish_or_wait<R: Revision>(
 ) {
     let Fleet { sorted, bounds, coming } = *fleet;
     let left = sorted.cells.iter().filter(|cell| cell.is_open()).count();
-    let ends_by_itself =
-        |bucket: Bucket| matches!(bucket, Bucket::Starting | Bucket::Terminating) || bucket.is_the_worlds();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
-    let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.bucket().is_some_and(ends_by_itself));
+    let starts = |cell: &Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+    let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.is_the_worlds || starts(cell));
     // A node that is drained gets its agent from the template of then; a replica that may not go now stays as it is.
     let held = if inventory.workloads.is_empty() { 0 } else { report.waiting };
     let watched = usize::from(bounds.canaries.as_ref().is_some_and(Canaries::are_watched));

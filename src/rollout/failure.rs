@@ -3,6 +3,8 @@
 //!
 //! An outage is not a verdict. Must not choose a Pod or a template.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::canary::is_unproven;
@@ -38,6 +40,7 @@ pub(super) fn judge<R: Revision>(
     inventory: &Inventory<'_, R>,
     (policy, budget): (&Policy, usize),
     memory: &mut Memory<R>,
+    now: DateTime<Utc>,
 ) {
     let failures = speakers(sorted, inventory);
     // A budget larger than what can be reached must not let everything fail without a word.
@@ -53,7 +56,7 @@ pub(super) fn judge<R: Revision>(
     };
     let limit = policy.max_failures.unwrap_or(if is_unproven(policy, desired, memory) { 1 } else { budget });
     if failures.len() >= limit || all_fail() || nothing_goes() {
-        condemn(sorted, (policy, desired), inventory, "", memory);
+        condemn(sorted, (policy, desired), inventory, "", memory, now);
     }
 }
 
@@ -88,7 +91,7 @@ pub(super) fn stand_still<R: Revision>(
     if due > now {
         return Some(due);
     }
-    condemn(sorted, (policy, desired), inventory, STANDSTILL, memory);
+    condemn(sorted, (policy, desired), inventory, STANDSTILL, memory, now);
     None
 }
 
@@ -106,6 +109,7 @@ fn condemn<R: Revision>(
     inventory: &Inventory<'_, R>,
     note: &str,
     memory: &mut Memory<R>,
+    now: DateTime<Utc>,
 ) {
     let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     // Outside of a rollout an agent that fails says nothing about a revision.
@@ -149,7 +153,18 @@ fn condemn<R: Revision>(
             why.as_deref().unwrap_or("not Ready")
         ),
         places: failures.iter().take(REMEMBERED).map(|cell| cell.name().to_owned()).collect(),
+        at: Some(now),
+        only_lost: failures.iter().all(|cell| matches!(cell.bucket(), Some(Bucket::NodeLost | Bucket::Overdue))),
+        workloads: workloads_of(&failures, inventory),
+        whole_since: None,
     });
+}
+
+/// The workloads of these replicas.
+fn workloads_of<R>(cells: &[&Cell<'_, R>], inventory: &Inventory<'_, R>) -> Vec<String> {
+    let workload = |cell: &&Cell<'_, R>| Some(inventory.workloads.get(cell.place.workload)?.name.to_string());
+    let names: BTreeSet<String> = cells.iter().filter_map(workload).collect();
+    names.into_iter().take(REMEMBERED).collect()
 }
 
 /// The places that speak against the desired revision. Of a workload that had broken replicas before, as many are not
@@ -172,9 +187,12 @@ fn reached<R>(sorted: &Sorted<'_, R>) -> usize {
     sorted.cells.iter().filter(|cell| cell.standing() == Some(Standing::Current) || cell.speaks).count()
 }
 
-/// When the places that spoke against a revision will all have been available with it for as long as they had been
-/// given; `None`: one is not, is gone, or was made from another.
+/// When what spoke against a revision will have been available for as long as it had been given; `None`: it is not. A
+/// place has its Pod of that revision again; a workload lacks no more replicas than before, whatever their names.
 fn recovered_at<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, failure: &Failure<R>) -> Option<DateTime<Utc>> {
+    if !failure.workloads.is_empty() {
+        return failure.whole_since.map(|since| since + policy.wait_ready);
+    }
     let mut at = None;
     for name in &failure.places {
         let cell = sorted.cells.iter().find(|cell| cell.name() == name.as_str())?;
@@ -184,27 +202,50 @@ fn recovered_at<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, failure: &
     at
 }
 
-/// Rule 9: a verdict is withdrawn when the places that spoke recovered by themselves.
+/// Whether none of the workloads that spoke lacks more replicas than it did before. One that is gone lacks nothing.
+fn is_whole<R>(failure: &Failure<R>, inventory: &Inventory<'_, R>) -> bool {
+    let before = |name: &str| inventory.memory.touched.lacking.get(name).copied().unwrap_or_default();
+    failure.workloads.iter().all(|name| {
+        let workload = inventory.workloads.iter().find(|workload| *workload.name == **name);
+        workload.is_none_or(|workload| workload.unavailable() <= before(name))
+    })
+}
+
+/// Rule 9: a verdict is withdrawn when what spoke recovered by itself.
 pub(super) fn withdraw<R: Revision>(
     sorted: &Sorted<'_, R>,
     policy: &Policy,
+    inventory: &Inventory<'_, R>,
     memory: &mut Memory<R>,
     now: DateTime<Utc>,
 ) {
-    let Some(failure) = &memory.failure else { return };
-    let before = memory
-        .withdrawn
-        .as_ref()
-        .filter(|withdrawn| withdrawn.revision == failure.revision)
-        .map_or(0, |withdrawn| withdrawn.times);
-    if !holds(Rule::Withdrawal)
-        || before >= WITHDRAWALS
-        || recovered_at(sorted, policy, failure).is_none_or(|at| at > now)
-    {
+    let is_final = memory.is_final();
+    let Some(failure) = &mut memory.failure else { return };
+    let is_whole = !failure.workloads.is_empty() && is_whole(failure, inventory);
+    failure.whole_since = is_whole.then(|| failure.whole_since.unwrap_or(now));
+    let is_well = recovered_at(sorted, policy, failure).is_some_and(|at| at <= now);
+    if is_final || !is_well || !holds(Rule::Withdrawal) {
         return;
     }
-    memory.withdrawn = Some(Withdrawn { revision: failure.revision.clone(), times: before + 1 });
+    let revision = failure.revision.clone();
+    let before = memory.withdrawn.take().filter(|withdrawn| withdrawn.revision == revision);
+    memory.withdrawn = Some(Withdrawn { revision, times: before.map_or(0, |withdrawn| withdrawn.times) + 1 });
     memory.failure = None;
+}
+
+/// Until when no running agent goes back: those that were only away or late have their time to show that the revision
+/// is good.
+pub(super) fn patience<R: Revision>(
+    sorted: &Sorted<'_, R>,
+    policy: &Policy,
+    failure: &Failure<R>,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    if !failure.only_lost || !holds(Rule::Patience) {
+        return None;
+    }
+    let given = failure.at.map(|at| at + policy.wait_ready);
+    given.max(recovered_at(sorted, policy, failure)).filter(|until| *until > now)
 }
 
 pub(super) fn withdrawal_due<R: Revision>(
@@ -213,7 +254,24 @@ pub(super) fn withdrawal_due<R: Revision>(
     memory: &Memory<R>,
     now: DateTime<Utc>,
 ) -> Option<DateTime<Utc>> {
-    recovered_at(sorted, policy, memory.failure.as_ref()?).filter(|at| *at > now)
+    recovered_at(sorted, policy, memory.failure.as_ref()?).filter(|at| *at > now && !memory.is_final())
+}
+
+impl<R: PartialEq> Memory<R> {
+    /// Whether the verdict stays though its Pods recover, because that has happened too often.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        let is_about = |withdrawn: &&Withdrawn<R>| {
+            self.failure.as_ref().is_some_and(|failure| failure.revision == withdrawn.revision)
+        };
+        self.withdrawn.as_ref().filter(is_about).is_some_and(|withdrawn| withdrawn.times >= WITHDRAWALS)
+    }
+
+    /// Lifts a verdict, and forgets how often one was withdrawn. Returns whether there was one.
+    pub fn lift(&mut self) -> bool {
+        self.withdrawn = None;
+        self.failure.take().is_some()
+    }
 }
 
 /// Rule 9: trouble of the world rejects nothing. If it lasts the template goes back meanwhile; where nothing is left
@@ -232,10 +290,7 @@ pub(super) fn stick<R: Revision>(
     let before = stuck.take().filter(|stuck| stuck.revision == desired.revision);
     let is_this = |cell: &Cell<'_, R>| cell.standing() != Some(Standing::Outdated);
     // Where no agent ran before, none is lacking because of it.
-    let in_trouble = sorted
-        .cells
-        .iter()
-        .any(|cell| cell.counts && is_this(cell) && cell.bucket().is_some_and(Bucket::is_the_worlds));
+    let in_trouble = sorted.cells.iter().any(|cell| cell.counts && is_this(cell) && cell.is_the_worlds);
     let to = |phase, tries| Some(Stuck { revision: desired.revision.clone(), phase, since: now, tries });
     let Some(before) = before else {
         *stuck = if in_trouble { to(StuckPhase::Waiting, 0) } else { None };

@@ -177,9 +177,31 @@ pub struct Failure<R> {
     pub insisted: bool,
     /// How, and where.
     pub message: String,
-    /// The places that spoke against it, bounded.
+    /// The places where it failed, bounded.
     #[serde(default)]
     pub places: Vec<String>,
+    /// Of replicas the workloads of those that failed, bounded: they make their Pods again under other names.
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<String>,
+    /// Since when none of these workloads lacks a replica.
+    #[serde(
+        default,
+        deserialize_with = "lenient_time",
+        serialize_with = "maybe_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub whole_since: Option<DateTime<Utc>>,
+    /// When it stopped the rollout.
+    #[serde(
+        default,
+        deserialize_with = "lenient_time",
+        serialize_with = "maybe_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub at: Option<DateTime<Utc>>,
+    /// Whether all that failed was away or late, and nothing crashed: what runs then may well be good.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub only_lost: bool,
     /// What failed before it, and has Pods still, bounded.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<R>,
@@ -303,6 +325,11 @@ impl<R> Memory<R> {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
 fn is_zero(number: &i64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 fn none<T>() -> Option<T> {

@@ -22,6 +22,7 @@ mod forecast;
 pub mod guard;
 pub mod ledger;
 mod memory;
+mod outage;
 mod pace;
 mod place;
 mod remember;

@@ -110,10 +110,7 @@ impl<'i> Bounds<'i> {
         let Some(stuck) = memory.stuck().filter(|stuck| stuck.phase == StuckPhase::Trial) else { return self };
         let is_tried = |cell: &Cell<'_, R>| {
             let is_new = || cell.touched_at.is_none_or(|touched| touched >= stuck.since);
-            cell.bucket().is_some_and(|bucket| match bucket {
-                Bucket::Starting | Bucket::Terminating => true,
-                bucket => bucket.is_the_worlds() && is_new(),
-            })
+            matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating)) || (cell.is_the_worlds && is_new())
         };
         let tried = sorted.cells.iter().filter(|cell| cell.counts && is_tried(cell)).count();
         self.whole = self.whole.min((self.used + 1).saturating_sub(tried));
@@ -251,6 +248,10 @@ impl<'i> Bounds<'i> {
 /// Rule 3: while a third of the places is NotReady no agent is taken from any.
 pub(super) fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
     let down = sorted.cells.iter().filter(|cell| !cell.place.is_ready).count();
-    (holds(Rule::Storm) && down >= STORM && down * 3 >= sorted.cells.len())
-        .then_some(WaitingOn::Storm(down, sorted.cells.len()))
+    (holds(Rule::Storm) && is_storm(down, sorted.cells.len())).then_some(WaitingOn::Storm(down, sorted.cells.len()))
+}
+
+/// Whether so many places that are away make a storm.
+pub(super) fn is_storm(down: usize, all: usize) -> bool {
+    down >= STORM && down * 3 >= all
 }

@@ -193,4 +193,6 @@ pub enum Trouble {
     Start(String),
     /// No scheduler has bound it to a node, or said why not.
     Unbound,
+    /// None of its containers was ever started, and nothing says that one failed.
+    Unstarted(String),
 }

@@ -59,6 +59,8 @@ pub enum WaitingOn {
         tried: Option<String>,
         /// How many have the one that failed.
         left: usize,
+        /// Until when those that run are kept, should what failed recover.
+        patience: Option<DateTime<Utc>>,
         /// Why it did not run where it was tried.
         refused: Option<Cause>,
     },
@@ -132,6 +134,12 @@ impl WaitingOn {
             Self::Back { to, tried: Some(place), refused: Some(why), .. } => {
                 format!("going back to {to} ended on {} {place}, which it does not run on any more: {why}", words.place)
             }
+            Self::Back { to, left, patience: Some(until), tried: None, .. } => format!(
+                "going back to {to}: {left} {} are left; running agents are kept until {}, in case that what failed \
+                recovers",
+                words.places,
+                until.format("%H:%M:%SZ")
+            ),
             Self::Back { to, tried: Some(place), left, .. } => {
                 format!("going back to {to}: {} {place} is tried, and then {left} {} follow", words.place, words.places)
             }
@@ -271,9 +279,11 @@ pub struct Report {
     pub waiting: usize,
     /// Those of them whose agent runs: name and why, at most five.
     pub postponed: Vec<(String, Cow<'static, str>)>,
-    /// Places that joined and whose agent is within its time.
+    /// Places whose agent ran, is not Ready any more and may be again in time: name and cause, at most five.
+    pub ceased: Vec<(String, Cause)>,
+    /// Places whose agent has not been Ready yet and is within its time, and that the rollout did not touch.
     pub joining: usize,
-    /// Places that can run an agent now and do not have an available one, those that joined apart.
+    /// Places that can run an agent now and do not have an available one, those that are joining apart.
     pub lacking: usize,
 }
 
@@ -304,16 +314,20 @@ impl Report {
                     report.unknown.add(cell.name(), None);
                 }
                 Some(Standing::HeldBack) => report.held_back.add(cell.name(), None),
-                Some(Standing::Current) if cell.is_available() => report.updated += 1,
+                Some(Standing::Current) if cell.is_available() || cell.blinks => report.updated += 1,
                 _ => {}
             }
             report.unplanned += usize::from(cell.unplanned);
-            let Some(cause) = &cell.cause else {
+            let Some(cause) = cell.cause.as_ref().filter(|_| !cell.blinks) else {
                 report.running += 1;
                 continue;
             };
             report.buckets.entry(cause.bucket()).or_default().add(cell.name(), None);
-            let joining = cause.bucket() == Bucket::Starting && !cell.counts;
+            let has_ceased = cause.has_ceased() && !cell.counts;
+            if has_ceased && report.ceased.len() < EXAMPLES {
+                report.ceased.push((cell.name().to_owned(), cause.clone()));
+            }
+            let joining = cause.bucket() == Bucket::Starting && !cell.counts && !has_ceased;
             report.joining += usize::from(joining);
             report.lacking += usize::from(!joining && !matches!(cause, Cause::NodeNotReady | Cause::NodeBusy(_)));
             if cause.is_trouble() && report.troubled.len() < EXAMPLES {

@@ -38,8 +38,12 @@ pub enum Rule {
     Sticky,
     /// 9: a rollout in which nothing moves but what fails has failed.
     Standstill,
-    /// 9: trouble of the world condemns nothing.
+    /// 9: trouble of the world rejects nothing.
     World,
+    /// 9: an outage of nodes is no verdict.
+    Outage,
+    /// 9: a running agent does not go back while the verdict may yet be withdrawn.
+    Patience,
     /// 9: trouble of a few places does not hold the others for good.
     Others,
     /// 9: a verdict is withdrawn when those who spoke recover.

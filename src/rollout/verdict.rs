@@ -44,11 +44,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Bucket::NodeLost => {
                 (overdue && (!was_available || is_watched) && went_since(cell.place, touched_at), false)
             }
+            _ if cell.is_the_worlds => (overdue && !holds(Rule::World), false),
             Bucket::Capacity => (overdue, false),
-            bucket if bucket.is_the_worlds() && !holds(Rule::World) => (overdue, false),
             _ => (false, false),
         };
-        let has_time = matches!(bucket, Bucket::NodeLost | Bucket::Capacity) && !overdue;
+        let has_time = matches!(bucket, Bucket::NodeLost | Bucket::Capacity) && !cell.is_the_worlds && !overdue;
         if has_time {
             cell.until = Some(cell.until.map_or(deadline, |until| until.min(deadline)));
         }

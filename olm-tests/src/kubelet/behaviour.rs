@@ -20,6 +20,8 @@ pub enum Fault {
     ImagePull,
     /// It becomes Ready late.
     Slow(Duration),
+    /// Its image takes so long to be pulled that its container is started late.
+    SlowPull(Duration),
 }
 
 /// How Pods of a namespace behave.

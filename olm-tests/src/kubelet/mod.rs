@@ -242,6 +242,12 @@ impl Kubelet {
             tokio::time::sleep(AGAIN).await;
         }
         let fault = || fault_of(version.as_ref());
+        if let Some(Fault::SlowPull(late)) = fault() {
+            if !self.write(pod, waiting(pod, "ContainerCreating", "", 0)).await {
+                return;
+            }
+            tokio::time::sleep(late).await;
+        }
         match fault() {
             Some(Fault::CrashLoop) => {
                 if !self.crash(pod, "agent terminated", || fault() == Some(Fault::CrashLoop)).await {

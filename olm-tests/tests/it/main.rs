@@ -39,6 +39,7 @@ mod refused;
 mod releases;
 mod rights;
 mod secure;
+mod slow;
 mod soak;
 mod stop;
 mod torn;

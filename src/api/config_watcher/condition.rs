@@ -46,14 +46,15 @@ pub enum Reason {
     /// Pods are not available, though none is older than the change; the message names up to five of them, with the
     /// cause of each.
     PodsUnavailable,
-    /// Pods are older than the change and may not be replaced now: a PodDisruptionBudget forbids it, or their
-    /// workload is rolling out or paused; the message names which, and it goes on when it may. If it lasts:
-    /// `kubectl get pdb`, `kubectl rollout status`.
+    /// Pods are older than the change and may not be replaced now: a PodDisruptionBudget forbids it, or their workload
+    /// is rolling out, paused, or holds another template back; the message names which, and it goes on when it may. If
+    /// it lasts: `kubectl get pdb`, `kubectl rollout status`. As Degraded: a PodDisruptionBudget keeps broken Pods from
+    /// being replaced; set its `unhealthyPodEvictionPolicy` to `AlwaysAllow`.
     Blocked,
     /// The selector matches no Pod that could be replaced: check `podSelector` against `kubectl get pods
     /// --show-labels`.
     NoPodsSelected,
-    /// The ConfigMap does not exist: create it, or mend `configMap`. No Pod is replaced meanwhile.
+    /// The ConfigMap does not exist: create it, or correct `configMap`. No Pod is replaced meanwhile.
     ConfigMapNotFound,
     /// The ConfigMap cannot be read: grant the operator get, list and watch on ConfigMaps of this namespace.
     ConfigMapUnreadable,
@@ -62,16 +63,17 @@ pub enum Reason {
     /// Everything is stopped by key `stop` of ConfigMap `configwatcher-operator` in the operator's namespace:
     /// delete the key to go on.
     Stopped,
-    /// New Pods do not become available, so the rollout was stopped; mend what the message names: the next change
-    /// of the data is tried anew. If the Pods recover and stay Ready for `waitReadySeconds`, it goes on by itself.
+    /// New Pods do not become available, so the rollout was stopped. Correct the data: the next change is tried. Or
+    /// edit the spec to have this data tried again: a longer `waitReadySeconds`, or a new text in `rollout.retry`. Once
+    /// the workload has had all its Pods available for `waitReadySeconds`, it goes on by itself, but only twice.
     RolloutFailed,
     /// New Pods cannot start: a registry, a quota, a webhook, a missing Secret, or a key that is missing from the
     /// ConfigMap. Mend what the message names; the rollout then goes on by itself.
     PodsRefused,
     /// The spec makes no sense; the message names the field and the remedy. No Pod is replaced meanwhile.
     InvalidSpec,
-    /// The API server refuses to evict Pods: grant the operator create on `pods/eviction` in this namespace, or
-    /// mend the webhook that the message names.
+    /// The API server refuses to evict the Pod that the message names: grant the operator create on `pods/eviction` in
+    /// this namespace, or change the policy or webhook. Other Pods are tried meanwhile, and that one again.
     EvictionRefused,
     /// The operator may not list or watch what it decides from; the message quotes the API server. Grant it that right:
     /// no Pod is replaced meanwhile.

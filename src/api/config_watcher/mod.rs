@@ -48,6 +48,12 @@ pub struct ConfigWatcherSpec {
     /// Labels of the Pods, in the namespace of this object: a Pod must have all of them. At least one.
     #[schemars(extend("minProperties" = 1))]
     pub pod_selector: BTreeMap<String, String>,
+    /// Kinds of owners that make a Pod again when it is evicted, with their API group, such as CloneSet.apps.kruise.io.
+    /// Pods of ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers are always replaced; those of any other
+    /// owner, and all whose restartPolicy is not Always, are left alone. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub owner_kinds: Vec<String>,
     /// Seconds for which the data must stay as it is before Pods are replaced; changes that do not end are acted on
     /// after five minutes, or after this time if that is longer. Default: 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,6 +102,10 @@ pub struct Rollout {
     /// What is done when new Pods failed. Default: Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
+    /// Any text, such as the time: when it changes, data that failed is tried again, as after any edit of the spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 100))]
+    pub retry: Option<String>,
     /// Replace no Pod. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -119,10 +129,11 @@ pub struct CanaryPods {
     pub soak: Option<String>,
 }
 
-/// What is done when new Pods failed. Pause: no other is replaced until the data changes again. Default: Pause.
+/// What is done when new Pods failed. Pause: no other is replaced until the data or the spec changes, or their workload
+/// has been whole for waitReadySeconds. Default: Pause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// No other Pod is replaced until the data changes again; a ConfigMap is nobody's to turn back but its owner's.
+    /// No other Pod is replaced; only its owner turns a ConfigMap back.
     #[default]
     Pause,
 }

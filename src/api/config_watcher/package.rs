@@ -162,6 +162,7 @@ const NUMBER: &[&str] = &["com.tectonic.ui:number"];
 const FORM: &[Shown] = &[
     shown("configMap", "ConfigMap", &["io.kubernetes:ConfigMap"]),
     shown("podSelector", "Pod selector", &["com.tectonic.ui:selector:core:v1:Pod"]),
+    shown("ownerKinds", "Other kinds that make their Pods again", &[]),
     shown("debounceSeconds", "Seconds to wait for further changes", NUMBER),
     shown("rollout", "Rollout", &[]),
     shown(
@@ -182,6 +183,7 @@ const FORM: &[Shown] = &[
     shown("rollout.canary.soak", "How long they must have been available", &[]),
     shown("rollout.maxFailures", "New Pods that fail until it is stopped", NUMBER),
     shown("rollout.onFailure", "What is done then", &["com.tectonic.ui:select:Pause"]),
+    shown("rollout.retry", "Try again what failed, with each new text", &[]),
     shown("rollout.paused", "Paused", &["com.tectonic.ui:booleanSwitch"]),
 ];
 

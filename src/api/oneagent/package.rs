@@ -191,7 +191,7 @@ const ALERTS: &[Alert] = &[
     Alert {
         name: "OneAgentNodesWithoutAgent",
         expr: "sum by (namespace, name) \
-            (oneagent_nodes{state=~\"capacity|admission|image|config|crash|overdue\"}) > 0",
+            (oneagent_nodes{state=~\"capacity|admission|image|config|crash|pulling|overdue\"}) > 0",
         lasts: "30m",
         summary: "{{ $value }} nodes of OneAgent {{ $labels.namespace }}/{{ $labels.name }} have no agent, and it will \
             not come by itself.",

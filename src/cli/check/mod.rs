@@ -5,6 +5,7 @@
 mod admission;
 mod olm;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use secrecy::SecretString;
 use super::read::oneagents;
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::clock::Clock;
+use crate::dynatrace::types::zone_key;
 use crate::dynatrace::{Client, Error, Transport};
 use crate::kernel;
 use crate::oneagent::from_cluster::{BUNDLE, ClusterProxy, bundle_name};
@@ -331,9 +333,10 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
                 API, which the vendor calls deprecated"
             );
         }
-        let hosts = client.hosts(api).await;
+        let zone = resolved.network_zone.as_deref();
+        let hosts = client.hosts(api, &[zone_key(zone)].into()).await;
         findings.tell("hosts that report an agent, in the network zone", &hosts, |hosts| {
-            hosts.of(resolved.network_zone.as_deref()).len().to_string()
+            hosts.of(zone).map_or(0, HashMap::len).to_string()
         });
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Base, Operated};
 use crate::config_watcher::controller::watch_fleet;
-use crate::config_watcher::{Context, MANAGER, OwnMetrics, fleet::Fleet};
+use crate::config_watcher::{Context, MANAGER, OwnMetrics, fleet::Fleet, turns::Turns};
 use crate::kernel::runtime::Triggers;
 use crate::kernel::sync::{Scope, Watches};
 use crate::kernel::{Deletions, Events, Named, Upgradeable};
@@ -35,12 +35,12 @@ pub(super) fn kind(base: Base<'_>) -> Arc<Context> {
     let Base { client, clock, heard, tell_named, namespace, pod, .. } = base;
     Arc::new(Context {
         client: client.clone(),
+        fleet: Fleet::new(clock.clone()),
         clock,
         namespace,
-        fleet: Fleet::default(),
         named: Named::new(client.clone(), tell_named),
         deletions: Deletions::default(),
-        turns: parking_lot::Mutex::default(),
+        turns: Turns::default(),
         upgradeable: Upgradeable::default(),
         events: Events::new(client, MANAGER, &pod),
         metrics: OwnMetrics::default(),

@@ -75,7 +75,7 @@ pub(super) fn kind(args: &OneAgentArgs, base: Base<'_>) -> Arc<Context> {
             agent_image: args.related_image_dynatrace_oneagent.clone(),
             vendor_timeout: args.vendor_timeout,
         },
-        fleet: Fleet::default(),
+        fleet: Fleet::new(clock.clone()),
         peers: crate::oneagent::peers::Peers::default(),
         named: Named::new(client.clone(), tell_named),
         environments: Environments::new(periods, clock, tell_environment),

@@ -21,8 +21,9 @@ use super::admitted::{Admissions, Admitted};
 use super::build::record::{self, RECORD_ANNOTATION};
 use super::resolve::of_template;
 use super::revision::{Pod, Revision};
-use crate::fleet::nodes::node;
-use crate::fleet::pods::{self, was_ready};
+use crate::clock::Clock;
+use crate::fleet::nodes::{self, node};
+use crate::fleet::pods;
 use crate::k8s::facts::{HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
 use crate::k8s::node::Node;
 use crate::k8s::placement::Placement;
@@ -32,6 +33,7 @@ use crate::kernel::runtime::Concerns;
 #[derive(Debug, Default)]
 pub struct Fleet {
     inner: RwLock<Inner>,
+    clock: Clock,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +90,12 @@ impl Inner {
 }
 
 impl Fleet {
+    /// One by this clock, of which nothing is known yet.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read()
     }
@@ -165,7 +173,9 @@ impl Fleet {
                 Concerns::Nobody
             }
             Event::InitApply(facts) | Event::Apply(facts) => {
-                let node = Arc::new(node(facts));
+                let mut node = node(facts);
+                nodes::see(inner.nodes.get(&node.name).map(AsRef::as_ref), &mut node, self.clock.now());
+                let node = Arc::new(node);
                 if matches!(event, Event::InitApply(_)) {
                     inner.relisted.entry("nodes".to_owned()).or_default().insert((String::new(), node.name.clone()));
                 }
@@ -204,9 +214,7 @@ impl Fleet {
                 }
                 let pods = inner.pods.entry(key.clone()).or_default();
                 let before = pods.get(&pod.name).map(|seen| &seen.pod);
-                if let Some(before) = before.filter(|before| before.uid == pod.uid) {
-                    pod.was_ready = was_ready(before, &pod);
-                }
+                pods::see(before.map(AsRef::as_ref), &mut pod, self.clock.now());
                 let unchanged = before.is_some_and(|before| {
                     Pod { resource_version: pod.resource_version.clone(), ..(**before).clone() } == pod
                 });

@@ -98,13 +98,14 @@ fn for_how_long_a_pod_was_ready_is_known_after_it_ceased_to_be() {
         fleet.pod("", &pod(|p| p["status"] = status(ready, since)));
         fleet.pods(&key)[0].was_ready
     };
-    let fleet = Fleet::default();
+    let new = || Fleet::new(Clock::at("2026-01-01T00:01:20Z".parse().unwrap()));
+    let fleet = new();
     assert_eq!(of(&fleet, "False", "2026-01-01T00:00:01Z"), None, "it was never Ready");
     assert_eq!(of(&fleet, "True", "2026-01-01T00:01:00Z"), None);
     assert_eq!(of(&fleet, "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(10)));
     assert_eq!(of(&fleet, "False", "2026-01-01T00:01:10Z"), Some(TimeDelta::seconds(10)), "and it stays known");
     assert_eq!(
-        of(&Fleet::default(), "False", "2026-01-01T00:01:10Z"),
+        of(&new(), "False", "2026-01-01T00:01:10Z"),
         Some(TimeDelta::seconds(70)),
         "after a start: at most so long"
     );

@@ -22,7 +22,7 @@ use objects::{
     running, said_of_edit, template_hash,
 };
 use obstacles::{complaints, downloads_nothing, hands_off, kept_out, missing_token};
-use versions::{behind, chosen, downloads, reported, source};
+use versions::{behind, chosen, downloads, reported, rests_on_hosts, source};
 
 use super::MANAGER;
 use super::build::daemonset::architectures;
@@ -40,7 +40,7 @@ use super::revision::Revision;
 use super::version::{Choice, older_image};
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
-use crate::dynatrace::{GoneNode, Interest};
+use crate::dynatrace::{GoneNode, Interest, Snapshot};
 use crate::k8s::api_group::Wanted;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::Placement;
@@ -222,7 +222,7 @@ fn plan_beside(
     let nudge = hands_off.is_none()
         && kept_out.is_none()
         && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
-    let interest = interest(resolved, &choice, &decision, gone);
+    let interest = interest(resolved, (seen, environment), &choice, &decision, gone);
     let template_version = daemonset_version(daemonset.as_ref());
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     let bundle = from_cluster::missing_bundle(resolved, seen, hands_off.is_some());
@@ -309,9 +309,16 @@ fn next_look(rollout: &rollout::Plan<Revision>, hands_off: Option<&Problem>, now
 }
 
 /// What is needed of the environment.
-fn interest(resolved: &Resolved, choice: &Choice, decision: &Decision, gone: Vec<GoneNode>) -> Interest {
+fn interest(
+    resolved: &Resolved,
+    (seen, environment): (&Observed, Option<&Snapshot>),
+    choice: &Choice,
+    decision: &Decision,
+    gone: Vec<GoneNode>,
+) -> Interest {
     Interest {
         hosts: decision.needs_hosts.then(|| decision.memory.rollout.started().unwrap_or_default()),
+        keeps_hosts: rests_on_hosts(resolved, seen, environment, choice),
         proof: decision.plan.needs_proof && downloads(resolved),
         offered: choice.needs_offered || (downloads(resolved) && decision.plan.report.outdated > 0),
         endpoints: resolved.istio,

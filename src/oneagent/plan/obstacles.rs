@@ -187,10 +187,14 @@ pub(super) fn complaints(
         } else {
             "or pin a good one (spec.update.version); a newer one is taken by itself"
         };
+        let by_itself = if decision.memory.rollout.is_final() {
+            "these nodes' agents recovered twice before, so their recovery does not lift this any more"
+        } else {
+            "correct the cause: when these nodes' agents recover it goes on by itself"
+        };
         let remedy = format!(
-            "the other agents keep the version of before, and nodes that join get that one; mend the cause, and \
-            when these nodes' agents recover it goes on by itself; or name the version in spec.rollout.retry to have \
-            it tried again, {next}"
+            "the other agents keep the previous version, and nodes that join get that one; {by_itself}; or name the \
+            version in spec.rollout.retry to have it tried again, {next}"
         );
         // An outage there looks like a version that fails.
         let asked = resolved.versions.is_none() || !downloads(resolved);

@@ -2,7 +2,8 @@
 //!
 //! Pure. Must not compare versions itself (that is `version`).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -79,11 +80,31 @@ pub(super) fn reported<'a>(
     let since = began.unwrap_or_default();
     let is_new = |at: Option<DateTime<Utc>>| at.is_some_and(|at| at >= since);
     if let Some(hosts) = environment.hosts.as_deref().filter(|_| is_new(environment.hosts_at)) {
-        return Reported::Answered(hosts.of(resolved.network_zone.as_deref()));
+        // A list that was read for others says nothing of this zone.
+        return hosts.of(resolved.network_zone.as_deref()).map_or(Reported::NotYet, Reported::Answered);
     }
     let tried = environment.hosts_trouble.as_ref().map(|(tried, _)| (*tried).max(since));
     let given_up = tried.is_some_and(|tried| tried + HEARD <= now);
     if is_new(environment.hosts_refused_at) || given_up { Reported::Silent } else { Reported::NotYet }
+}
+
+/// Whether the host list, at hand or not, says of an agent what its Pod does not.
+pub(super) fn rests_on_hosts(
+    resolved: &Resolved,
+    seen: &Observed,
+    environment: Option<&Snapshot>,
+    choice: &Choice,
+) -> bool {
+    let hosts = environment.and_then(|environment| environment.hosts.as_deref()?.of(resolved.network_zone.as_deref()));
+    let ips: HashMap<&str, IpAddr> = match hosts {
+        Some(_) if !choice.strict => seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect(),
+        _ => HashMap::new(),
+    };
+    let reported = |pod: &Pod| hosts?.get(ips.get(&*pod.node)?).copied();
+    seen.pods.iter().any(|pod| {
+        let made_from = pod.revision.as_ref().and_then(|revision| revision.version);
+        made_from != choice.version || reported(pod) > made_from
+    })
 }
 
 /// The newest version that an agent of ours reports.
@@ -117,7 +138,7 @@ fn ahead(
     running: Option<Version>,
 ) -> Option<Version> {
     let hosts = environment.and_then(|environment| environment.hosts.as_deref());
-    let hosts = hosts.map(|hosts| hosts.of(resolved.network_zone.as_deref()));
+    let hosts = hosts.and_then(|hosts| hosts.of(resolved.network_zone.as_deref()));
     let known = match hosts.filter(|_| resolved.versions.is_none()) {
         Some(hosts) => newest(&seen.nodes, &seen.pods, Reported::Answered(hosts)),
         None => memory.reported,

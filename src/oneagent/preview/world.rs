@@ -24,6 +24,7 @@ use super::super::revision::Pod;
 use crate::api::name::Version;
 use crate::api::oneagent::condition::{ConditionType, Reason};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::dynatrace::types::zone_key;
 use crate::dynatrace::{Hosts, Snapshot, TokenState};
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::Verdict;
@@ -339,7 +340,7 @@ fn environment(world: &World, status: &OneAgentStatus) -> Snapshot {
         .conditions
         .iter()
         .any(|condition| condition.status == "True" && condition.reason == Reason::EnvironmentUnreachable.to_string());
-    let mut hosts = Hosts::default();
+    let mut hosts = Hosts::of_zones(&[zone_key(world.resolved.network_zone.as_deref())].into());
     for instance in status.instances.values() {
         let reported = instance.version.as_ref().and_then(|version| version.parse().ok());
         if let (Some(ip), Some(version)) = (instance.ip_address.as_ref().and_then(|ip| ip.parse().ok()), reported) {

@@ -21,7 +21,11 @@ fn after_a_failure(bad: usize, budget: u32) -> Drive {
         insisted: false,
         message: "version 1.2.0 failed".to_owned(),
         places: Vec::new(),
+        at: None,
+        only_lost: false,
         earlier: Vec::new(),
+        workloads: Vec::new(),
+        whole_since: None,
     });
     drive
 }

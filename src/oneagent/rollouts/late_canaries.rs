@@ -3,9 +3,11 @@
 //! Must not use a rule to judge another.
 
 use super::apart_edges::{crashing, look, with_canary};
+use super::world::World;
 use super::*;
 use crate::k8s::node::Taint;
 use crate::oneagent::places::SKIP;
+use crate::rollout::{Canary, Who};
 
 /// A busy machine showed it: the DaemonSet controller was later than the operator.
 #[test]
@@ -59,4 +61,50 @@ fn the_successor_of_a_canary_that_is_left_out_gets_the_new_version_however_late_
         look(&mut drive, now);
         assert_eq!((&drive.fleet.template, drive.nodes().len()), (&revision(2), 2), "after {now} s");
     }
+}
+
+/// More canaries than a status can name: 260 of 400, with room for more in the budget.
+fn many_canaries(budget: u32) -> World {
+    let canary = Canary { who: Who::Some(Share::Count(260)), soak: TimeDelta::seconds(60) };
+    let mut world = World::new(400, Policy { canary: Some(canary), ..policy(Share::Count(budget)) });
+    world.version = 2;
+    world
+}
+
+#[test]
+fn no_more_canaries_go_than_were_asked_for_however_many_and_none_goes_twice() {
+    for budget in [390, 20] {
+        let mut world = many_canaries(budget);
+        let mut went = 0;
+        for _ in 0..6 {
+            world.clock += 1;
+            went += world.act().steps.len();
+        }
+        assert_eq!(went, 260.min(budget as usize), "while they terminate");
+        // Their Pods come in their time, and a fifth of them late.
+        for turn in 0..200 {
+            let plan = world.round(2);
+            went += plan.steps.len();
+            let has_soaked = plan.memory.rollout.proof.is_none_or(|proof| proof.passed);
+            assert!(has_soaked || went <= 260, "{went} after {turn} turns");
+        }
+        assert_eq!((went, world.act().report.state), (400, State::Complete), "each once");
+    }
+}
+
+#[test]
+fn an_operator_that_starts_while_many_canaries_terminate_takes_no_more_of_them() {
+    let mut world = many_canaries(390);
+    let mut went = 0;
+    for _ in 0..3 {
+        world.clock += 1;
+        went += world.act().steps.len();
+    }
+    world.clock += 1;
+    world.restart();
+    for _ in 0..3 {
+        world.clock += 1;
+        went += world.act().steps.len();
+    }
+    assert_eq!(went, 260);
 }

@@ -12,6 +12,7 @@ mod guarded;
 mod late_canaries;
 mod mutants;
 mod one_refused;
+mod outages;
 mod policies;
 mod properties;
 mod rules;

@@ -35,6 +35,10 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
         Rule::Sticky => named!(standstill::those_that_crash_are_counted_together_though_each_is_ready_in_between),
         Rule::Standstill => named!(standstill::where_nothing_moves_but_what_fails_the_rollout_has_failed),
         Rule::World => named!(edges::what_the_world_keeps_from_starting_condemns_nothing),
+        Rule::Outage => named!(outages::while_all_nodes_are_away_no_version_is_rejected_and_nobody_goes_back),
+        Rule::Patience => {
+            named!(outages::a_running_agent_does_not_go_back_while_the_verdict_may_yet_be_withdrawn)
+        }
         Rule::Others => {
             named!(one_refused::one_refused_node_does_not_hold_the_others_for_good_and_they_are_tried_one_by_one_first)
         }

@@ -180,6 +180,7 @@ fn every_selected_node_is_available_or_in_exactly_one_bucket() {
     }
     fleet.change(5, |pod| pod.ready_since = None);
     fleet.change(6, |pod| pod.deleting = true);
+    fleet.change(8, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Unstarted("it is pulled".into()))));
     fleet.pods.remove(7);
     let report = fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report;
     assert_eq!(report.running + report.buckets.values().map(|nodes| nodes.count).sum::<usize>(), report.selected);
@@ -190,6 +191,7 @@ fn every_selected_node_is_available_or_in_exactly_one_bucket() {
         Bucket::Image,
         Bucket::Crash,
         Bucket::Overdue,
+        Bucket::Pulling,
         Bucket::Terminating,
         Bucket::Starting,
     ];
@@ -305,7 +307,11 @@ pub(super) fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_
         insisted: false,
         message: "it failed".into(),
         places: vec!["node-000".into(), "node-001".into()],
+        at: None,
+        only_lost: false,
         earlier: Vec::new(),
+        workloads: Vec::new(),
+        whole_since: None,
     };
     (fleet.memory.rollout.failure, fleet.memory.rejected) = (Some(failure.clone()), vec![v(2)]);
     let early = fleet.plan(&policy(Share::Count(2)), &desired(1), 299).memory;

@@ -179,6 +179,7 @@ fn what_is_decided_in_situations_that_users_meet() {
         });
     }
     say("most old agents are unready for a moment", &blip, &two, &desired(2), 10);
+    say("and for longer than that", &blip, &two, &desired(2), 11);
     say("and for too long", &blip, &two, &desired(2), 400);
 
     let mut unheard = Fleet::new(10, 2);

@@ -205,20 +205,7 @@ impl World {
                     self.bad.insert(self.version);
                 }
             }
-            8 => {
-                // The operator dies: what it remembers is what the status has, and its watch begins with a list.
-                self.truth.deleted.clear();
-                self.truth.lost.clear();
-                self.truth.deciding_since = self.clock;
-                // Nobody remembers whether the agent of a node that joined meanwhile is missing because of us.
-                let began = self.truth.memory.rollout.touched.joined_after;
-                let joined = |name: &Arc<str>| {
-                    self.truth.nodes.iter().any(|n| n.name == *name && began.is_some_and(|began| n.created > began))
-                };
-                self.ours.retain(|name| !joined(name));
-                self.has_looked = false;
-                self.shown.clone_from(&self.truth.pods);
-            }
+            8 => self.restart(),
             9 => self.node_comes_or_goes(pick),
             10 => {
                 let node = self.node(pick);
@@ -237,6 +224,21 @@ impl World {
             13 => self.refuse((pick % 2 == 1).then_some(pick)),
             _ => drop(self.act()),
         }
+    }
+
+    /// The operator dies: what it remembers is what the status has, and its watch begins with a list.
+    pub(super) fn restart(&mut self) {
+        self.truth.deleted.clear();
+        self.truth.lost.clear();
+        self.truth.deciding_since = self.clock;
+        // Nobody remembers whether the agent of a node that joined meanwhile is missing because of us.
+        let began = self.truth.memory.rollout.touched.joined_after;
+        let joined = |name: &Arc<str>| {
+            self.truth.nodes.iter().any(|n| n.name == *name && began.is_some_and(|began| n.created > began))
+        };
+        self.ours.retain(|name| !joined(name));
+        self.has_looked = false;
+        self.shown.clone_from(&self.truth.pods);
     }
 
     /// The API server refuses Pods: those of one node, or all.

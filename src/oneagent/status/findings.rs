@@ -132,8 +132,9 @@ fn ready(picture: &Picture<'_>) -> Finding {
         return not(R::NoNodesSelected, none_selected(picture));
     }
     if report.lacking > 0 {
-        let who = if report.troubled.is_empty() { String::new() } else { format!(": {}", pairs(&report.troubled)) };
-        let reason = if report.troubled.is_empty() { R::RollingOut } else { R::AgentsUnavailable };
+        let named = [report.troubled.as_slice(), &report.ceased].concat();
+        let who = if named.is_empty() { String::new() } else { format!(": {}", pairs(&named)) };
+        let reason = if named.is_empty() { R::RollingOut } else { R::AgentsUnavailable };
         return not(reason, format!("{} of {} nodes have no Ready agent{who}", report.lacking, report.selected));
     }
     if report.outdated > 0 || picture.memory().rollout.failure.is_some() {
@@ -268,7 +269,7 @@ fn progressing(picture: &Picture<'_>) -> Finding {
         (State::Complete, _) if report.joining > 0 => finding(
             true,
             R::Starting,
-            format!("{} nodes joined and start their agent: {}", report.joining, report.such_as(Bucket::Starting)),
+            format!("{} nodes start their agent: {}", report.joining, report.such_as(Bucket::Starting)),
         ),
         (State::Complete, _) if picture.seen.stopped => {
             finding(false, R::Stopped, format!("nothing is under way, and nothing will be: {}", STOPPED.why))

@@ -139,8 +139,7 @@ pub fn status(
             .take(INSTANCES_AT_MOST)
             .map(|pod| {
                 let ip = addresses.get(&*pod.node).copied();
-                let hosts =
-                    environment.and_then(|e| e.hosts.as_ref()).map(|hosts| hosts.of(resolved.network_zone.as_deref()));
+                let hosts = environment.and_then(|e| e.hosts.as_ref()?.of(resolved.network_zone.as_deref()));
                 let reported = ip.and_then(|ip| hosts?.get(&ip).copied());
                 let made_from = pod.revision.as_ref().and_then(|r| r.version);
                 // A host reports the newer agent of before until its new one has reported: a pin is not outdone by it.
@@ -246,6 +245,7 @@ fn counts(report: &Report) -> NodeCounts {
         image: bucket(Bucket::Image),
         config: bucket(Bucket::Config),
         crash: bucket(Bucket::Crash),
+        pulling: bucket(Bucket::Pulling),
         starting: bucket(Bucket::Starting),
         overdue: bucket(Bucket::Overdue),
         terminating: bucket(Bucket::Terminating),

@@ -329,3 +329,69 @@ fn a_workload_whose_pods_are_refused_keeps_no_canary_of_another_from_going() {
     world.pods.pop();
     assert_eq!(world.look().steps.len(), 1);
 }
+
+#[test]
+fn replicas_without_room_wait_for_the_cluster_to_grow_and_reject_nothing() {
+    let mut world = World::new(&[(3, Share::Count(1))]);
+    world.look();
+    world.turn(9, 0);
+    let late = world.pods.len() - 1;
+    Arc::make_mut(&mut world.pods[late].1).trouble = Some(Trouble::Capacity("no room".into()));
+    world.clock += 5_000;
+    let plan = world.look();
+    assert_eq!((plan.report.state, plan.memory.failure, world.old()), (State::Rolling, None, 2), "it fills the budget");
+    let (late, bound_at) = (Arc::make_mut(&mut world.pods[late].1), at(world.clock));
+    (late.trouble, late.unready_since) = (None, Some(bound_at));
+    (0..20).for_each(|_| {
+        world.look();
+        world.turn(9, 9);
+    });
+    assert_eq!((world.old(), world.look().report.state), (0, State::Complete));
+}
+
+/// A Pod of the first workload failed; what its controller makes next, under another name, is well.
+fn failed_and_remade() -> World {
+    let mut world = World::new(&[(4, Share::Count(1))]);
+    world.is_bad = true;
+    for _ in 0..5 {
+        world.look();
+        world.turn(9, 9);
+    }
+    assert_eq!(world.look().report.state, State::Failed);
+    world.is_bad = false;
+    world.pods.retain(|(_, pod)| pod.trouble.is_none());
+    assert!(world.look().memory.failure.is_some(), "it lacks a replica");
+    world.turn(9, 9);
+    world
+}
+
+#[test]
+fn a_verdict_is_withdrawn_when_its_workload_is_whole_for_long_enough_whatever_its_pods_are_named() {
+    let mut world = failed_and_remade();
+    let plan = world.look();
+    let whole_at = at(world.clock);
+    assert_eq!((plan.report.state, plan.next), (State::Failed, Some(whole_at + world.policy.wait_ready)));
+    // A replica that is away for a moment begins it again.
+    let pod = Arc::make_mut(&mut world.pods[0].1);
+    let since = pod.ready_since.take();
+    world.look();
+    Arc::make_mut(&mut world.pods[0].1).ready_since = since;
+    world.look();
+    world.clock += world.policy.wait_ready.num_seconds() - 2;
+    assert_eq!(world.look().report.state, State::Failed);
+    let plan = world.look();
+    assert_eq!((plan.report.state, plan.memory.failure.is_none(), plan.steps.len()), (State::Rolling, true, 1));
+}
+
+#[test]
+fn the_third_verdict_stays_and_asks_for_no_look_until_somebody_lifts_it() {
+    let mut world = failed_and_remade();
+    world.memory.withdrawn = Some(Withdrawn { revision: Number(2), times: 2 });
+    world.look();
+    world.clock += world.policy.wait_ready.num_seconds() + 1;
+    let plan = world.look();
+    assert_eq!((plan.report.state, plan.memory.is_final(), plan.next), (State::Failed, true, None));
+    assert!(world.memory.lift() && !world.memory.lift());
+    let plan = world.look();
+    assert_eq!((plan.report.state, plan.steps.len()), (State::Rolling, 1));
+}

@@ -78,7 +78,7 @@ pub(super) fn looks(pods: usize) {
     };
     let later = Utc::now().timestamp();
     let pending = Pending { config: config("b", later), left_at: Utc::now() };
-    let tracked = Tracked { config_map: "all".to_owned(), applied: config("a", 0), pending: Some(pending) };
+    let tracked = Tracked { pending: Some(pending), ..Tracked::baseline("all", config("a", 0)) };
     let (ledger, blocked, peaks) = (Ledger::default(), HashMap::new(), HashMap::new());
     let lens = Lens {
         resolved: &all,

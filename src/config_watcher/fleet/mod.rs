@@ -13,14 +13,15 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::resolve::Resolved;
 use super::revision::Config;
-use crate::fleet::pods::{pod, was_ready};
+use crate::clock::Clock;
+use crate::fleet::pods::{pod, see};
 use crate::fleet::replicas::{Corner, Owner, Replica};
 use crate::k8s::facts::PodFacts;
 use crate::kernel::Key;
 use crate::rollout::Share;
 
 #[derive(Debug, Default)]
-pub struct Fleet(RwLock<Inner>);
+pub struct Fleet(RwLock<Inner>, Clock);
 
 #[derive(Debug, Default)]
 pub struct Inner {
@@ -49,6 +50,12 @@ fn is_within(scope: &str, namespace: &str) -> bool {
 }
 
 impl Fleet {
+    /// One by this clock, of which nothing is known yet.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self(RwLock::default(), clock)
+    }
+
     /// Takes note of a watcher. Returns whether it is another than before.
     pub fn watches(&self, key: &Key, resolved: Option<Resolved>) -> bool {
         if self.0.read().watchers.get(key).map(|known| &**known) == resolved.as_ref() {
@@ -144,9 +151,7 @@ impl Fleet {
                 }
                 let corner = inner.corners.entry(key.0.clone()).or_default();
                 let before = corner.pods.get(key.1.as_str()).filter(|known| known.pod.uid == new.uid).cloned();
-                if let Some(before) = &before {
-                    new.was_ready = was_ready(&before.pod, &new);
-                }
+                see(before.as_ref().map(|before| &*before.pod), &mut new, self.1.now());
                 let replica = Arc::new(Replica::of(facts, new));
                 corner.pods.insert(replica.pod.name.clone(), replica.clone());
                 let is_same = before.as_ref().is_some_and(|before| before.is_like(&replica));
@@ -159,6 +164,7 @@ impl Fleet {
             Event::Delete(facts) => {
                 let (namespace, name) = key_of(facts);
                 let gone = inner.corners.get_mut(&namespace).and_then(|corner| corner.pods.remove(name.as_str()));
+                inner.drop_empty();
                 gone.map(|gone| inner.selecting(&namespace, &[&gone.labels])).unwrap_or_default()
             }
             Event::InitDone => {
@@ -166,6 +172,7 @@ impl Fleet {
                 for (namespace, corner) in inner.corners.iter_mut().filter(|(name, _)| is_within(scope, name)) {
                     corner.pods.retain(|name, _| listed.contains(&(namespace.clone(), name.to_string())));
                 }
+                inner.drop_empty();
                 inner.all(scope)
             }
         }
@@ -192,14 +199,20 @@ impl Fleet {
                 let owner = Owner::from(object);
                 let corner = inner.corners.entry(namespace.clone()).or_default();
                 let before = corner.owners.insert(uid.as_str().into(), owner.clone());
-                if before.as_ref() == Some(&owner) { Vec::new() } else { inner.all(&namespace) }
+                if before.as_ref() == Some(&owner) {
+                    return Vec::new();
+                }
+                inner.of_workload(&namespace, &uid, before.iter().chain([&owner]))
             }
             Event::Delete(object) => {
                 let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
-                if let Some(corner) = inner.corners.get_mut(&namespace) {
-                    corner.owners.remove(uid.as_str());
-                }
-                inner.all(&namespace)
+                let corner = inner.corners.get_mut(&namespace);
+                let Some(gone) = corner.and_then(|corner| corner.owners.remove(uid.as_str())) else {
+                    return Vec::new();
+                };
+                let concerned = inner.of_workload(&namespace, &uid, [&gone]);
+                inner.drop_empty();
+                concerned
             }
             Event::InitDone => {
                 let listed = inner.listed.remove(&watch).unwrap_or_default();
@@ -207,6 +220,7 @@ impl Fleet {
                     let is_listed = |uid: &str| listed.contains(&(namespace.clone(), uid.to_owned()));
                     corner.owners.retain(|uid, owner| owner.kind != kind || is_listed(uid));
                 }
+                inner.drop_empty();
                 inner.all(scope)
             }
         }
@@ -237,6 +251,31 @@ impl Inner {
         self.watchers.keys().filter(|key| is_within(scope, &key.0)).cloned().collect()
     }
 
+    /// The watchers whose picture an owner of Pods is part of: they select what it makes, or a Pod of its workload.
+    fn of_workload<'o>(&self, namespace: &str, uid: &str, forms: impl IntoIterator<Item = &'o Owner>) -> Vec<Key> {
+        let forms: Vec<&Owner> = forms.into_iter().collect();
+        let above: HashSet<&str> = forms.iter().filter_map(|owner| Some(&*owner.controller.as_ref()?.uid)).collect();
+        let corner = self.corners.get(namespace);
+        let is_sibling = |owner: &Owner| owner.controller.as_ref().is_some_and(|one| above.contains(&*one.uid));
+        let siblings: Vec<(&Arc<str>, &Owner)> =
+            corner.iter().flat_map(|corner| &corner.owners).filter(|(_, owner)| is_sibling(owner)).collect();
+        let sets: HashSet<&str> = siblings.iter().map(|(uid, _)| &***uid).chain([uid]).collect();
+        let is_its =
+            |replica: &&Arc<Replica<Config>>| replica.controller.as_ref().is_some_and(|one| sets.contains(&*one.uid));
+        let pods = corner.iter().flat_map(|corner| corner.pods.values()).filter(is_its);
+        let owners = siblings.iter().map(|(_, owner)| *owner).chain(forms);
+        // All their labels together: no watcher selects a Pod with others.
+        let labels = owners.map(|owner| &owner.labels).chain(pods.map(|replica| &replica.labels));
+        let labels: HashSet<(&String, &String)> = labels.flatten().collect();
+        let selects = |watcher: &Resolved| watcher.selector.iter().all(|label| labels.contains(&label));
+        self.within(namespace).filter(|(_, watcher)| selects(watcher)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// A namespace without Pods and owners takes no room.
+    fn drop_empty(&mut self) {
+        self.corners.retain(|_, corner| !corner.pods.is_empty() || !corner.owners.is_empty());
+    }
+
     fn selecting(&self, namespace: &str, all: &[&BTreeMap<String, String>]) -> Vec<Key> {
         let selects = |watcher: &Resolved| all.iter().any(|labels| watcher.selects(labels));
         self.within(namespace).filter(|(_, watcher)| selects(watcher)).map(|(key, _)| key.clone()).collect()
@@ -256,90 +295,4 @@ impl Inner {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config_watcher::resolve::resolve;
-    use crate::k8s::workload::ReplicaSetFacts;
-    use serde::de::DeserializeOwned;
-    use serde_json::{Value, json};
-
-    fn read<K: DeserializeOwned>(value: Value) -> K {
-        serde_json::from_value(value).unwrap()
-    }
-
-    /// Watcher `n/w` of ConfigMap `c` and Pods `app: a`.
-    fn fleet() -> (Fleet, Key) {
-        let (fleet, key) = (Fleet::default(), ("n".to_owned(), "w".to_owned()));
-        let spec = json!({ "configMap": "c", "podSelector": { "app": "a" } });
-        let object: Value = json!({ "apiVersion": "k8spatterns.io/v1", "kind": "ConfigWatcher",
-            "metadata": { "name": "w", "namespace": "n" }, "spec": spec });
-        fleet.watches(&key, Some(resolve(&read(object)).unwrap()));
-        (fleet, key)
-    }
-
-    fn config_map(name: &str, version: &str) -> PartialObjectMeta<ConfigMap> {
-        read(json!({ "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": name, "namespace": "n", "resourceVersion": version } }))
-    }
-
-    fn pod_of(name: &str, app: &str) -> PodFacts {
-        read(json!({ "metadata": { "name": name, "namespace": "n", "uid": name, "resourceVersion": "1",
-            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": { "app": app } },
-            "spec": { "nodeName": "node" }, "status": { "phase": "Running" } }))
-    }
-
-    #[test]
-    fn a_list_after_a_gap_tells_of_a_configmap_that_changed_or_went_in_it_and_of_no_other() {
-        let (fleet, key) = fleet();
-        let relist = |objects: &[PartialObjectMeta<ConfigMap>]| -> Vec<Key> {
-            let mut told = fleet.config_map("", &Event::Init);
-            told.extend(objects.iter().flat_map(|object| fleet.config_map("", &Event::InitApply(object.clone()))));
-            told.extend(fleet.config_map("", &Event::InitDone));
-            told
-        };
-        let number = || fleet.last_change("n", "c");
-        let named = number();
-        assert_eq!(relist(&[config_map("c", "1"), config_map("x", "1")]), std::slice::from_ref(&key));
-        let first = number();
-        assert!(first > named);
-        assert_eq!((relist(&[config_map("c", "1")]), number()), (Vec::new(), first), "the same is no news");
-        assert_eq!(relist(&[config_map("c", "2")]), std::slice::from_ref(&key));
-        let second = number();
-        assert!(second > first);
-        assert_eq!(relist(&[config_map("x", "3")]), [key], "it went while nobody looked");
-        assert!(number() > second);
-        // A list that was begun and not finished says nothing of what it has not named.
-        let before = number();
-        fleet.config_map("", &Event::InitApply(config_map("c", "4")));
-        let there = number();
-        fleet.config_map("", &Event::Init);
-        assert_eq!((number(), before < there), (there, true));
-    }
-
-    #[test]
-    fn a_list_after_a_gap_forgets_the_pods_and_owners_that_went_in_it() {
-        let (fleet, key) = fleet();
-        let names = || {
-            let inner = fleet.read();
-            let mut names: Vec<String> = inner.corner("n").unwrap().pods.keys().map(ToString::to_string).collect();
-            names.sort();
-            (names, inner.corner("n").unwrap().owners.len())
-        };
-        let set = |uid: &str| -> ReplicaSetFacts {
-            read(json!({ "metadata": { "name": uid, "namespace": "n", "uid": uid }, "spec": { "replicas": 1 },
-                "status": {} }))
-        };
-        assert_eq!(fleet.pod("", &Event::Apply(pod_of("one", "a"))), std::slice::from_ref(&key));
-        assert!(fleet.pod("", &Event::Apply(pod_of("two", "b"))).is_empty(), "nobody selects it");
-        fleet.owner("", "ReplicaSet", &Event::Apply(set("r1")));
-        fleet.owner("", "ReplicaSet", &Event::Apply(set("r2")));
-        fleet.pod("", &Event::Init);
-        fleet.pod("", &Event::InitApply(pod_of("two", "b")));
-        assert_eq!(names(), (vec!["one".to_owned(), "two".to_owned()], 2), "not before the list is whole");
-        assert_eq!(fleet.pod("", &Event::InitDone), std::slice::from_ref(&key));
-        fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::Init);
-        fleet.owner("", "ReplicaSet", &Event::InitApply(set("r2")));
-        fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::InitDone);
-        assert_eq!(names(), (vec!["two".to_owned()], 1));
-    }
-}
+mod tests;

@@ -1,0 +1,178 @@
+//! What the world makes slow, or takes away for a while, is no verdict on a version, and is said as what it is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use olm_tests::eventually;
+use olm_tests::eyes::Eyes;
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready, version_of};
+use olm_tests::nodes;
+use olm_tests::webhook::Webhook;
+use serde_json::json;
+use tokio::sync::watch;
+
+/// Nobody was blamed.
+async fn is_innocent(lab: &Lab<'_>) {
+    let status = lab.status("agent").await;
+    let failure = status.rollout.and_then(|rollout| rollout.failure);
+    assert_eq!((status.rejected_versions, failure), (Vec::<String>::new(), None));
+}
+
+/// All kubelets lose the API server in the middle of a rollout, for longer than an agent may take.
+async fn partition(name: &str, on_failure: &str) {
+    let lab = Lab::new(name, 12).await;
+    lab.behave(|b| b.ready_after = Duration::from_secs(3));
+    lab.oneagent(&json!({ "waitReadySeconds": 6,
+        "rollout": { "maxUnavailable": 3, "maxFailures": 1, "onFailure": on_failure } }));
+    lab.all_at("agent", V1, 12, LONG).await;
+    let eyes = Eyes::on(&lab, "agent", 12).await;
+    lab.cluster.vendor.publish(&lab.name, V2);
+    lab.reached("agent", V2, 5).await;
+    for node in &lab.nodes {
+        nodes::set_ready(&lab.cluster.client, node, false).await;
+    }
+    lab.says("agent", "Progressing", "12 of 12 nodes are NotReady").await;
+    // Twice the deadline.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    is_innocent(&lab).await;
+    for node in &lab.nodes {
+        nodes::set_ready(&lab.cluster.client, node, true).await;
+    }
+    lab.all_at("agent", V2, 12, LONG).await;
+    is_innocent(&lab).await;
+    assert!(eyes.seen().without(2).is_empty(), "not replaced exactly once: {:?}", eyes.seen().without(2));
+    lab.end().await;
+}
+
+#[test]
+fn an_outage_of_all_nodes_rejects_no_version() {
+    olm_tests::run(partition("slow-partition", "Pause"));
+}
+
+#[test]
+fn an_outage_of_all_nodes_takes_nobody_back() {
+    olm_tests::run(partition("slow-partition-back", "Rollback"));
+}
+
+/// A registry that takes several times as long as an agent may.
+async fn slow_registry(name: &str, on_failure: &str) {
+    let lab = Lab::new(name, 4).await;
+    lab.oneagent(&json!({ "waitReadySeconds": 4,
+        "rollout": { "maxUnavailable": 1, "onFailure": on_failure, "canary": { "nodes": 1, "soak": "1s" } } }));
+    lab.all_at("agent", V1, 4, SOON).await;
+    lab.behave(|b| _ = b.versions.insert(V2.into(), Fault::SlowPull(Duration::from_secs(10))));
+    lab.cluster.vendor.publish(&lab.name, V2);
+    let said = lab.says("agent", "Degraded", "never started within 4 s").await;
+    assert!(said.contains("an image is being pulled"), "{said}");
+    assert_eq!(lab.status("agent").await.nodes.unwrap().pulling, 1);
+    is_innocent(&lab).await;
+    lab.reached("agent", V2, 2).await;
+    lab.behave(|b| b.versions.clear());
+    lab.all_at("agent", V2, 4, LONG).await;
+    is_innocent(&lab).await;
+    lab.end().await;
+}
+
+#[test]
+fn a_slow_registry_rejects_no_version() {
+    olm_tests::run(slow_registry("slow-registry", "Pause"));
+}
+
+#[test]
+fn a_slow_registry_takes_nobody_back() {
+    olm_tests::run(slow_registry("slow-registry-back", "Rollback"));
+}
+
+#[test]
+fn agents_that_cease_to_be_ready_are_missed_within_seconds() {
+    olm_tests::run(async {
+        let lab = Lab::new("slow-probes", 20).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 20, SOON).await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        let pods: Vec<_> = lab.pods("agent").await.into_values().collect();
+        let say = async |count: usize, ready: bool| {
+            for pod in &pods[..count] {
+                lab.cluster.kubelet.say_ready(pod, ready).await;
+            }
+        };
+        say(19, false).await;
+        let said = lab.condition("agent", "Ready", "False", "AgentsUnavailable").await;
+        assert!(said.starts_with("19 of 20 nodes have no Ready agent: "), "{said}");
+        assert!(said.contains("not Ready any more"), "{said}");
+        let said = lab.condition("agent", "Available", "False", "AgentsUnavailable").await;
+        assert_eq!(said, "agents run on 1 of 20 selected nodes");
+        say(19, true).await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        lab.condition("agent", "Available", "True", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn no_more_canaries_go_than_were_asked_for_and_none_goes_twice() {
+    olm_tests::run(async {
+        let lab = Lab::new("slow-canaries", 400).await;
+        lab.behave(|b| b.gone_after = Duration::from_secs(2));
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 390, "canary": { "nodes": 260, "soak": "1h" } } }));
+        lab.all_at("agent", V1, 400, LONG).await;
+        let eyes = Eyes::on(&lab, "agent", 400).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.reached("agent", V2, 260).await;
+        lab.says("agent", "Progressing", "260 nodes must stay available").await;
+        lab.is_looked_at().await;
+        let deletions = lab.requests().iter().filter(|r| r.resource == "pods" && r.verb == "delete").count();
+        assert_eq!(deletions, 260);
+        assert!(eyes.seen().without(1).iter().all(|(_, pods)| *pods <= 2), "{:?}", eyes.seen().without(1));
+        let at =
+            lab.pods("agent").await.values().filter(|p| version_of(p).as_deref() == Some(V2) && is_ready(p)).count();
+        assert_eq!(at, 260);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_stop_in_the_middle_of_many_deletions_lets_none_more_go() {
+    olm_tests::run(async {
+        let lab = Lab::new("slow-stop", 100).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 90 } }));
+        lab.oneagent_named("witness", &json!({ "nodeSelector": { "no": "node" } }));
+        lab.all_at("agent", V1, 100, LONG).await;
+        let (release, released) = watch::channel(false);
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = sent.clone();
+        let webhook = Webhook::of_deletions(&lab.cluster.client, &lab.name, move |user| {
+            // Kubelets only finish what is deleted already.
+            let is_ours = user.ends_with(":oneagent-operator");
+            count.fetch_add(usize::from(is_ours), Ordering::SeqCst);
+            let mut released = released.clone();
+            async move {
+                if is_ours {
+                    released.wait_for(|released| *released).await.expect("it is released");
+                }
+                Ok(())
+            }
+        })
+        .await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        eventually("deletions are under way", SOON, || async {
+            let now = sent.load(Ordering::SeqCst);
+            if now >= 20 { Ok(()) } else { Err(now.to_string()) }
+        })
+        .await;
+        let stop = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "stop": "true" },
+            "metadata": { "name": "oneagent-operator", "namespace": lab.name } });
+        lab.cluster.apply(&stop.to_string());
+        lab.condition("witness", "Progressing", "False", "Stopped").await;
+        let seen = sent.load(Ordering::SeqCst);
+        release.send(true).unwrap();
+        lab.condition_within(LONG, "agent", "Progressing", "False", "Stopped").await;
+        lab.is_looked_at().await;
+        let by_us = lab.requests().iter().filter(|r| r.resource == "pods" && r.verb == "delete").count();
+        assert!(by_us <= seen.max(32), "{by_us} deletions, {seen} when the stop was seen");
+        webhook.end().await;
+        lab.end().await;
+    });
+}
