@@ -31,9 +31,9 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let is_judged = cell.standing() != Some(Standing::Outdated);
         let made_from_desired = pod.is_none_or(|pod| self.is_from_desired(pod) && is_judged);
         let was_available = pod.is_some_and(|pod| pod.was_available(self.policy));
-        // Of a canary that ran well the node may come back, from when it went.
         let is_watched = bucket == Bucket::NodeLost && was_available && self.is_watched(cell.place);
-        let went_at = cell.place.ready_since.filter(|_| is_watched).unwrap_or(touched_at);
+        // A node may come back, and an outage takes time to reach the others, from when the node went.
+        let went_at = cell.place.ready_since.filter(|_| bucket == Bucket::NodeLost).unwrap_or(touched_at);
         let deadline = touched_at.max(went_at).max(self.inventory.heard_since) + self.policy.wait_ready;
         let overdue = deadline <= self.now;
         let (speaks, needs_proof) = match bucket {

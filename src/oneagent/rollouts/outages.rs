@@ -79,9 +79,9 @@ pub(super) fn while_all_nodes_are_away_no_version_is_rejected_and_nobody_goes_ba
 fn what_goes_away_alone_after_an_outage_counts_as_before() {
     let mut drive = halfway(Policy { max_failures: Some(1), ..policy(Share::Count(3)) });
     set(&mut drive, 6..9, false, 110);
-    drive.run(2, 110, 400);
-    assert_eq!(drive.state(), State::Rolling);
-    drive.look(2, 400);
+    drive.run(2, 110, 410);
+    assert_eq!(drive.state(), State::Rolling, "each has its time from when its node went");
+    drive.look(2, 410);
     assert_eq!(drive.state(), State::Failed, "only those that it was brought to went away");
     // After an outage, too, once the others have been back for as long.
     let mut drive = halfway(Policy { max_failures: Some(1), ..policy(Share::Count(3)) });
@@ -92,6 +92,20 @@ fn what_goes_away_alone_after_an_outage_counts_as_before() {
     assert_eq!(failure(&drive), None);
     drive.look(2, 900);
     assert_eq!(drive.state(), State::Failed);
+}
+
+#[test]
+fn an_outage_that_reaches_one_node_after_another_is_one() {
+    let mut drive = halfway(Policy { max_failures: Some(1), ..policy(Share::Count(3)) });
+    // Those in flight are late already: the first of them to go away is not the last word.
+    for node in 0..12_i64 {
+        let now = if node < 3 { 390 + 3 * node } else { 360 + 20 * node };
+        set(&mut drive, std::iter::once((6 + node as usize) % 12), false, now);
+        drive.look(2, now);
+        assert_eq!(failure(&drive), None, "{now}");
+    }
+    drive.run(2, 700, 2_000);
+    assert_eq!((failure(&drive), drive.state()), (None, State::Rolling));
 }
 
 #[test]
@@ -114,7 +128,7 @@ fn a_zone_that_is_away_is_an_outage_though_the_rest_of_the_fleet_is_well() {
     let mut drive = halfway(Policy { max_failures: Some(1), ..policy(Share::Count(3)) });
     set(&mut drive, 9..11, false, -50_000);
     set(&mut drive, 6..9, false, 110);
-    drive.run(2, 110, 410);
+    drive.run(2, 110, 411);
     assert_eq!(drive.state(), State::Failed);
 }
 
