@@ -46,15 +46,15 @@ impl Webhook {
         Self::start(client, namespace, ("apps", "daemonsets", &["CREATE", "UPDATE"]), answer).await
     }
 
-    /// One of Pods that are deleted, by the name of the user that asks; each deletion waits until it answers.
+    /// One of Pods that are deleted, by the names of the user that asks and of the Pod; each deletion waits for it.
     pub async fn of_deletions<F, Fut>(client: &Client, namespace: &str, answer: F) -> Self
     where
-        F: Fn(String) -> Fut + Send + Sync + 'static,
+        F: Fn(String, String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), String>> + Send + 'static,
     {
         let answer: Answer = Arc::new(move |request| {
-            let user = request["userInfo"]["username"].as_str().unwrap_or_default().to_owned();
-            let said = answer(user);
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let said = answer(text(&request["userInfo"]["username"]), text(&request["name"]));
             Box::pin(async { said.await.map(|()| Vec::new()) })
         });
         Self::start(client, namespace, ("", "pods", &["DELETE"]), answer).await

@@ -41,7 +41,7 @@ pub async fn evict(
     for Step { pod, place, costs } in steps {
         // Where one was refused a moment ago the others of its workload are not tried.
         let workload = guard.workload(&pod.uid);
-        if workload.is_some_and(|name| desk.own.is_blocked(name)) {
+        if workload.is_some_and(|name| desk.own.blocked.holds(name)) {
             continue;
         }
         // A pause, an edit or a deletion in the middle is heard, and a stop.

@@ -16,10 +16,8 @@ use super::places::{By, Obstacle};
 use super::plan::{Missing, Plan};
 use crate::api::config_watcher::ConfigWatcherStatus;
 use crate::kernel;
+use crate::kernel::aside::Aside;
 use crate::kernel::status::LastStatus;
-
-/// What the API server refuses again and again is asked for at least this often.
-const LONGEST: Duration = Duration::from_secs(120);
 
 /// The desk of a ConfigWatcher.
 pub type Desk = kernel::desk::Desk<Kept>;
@@ -37,17 +35,9 @@ pub struct Kept {
     pub missing: Mutex<Missing>,
     /// When a Pod was evicted last.
     pub evicted_at: Mutex<Option<DateTime<Utc>>>,
-    blocked: Mutex<HashMap<Arc<str>, Block>>,
+    /// What is not evicted now.
+    pub blocked: Aside<Obstacle>,
     peaks: Mutex<HashMap<Arc<str>, Peak>>,
-}
-
-/// What is not evicted, and until when nobody asks again.
-#[derive(Debug)]
-struct Block {
-    obstacle: Obstacle,
-    until: Instant,
-    /// How often in a row the API server refused it.
-    times: u32,
 }
 
 /// The most Pods that were seen of a workload, when that many were seen last, and how many there are.
@@ -82,38 +72,13 @@ impl Kept {
 
     /// Nobody asks for an eviction for so long, twice as long each time that the API server refuses it again.
     pub fn step_aside(&self, key: &Arc<str>, obstacle: Obstacle, wait: Duration) {
-        let mut blocked = self.blocked.lock();
-        let is_refused = |block: &&Block| block.obstacle.by == By::Refusal && obstacle.by == By::Refusal;
-        let times = blocked.get(key).filter(is_refused).map_or(0, |block| block.times + 1);
-        let until = Instant::now() + wait.saturating_mul(1 << times.min(8)).min(LONGEST);
-        blocked.insert(key.clone(), Block { obstacle, until, times });
+        let grows = obstacle.by == By::Refusal;
+        self.blocked.put(key, obstacle, wait, grows);
     }
 
-    /// One was evicted: what forbade others may forbid none any more. A refusal is another matter, but for its own
-    /// workload.
+    /// One was evicted: what forbade others may forbid none any more. A refusal stands, except for its own workload.
     pub fn was_evicted(&self, workload: Option<&Arc<str>>) {
-        self.blocked.lock().retain(|key, block| block.obstacle.by == By::Refusal && Some(key) != workload);
-    }
-
-    /// Whether nobody asks now.
-    pub fn is_blocked(&self, key: &str) -> bool {
-        self.blocked.lock().get(key).is_some_and(|block| block.until > Instant::now())
-    }
-
-    /// What is blocked now, and why.
-    pub fn blocked(&self) -> HashMap<Arc<str>, Obstacle> {
-        let mut blocked = self.blocked.lock();
-        let now = Instant::now();
-        // How often something was refused is known a little longer than it holds.
-        blocked.retain(|_, block| block.until + LONGEST > now);
-        let holds = |(_, block): &(&Arc<str>, &Block)| block.until > now;
-        blocked.iter().filter(holds).map(|(key, block)| (key.clone(), block.obstacle.clone())).collect()
-    }
-
-    /// How long until something is not blocked any more.
-    pub fn unblocked_in(&self) -> Option<Duration> {
-        let now = Instant::now();
-        self.blocked.lock().values().filter_map(|block| block.until.checked_duration_since(now)).min()
+        self.blocked.retain(|key, obstacle| obstacle.by == By::Refusal && Some(key) != workload);
     }
 
     /// The most Pods that were seen of workloads of kinds that are not read. `believed_after`: fewer Pods than there
@@ -141,21 +106,6 @@ mod tests {
 
     fn obstacle(by: By) -> Obstacle {
         Obstacle { why: "not now".to_owned(), by }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_refused_again_is_asked_for_ever_more_seldom_and_a_budget_is_not() {
-        let kept = Kept::default();
-        let (pod, seconds) = (Arc::from("p"), |seconds| Duration::from_secs(seconds));
-        for (by, waits) in [(By::Refusal, [10, 20, 40, 80, 120, 120]), (By::Budget, [10; 6])] {
-            for wait in waits {
-                kept.step_aside(&pod, obstacle(by), seconds(10));
-                assert!(kept.is_blocked("p") && kept.blocked().contains_key("p"));
-                assert_eq!(kept.unblocked_in(), Some(seconds(wait)));
-                tokio::time::advance(seconds(wait)).await;
-                assert!(!kept.is_blocked("p") && kept.blocked().is_empty());
-            }
-        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -189,6 +139,6 @@ mod tests {
             kept.step_aside(key, obstacle(by), Duration::from_secs(10));
         }
         kept.was_evicted(Some(&keys[2]));
-        assert_eq!(kept.blocked().into_keys().collect::<Vec<_>>(), [Arc::from("refused")]);
+        assert_eq!(kept.blocked.now().into_keys().collect::<Vec<_>>(), [Arc::from("refused")]);
     }
 }

@@ -137,7 +137,7 @@ impl Look<'_> {
             fleet: &context.fleet.read(),
             ledger: &context.deletions.ledger(&resolved.namespace),
             restless: restless.as_ref(),
-            blocked: &kept.blocked(),
+            blocked: &kept.blocked.now(),
             peaks: &kept.peaks(believed_after),
             missing: &missing,
             deciding_since: context.heard.deciding_since(),
@@ -184,7 +184,7 @@ impl Look<'_> {
         let soon = (done.has_changed || others).then_some(Duration::from_secs(1));
         let unseen = has_acted.then_some(Duration::from_secs(100));
         let due = plan.next.map(|at| (at - context.clock.now()).to_std().unwrap_or_default() + A_MOMENT);
-        let unblocked = desk.own.unblocked_in().map(|wait| wait + A_MOMENT);
+        let unblocked = desk.own.blocked.ends_in().map(|wait| wait + A_MOMENT);
         let believed = desk.own.believed_in(self.believed_after()).map(|wait| wait + A_MOMENT);
         Ok([due, later, soon, unseen, unblocked, believed].into_iter().flatten().fold(RESYNC, Duration::min))
     }

@@ -236,9 +236,8 @@ mod tests {
         let mut creating = container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0);
         assert_eq!(trouble_of(creating.clone()), None, "it ran before, and its container is made again");
         creating["containerStatuses"][0]["lastState"] = json!({});
-        assert!(
-            matches!(trouble_of(creating.clone()), Some(Trouble::Unstarted(why)) if why.ends_with("(ContainerCreating)"))
-        );
+        let trouble = trouble_of(creating.clone());
+        assert!(matches!(trouble, Some(Trouble::Unstarted(why)) if why.ends_with("(ContainerCreating)")));
         assert!(matches!(trouble_of(json!({})), Some(Trouble::Unstarted(why)) if why.contains("kubelet")));
         creating["phase"] = json!("Running");
         assert_eq!(trouble_of(creating), None);

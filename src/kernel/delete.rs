@@ -45,7 +45,7 @@ pub enum How {
 pub enum Outcome {
     /// It is being deleted.
     Deleted,
-    /// It may not be evicted now.
+    /// It may not be removed now.
     Blocked(Blocked),
     /// It changed or went meanwhile: look again.
     Changed,
@@ -53,7 +53,7 @@ pub enum Outcome {
     OverBudget,
 }
 
-/// Why a Pod is not evicted.
+/// Why a Pod is not removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
     /// In the API server's words.
@@ -61,7 +61,7 @@ pub struct Blocked {
     pub by: By,
 }
 
-/// What forbids an eviction.
+/// What forbids it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// A PodDisruptionBudget.
@@ -140,7 +140,7 @@ impl Deletions {
         };
         match answer {
             Ok(()) => Ok(Outcome::Deleted),
-            Err(error) if let Some(blocked) = blocked(&error).filter(|_| target.how == How::Evict) => {
+            Err(error) if let Some(blocked) = blocked(&error, target.how) => {
                 self.undo(owner, &entry);
                 Ok(Outcome::Blocked(blocked))
             }
@@ -173,9 +173,9 @@ fn eviction(target: &Target<'_>, params: &DeleteParams) -> Value {
     })
 }
 
-/// What of the API server's answers to an eviction concerns this Pod: 429 with a cause, an objection, or a 500 that is
-/// no trouble of its own.
-fn blocked(error: &Error) -> Option<Blocked> {
+/// What of the API server's answers concerns this Pod: 429 with a cause, an objection, or a 500 that is no trouble of
+/// its own. A right that is missing to delete Pods concerns them all.
+fn blocked(error: &Error, how: How) -> Option<Blocked> {
     let Error::Api { source, .. } = error else { return None };
     let kube::Error::Api(status) = &**source else { return None };
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
@@ -187,6 +187,8 @@ fn blocked(error: &Error) -> Option<Blocked> {
         // One webhook may be asked of some Pods only.
         500 if says("failed calling webhook") => By::Refusal,
         _ if error.is_not_found() => return None,
+        401 => return None,
+        403 if how == How::Delete && says(" cannot delete resource ") && !says("admission webhook") => return None,
         _ => error.objection().map(|_| By::Refusal)?,
     };
     let cause = causes.iter().map(|cause| cause.message.as_str()).find(|message| !message.is_empty());

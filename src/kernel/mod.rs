@@ -4,6 +4,7 @@
 //! objects, back-off. Must not know OneAgent or the vendor, nor decide what is written.
 
 pub mod apply;
+pub mod aside;
 mod client;
 pub mod delete;
 pub mod desk;

@@ -205,29 +205,47 @@ fn typed(live: &DaemonSet) -> Result<serde_json::Value, kernel::Error> {
     Ok(serde_json::to_value(live)?)
 }
 
-/// Replaces Pods: deletes them, for the DaemonSet controller makes new ones. Returns whether one had changed meanwhile.
+/// What is refused is tried again after so long: no watch shows a policy that changes.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// What came of the deletions.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Recycled {
+    /// A Pod had changed meanwhile.
+    pub changed: bool,
+    /// The API server refused one: the next one has its turn.
+    pub refused: bool,
+}
+
+/// Replaces Pods: deletes them, because the DaemonSet controller makes new ones.
 pub async fn recycle(
     context: &Context,
+    desk: &Desk,
     (object, resolved): (&OneAgent, &Resolved),
     guard: &Guard,
     steps: &[Step<Revision>],
-) -> Result<bool, kernel::Error> {
-    if steps.is_empty() {
-        return Ok(false);
-    }
+) -> Result<Recycled, kernel::Error> {
     let deletions: Vec<_> = steps.iter().map(|step| replace(context, (object, resolved), step, guard)).collect();
     let outcomes: Vec<Result<Outcome, kernel::Error>> = stream::iter(deletions).buffered(AT_ONCE).collect().await;
-    let mut changed = false;
-    for outcome in outcomes {
-        match outcome? {
-            Outcome::Deleted => {}
-            Outcome::Changed => changed = true,
-            Outcome::Blocked(_) | Outcome::OverBudget => {
+    let mut recycled = Recycled::default();
+    // One that fails keeps what is known of the others.
+    let mut failed = None;
+    for (outcome, step) in outcomes.into_iter().zip(steps) {
+        match outcome {
+            Ok(Outcome::Deleted) => {}
+            Ok(Outcome::Changed) => recycled.changed = true,
+            Ok(Outcome::Blocked(blocked)) => {
+                recycled.refused = true;
+                let why = format!("the API server refuses to delete Pod {}: {}", step.pod.name, blocked.why);
+                desk.own.aside.put(&step.pod.uid, why, AGAIN, true);
+            }
+            Ok(Outcome::OverBudget) => {
                 tracing::error!(name = resolved.name, "the plan would have exceeded the budget; a defect");
             }
+            Err(error) => failed = Some(error),
         }
     }
-    Ok(changed)
+    failed.map_or(Ok(recycled), Err)
 }
 
 /// Whether nobody has stopped everything, edited the OneAgent or deleted it since the look began: of many deletions the

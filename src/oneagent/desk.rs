@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::observe::Missing;
 use crate::api::oneagent::OneAgentStatus;
 use crate::kernel;
+use crate::kernel::aside::Aside;
 use crate::kernel::status::LastStatus;
 
 /// Pods that have just begun to be missing have so much time before the DaemonSet is touched.
@@ -39,6 +40,8 @@ pub struct Kept {
     refused: Mutex<Option<String>>,
     /// When that was asked.
     asked_why: Mutex<Option<Instant>>,
+    /// Pods that the API server refused to delete, by UID, with its words.
+    pub aside: Aside<String>,
     /// The last status written.
     pub status: LastStatus<OneAgentStatus>,
 }

@@ -125,6 +125,7 @@ impl Cluster {
             deleted: &deleted,
             lost: &lost,
             freed: &deleted,
+            aside: &HashMap::new(),
             missing: &missing,
             deciding_since: now,
             heard_since: DateTime::UNIX_EPOCH,

@@ -216,7 +216,7 @@ impl Look<'_> {
         }
         self.measure(&plan.ledger, &plan.assessment.decision.plan);
         context.deletions.settle(&resolved.uid, plan.ledger);
-        let recycled = act::recycle(context, (self.object, resolved), &plan.guard, &plan.steps).await;
+        let recycled = act::recycle(context, desk, (self.object, resolved), &plan.guard, &plan.steps).await;
         // While nothing may be replaced, nothing that OLM could interrupt is under way.
         let latest = context
             .deletions
@@ -226,7 +226,7 @@ impl Look<'_> {
         let who = format!("OneAgent {}", label(self.object));
         context.upgradeable.tell(&who, latest.map(|at| at + resolved.policy.wait_ready));
         match &recycled {
-            Ok(changed) => done.pod_changed = *changed,
+            Ok(recycled) => done.pod_changed = recycled.changed,
             Err(error) => done.complaint = complaint(desk, error),
         }
         let nudged = if plan.nudge {
@@ -240,16 +240,18 @@ impl Look<'_> {
             done.complaint = done.complaint.or_else(|| complaint(desk, error));
         }
         let later = self.say(&plan.assessment, &done).await?;
-        recycled.map_err(Failed::Said)?;
+        let recycled = recycled.map_err(Failed::Said)?;
         let nudged = nudged.map_err(Failed::Said)?;
         // The watch wakes us earlier, unless it is down; and a deletion without an answer is looked at again.
         let soon = done
             .pod_changed
             .then_some(Duration::from_secs(1))
             .or((!plan.steps.is_empty()).then_some(Duration::from_secs(100)));
+        let refused =
+            if recycled.refused { Some(AT_ONCE) } else { desk.own.aside.ends_in().map(|left| left + AT_ONCE) };
         let follows = resolved.istio || resolved.cluster.proxy || resolved.cluster.pauses;
         let compared = follows.then(|| context.optional_apis.period());
-        Ok([plan.next, later, soon, compared, nudged].into_iter().flatten().fold(RESYNC, Duration::min))
+        Ok([plan.next, later, soon, refused, compared, nudged].into_iter().flatten().fold(RESYNC, Duration::min))
     }
 
     /// Counts the rollout, and how long nodes were without an agent that have one again.

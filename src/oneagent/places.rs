@@ -47,6 +47,8 @@ pub struct Inventory<'a> {
     pub lost: &'a HashMap<Arc<str>, DateTime<Utc>>,
     /// Nodes that lost a broken agent by us and have no Pod yet, as far as this process knows.
     pub freed: &'a HashSet<Arc<str>>,
+    /// Pods that may not be deleted now, by UID, and why.
+    pub aside: &'a HashMap<Arc<str>, String>,
     /// Since when this process sees nodes without any Pod.
     pub missing: &'a HashMap<Arc<str>, DateTime<Utc>>,
     /// Since when this process decides: what was done before it does not know.
@@ -205,13 +207,18 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
             selection,
             is_ready: node.ready,
             ready_since: node.ready_since,
-            busy: busy.or_else(|| is_skipped(node)).map(Cow::Borrowed),
+            busy: busy.or_else(|| is_skipped(node)).map(Cow::Borrowed).or_else(|| refused(inventory, pod)),
             is_left_out: is_skipped(node).is_some(),
             joined: node.created,
             occupant: pod.map(|pod| Occupant { pod, standing: standing(pod) }),
         });
     }
     places
+}
+
+/// Why the Pod may not be deleted now.
+fn refused(inventory: &Inventory<'_>, pod: Option<&Arc<Pod>>) -> Option<Cow<'static, str>> {
+    inventory.aside.get(&pod?.uid).cloned().map(Cow::Owned)
 }
 
 /// Label of a node whose agent shall not be replaced, whatever its value is, but for `false`.

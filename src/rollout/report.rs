@@ -192,7 +192,7 @@ fn said_of_calendar(closed: &Closed) -> String {
     let reason = closed.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let what = if closed.is_blackout { "in a blackout" } else { "outside of every window" };
     let opens = closed.opens.map(|opens| opens.format("until %Y-%m-%dT%H:%M:%SZ").to_string());
-    let opens = opens.unwrap_or_else(|| "and for two years on: see rollout.windows and rollout.blackouts".to_owned());
+    let opens = opens.unwrap_or_else(|| "for ever: see rollout.windows and rollout.blackouts".to_owned());
     format!("{what}{reason} {opens}")
 }
 

@@ -1,10 +1,15 @@
 //! What the API server refuses, Pods and DaemonSets, is said with its words and holds nothing else up.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use olm_tests::eventually;
 use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready};
+use olm_tests::webhook::Webhook;
 use serde_json::json;
-use std::time::Duration;
 
 #[test]
 fn pods_that_the_api_server_refuses_are_said_with_its_words() {
@@ -164,6 +169,38 @@ fn a_policy_that_refuses_the_daemonset_is_said_and_over_once_it_is_mended() {
         })
         .await;
         lab.all_at("agent", V1, 1, SOON).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_pod_that_may_not_be_deleted_steps_aside_and_is_named_until_it_goes() {
+    olm_tests::run(async {
+        let lab = Lab::new("refused-deletion", 4).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        lab.all_at("agent", V1, 4, SOON).await;
+        // The two that are the first to go.
+        let mut pods: Vec<_> = lab.pods("agent").await.into_values().collect();
+        pods.sort_by_key(|pod| (pod.creation_timestamp(), pod.spec.as_ref().and_then(|spec| spec.node_name.clone())));
+        let kept: Vec<String> = pods[..2].iter().map(ResourceExt::name_any).collect();
+        let refuses = Arc::new(AtomicBool::new(true));
+        let (still, protected) = (refuses.clone(), kept.clone());
+        let webhook = Webhook::of_deletions(&lab.cluster.client, &lab.name, move |_, pod| {
+            let refused = still.load(Ordering::SeqCst) && protected.contains(&pod);
+            async move { if refused { Err(format!("{pod} is under protection")) } else { Ok(()) } }
+        })
+        .await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.reached("agent", V2, 2).await;
+        let said = lab.condition("agent", "Degraded", "True", "WriteRefused").await;
+        assert!(said.contains("refuses to delete Pod") && said.contains("is under protection"), "{said}");
+        assert!(said.contains("and 1 more Pods"), "{said}");
+        let left: Vec<_> = lab.pods("agent").await.into_values().map(|pod| pod.name_any()).collect();
+        assert!(kept.iter().all(|pod| left.contains(pod)), "{left:?}");
+        refuses.store(false, Ordering::SeqCst);
+        lab.all_at("agent", V2, 4, LONG).await;
+        lab.condition("agent", "Degraded", "False", "AsExpected").await;
+        webhook.end().await;
         lab.end().await;
     });
 }

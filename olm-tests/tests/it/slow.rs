@@ -141,7 +141,7 @@ fn a_stop_in_the_middle_of_many_deletions_lets_none_more_go() {
         let (release, released) = watch::channel(false);
         let sent = Arc::new(AtomicUsize::new(0));
         let count = sent.clone();
-        let webhook = Webhook::of_deletions(&lab.cluster.client, &lab.name, move |user| {
+        let webhook = Webhook::of_deletions(&lab.cluster.client, &lab.name, move |user, _| {
             // Kubelets only finish what is deleted already.
             let is_ours = user.ends_with(":oneagent-operator");
             count.fetch_add(usize::from(is_ours), Ordering::SeqCst);

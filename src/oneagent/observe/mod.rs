@@ -31,6 +31,7 @@ use super::{Context, Desk, MANAGER};
 use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
 use crate::k8s::api_group::Served;
 use crate::k8s::node::Node;
+use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::{Verdict, has_labels};
 use crate::kernel::Key;
 use crate::kernel::named::Look;
@@ -85,6 +86,10 @@ pub struct Observed {
     pub pods: Vec<Arc<Pod>>,
     /// What we deleted and what is not replaced yet, as of the last look.
     pub ledger: Ledger,
+    /// Pods that the API server refused to delete a moment ago, by UID, with its words.
+    pub aside: HashMap<Arc<str>, String>,
+    /// Those of which it was asked lately, and which are still there.
+    pub undeletable: Vec<String>,
     /// Since when selected nodes have no Pod at all.
     pub missing: Missing,
     /// Since when this process decides.
@@ -166,10 +171,8 @@ pub async fn observe(
     let fleet = &context.fleet;
     let mut daemonset = fleet.daemonset(&key);
     let mut other_operator = false;
-    if daemonset
-        .as_ref()
-        .is_none_or(|d| !crate::k8s::ownership::is_adopted(MANAGER, d.managed_fields()) || wrote(d, ORIGINAL))
-    {
+    let is_ours = |live: &Arc<DaemonSet>| is_adopted(MANAGER, live.managed_fields()) && !wrote(live, ORIGINAL);
+    if !daemonset.as_ref().is_some_and(is_ours) {
         // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the
         // name.
         let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
@@ -205,6 +208,8 @@ pub async fn observe(
         is_believed: daemonset.as_deref().is_some_and(|live| is_believed(desk, live)),
         daemonset,
         nodes,
+        aside: desk.own.aside.now(),
+        undeletable: undeletable(desk, &pods),
         pods,
         ledger,
         missing,
@@ -258,6 +263,15 @@ fn missing(desk: &Desk, able: &[&Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Ut
     let without = able.iter().filter(|node| !has_pod.contains(&*node.name));
     let before = desk.missing();
     without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect()
+}
+
+/// Pods that are still there and that the API server refused to delete lately, in its words.
+fn undeletable(desk: &Desk, pods: &[Arc<Pod>]) -> Vec<String> {
+    let there: HashSet<&str> = pods.iter().map(|pod| &*pod.uid).collect();
+    desk.own.aside.retain(|uid, _| there.contains(&**uid));
+    let mut all: Vec<_> = desk.own.aside.lately().into_values().collect();
+    all.sort();
+    all
 }
 
 /// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the

@@ -185,6 +185,7 @@ fn plan_beside(
         deleted: &seen.ledger.deleted(),
         lost: &seen.ledger.lost(),
         freed: &seen.ledger.freed(),
+        aside: &seen.aside,
         missing: &seen.missing,
         deciding_since: seen.deciding_since,
         heard_since: seen.heard_since,
@@ -219,9 +220,8 @@ fn plan_beside(
 
     let (known, gone) = gone(seen, &placement, hands_off.is_some(), now);
     let next = next_look(&decision.plan, hands_off.as_ref(), now);
-    let nudge = hands_off.is_none()
-        && kept_out.is_none()
-        && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
+    let is_free = hands_off.is_none() && kept_out.is_none();
+    let nudge = is_free && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
     let interest = interest(resolved, (seen, environment), &choice, &decision, gone);
     let template_version = daemonset_version(daemonset.as_ref());
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
@@ -231,7 +231,7 @@ fn plan_beside(
         steps: std::mem::take(&mut decision.plan.steps),
         guard,
         ledger,
-        edited: edited.by.filter(|_| hands_off.is_none() && kept_out.is_none()).map(|by| said_of_edit(resolved, &by)),
+        edited: edited.by.filter(|_| is_free).map(|by| said_of_edit(resolved, &by)),
         nudge,
         assessment: Assessment {
             choice,

@@ -170,6 +170,19 @@ fn refuses_the_old(decision: &Decision) -> Option<Problem> {
     ))
 }
 
+/// Agents that the API server does not let go.
+fn undeletable(seen: &Observed) -> Option<Problem> {
+    let (first, others) = seen.undeletable.split_first()?;
+    let more = if others.is_empty() { String::new() } else { format!("; and {} more Pods", others.len()) };
+    Some((
+        Reason::WriteRefused,
+        format!(
+            "{first}{more}; the other agents are replaced meanwhile; correct the policy or webhook that refuses it: \
+            the operator tries again within two minutes"
+        ),
+    ))
+}
+
 /// What is wrong beyond what keeps our hands off.
 pub(super) fn complaints(
     resolved: &Resolved,
@@ -203,6 +216,7 @@ pub(super) fn complaints(
         (Reason::RolloutFailed, format!("{}{}; {remedy}", failure.message, if asked { "" } else { unasked }))
     });
     problems.extend(refuses_the_old(decision));
+    problems.extend(undeletable(seen));
     // While another revision is rolled out, what failed before it is history.
     let is_now = report.state == rollout::State::Failed;
     problems.extend(failure.clone().filter(|_| is_now));

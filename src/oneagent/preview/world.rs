@@ -3,7 +3,7 @@
 //!
 //! Must not touch a real cluster, nor judge a plan.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -122,6 +122,8 @@ impl World {
             is_believed: true,
             nodes: cluster.fleet.nodes(),
             pods: pods.clone(),
+            aside: HashMap::new(),
+            undeletable: Vec::new(),
             ledger: Ledger::default(),
             missing: Missing::new(),
             deciding_since: now,

@@ -111,6 +111,7 @@ struct Fleet {
     deleted: HashSet<Arc<str>>,
     lost: HashMap<Arc<str>, DateTime<Utc>>,
     freed: HashSet<Arc<str>>,
+    aside: HashMap<Arc<str>, String>,
     missing: HashMap<Arc<str>, DateTime<Utc>>,
     deciding_since: i64,
     /// `None`: the host list was refused for good.
@@ -139,6 +140,7 @@ impl Fleet {
             deleted: HashSet::new(),
             lost: HashMap::new(),
             freed: HashSet::new(),
+            aside: HashMap::new(),
             missing: HashMap::new(),
             deciding_since: -1_000_000,
             reported: None,
@@ -164,6 +166,7 @@ impl Fleet {
             deleted: &self.deleted,
             lost: &self.lost,
             freed: &self.freed,
+            aside: &self.aside,
             missing: &self.missing,
             deciding_since: at(self.deciding_since),
             heard_since: chrono::DateTime::UNIX_EPOCH,

@@ -152,3 +152,24 @@ fn what_every_node_refuses_takes_no_more_than_the_budget_and_goes_back_where_the
     image.run(10_010, 12_000);
     assert_eq!((image.at_version(2), image.state()), (10, State::Complete));
 }
+
+#[test]
+fn an_agent_that_may_not_be_deleted_lets_the_next_one_go_and_comes_last() {
+    let mut fleet = Fleet::new(4, 2);
+    let policy = policy(Share::Count(1));
+    let of = |fleet: &Fleet, node: usize| fleet.pods[node].uid.clone();
+    let first = fleet.plan(&policy, &desired(2), 0).steps[0].pod.uid.clone();
+    assert_eq!(first, of(&fleet, 0));
+    fleet.aside.insert(first, "the API server refuses to delete Pod a: protected".to_owned());
+    let plan = fleet.plan(&policy, &desired(2), 1);
+    assert_eq!(plan.steps.iter().map(|step| step.pod.uid.clone()).collect::<Vec<_>>(), [of(&fleet, 1)]);
+    for node in 1..4 {
+        fleet.pods[node] = pod(100 + node, &fleet.nodes[node].name, 2, 10, true);
+    }
+    let plan = fleet.plan(&policy, &desired(2), 1_000);
+    let postponed = ("node-000".to_owned(), "the API server refuses to delete Pod a: protected".into());
+    let said = plan.report.postponed.clone();
+    assert_eq!((plan.steps.len(), said), (0, vec![postponed]));
+    fleet.aside.clear();
+    assert_eq!(fleet.plan(&policy, &desired(2), 1_010).steps.len(), 1);
+}

@@ -122,6 +122,7 @@ fn plan_time(size: usize) -> Duration {
         settled: true,
         deleted: &deleted,
         lost: &none,
+        aside: &std::collections::HashMap::new(),
         freed: &deleted,
         missing: &none,
         deciding_since: Utc::now(),

@@ -1,0 +1,97 @@
+//! What could not be removed and steps aside for a while, so that the next one has its turn.
+//!
+//! Gone with the process: nobody is asked twice for a decision that was kept. Must not know what is removed, nor why it
+//! could not be.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// What is refused again and again is asked for at least this often.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// What steps aside, by the UID or name of what it is, with the reason.
+#[derive(Debug)]
+pub struct Aside<T>(Mutex<HashMap<Arc<str>, Step<T>>>);
+
+#[derive(Debug)]
+struct Step<T> {
+    why: T,
+    until: Instant,
+    /// How often in a row before this.
+    times: u32,
+    /// Whether each time in a row is twice as long.
+    grows: bool,
+}
+
+impl<T> Default for Aside<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Aside<T> {
+    /// Nobody asks for `wait`; with `grows`, twice as long each time in a row, up to two minutes.
+    pub fn put(&self, key: &Arc<str>, why: T, wait: Duration, grows: bool) {
+        let mut all = self.0.lock();
+        let times = all.get(key).filter(|step| step.grows && grows).map_or(0, |step| step.times + 1);
+        let until = Instant::now() + wait.saturating_mul(1 << times.min(8)).min(LONGEST);
+        all.insert(key.clone(), Step { why, until, times, grows });
+    }
+
+    /// Keeps only those for which this holds.
+    pub fn retain(&self, mut stays: impl FnMut(&Arc<str>, &T) -> bool) {
+        self.0.lock().retain(|key, step| stays(key, &step.why));
+    }
+
+    /// Whether nobody asks now.
+    pub fn holds(&self, key: &str) -> bool {
+        self.0.lock().get(key).is_some_and(|step| step.until > Instant::now())
+    }
+
+    /// What is aside now, and why.
+    pub fn now(&self) -> HashMap<Arc<str>, T> {
+        self.known(Duration::ZERO)
+    }
+
+    /// What is aside now or was until a moment ago: it most likely is refused again.
+    pub fn lately(&self) -> HashMap<Arc<str>, T> {
+        self.known(LONGEST)
+    }
+
+    fn known(&self, longer: Duration) -> HashMap<Arc<str>, T> {
+        let mut all = self.0.lock();
+        let now = Instant::now();
+        all.retain(|_, step| step.until + LONGEST > now);
+        let known = all.iter().filter(|(_, step)| step.until + longer > now);
+        known.map(|(key, step)| (key.clone(), step.why.clone())).collect()
+    }
+
+    /// How long until the first of them has its turn again.
+    pub fn ends_in(&self) -> Option<Duration> {
+        let now = Instant::now();
+        self.0.lock().values().filter_map(|step| step.until.checked_duration_since(now)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_in_a_row_steps_aside_for_ever_longer_and_what_has_a_wait_of_its_own_does_not() {
+        let (aside, pod, seconds) = (Aside::default(), Arc::from("p"), Duration::from_secs);
+        for (grows, waits) in [(true, [10, 20, 40, 80, 120, 120]), (false, [10; 6])] {
+            for wait in waits {
+                aside.put(&pod, "not now", seconds(10), grows);
+                assert!(aside.holds("p") && aside.now().contains_key("p"));
+                assert_eq!(aside.ends_in(), Some(seconds(wait)));
+                tokio::time::advance(seconds(wait)).await;
+                assert!(!aside.holds("p") && aside.now().is_empty() && aside.lately().contains_key("p"));
+            }
+        }
+    }
+}
