@@ -183,8 +183,8 @@ fn a_pod_that_may_not_be_deleted_steps_aside_and_is_named_until_it_goes() {
         let mut pods: Vec<_> = lab.pods("agent").await.into_values().collect();
         pods.sort_by_key(|pod| (pod.creation_timestamp(), pod.spec.as_ref().and_then(|spec| spec.node_name.clone())));
         let kept: Vec<String> = pods[..2].iter().map(ResourceExt::name_any).collect();
-        let refuses = Arc::new(AtomicBool::new(true));
-        let (still, protected) = (refuses.clone(), kept.clone());
+        let holds = Arc::new(AtomicBool::new(true));
+        let (still, protected) = (holds.clone(), kept.clone());
         let webhook = Webhook::of_deletions(&lab.cluster.client, &lab.name, move |_, pod| {
             let refused = still.load(Ordering::SeqCst) && protected.contains(&pod);
             async move { if refused { Err(format!("{pod} is under protection")) } else { Ok(()) } }
@@ -197,7 +197,7 @@ fn a_pod_that_may_not_be_deleted_steps_aside_and_is_named_until_it_goes() {
         assert!(said.contains("and 1 more Pods"), "{said}");
         let left: Vec<_> = lab.pods("agent").await.into_values().map(|pod| pod.name_any()).collect();
         assert!(kept.iter().all(|pod| left.contains(pod)), "{left:?}");
-        refuses.store(false, Ordering::SeqCst);
+        holds.store(false, Ordering::SeqCst);
         lab.all_at("agent", V2, 4, LONG).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
         webhook.end().await;
