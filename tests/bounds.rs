@@ -65,6 +65,7 @@ fn bytes_of_a_plan(size: usize) -> usize {
         deleted: &deleted,
         lost: &none,
         freed: &deleted,
+        aside: &HashMap::new(),
         missing: &none,
         deciding_since: DateTime::UNIX_EPOCH,
         heard_since: chrono::DateTime::UNIX_EPOCH,

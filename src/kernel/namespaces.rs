@@ -18,6 +18,9 @@ use kube::api::Api;
 use super::{Error, call};
 use crate::k8s::node_selector::{self, Selector};
 
+/// What nobody asked for since is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What was read, by namespace.
 #[derive(Debug)]
 pub struct NodeSelectors {
@@ -63,7 +66,10 @@ impl NodeSelectors {
     /// Notes what was found.
     pub fn note(&self, namespace: &str, selector: Selector) -> Arc<Selector> {
         let selector = Arc::new(selector);
-        self.known.lock().insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
+        let mut known = self.known.lock();
+        // Nobody says when a namespace is of no interest any more.
+        known.retain(|_, (at, _)| at.elapsed() < FORGOTTEN);
+        known.insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
         selector
     }
 }

@@ -26,7 +26,7 @@ use crate::api::oneagent::OneAgent;
 use crate::k8s::api_group::Wanted;
 use crate::k8s::drift::{APPLIED_ANNOTATION, is_current};
 use crate::kernel::apply::{apply, apply_over, merge};
-use crate::kernel::delete::{How, Outcome, Target};
+use crate::kernel::delete::{Blocked, How, Outcome, Target};
 use crate::kernel::notes::Place;
 use crate::kernel::optional_api::Owner;
 use crate::kernel::{self, Reference};
@@ -275,16 +275,17 @@ async fn replace(
         how: How::Delete,
     };
     let outcome = context.deletions.delete(&context.client, &resolved.uid, guard, target, context.clock.now()).await?;
-    tracing::info!(
-        namespace = resolved.namespace,
-        name = resolved.name,
-        pod = &*pod.name,
-        node = &*pod.node,
-        ?outcome,
-        "Pod replaced"
-    );
-    if outcome == Outcome::Deleted {
-        context.metrics.all.replaced();
+    let (namespace, name, node, pod) = (&resolved.namespace, &resolved.name, &*pod.node, &*pod.name);
+    match &outcome {
+        Outcome::Deleted => {
+            tracing::info!(namespace, name, pod, node, "Pod deleted: its node gets the desired agent");
+            context.metrics.all.replaced();
+        }
+        Outcome::Blocked(Blocked { why, .. }) => {
+            tracing::warn!(namespace, name, pod, node, why, "the API server refuses to delete the Pod");
+        }
+        Outcome::Changed => tracing::info!(namespace, name, pod, node, "Pod changed before it was deleted"),
+        Outcome::OverBudget => {}
     }
     Ok(outcome)
 }

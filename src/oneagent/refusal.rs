@@ -17,8 +17,8 @@ pub struct Refusal {
     pub full: String,
 }
 
-/// What is said of a refusal that the status tells of, while Events cannot be read.
-pub const UNREAD: &str = "it was refused before, and why cannot be read now";
+/// What is said of a refusal that nobody explains, because Events cannot be read.
+pub const UNREAD: &str = "why cannot be read: the operator needs the right to list Events of this namespace";
 
 /// Whether it is OpenShift's SecurityContextConstraints that refuse; `None`: nobody knows.
 #[must_use]

@@ -188,7 +188,7 @@ impl<R: Revision> WayBack<R> {
         now: DateTime<Utc>,
     ) -> (Vec<&'s Cell<'a, R>>, Vec<&'s Cell<'a, R>>) {
         // Where no agent runs nobody waits for a window; where one runs nobody takes it for a failure that is none.
-        let only_broken = policy.calendar.closed(now).is_some() || storm(sorted).is_some() || self.is_unproven;
+        let only_broken = policy.calendar.closed(now).is_some() || storm(sorted, now).is_some() || self.is_unproven;
         let open = || sorted.cells.iter().filter(|cell| self.is_open(cell));
         let mut broken: Vec<&Cell<'_, R>> =
             open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).collect();

@@ -58,7 +58,7 @@ pub fn plan<R: Revision>(
 
     // Rule 2: an unresolved failure, then a hold.
     judge(&sorted, desired, inventory, (policy, bounds.budget), &mut memory, now);
-    let storm = storm(&sorted);
+    let (storm, storm_until) = storm(&sorted, now).unzip();
     let held = held(policy, now);
     let is_free = storm.is_none() && held.is_none() && !is_unproven(policy, desired, &memory);
     let others_may_go = || is_free && !bounds.clone().steps(policy, &sorted, false).is_empty();
@@ -74,7 +74,7 @@ pub fn plan<R: Revision>(
     });
     plan.template = template(desired, inventory, &memory, (failure.is_some(), is_apart), held.is_some());
     let changes = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
-    plan.next = plan.next.into_iter().chain(still).chain(changes).min();
+    plan.next = plan.next.into_iter().chain(still).chain(changes).chain(storm_until.flatten()).min();
 
     let way = WayBack::of(policy, desired, inventory, &sorted, &memory);
     if let Some(way) = way.filter(|_| plan.template == Template::Keep) {
@@ -132,6 +132,7 @@ pub fn plan<R: Revision>(
     note_all(&plan.steps, &sorted, bounds.canaries.is_some(), &mut memory, now);
     if report.outdated > 0 {
         report.waiting_on.extend(storm);
+        report.waiting_on.extend(bounds.unmended(&sorted));
     }
     plan.next = plan.next.into_iter().chain(stuck_until(&memory, policy, now)).min();
     let fleet = Fleet { sorted: &sorted, bounds: &bounds, coming };
@@ -334,7 +335,7 @@ fn finish_or_wait<R: Revision>(
         return;
     }
     report.state = State::Rolling;
-    if inventory.workloads.is_empty() && storm(sorted).is_none() {
+    if inventory.workloads.is_empty() && storm(sorted, now).is_none() {
         report.finish = finish(policy, sorted, bounds, memory, now);
     }
     report.waiting_on.extend(bounds.exhausted(sorted));

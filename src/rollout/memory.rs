@@ -256,7 +256,7 @@ pub struct Proof<R> {
     )]
     pub since: Option<DateTime<Utc>>,
     /// For how many seconds all of them were available before that.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "bounded", skip_serializing_if = "is_zero")]
     pub served: i64,
     /// Whether that was long enough.
     #[serde(default)]
@@ -340,6 +340,11 @@ fn none<T>() -> Option<T> {
 fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// Seconds that anybody may have written: of no more than ten years, with which one can reckon.
+fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    Ok(lenient::<D, i64>(deserializer)?.clamp(0, 10 * 366 * 24 * 60 * 60))
 }
 
 /// The API's times are whole seconds, and so are ours.

@@ -81,11 +81,15 @@ impl Share {
             self.lost += usize::from(is_lost);
             return;
         }
-        self.others += 1;
         let changed = cell.place.ready_since.filter(|since| *since >= began);
+        let is_away = !cell.place.is_ready && (changed.is_some() || cell.place.ready_since.is_none());
+        // Those that went away before are no witnesses of this outage.
+        self.others += usize::from(cell.place.is_ready || is_away);
+        self.away += usize::from(is_away);
         if !cell.place.is_ready {
-            self.away += usize::from(changed.is_some() || cell.place.ready_since.is_none());
-        } else if let Some(back) = changed.filter(|back| cell.place.joined < *back && cell.place.joined < began) {
+            return;
+        }
+        if let Some(back) = changed.filter(|back| cell.place.joined < *back && cell.place.joined < began) {
             self.returned += 1;
             self.back_at = self.back_at.max(Some(back));
         }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::canary::Canaries;
 use super::cause::Bucket;
@@ -18,6 +18,8 @@ use super::{Inventory, Policy, Step};
 
 /// Fewer places than these are no storm.
 const STORM: usize = 3;
+/// A place that is NotReady for so long is switched off.
+const OFF: TimeDelta = TimeDelta::hours(6);
 
 /// What may be in flight at once.
 #[derive(Clone)]
@@ -229,6 +231,13 @@ impl<'i> Bounds<'i> {
         overdue.map(|(bound, workload)| (workload.name.to_string(), bound.missing)).collect()
     }
 
+    /// How many agents that were broken before were replaced and still are, where that keeps others from their turn.
+    pub(super) fn unmended<R>(&self, sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
+        let is_left = |cell: &Cell<'_, R>| cell.is_open() && cell.bucket().is_some_and(Bucket::is_broken);
+        let is_full = self.memorable == 0 && holds(Rule::Broken);
+        (is_full && sorted.cells.iter().any(is_left)).then_some(WaitingOn::Broken(REMEMBERED))
+    }
+
     /// The workloads that lack Pods.
     pub(super) fn replicas(&self) -> impl Iterator<Item = WaitingOn> + '_ {
         self.missing().map(|(bound, workload)| WaitingOn::Replicas {
@@ -245,10 +254,16 @@ impl<'i> Bounds<'i> {
     }
 }
 
-/// Rule 3: while a third of the places is NotReady no agent is taken from any.
-pub(super) fn storm<R>(sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
-    let down = sorted.cells.iter().filter(|cell| !cell.place.is_ready).count();
-    (holds(Rule::Storm) && is_storm(down, sorted.cells.len())).then_some(WaitingOn::Storm(down, sorted.cells.len()))
+/// Rule 3: while a third of the places is NotReady no agent is taken from any. Those that are away for hours are
+/// switched off, not in a storm. Returns also when the next of them is.
+pub(super) fn storm<R>(sorted: &Sorted<'_, R>, now: DateTime<Utc>) -> Option<(WaitingOn, Option<DateTime<Utc>>)> {
+    let off_at = |cell: &Cell<'_, R>| cell.place.ready_since.map(|since| since + OFF);
+    let is_off = |cell: &&Cell<'_, R>| !cell.place.is_ready && off_at(cell).is_some_and(|at| at <= now);
+    let all = sorted.cells.len() - sorted.cells.iter().filter(is_off).count();
+    let down = || sorted.cells.iter().filter(|cell| !cell.place.is_ready && !is_off(cell));
+    let count = down().count();
+    let until = down().filter_map(off_at).min();
+    (holds(Rule::Storm) && is_storm(count, all)).then_some((WaitingOn::Storm(count, all), until))
 }
 
 /// Whether so many places that are away make a storm.

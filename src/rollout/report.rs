@@ -74,6 +74,8 @@ pub enum WaitingOn {
     Unheard(usize, &'static str),
     /// Places that are NotReady, of so many.
     Storm(usize, usize),
+    /// So many broken agents that were replaced and are broken still: no other one is.
+    Broken(usize),
     /// Canaries to prove themselves.
     Canary {
         /// Those of them that run what is desired.
@@ -129,6 +131,10 @@ impl WaitingOn {
             Self::Storm(down, all) => format!(
                 "{down} of {all} {} are NotReady; no agent is replaced while it is a third of them",
                 words.places
+            ),
+            Self::Broken(count) => format!(
+                "{count} agents that were not running before were replaced and are not running yet: other agents that \
+                are not running keep their turn until one of these is"
             ),
             Self::Failure(message) => message.clone(),
             Self::Back { to, tried: Some(place), refused: Some(why), .. } => {

@@ -84,7 +84,12 @@ impl Inner {
                 self.pods.remove(&key);
             }
         }
-        self.changed.insert(key.clone(), Instant::now());
+        // The last Pods of a OneAgent that is gone go after it.
+        if self.pods.contains_key(&key) || self.daemonsets.contains_key(&key) {
+            self.changed.insert(key.clone(), Instant::now());
+        } else {
+            self.changed.remove(&key);
+        }
         Concerns::One(key)
     }
 }

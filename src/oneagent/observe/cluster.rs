@@ -117,7 +117,9 @@ pub(super) async fn refused(
     }
     let since = if was_refused { Some(DateTime::UNIX_EPOCH) } else { missing.values().min().copied() };
     let answer = refusal(&context.client, Some(daemonset), (pods, since), now).await;
-    answer.unwrap_or_else(|_| before.or_else(|| was_refused.then(|| UNREAD.to_owned())))
+    // Who may not read Events never learns of a refusal: a Pod that is not made for so long most likely is refused.
+    let may_not = |error: &kernel::Error| is_late && error.has_code(&[403]);
+    answer.unwrap_or_else(|error| before.or_else(|| (was_refused || may_not(&error)).then(|| UNREAD.to_owned())))
 }
 
 /// Whether nothing moves: then, where agents are missing, more is asked than the watches say.

@@ -17,10 +17,12 @@ const PRIVILEGED: &str = "privileged";
 const ACCOUNT: &str = "dynatrace-oneagent";
 
 /// What is put on the template.
-pub(super) fn from_cluster(resolved: &Resolved, seen: &Observed, recorded: &FromCluster) -> FromCluster {
+pub(super) fn from_cluster(resolved: &Resolved, seen: &Observed, recorded: Option<&FromCluster>) -> FromCluster {
     let proxy = match &seen.openshift.proxy {
         Answer::There(_) => seen.openshift.cluster_proxy(),
-        Answer::Refused(_) | Answer::Unread(_) if resolved.cluster.proxy => recorded.proxy.clone(),
+        Answer::Refused(_) | Answer::Unread(_) if resolved.cluster.proxy => {
+            recorded.and_then(|recorded| recorded.proxy.clone())
+        }
         Answer::Absent | Answer::Refused(_) | Answer::Unread(_) | Answer::Unasked => None,
     };
     FromCluster {
@@ -33,27 +35,29 @@ pub(super) fn from_cluster(resolved: &Resolved, seen: &Observed, recorded: &From
 /// The SCC that Pods ask for, so that no other takes them. Only for the account that the bundle grants it to, and never
 /// against another that an administrator made for it: agents that run under another, or are refused by an SCC with
 /// this, show it.
-fn scc(resolved: &Resolved, seen: &Observed, recorded: &FromCluster) -> Option<String> {
+fn scc(resolved: &Resolved, seen: &Observed, recorded: Option<&FromCluster>) -> Option<String> {
     if resolved.pod.unprivileged || resolved.pod.service_account != ACCOUNT {
         return None;
     }
     let asks = if seen.pods.is_empty() {
         match seen.openshift.is_one {
             Some(is_one) => is_one,
-            None => return recorded.scc.clone(),
+            None => return recorded.and_then(|recorded| recorded.scc.clone()),
         }
     } else {
         !seen.admissions.sccs.is_empty() && seen.admissions.sccs.keys().all(|scc| scc == PRIVILEGED)
     };
-    insisted(asks, seen.refused.as_deref(), recorded.scc.as_ref())
+    insisted(asks, seen.refused.as_deref(), recorded)
 }
 
-/// What is asked for while Pods are refused: an SCC that refuses them may be the one that is asked for, and where
-/// nobody can say whether it is one, that stays which was.
-fn insisted(asks: bool, refused: Option<&str>, recorded: Option<&String>) -> Option<String> {
-    match refused.map_or(Some(false), is_by_scc) {
-        Some(by_scc) => (asks && !by_scc).then(|| PRIVILEGED.to_owned()),
-        None => recorded.cloned(),
+/// What is asked for while Pods are refused: an SCC that refuses them may be the one that is asked for. Whatever else
+/// refuses them, or where nobody can say, what was asked for stays: the SCC may refuse other nodes' Pods.
+fn insisted(asks: bool, refused: Option<&str>, recorded: Option<&FromCluster>) -> Option<String> {
+    let wanted = || asks.then(|| PRIVILEGED.to_owned());
+    match (refused.map(is_by_scc), recorded) {
+        (None, _) | (Some(Some(false)), None) => wanted(),
+        (Some(Some(true)), _) | (Some(None), None) => None,
+        (Some(_), Some(recorded)) => recorded.scc.clone(),
     }
 }
 
@@ -112,13 +116,18 @@ mod tests {
     #[test]
     fn an_scc_is_asked_for_no_more_once_it_may_refuse_the_pods_and_whatever_else_refuses_them_changes_nothing() {
         let (ours, none) = (PRIVILEGED.to_owned(), None);
+        let asked = FromCluster { scc: Some(ours.clone()), ..FromCluster::default() };
+        let unasked = FromCluster::default();
         let by_scc = "pods \"a-\" is forbidden: required scc/privileged not found";
         let by_quota = "pods \"a-\" is forbidden: exceeded quota: none";
         assert_eq!(insisted(true, None, none), Some(ours.clone()));
         assert_eq!(insisted(true, Some(by_quota), none), Some(ours.clone()));
-        assert_eq!(insisted(true, Some(by_scc), Some(&ours)), None);
-        assert_eq!(insisted(true, Some(UNREAD), Some(&ours)), Some(ours.clone()));
+        assert_eq!(insisted(true, Some(by_scc), Some(&asked)), None);
+        // Of two refusals the newest is known, now one and then the other.
+        assert_eq!(insisted(true, Some(by_quota), Some(&unasked)), None);
+        assert_eq!(insisted(true, Some(by_quota), Some(&asked)), Some(ours.clone()));
+        assert_eq!(insisted(true, Some(UNREAD), Some(&asked)), Some(ours.clone()));
         assert_eq!(insisted(true, Some(UNREAD), none), None);
-        assert_eq!(insisted(false, None, Some(&ours)), None);
+        assert_eq!(insisted(false, None, Some(&asked)), None);
     }
 }

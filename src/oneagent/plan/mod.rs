@@ -123,7 +123,7 @@ pub fn plan(
     let ours = seen.daemonset.as_deref().filter(|live| is_adopted(MANAGER, live.managed_fields()));
     let record = ours.map(Record::of).unwrap_or_default();
     let recorded = ours.and_then(|live| record.template(template_hash(live)?)).map(|base| base.from_cluster.clone());
-    let from_cluster = from_cluster::from_cluster(resolved, seen, &recorded.unwrap_or_default());
+    let from_cluster = from_cluster::from_cluster(resolved, seen, recorded.as_ref());
     let base = base(resolved, seen, &record, from_cluster, default_image)?;
     plan_beside(&memory.retrying(resolved.retry, now), resolved, seen, (&record, &base), default_image, now)
 }

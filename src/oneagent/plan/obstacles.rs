@@ -163,8 +163,9 @@ fn refuses_the_old(decision: &Decision) -> Option<Problem> {
     Some((
         Reason::DowngradeRefused,
         format!(
-            "{}; the other agents are left as they are: take a newer version (it is taken by itself, or pin it in \
-            spec.update.version), or remove the agent from that node with its uninstall script, and delete the Pod",
+            "{}; the other agents are left as they are. If the host refuses the older agent, take a newer version (it \
+            is taken by itself, or pin it in spec.update.version), or remove the agent from that node with its \
+            uninstall script, and delete the Pod. If the node keeps both versions from starting, correct that first",
             refused.said(&WORDS)
         ),
     ))
@@ -173,7 +174,7 @@ fn refuses_the_old(decision: &Decision) -> Option<Problem> {
 /// Agents that the API server does not let go.
 fn undeletable(seen: &Observed) -> Option<Problem> {
     let (first, others) = seen.undeletable.split_first()?;
-    let more = if others.is_empty() { String::new() } else { format!("; and {} more Pods", others.len()) };
+    let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
     Some((
         Reason::WriteRefused,
         format!(

@@ -182,6 +182,34 @@ pub(super) fn no_running_agent_goes_while_a_third_of_the_nodes_is_away() {
     }
     let plan = fleet.plan(&policy(Share::Count(5)), &desired(2), 10);
     assert_eq!(plan.steps.len(), 0, "{:?}", plan.report.waiting_on);
+    // Those that are away for hours are switched off, and the moment from which they are asks for a look.
+    let off = -50 + 6 * 3_600;
+    assert_eq!(plan.next, Some(at(off)));
+    assert_eq!(fleet.plan(&policy(Share::Count(5)), &desired(2), off - 1).steps.len(), 0);
+    assert_eq!(fleet.plan(&policy(Share::Count(5)), &desired(2), off).steps.len(), 5);
+    // With them gone for long, a third of the others is enough.
+    for number in 3..6 {
+        let node = Arc::make_mut(&mut fleet.nodes[number]);
+        (node.ready, node.ready_since) = (false, Some(at(off)));
+    }
+    let plan = fleet.plan(&policy(Share::Count(5)), &desired(2), off + 1);
+    assert_eq!(plan.steps.len(), 0);
+    assert!(plan.report.waiting_on.contains(&WaitingOn::Storm(3, 6)), "{:?}", plan.report.waiting_on);
+}
+
+#[test]
+fn where_200_broken_agents_stay_broken_the_others_keep_their_turn_and_that_is_said() {
+    let mut fleet = Fleet::new(300, 2);
+    fleet.rolling_since(0);
+    for number in 0..260 {
+        fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("exit 1".into()))));
+    }
+    fleet.memory.rollout.touched.broken = (0..200).map(|number| format!("node-{number:03}")).collect();
+    let plan = fleet.plan(&policy(Share::Count(5)), &desired(2), 10);
+    assert!(plan.report.waiting_on.contains(&WaitingOn::Broken(200)), "{:?}", plan.report.waiting_on);
+    fleet.memory.rollout.touched.broken.pop_last();
+    let plan = fleet.plan(&policy(Share::Count(5)), &desired(2), 10);
+    assert!(!plan.report.waiting_on.contains(&WaitingOn::Broken(200)));
 }
 
 #[test]

@@ -334,6 +334,12 @@ fn a_memory_reads_back_as_it_was_written_and_what_makes_no_sense_is_left_out() {
         };
         assert_eq!(read(broken), expected, "{key}");
     }
+    // With what stands there one can reckon.
+    for (served, expected) in [(json!(i64::MAX), 316_224_000), (json!(-1), 0), (json!("long"), 0)] {
+        let mut broken = stored(&full());
+        broken["proof"]["served"] = served;
+        assert_eq!(read(broken).proof.map(|proof| proof.served), Some(expected));
+    }
     let nonsense = json!({ "phase": "Deeply", "touched": { "since": "then", "away": 7, "broken": "x" },
         "outage": { "since": "once" } });
     assert_eq!(read(nonsense), Memory::default());
