@@ -66,6 +66,7 @@ fn bytes_of_a_plan(size: usize) -> usize {
         lost: &none,
         freed: &deleted,
         aside: &HashMap::new(),
+        losses: &HashMap::new(),
         missing: &none,
         deciding_since: DateTime::UNIX_EPOCH,
         heard_since: chrono::DateTime::UNIX_EPOCH,

@@ -198,6 +198,7 @@ impl Selected {
             busy: self.busy.clone(),
             // Whoever comes during a rollout is a successor.
             joined: DateTime::UNIX_EPOCH,
+            loss: None,
             occupant: Some(Occupant { pod: &self.pod, standing: self.standing }),
         }
     }

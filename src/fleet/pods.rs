@@ -90,14 +90,7 @@ fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
     let is_done = |c: &ContainerFacts| c.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == Some(0));
     let init = facts.status.init_container_statuses.iter().filter(|c| !is_done(c));
     for container in init.chain(&facts.status.container_statuses) {
-        let said = |why: &WhyFacts| {
-            let message = why
-                .message
-                .as_deref()
-                .map(|m| format!(": {}", m.chars().take(160).collect::<String>()))
-                .unwrap_or_default();
-            format!("{}{message}", why.reason.as_deref().unwrap_or("no reason given"))
-        };
+        let said = |why: &WhyFacts| said(why.reason.as_deref().unwrap_or("no reason given"), why.message.as_deref());
         let code = |why: &WhyFacts| why.exit_code.map(|c| format!(", exit code {c}")).unwrap_or_default();
         let ended = container.state.terminated.as_ref().or(container.last_state.terminated.as_ref());
         let again_and_again = container.restart_count >= CRASHES && !ended.is_some_and(ran_well);
@@ -135,7 +128,9 @@ fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
         }
     }
     if facts.status.phase.as_deref() == Some("Failed") {
-        return Some(Trouble::Start("the Pod has failed, and its controller makes another".to_owned()));
+        let (reason, message) = (facts.status.reason.as_deref(), facts.status.message.as_deref());
+        let said = said(reason.unwrap_or("no reason given"), message);
+        return Some(Trouble::Ended(format!("its kubelet refused or ended the Pod before: {said}")));
     }
     let is_unschedulable = |c: &&ConditionFacts| {
         c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
@@ -149,6 +144,12 @@ fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
     }
     let is_pending = facts.status.phase.as_deref().is_none_or(|phase| phase == "Pending");
     (is_pending && !containers(facts).any(was_started)).then(|| Trouble::Unstarted(what_it_waits_for(facts)))
+}
+
+/// A reason with the beginning of its message.
+fn said(reason: &str, message: Option<&str>) -> String {
+    let message = message.map(|message| format!(": {}", message.chars().take(160).collect::<String>()));
+    format!("{reason}{}", message.unwrap_or_default())
 }
 
 /// When the last of its containers was started for the first time, as far as a status says.

@@ -134,6 +134,11 @@ impl PodFacts {
 pub struct PodStatusFacts {
     #[serde(default)]
     pub phase: Option<String>,
+    /// Why it is in that phase, where its kubelet ended it.
+    #[serde(default)]
+    pub reason: Option<String>,
+    #[serde(default)]
+    pub message: Option<String>,
     /// When its kubelet took it on.
     #[serde(default)]
     pub start_time: Option<String>,

@@ -126,6 +126,7 @@ impl Cluster {
             lost: &lost,
             freed: &deleted,
             aside: &HashMap::new(),
+            losses: &HashMap::new(),
             missing: &missing,
             deciding_since: now,
             heard_since: DateTime::UNIX_EPOCH,

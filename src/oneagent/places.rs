@@ -16,7 +16,7 @@ use crate::k8s::node::Node;
 use crate::k8s::placement::{Placement, Verdict, has_labels};
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{self, Cause, Occupant, Place, Policy, Selection, Source, Standing, Trouble, Words};
+use crate::rollout::{self, Cause, Loss, Occupant, Place, Policy, Selection, Source, Standing, Trouble, Words};
 
 /// What is waited for, in this kind's words.
 pub const WORDS: Words = Words {
@@ -47,6 +47,8 @@ pub struct Inventory<'a> {
     pub lost: &'a HashMap<Arc<str>, DateTime<Utc>>,
     /// Nodes that lost a broken agent by us and have no Pod yet, as far as this process knows.
     pub freed: &'a HashSet<Arc<str>>,
+    /// Nodes that lost their agent, as far as this process saw it.
+    pub losses: &'a HashMap<Arc<str>, Loss>,
     /// Pods that may not be deleted now, by UID, and why.
     pub aside: &'a HashMap<Arc<str>, String>,
     /// Since when this process sees nodes without any Pod.
@@ -210,6 +212,7 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
             busy: busy.or_else(|| is_skipped(node)).map(Cow::Borrowed).or_else(|| refused(inventory, pod)),
             is_left_out: is_skipped(node).is_some(),
             joined: node.created,
+            loss: inventory.losses.get(&node.name),
             occupant: pod.map(|pod| Occupant { pod, standing: standing(pod) }),
         });
     }

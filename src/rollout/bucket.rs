@@ -156,7 +156,9 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         if !place.is_ready {
             return Some(self.away(place, touched_at));
         }
-        let Some(Occupant { pod, .. }) = place.occupant else { return Some(self.without_pod(place, until)) };
+        let Some(Occupant { pod, .. }) = place.occupant else {
+            return Some(self.without_pod(place, touched_at, until));
+        };
         if pod.deleting || self.inventory.deleted.contains(&pod.uid) {
             let stuck = pod.gone_by.map(|by| by + STUCK);
             let is_stuck = stuck.is_some_and(|stuck| stuck <= self.now);
@@ -180,7 +182,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Some(why) if !(crashes && touched_at.is_some() && self.is_from_desired(pod)) => {
                 Some(Cause::NodeBusy(why.clone()))
             }
-            _ => Some(self.unready(place, pod, until)),
+            _ => Some(self.unready(place, pod, touched_at, until)),
         }
     }
 
@@ -197,50 +199,78 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         if touched_at.is_some_and(|touched| went_since(place, touched)) { Cause::NodeLost } else { Cause::NodeNotReady }
     }
 
-    fn without_pod(&self, place: &Place<'_, R>, until: &mut Option<DateTime<Utc>>) -> Cause {
+    fn without_pod(
+        &self,
+        place: &Place<'_, R>,
+        touched_at: Option<DateTime<Utc>>,
+        until: &mut Option<DateTime<Utc>>,
+    ) -> Cause {
         if let Some(why) = &place.busy {
             return Cause::NodeBusy(why.clone());
         }
         if let Some(refused) = self.inventory.refused {
             return Cause::Admission(refused.to_owned());
         }
-        let since = self.inventory.missing.get(place.name).copied().unwrap_or(self.now);
+        let missing = self.inventory.missing.get(place.name).copied().unwrap_or(self.now);
+        let since = futile(place, touched_at).map_or(missing, |since| missing.min(since));
         let since = since.max(self.inventory.heard_since);
         let deadline = place.ready_since.map_or(since, |ready| since.max(ready)) + self.policy.wait_ready;
+        let seconds = self.policy.wait_ready.num_seconds();
+        let ended = place.loss.and_then(|loss| loss.why.clone());
         if deadline <= self.now {
-            return Cause::Overdue(Start::NotMade);
+            return ended.map_or(Cause::Overdue(Start::NotMade), |why| Cause::Pulling(seconds, why));
         }
         *until = Some(deadline);
-        Cause::Starting(Start::NotMade)
+        Cause::Starting(ended.map_or(Start::NotMade, |why| Start::NotReady(seconds, Some(why))))
     }
 
-    fn unready(&self, place: &Place<'_, R>, pod: &Pod<R>, until: &mut Option<DateTime<Utc>>) -> Cause {
-        let said = match &pod.trouble {
+    fn unready(
+        &self,
+        place: &Place<'_, R>,
+        pod: &Pod<R>,
+        touched_at: Option<DateTime<Utc>>,
+        until: &mut Option<DateTime<Utc>>,
+    ) -> Cause {
+        // Before a container is started, what ended the Pod before is the best that is known of this one.
+        let ended = place.loss.and_then(|loss| loss.why.clone());
+        let is_unstarted = matches!(pod.trouble, Some(Trouble::Unstarted(_) | Trouble::Unbound));
+        let ended = ended.filter(|_| is_unstarted).map(Trouble::Ended);
+        let trouble = ended.as_ref().or(pod.trouble.as_ref());
+        let said = match trouble {
             Some(Trouble::Crash(why)) => return Cause::Crash(why.clone()),
             Some(Trouble::Image(why)) => return Cause::Image(why.clone()),
             Some(Trouble::Config(why)) => return Cause::Config(why.clone()),
             Some(Trouble::Capacity(why)) => return Cause::Capacity(why.clone()),
-            Some(Trouble::Start(why) | Trouble::Unstarted(why)) => Some(why.clone()),
+            Some(Trouble::Start(why) | Trouble::Unstarted(why) | Trouble::Ended(why)) => Some(why.clone()),
             Some(Trouble::Unbound) | None => None,
         };
         let seconds = self.policy.wait_ready.num_seconds();
         let start = match pod.was_ready {
-            _ if pod.trouble == Some(Trouble::Unbound) => Start::NotBound,
+            _ if trouble == Some(&Trouble::Unbound) => Start::NotBound,
             Some(_) => Start::Ceased(seconds, said),
             None => Start::NotReady(seconds, said),
         };
         // An agent that was Ready, that was bound late, or whose node was away, gets its time anew; so do all when
         // the API server was away.
         let since = [pod.unready_since, place.ready_since, Some(self.inventory.heard_since)];
-        let since = since.into_iter().flatten().fold(pod.created, DateTime::max);
+        let own = since.into_iter().flatten().fold(pod.created, DateTime::max);
+        let known = [place.ready_since, Some(self.inventory.heard_since)].into_iter().flatten();
+        let since = futile(place, touched_at).map_or(own, |lost| known.fold(lost, DateTime::max).min(own));
         let deadline = since + self.policy.wait_ready;
         if deadline > self.now {
             *until = Some(deadline);
             return Cause::Starting(start);
         }
-        match &pod.trouble {
-            Some(Trouble::Unstarted(why)) => Cause::Pulling(self.policy.wait_ready.num_seconds(), why.clone()),
+        match trouble {
+            Some(Trouble::Unstarted(why) | Trouble::Ended(why)) => {
+                Cause::Pulling(self.policy.wait_ready.num_seconds(), why.clone())
+            }
             _ => Cause::Overdue(start),
         }
     }
+}
+
+/// Since when a place has no agent although Pods came and went. An agent that the rollout replaced has its own time.
+fn futile<R>(place: &Place<'_, R>, touched_at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+    place.loss.filter(|loss| loss.is_futile && touched_at.is_none()).map(|loss| loss.since)
 }

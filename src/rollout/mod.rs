@@ -45,7 +45,7 @@ pub use canary::{Canary, Who};
 pub use cause::{Bucket, Cause, Start};
 pub use decide::{cause, plan};
 pub use memory::{Back, BackPhase, Failure, Memory, Outage, Phase, Proof, Stuck, StuckPhase, Touched, Withdrawn};
-pub use place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
+pub use place::{Loss, Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 pub use report::{Example, Nodes, Report, State, WaitingOn};
 pub use share::Share;
 

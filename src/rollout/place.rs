@@ -46,8 +46,21 @@ pub struct Place<'a, R> {
     pub is_left_out: bool,
     /// When it joined.
     pub joined: DateTime<Utc>,
+    /// That it lost its agent, as far as this process saw it.
+    pub loss: Option<&'a Loss>,
     /// Who is there.
     pub occupant: Option<Occupant<'a, R>>,
+}
+
+/// An agent that a place lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// Since when it has no agent that is Ready.
+    pub since: DateTime<Utc>,
+    /// Whether a Pod came since, was never Ready and went.
+    pub is_futile: bool,
+    /// Why the last such Pod was ended, where its status said so.
+    pub why: Option<String>,
 }
 
 /// A workload that makes its Pods anew under other names: nobody can say which of its replicas is missing, only how
@@ -195,4 +208,6 @@ pub enum Trouble {
     Unbound,
     /// None of its containers was ever started, and nothing says that one failed.
     Unstarted(String),
+    /// Its kubelet refused or ended it, and its controller makes another.
+    Ended(String),
 }

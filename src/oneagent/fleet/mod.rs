@@ -3,6 +3,7 @@
 //! Fed by one watch per kind, in place: a relist updates entries instead of building a second set. Tells which
 //! OneAgents a change concerns; a node's heartbeat concerns none. Must not decide anything.
 
+mod losses;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::Instant;
 
@@ -29,6 +31,8 @@ use crate::k8s::node::Node;
 use crate::k8s::placement::Placement;
 use crate::kernel::Key;
 use crate::kernel::runtime::Concerns;
+use crate::rollout::Loss;
+use losses::Losses;
 
 #[derive(Debug, Default)]
 pub struct Fleet {
@@ -45,6 +49,8 @@ struct Inner {
     yields_to: HashMap<Key, Arc<BTreeSet<String>>>,
     /// What the DaemonSets of the vendor's present operator select.
     vendors: BTreeMap<Key, Arc<Placement>>,
+    /// Nodes that lost their agent.
+    losses: Losses,
     /// When the Pods of a OneAgent last changed.
     changed: HashMap<Key, Instant>,
     /// Names seen since a relist began, by watch; what is not among them at its end is gone.
@@ -72,25 +78,36 @@ impl Inner {
     }
 
     /// Takes a Pod out, whosever it is.
-    fn drop_pod(&mut self, facts: &PodFacts) -> Concerns {
+    fn drop_pod(&mut self, facts: &PodFacts, now: DateTime<Utc>) -> Concerns {
         let (namespace, name) = (facts.namespace().unwrap_or_default(), facts.name_any());
         let of = |(key, pods): (&Key, &BTreeMap<Arc<str>, Seen>)| {
             (key.0 == namespace && pods.contains_key(name.as_str())).then(|| key.clone())
         };
         let Some(key) = self.pods.iter().find_map(of) else { return Concerns::Nobody };
-        if let Some(pods) = self.pods.get_mut(&key) {
-            pods.remove(name.as_str());
-            if pods.is_empty() {
-                self.pods.remove(&key);
-            }
+        if let Some(seen) = self.pods.get_mut(&key).and_then(|pods| pods.remove(name.as_str())) {
+            self.lost(&key, &seen.pod, now);
         }
         // The last Pods of a OneAgent that is gone go after it.
-        if self.pods.contains_key(&key) || self.daemonsets.contains_key(&key) {
+        if self.pods.get(&key).is_some_and(|pods| !pods.is_empty()) || self.daemonsets.contains_key(&key) {
             self.changed.insert(key.clone(), Instant::now());
         } else {
-            self.changed.remove(&key);
+            self.forget(&key);
         }
+        self.pods.retain(|_, pods| !pods.is_empty());
         Concerns::One(key)
+    }
+
+    /// Takes note of a Pod that is gone.
+    fn lost(&mut self, key: &Key, pod: &Pod, now: DateTime<Utc>) {
+        let another = |seen: &Seen| seen.pod.node == pod.node && seen.pod.ready_since.is_some();
+        if !self.pods.get(key).is_some_and(|pods| pods.values().any(another)) {
+            self.losses.gone(key, pod, now);
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        self.changed.remove(key);
+        self.losses.forget(key);
     }
 }
 
@@ -130,6 +147,14 @@ impl Fleet {
         Admissions::count(pods.filter_map(|seen| seen.admitted.as_ref()))
     }
 
+    /// Nodes of these that lost their agent; what is known of others is forgotten.
+    #[must_use]
+    pub fn losses(&self, key: &Key, is_selected: impl Fn(&Node) -> bool) -> Arc<HashMap<Arc<str>, Loss>> {
+        let inner = &mut *self.write();
+        inner.losses.retain(key, |name| inner.nodes.get(name).is_some_and(|node| is_selected(node)));
+        inner.losses.of(key)
+    }
+
     /// For how long the Pods of a OneAgent have not changed; `None` when they never did.
     #[must_use]
     pub fn quiet(&self, key: &Key) -> Option<Duration> {
@@ -138,7 +163,7 @@ impl Fleet {
 
     /// Forgets a OneAgent that is gone.
     pub fn forget(&self, key: &Key) {
-        self.write().changed.remove(key);
+        self.write().forget(key);
     }
 
     /// The DaemonSet of a OneAgent's name, if it has the label of ours.
@@ -189,6 +214,7 @@ impl Fleet {
             }
             Event::Delete(facts) => {
                 inner.nodes.remove(facts.name_any().as_str());
+                inner.losses.forget_node(&facts.name_any());
                 Concerns::All
             }
             Event::InitDone => {
@@ -201,7 +227,7 @@ impl Fleet {
 
     /// Takes an event of the Pods' watch of one scope (a namespace, or all).
     pub fn pod(&self, scope: &str, event: &Event<PodFacts>) -> Concerns {
-        let mut inner = self.write();
+        let (mut inner, now) = (self.write(), self.clock.now());
         let watch = format!("pods/{scope}");
         match event {
             Event::Init => {
@@ -212,14 +238,16 @@ impl Fleet {
                 let (Some(key), Some(mut pod)) = (owner(facts), pods::pod(facts, revision(facts)).filter(is_bound))
                 else {
                     // It may have been ours: a label or an owner that was taken away makes it somebody else's.
-                    return inner.drop_pod(facts);
+                    return inner.drop_pod(facts, now);
                 };
                 if matches!(event, Event::InitApply(_)) {
                     inner.relisted.entry(watch).or_default().insert((key.0.clone(), pod.name.clone()));
                 }
-                let pods = inner.pods.entry(key.clone()).or_default();
+                let Inner { pods, losses, .. } = &mut *inner;
+                let pods = pods.entry(key.clone()).or_default();
                 let before = pods.get(&pod.name).map(|seen| &seen.pod);
-                pods::see(before.map(AsRef::as_ref), &mut pod, self.clock.now());
+                pods::see(before.map(AsRef::as_ref), &mut pod, now);
+                losses.see(&key, before.map(AsRef::as_ref), &pod, now);
                 let unchanged = before.is_some_and(|before| {
                     Pod { resource_version: pod.resource_version.clone(), ..(**before).clone() } == pod
                 });
@@ -236,13 +264,18 @@ impl Fleet {
                 inner.changed.insert(key.clone(), Instant::now());
                 Concerns::One(key)
             }
-            Event::Delete(facts) => inner.drop_pod(facts),
+            Event::Delete(facts) => inner.drop_pod(facts, now),
             Event::InitDone => {
                 let seen = inner.relisted.remove(&watch).unwrap_or_default();
+                let mut lost: Vec<(Key, Arc<Pod>)> = Vec::new();
                 for (key, pods) in &mut inner.pods {
                     if scope.is_empty() || *scope == key.0 {
-                        pods.retain(|name, _| seen.contains(&(key.0.clone(), name.clone())));
+                        let gone = pods.extract_if(.., |name, _| !seen.contains(&(key.0.clone(), name.clone())));
+                        lost.extend(gone.map(|(_, seen)| (key.clone(), seen.pod)));
                     }
+                }
+                for (key, pod) in lost {
+                    inner.lost(&key, &pod, now);
                 }
                 inner.pods.retain(|_, pods| !pods.is_empty());
                 Concerns::All

@@ -36,6 +36,7 @@ use crate::k8s::placement::{Verdict, has_labels};
 use crate::kernel::Key;
 use crate::kernel::named::Look;
 use crate::kernel::{self, NamedKind, Reference, call};
+use crate::rollout::Loss;
 use crate::rollout::ledger::Ledger;
 
 /// After so long without a change, missing Pods are asked about.
@@ -86,6 +87,8 @@ pub struct Observed {
     pub pods: Vec<Arc<Pod>>,
     /// What we deleted and what is not replaced yet, as of the last look.
     pub ledger: Ledger,
+    /// Nodes that lost their agent.
+    pub losses: Arc<HashMap<Arc<str>, Loss>>,
     /// Pods that the API server refused to delete a moment ago, by UID, with its words.
     pub aside: HashMap<Arc<str>, String>,
     /// Those of which it was asked lately, and which are still there.
@@ -208,6 +211,7 @@ pub async fn observe(
         is_believed: daemonset.as_deref().is_some_and(|live| is_believed(desk, live)),
         daemonset,
         nodes,
+        losses: fleet.losses(&key, |node| resolved.placement.verdict(node) == Verdict::Selected),
         aside: desk.own.aside.now(),
         undeletable: undeletable(desk, &pods),
         pods,

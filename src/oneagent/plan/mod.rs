@@ -185,6 +185,7 @@ fn plan_beside(
         deleted: &seen.ledger.deleted(),
         lost: &seen.ledger.lost(),
         freed: &seen.ledger.freed(),
+        losses: &seen.losses,
         aside: &seen.aside,
         missing: &seen.missing,
         deciding_since: seen.deciding_since,

@@ -122,6 +122,7 @@ impl World {
             is_believed: true,
             nodes: cluster.fleet.nodes(),
             pods: pods.clone(),
+            losses: Arc::default(),
             aside: HashMap::new(),
             undeletable: Vec::new(),
             ledger: Ledger::default(),

@@ -36,8 +36,8 @@ use crate::api::name::Version;
 use crate::k8s::node::Node;
 use crate::k8s::placement::Placement;
 use crate::rollout::{
-    self, Bucket, Failure, Phase, Policy, Report, Share, Source, State, Step, Stuck, StuckPhase, Template, Trouble,
-    WaitingOn, Withdrawn,
+    self, Bucket, Failure, Loss, Phase, Policy, Report, Share, Source, State, Step, Stuck, StuckPhase, Template,
+    Trouble, WaitingOn, Withdrawn,
 };
 
 /// A decision, laid open.
@@ -112,6 +112,7 @@ struct Fleet {
     lost: HashMap<Arc<str>, DateTime<Utc>>,
     freed: HashSet<Arc<str>>,
     aside: HashMap<Arc<str>, String>,
+    losses: HashMap<Arc<str>, Loss>,
     missing: HashMap<Arc<str>, DateTime<Utc>>,
     deciding_since: i64,
     /// `None`: the host list was refused for good.
@@ -141,6 +142,7 @@ impl Fleet {
             lost: HashMap::new(),
             freed: HashSet::new(),
             aside: HashMap::new(),
+            losses: HashMap::new(),
             missing: HashMap::new(),
             deciding_since: -1_000_000,
             reported: None,
@@ -167,6 +169,7 @@ impl Fleet {
             lost: &self.lost,
             freed: &self.freed,
             aside: &self.aside,
+            losses: &self.losses,
             missing: &self.missing,
             deciding_since: at(self.deciding_since),
             heard_since: chrono::DateTime::UNIX_EPOCH,

@@ -81,6 +81,7 @@ fn empty(name: &Arc<str>) -> Place<'_, Number> {
         ready_since: None,
         busy: None,
         joined: DateTime::UNIX_EPOCH,
+        loss: None,
         occupant: None,
     }
 }

@@ -123,6 +123,7 @@ fn plan_time(size: usize) -> Duration {
         deleted: &deleted,
         lost: &none,
         aside: &std::collections::HashMap::new(),
+        losses: &std::collections::HashMap::new(),
         freed: &deleted,
         missing: &none,
         deciding_since: Utc::now(),
