@@ -162,9 +162,26 @@ pub struct NodeCounts {
     /// The Pod is being deleted.
     #[serde(default)]
     pub terminating: i32,
+    /// The first 20 nodes that can run an agent and have none that is Ready. Nodes that joined and start their first
+    /// agent are not among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_agent: Vec<WithoutAgent>,
     /// At most five nodes of each bucket that is not empty.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub examples: BTreeMap<String, Vec<String>>,
+}
+
+/// A node without a Ready agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WithoutAgent {
+    pub node: String,
+    /// Since when (RFC 3339), however many Pods came and went since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Why, in a sentence. What the kubelet said of a Pod that it refused stays until the node has an agent again.
+    #[serde(default)]
+    pub reason: String,
 }
 
 /// The rollout, under way or last.

@@ -93,9 +93,9 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
 
     /// An agent that has not been Ready for a moment only is said to run: a single probe that fails is no news.
     fn blinks(&self, cell: &mut Cell<'a, R>) {
-        let has_ceased = !cell.counts && cell.cause.as_ref().is_some_and(Cause::has_ceased);
-        let unready = cell.pod().filter(|_| has_ceased).and_then(|pod| pod.unready_since);
-        let Some(until) = unready.map(|since| since + MOMENT).filter(|until| *until > self.now) else { return };
+        let unready = cell.pod().and_then(|pod| pod.unready_since);
+        let since = cell.place.loss.map(|loss| loss.since).or(unready).filter(|_| cell.has_lost());
+        let Some(until) = since.map(|since| since + MOMENT).filter(|until| *until > self.now) else { return };
         cell.blinks = true;
         cell.until = cell.until.into_iter().chain([until]).min();
     }

@@ -72,6 +72,18 @@ impl<'a, R> Cell<'a, R> {
         self.cause.clone().or_else(crash)
     }
 
+    /// Whether it had an agent that is not Ready any more, may be again in time, and was not replaced by us.
+    pub(super) fn has_lost(&self) -> bool {
+        let may_start = matches!(self.cause, Some(Cause::Starting(_)));
+        may_start && !self.counts && (self.place.loss.is_some() || self.cause.as_ref().is_some_and(Cause::has_ceased))
+    }
+
+    /// Since when it has no Ready agent, as far as that is known.
+    pub(super) fn without_since(&self) -> Option<DateTime<Utc>> {
+        let of_pod = || self.pod().map(|pod| pod.unready_since.unwrap_or(pod.created));
+        self.place.loss.map(|loss| loss.since).or_else(of_pod)
+    }
+
     /// Whether its agent is to be replaced and can be: one on a place that is away or busy waits for it.
     pub(super) fn is_open(&self) -> bool {
         let waits = matches!(self.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));

@@ -46,7 +46,7 @@ pub use cause::{Bucket, Cause, Start};
 pub use decide::{cause, plan};
 pub use memory::{Back, BackPhase, Failure, Memory, Outage, Phase, Proof, Stuck, StuckPhase, Touched, Withdrawn};
 pub use place::{Loss, Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
-pub use report::{Example, Nodes, Report, State, WaitingOn};
+pub use report::{Example, Nodes, Report, State, WaitingOn, Without};
 pub use share::Share;
 
 /// A calendar is looked at again within this: somebody may set the clock.

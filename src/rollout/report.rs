@@ -291,7 +291,21 @@ pub struct Report {
     pub joining: usize,
     /// Places that can run an agent now and do not have an available one, those that are joining apart.
     pub lacking: usize,
+    /// The first twenty of those.
+    pub without: Vec<Without>,
 }
+
+/// A place that has no available agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Without {
+    pub place: String,
+    /// Since when, as far as that is known.
+    pub since: Option<DateTime<Utc>>,
+    pub cause: Cause,
+}
+
+/// So many of them are named.
+const WITHOUT: usize = 20;
 
 impl Report {
     /// The counts of a sorted fleet; state and waiting come from the decision.
@@ -329,13 +343,21 @@ impl Report {
                 continue;
             };
             report.buckets.entry(cause.bucket()).or_default().add(cell.name(), None);
-            let has_ceased = cause.has_ceased() && !cell.counts;
-            if has_ceased && report.ceased.len() < EXAMPLES {
+            let has_lost = cell.has_lost();
+            if has_lost && report.ceased.len() < EXAMPLES {
                 report.ceased.push((cell.name().to_owned(), cause.clone()));
             }
-            let joining = cause.bucket() == Bucket::Starting && !cell.counts && !has_ceased;
+            let joining = cause.bucket() == Bucket::Starting && !cell.counts && !has_lost;
             report.joining += usize::from(joining);
-            report.lacking += usize::from(!joining && !matches!(cause, Cause::NodeNotReady | Cause::NodeBusy(_)));
+            let is_lacking = !joining && !matches!(cause, Cause::NodeNotReady | Cause::NodeBusy(_));
+            report.lacking += usize::from(is_lacking);
+            if is_lacking && report.without.len() < WITHOUT {
+                report.without.push(Without {
+                    place: cell.name().to_owned(),
+                    since: cell.without_since(),
+                    cause: cause.clone(),
+                });
+            }
             if cause.is_trouble() && report.troubled.len() < EXAMPLES {
                 report.troubled.push((cell.name().to_owned(), cause.clone()));
             }

@@ -18,6 +18,8 @@ pub enum Fault {
     NeverReady,
     /// Its image cannot be pulled, for as long as the fault is there.
     ImagePull,
+    /// The kubelet does not take it on: it has failed at once, and its controller makes another.
+    Refused,
     /// It becomes Ready late.
     Slow(Duration),
     /// Its image takes so long to be pulled that its container is started late.

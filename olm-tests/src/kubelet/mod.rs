@@ -223,6 +223,10 @@ impl Kubelet {
         // What the world keeps from starting is tried again until it starts, or is gone.
         loop {
             let held = match fault_of(version.as_ref()) {
+                Some(Fault::Refused) => {
+                    let message = "Node didn't have enough resource: cpu, requested: 100, used: 950, capacity: 1000";
+                    json!({ "phase": "Failed", "reason": "OutOfcpu", "message": message })
+                }
                 Some(Fault::ImagePull) => {
                     waiting(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0)
                 }

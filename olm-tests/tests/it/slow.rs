@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
+use kube::ResourceExt;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
@@ -105,6 +106,35 @@ fn agents_that_cease_to_be_ready_are_missed_within_seconds() {
         say(19, true).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
         lab.condition("agent", "Available", "True", "AsExpected").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn why_a_kubelet_refuses_an_agent_again_and_again_stands_until_the_node_has_one() {
+    olm_tests::run(async {
+        let lab = Lab::new("slow-refused", 3).await;
+        lab.oneagent(&json!({ "waitReadySeconds": 5 }));
+        lab.all_at("agent", V1, 3, SOON).await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        let (node, pod) = lab.pods("agent").await.pop_first().unwrap();
+        lab.behave(|b| _ = b.nodes.insert(node.clone(), Fault::Refused));
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", &pod.name_any()]);
+        let said = lab.says("agent", "Ready", "OutOfcpu").await;
+        assert!(said.starts_with(&format!("1 of 3 nodes have no Ready agent: {node} ")), "{said}");
+        // Its Pod is made again and again; the node's time goes on all the same.
+        lab.shows("its time is up", SOON, |status| status.nodes.as_ref().is_some_and(|n| n.pulling == 1)).await;
+        let nodes = lab.status("agent").await.nodes.unwrap();
+        let [without] = &nodes.without_agent[..] else { panic!("{nodes:?}") };
+        assert_eq!(without.node, node);
+        assert!(without.reason.contains("OutOfcpu") && without.reason.contains("within 5 s"), "{}", without.reason);
+        lab.says("agent", "Degraded", "OutOfcpu").await;
+        lab.behave(|b| b.nodes.clear());
+        lab.condition_within(LONG, "agent", "Ready", "True", "AllUpdated").await;
+        lab.shows("nothing is left of it", SOON, |status| {
+            status.nodes.as_ref().is_some_and(|nodes| nodes.without_agent.is_empty())
+        })
+        .await;
         lab.end().await;
     });
 }

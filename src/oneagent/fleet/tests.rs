@@ -150,3 +150,42 @@ fn daemonsets_of_the_vendors_operator_are_known_by_what_they_select_until_they_g
     take(Event::Init);
     assert_eq!((take(Event::InitDone), fleet.vendors().len()), (Concerns::All, 0));
 }
+
+#[test]
+fn a_node_is_without_its_agent_since_it_lost_it_however_many_pods_come_and_go() {
+    let utc = |second: i64| DateTime::UNIX_EPOCH + TimeDelta::seconds(second);
+    let fleet = Fleet::new(Clock::at(utc(1_000)));
+    let key: Key = ("n".into(), "a".into());
+    let pod = |name: &str, status: serde_json::Value| {
+        let value = json!({ "metadata": { "name": name, "namespace": "n", "uid": name,
+            "creationTimestamp": "1970-01-01T00:10:00Z", "labels": { "dynatrace": "oneagent", "oneagent": "a" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "d", "controller": true }] },
+            "spec": { "nodeName": "node-1" }, "status": status });
+        serde_json::from_value::<PodFacts>(value).unwrap()
+    };
+    let ready = |status: &str, at: &str| json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": status, "lastTransitionTime": at }] });
+    let node = json!({ "metadata": { "name": "node-1" } });
+    fleet.node(&Event::Apply(serde_json::from_value(node).unwrap()));
+    fleet.wrote(&key, Arc::default());
+    let of = || fleet.losses(&key, |_| true).get("node-1").cloned();
+    fleet.pod("", &Event::Apply(pod("first", ready("True", "1970-01-01T00:15:00Z"))));
+    assert_eq!(of(), None);
+    fleet.pod("", &Event::Apply(pod("first", ready("False", "1970-01-01T00:16:20Z"))));
+    let mut expected = Loss { since: utc(980), is_futile: false, why: None };
+    assert_eq!(of(), Some(expected.clone()));
+    fleet.pod("", &Event::Delete(pod("first", json!({}))));
+    assert_eq!(of(), Some(expected.clone()), "that one ran");
+    let failed = json!({ "phase": "Failed", "reason": "OutOfcpu", "message": "too little" });
+    fleet.pod("", &Event::Apply(pod("second", failed.clone())));
+    fleet.pod("", &Event::Delete(pod("second", failed)));
+    fleet.pod("", &Event::Apply(pod("third", json!({ "phase": "Pending" }))));
+    let why = Some("its kubelet refused or ended the Pod before: OutOfcpu: too little".to_owned());
+    expected = Loss { is_futile: true, why, ..expected };
+    assert_eq!(of(), Some(expected));
+    fleet.pod("", &Event::Apply(pod("third", ready("True", "1970-01-01T00:16:40Z"))));
+    assert_eq!(of(), None, "it has one again");
+    // What nobody selects any more, or is gone, is not waited for.
+    fleet.pod("", &Event::Delete(pod("third", json!({}))));
+    assert_eq!(of().map(|loss| loss.since), Some(utc(1_000)));
+    assert!(fleet.losses(&key, |_| false).is_empty() && of().is_none());
+}

@@ -24,9 +24,9 @@ use crate::api::name::Version;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::api::oneagent::status::{INSTANCES_AT_MOST, Instance};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::api::rollout::{NodeCounts, RolloutStatus};
+use crate::api::rollout::{NodeCounts, RolloutStatus, WithoutAgent};
 use crate::dynatrace::Snapshot;
-use crate::rollout::{Bucket, Report, State};
+use crate::rollout::{Bucket, Report, State, Without};
 
 /// All that a status is made from.
 #[derive(Clone, Copy)]
@@ -130,7 +130,7 @@ pub fn status(
         rejected_versions: memory.rejected.iter().map(ToString::to_string).collect(),
         phase: Some(phase.to_owned()),
         conditions,
-        nodes: Some(counts(report)),
+        nodes: Some(NodeCounts { without_agent: without_agent(report, before), ..counts(report) }),
         rollout: Some(rollout_status(picture, picture.waiting_on(&findings, &problems))?),
         instances: seen
             .pods
@@ -249,8 +249,26 @@ fn counts(report: &Report) -> NodeCounts {
         starting: bucket(Bucket::Starting),
         overdue: bucket(Bucket::Overdue),
         terminating: bucket(Bucket::Terminating),
+        without_agent: Vec::new(),
         examples: examples(report),
     }
+}
+
+/// The nodes that lack an agent. One that stood there before has been without since then: a restarted operator has not
+/// seen the loss.
+fn without_agent(report: &Report, before: &OneAgentStatus) -> Vec<WithoutAgent> {
+    let known = before.nodes.as_ref().map(|nodes| nodes.without_agent.as_slice()).unwrap_or_default();
+    let since = |without: &Without| {
+        let known = known.iter().find(|known| known.node == without.place).and_then(|known| known.since.clone());
+        // Times of one format sort as text.
+        without.since.map(timestamp).into_iter().chain(known).min()
+    };
+    let named = |without: &Without| WithoutAgent {
+        node: without.place.clone(),
+        since: since(without),
+        reason: without.cause.to_string(),
+    };
+    report.without.iter().map(named).collect()
 }
 
 /// Whether it says that the API server refuses new Pods.
