@@ -1,8 +1,8 @@
 //! Nodes that lost their agent, as the watch of the Pods shows it: since when, and why the Pods since then came to
 //! nothing.
 //!
-//! Here because a Pod that its kubelet refuses is gone within a second, and its reason with it. Must not judge anything;
-//! gone with the process.
+//! Here because a Pod that its kubelet refuses is gone within a second, and its reason with it. Gone with the process.
+//! Must not judge anything.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,6 +76,8 @@ impl Losses {
     /// Forgets a node.
     pub(super) fn forget_node(&mut self, node: &str) {
         let keys: Vec<Key> = self.0.keys().cloned().collect();
-        keys.iter().for_each(|key| self.remove(key, node));
+        for key in &keys {
+            self.remove(key, node);
+        }
     }
 }

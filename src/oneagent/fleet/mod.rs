@@ -270,8 +270,11 @@ impl Fleet {
                 let mut lost: Vec<(Key, Arc<Pod>)> = Vec::new();
                 for (key, pods) in &mut inner.pods {
                     if scope.is_empty() || *scope == key.0 {
-                        let gone = pods.extract_if(.., |name, _| !seen.contains(&(key.0.clone(), name.clone())));
-                        lost.extend(gone.map(|(_, seen)| (key.clone(), seen.pod)));
+                        pods.retain(|name, pod| {
+                            let is_there = seen.contains(&(key.0.clone(), name.clone()));
+                            lost.extend((!is_there).then(|| (key.clone(), pod.pod.clone())));
+                            is_there
+                        });
                     }
                 }
                 for (key, pod) in lost {

@@ -89,10 +89,8 @@ pub struct Observed {
     pub ledger: Ledger,
     /// Nodes that lost their agent.
     pub losses: Arc<HashMap<Arc<str>, Loss>>,
-    /// Pods that the API server refused to delete a moment ago, by UID, with its words.
-    pub aside: HashMap<Arc<str>, String>,
-    /// Those of which it was asked lately, and which are still there.
-    pub undeletable: Vec<String>,
+    /// Agents that the API server does not let go.
+    pub undeletable: Undeletable,
     /// Since when selected nodes have no Pod at all.
     pub missing: Missing,
     /// Since when this process decides.
@@ -113,6 +111,15 @@ pub struct Observed {
     pub stopped: bool,
     /// Whether the original operator runs in the namespace.
     pub other_operator: bool,
+}
+
+/// Agents that the API server does not let go.
+#[derive(Debug, Default)]
+pub struct Undeletable {
+    /// For which it is not asked now, by UID, with its words.
+    pub aside: HashMap<Arc<str>, String>,
+    /// Its words, sorted; also of those for which it is asked again now.
+    pub said: Vec<String>,
 }
 
 /// Gathers it. Whether new Pods were refused when the status was written helps to know whether they still are.
@@ -212,7 +219,6 @@ pub async fn observe(
         daemonset,
         nodes,
         losses: fleet.losses(&key, |node| resolved.placement.verdict(node) == Verdict::Selected),
-        aside: desk.own.aside.now(),
         undeletable: undeletable(desk, &pods),
         pods,
         ledger,
@@ -269,13 +275,13 @@ fn missing(desk: &Desk, able: &[&Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Ut
     without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect()
 }
 
-/// Pods that are still there and that the API server refused to delete lately, in its words.
-fn undeletable(desk: &Desk, pods: &[Arc<Pod>]) -> Vec<String> {
+/// Pods that are still there and that the API server refused to delete.
+fn undeletable(desk: &Desk, pods: &[Arc<Pod>]) -> Undeletable {
     let there: HashSet<&str> = pods.iter().map(|pod| &*pod.uid).collect();
     desk.own.aside.retain(|uid, _| there.contains(&**uid));
-    let mut all: Vec<_> = desk.own.aside.lately().into_values().collect();
-    all.sort();
-    all
+    let mut said: Vec<_> = desk.own.aside.lately().into_values().collect();
+    said.sort();
+    Undeletable { aside: desk.own.aside.now(), said }
 }
 
 /// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the

@@ -186,7 +186,7 @@ fn plan_beside(
         lost: &seen.ledger.lost(),
         freed: &seen.ledger.freed(),
         losses: &seen.losses,
-        aside: &seen.aside,
+        aside: &seen.undeletable.aside,
         missing: &seen.missing,
         deciding_since: seen.deciding_since,
         heard_since: seen.heard_since,
@@ -220,7 +220,6 @@ fn plan_beside(
     problems.extend(complaints(resolved, seen, &decision, refused, environment));
 
     let (known, gone) = gone(seen, &placement, hands_off.is_some(), now);
-    let next = next_look(&decision.plan, hands_off.as_ref(), now);
     let is_free = hands_off.is_none() && kept_out.is_none();
     let nudge = is_free && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
     let interest = interest(resolved, (seen, environment), &choice, &decision, gone);
@@ -228,6 +227,7 @@ fn plan_beside(
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     let bundle = from_cluster::missing_bundle(resolved, seen, hands_off.is_some());
     Ok(Plan {
+        next: next_look(&decision.plan, hands_off.as_ref(), now),
         objects: Objects { pull_secret, daemonset, istio, bundle },
         steps: std::mem::take(&mut decision.plan.steps),
         guard,
@@ -244,7 +244,6 @@ fn plan_beside(
         },
         interest,
         known,
-        next,
     })
 }
 

@@ -173,7 +173,7 @@ fn refuses_the_old(decision: &Decision) -> Option<Problem> {
 
 /// Agents that the API server does not let go.
 fn undeletable(seen: &Observed) -> Option<Problem> {
-    let (first, others) = seen.undeletable.split_first()?;
+    let (first, others) = seen.undeletable.said.split_first()?;
     let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
     Some((
         Reason::WriteRefused,

@@ -3,7 +3,7 @@
 //!
 //! Must not touch a real cluster, nor judge a plan.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -17,7 +17,7 @@ use super::super::build::record::Record;
 use super::super::build::template::marks;
 use super::super::listed::Cluster;
 use super::super::memory::{self, Memory};
-use super::super::observe::{Missing, Named, Observed, OpenShift, Token, in_its_place, is_ignored};
+use super::super::observe::{Missing, Named, Observed, OpenShift, Token, Undeletable, in_its_place, is_ignored};
 use super::super::plan::{plan, template_revision};
 use super::super::resolve::{ProxySource, Resolved, Wish};
 use super::super::revision::Pod;
@@ -123,8 +123,7 @@ impl World {
             nodes: cluster.fleet.nodes(),
             pods: pods.clone(),
             losses: Arc::default(),
-            aside: HashMap::new(),
-            undeletable: Vec::new(),
+            undeletable: Undeletable::default(),
             ledger: Ledger::default(),
             missing: Missing::new(),
             deciding_since: now,

@@ -224,3 +224,33 @@ pub(super) fn what_the_world_keeps_from_starting_condemns_nothing() {
         }
     }
 }
+
+#[test]
+fn a_node_that_lost_its_agent_lacks_one_and_its_time_goes_on_while_pods_come_and_go() {
+    let mut fleet = Fleet::new(4, 1);
+    let policy = policy(Share::Count(1));
+    fleet.pods[0] = pod(100, "node-000", 1, 900, false);
+    fleet.change(0, |pod| pod.trouble = Some(Trouble::Unstarted("an image is being pulled".into())));
+    let look = |fleet: &Fleet, now: i64| fleet.plan(&policy, &desired(1), now);
+    let report = look(&fleet, 950).report;
+    assert_eq!((report.joining, report.lacking), (1, 0), "nobody knows of another one before it");
+    let why = Some("its kubelet refused or ended the Pod before: OutOfcpu".to_owned());
+    fleet.losses.insert("node-000".into(), Loss { since: at(700), is_futile: true, why });
+    let plan = look(&fleet, 950);
+    assert_eq!((plan.report.joining, plan.report.lacking, plan.next), (0, 1, Some(at(1_000))));
+    let without = &plan.report.without[0];
+    assert!(without.cause.to_string().contains("OutOfcpu"), "{}", without.cause);
+    assert_eq!(without.since, Some(at(700)));
+    assert_eq!(look(&fleet, 999).report.bucket(Bucket::Starting), 1);
+    assert_eq!(look(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
+    // Without a Pod for the moment it is the same.
+    let pod = fleet.pods.remove(0);
+    assert_eq!(look(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
+    // One whose agent ran until a moment ago has all its time, and for that moment it is no news.
+    fleet.pods.insert(0, pod);
+    fleet.losses.insert("node-000".into(), Loss { since: at(899), is_futile: false, why: None });
+    let report = look(&fleet, 901).report;
+    assert_eq!((report.running, report.lacking), (4, 0));
+    assert_eq!(look(&fleet, 902).report.lacking, 1);
+    assert_eq!(look(&fleet, 1_199).report.bucket(Bucket::Starting), 1);
+}
