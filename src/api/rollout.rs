@@ -188,7 +188,7 @@ pub struct WithoutAgent {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
-    /// Complete, Rolling, Waiting, Paused, Stopped or Failed.
+    /// Complete, Rolling, Waiting, Paused, Stopped, Failed or RolledBack.
     #[serde(default)]
     pub state: String,
     /// Version the rollout started from.

@@ -203,6 +203,14 @@ fn is_excused<R>(cell: &Cell<'_, R>, memory: &Memory<R>) -> bool {
     touched.broken.contains(cell.name()) || touched.flapping.contains(cell.name())
 }
 
+/// Whether all that had a revision that failed are back, where the policy wants that.
+pub(super) fn is_back<R: Revision>(policy: &Policy, sorted: &Sorted<'_, R>, memory: &Memory<R>) -> bool {
+    let Some(failure) = memory.failure.as_ref().filter(|_| policy.rolls_back) else { return false };
+    let is_refused = memory.back.as_ref().is_some_and(|back| back.phase == BackPhase::Refused);
+    let went = memory.back.as_ref().is_some_and(|back| back.from == failure.revision);
+    went && !is_refused && !sorted.cells.iter().any(|cell| is_of(failure, cell) || cell.counts)
+}
+
 /// Whether the agent of a place is of a revision that failed.
 pub(super) fn is_of<R: Revision>(failure: &Failure<R>, cell: &Cell<'_, R>) -> bool {
     let revision = cell.pod().and_then(|pod| pod.revision.as_ref());

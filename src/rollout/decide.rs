@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::back::{WayBack, is_of};
+use super::back::{is_back, WayBack, is_of};
 use super::bucket::sort;
 use super::canary::{self, Canaries, is_unproven};
 use super::cause::{Bucket, Cause};
@@ -98,6 +98,7 @@ pub fn plan<R: Revision>(
         }
         let something = report.outdated > 0 || inventory.template.is_some();
         stand(failure, held.filter(|_| something), &mut report, &mut memory);
+        rolled_back(policy, &sorted, &mut report, &memory);
         plan.next = plan.next.into_iter().chain(withdrawal_due(&sorted, policy, &memory, now)).min();
         return Plan { report, memory, ..plan };
     }
@@ -380,5 +381,14 @@ fn complete<R: Revision>(
         report.state = State::Failed;
         report.waiting_on.insert(0, WaitingOn::Failure(failure.message.clone()));
         report.waiting_on.truncate(WAITING);
+    }
+    rolled_back(policy, sorted, report, memory);
+}
+
+/// A failure whose way back has been gone is waited for no more.
+fn rolled_back<R: Revision>(policy: &Policy, sorted: &Sorted<'_, R>, report: &mut Report, memory: &Memory<R>) {
+    if report.state == State::Failed && is_back(policy, sorted, memory) {
+        report.state = State::RolledBack;
+        report.waiting_on.retain(|waiting| !matches!(waiting, WaitingOn::Failure(_)));
     }
 }

@@ -40,6 +40,8 @@ pub enum State {
     Stopped,
     /// Stopped by a failure.
     Failed,
+    /// Stopped by a failure, and all agents that had it run the last good revision again.
+    RolledBack,
 }
 
 /// What a rollout waits for.

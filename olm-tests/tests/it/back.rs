@@ -33,7 +33,7 @@ fn agents_of_a_version_that_crashes_go_back_across_restarts_and_a_newer_one_is_t
     olm_tests::run(async {
         let rollout = json!({ "maxUnavailable": 2, "onFailure": "Rollback" });
         let (mut lab, before) = failing("back", false, Fault::CrashLoop, rollout).await;
-        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        lab.shows("it is rejected", SOON, |status| status.rejected_versions == [V2]).await;
         lab.operators[0].process.kill();
         lab.operators.clear();
         lab.start_operator(&[]).await;
@@ -44,7 +44,12 @@ fn agents_of_a_version_that_crashes_go_back_across_restarts_and_a_newer_one_is_t
             if back == 6 { Ok(()) } else { Err(back.to_string()) }
         })
         .await;
-        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        let said = lab.condition("agent", "Degraded", "True", "RolledBack").await;
+        assert!(said.contains("spec.rollout.retry"), "{said}");
+        let said = lab.condition("agent", "Ready", "True", "RolledBack").await;
+        assert_eq!(said, "6 of 6 nodes run the last good agent again");
+        let rollout = lab.status("agent").await.rollout.unwrap();
+        assert_eq!((rollout.state.as_str(), rollout.waiting_on.len()), ("RolledBack", 0), "{rollout:?}");
         let after = lab.uids("agent").await;
         let replaced = before.iter().filter(|(node, uid)| after.get(*node) != Some(*uid)).count();
         assert_eq!(replaced, 2, "who never had it was touched");

@@ -67,6 +67,9 @@ pub enum Reason {
     /// New agents failed and the update was stopped. Mend the cause and name the version in `rollout.retry` to try it
     /// again; a newer one is taken by itself, unless `update.version` pins one.
     RolloutFailed,
+    /// New agents failed, and all agents that had them run the last good version again. A newer version is taken by
+    /// itself; correct the cause and name the version in `rollout.retry` to try it again.
+    RolledBack,
     /// Agents run but some do not have the desired version or template; on cordoned or leaving nodes they wait for the
     /// node, and the message names such nodes.
     Outdated,

@@ -156,6 +156,22 @@ pub(super) fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> 
     ))
 }
 
+/// What there is to do once agents went back.
+fn rolled_back(decision: &Decision) -> Option<Problem> {
+    let engines = &decision.memory.rollout;
+    let failure = engines.failure.as_ref().filter(|_| decision.plan.report.state == rollout::State::RolledBack)?;
+    let good = decision.memory.last_good_version();
+    let good = good.map_or_else(|| "the last good Pod template".to_owned(), |version| format!("version {version}"));
+    Some((
+        Reason::RolledBack,
+        format!(
+            "{}; all agents that had it run {good} again. A newer version is taken by itself; to have this one tried \
+            again, correct the cause and name the version in spec.rollout.retry",
+            failure.message
+        ),
+    ))
+}
+
 /// Why agents cannot go back to the last good version.
 fn refuses_the_old(decision: &Decision) -> Option<Problem> {
     let mut waits = decision.plan.report.waiting_on.iter();
@@ -221,6 +237,7 @@ pub(super) fn complaints(
     // While another revision is rolled out, what failed before it is history.
     let is_now = report.state == rollout::State::Failed;
     problems.extend(failure.clone().filter(|_| is_now));
+    problems.extend(rolled_back(decision));
     problems.extend(refused.map(|refused| {
         if refused.account_missing {
             (Reason::ServiceAccountMissing, refused.full)

@@ -32,7 +32,7 @@ fn agents_of_a_version_that_failed_go_back_one_first_and_the_others_keep_theirs(
     assert!(drive.waits().contains("going back to version 1.1.0"), "{}", drive.waits());
     drive.run(1, 5, 60);
     assert_eq!((run(&drive, 1), run(&drive, 2), drive.replaced.len()), (10, 0, 6), "nobody else was touched");
-    assert_eq!(drive.state(), State::Failed);
+    assert_eq!(drive.state(), State::RolledBack);
     assert!(drive.fleet.memory.rejected.contains(&v(2)), "it is not taken again");
     // A newer one is.
     drive.run(3, 60, 600);
@@ -117,5 +117,5 @@ fn a_template_that_failed_goes_back_too_and_is_not_taken_again() {
     let hashes: Vec<&str> = drive.fleet.pods.iter().map(|pod| &*pod.revision.as_ref().unwrap().hash).collect();
     assert_eq!(hashes, ["h"; 6]);
     assert_eq!(drive.replaced.len(), 4, "two got it, and went back");
-    assert_eq!(look(&mut drive, 61).report.state, State::Failed);
+    assert_eq!(look(&mut drive, 61).report.state, State::RolledBack);
 }

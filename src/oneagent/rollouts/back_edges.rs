@@ -133,7 +133,7 @@ fn agents_of_a_version_that_failed_before_the_one_that_failed_now_go_back_too() 
     drive.run(3, 100, 130);
     assert_eq!((run(&drive, 3), run(&drive, 2), drive.state()), (2, 1, State::Failed));
     drive.run(1, 130, 300);
-    assert_eq!((run(&drive, 1), drive.state()), (10, State::Failed));
+    assert_eq!((run(&drive, 1), drive.state()), (10, State::RolledBack));
 }
 
 #[test]

@@ -137,11 +137,16 @@ fn ready(picture: &Picture<'_>) -> Finding {
         let reason = if named.is_empty() { R::RollingOut } else { R::AgentsUnavailable };
         return not(reason, format!("{} of {} nodes have no Ready agent{who}", report.lacking, report.selected));
     }
+    if report.state == State::RolledBack && report.running > 0 && report.outdated == 0 {
+        let message = format!("{} of {} nodes run the last good agent again", report.running, report.selected);
+        return Finding::new(C::Ready, true, R::RolledBack, message);
+    }
     if report.outdated > 0 || picture.memory().rollout.failure.is_some() {
         let reason = match report.state {
             State::Paused => R::Paused,
             State::Stopped => R::Stopped,
             State::Failed => R::RolloutFailed,
+            State::RolledBack => R::RolledBack,
             State::Held => R::Held,
             _ if report.outdated == 0 => R::RolloutFailed,
             // As while Pods are missing: a rollout one by one is one transition.
@@ -259,6 +264,7 @@ fn progressing(picture: &Picture<'_>) -> Finding {
         (State::Waiting, _) => finding(true, R::WaitingForVersion, waiting()),
         (State::Held, _) => finding(true, R::Held, waiting()),
         (State::Failed, _) => finding(false, R::RolloutFailed, waiting()),
+        (State::RolledBack, _) => finding(false, R::RolledBack, "nothing is under way".to_owned()),
         (State::Paused, _) => finding(false, R::Paused, waiting()),
         (State::Stopped, _) => finding(false, R::Stopped, waiting()),
         (State::Rolling, _) => finding(
