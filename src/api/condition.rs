@@ -3,6 +3,7 @@
 //! Here because status, Events and metrics must use the same words. Must not decide anything: kinds hand in findings,
 //! this file only gives them their shape.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -46,22 +47,20 @@ impl Condition {
 /// The conditions of a kind: every object of it has all of them from the first visit on, in this order.
 pub trait Type: Copy + PartialEq + Display + IntoEnumIterator {
     /// Why one is as it is.
-    type Reason: Copy + PartialEq + Display;
+    type Reason: Copy + PartialEq + Display + IntoEnumIterator;
     /// The reason before the first look.
     const NOT_YET: Self::Reason;
-    /// When it is worth a Warning.
-    fn wants(self) -> Wants;
+    /// What an Event is worth that says so.
+    fn weight(self, holds: Option<bool>, reason: Self::Reason) -> Weight;
 }
 
-/// How a condition should be: when it is not, its Event is a Warning.
+/// What an Event is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wants {
-    /// True.
-    True,
-    /// False.
-    False,
-    /// It comes and goes in good order.
-    Nothing,
+pub enum Weight {
+    /// None: all is well, or something else tells of it.
+    Quiet,
+    Normal,
+    Warning,
 }
 
 /// A condition before it is merged into a status: what was found, without times.
@@ -128,16 +127,7 @@ pub fn merge<T: Type>(
             let since = before
                 .filter(|b| same_status && !b.last_transition_time.is_empty())
                 .map(|b| b.last_transition_time.clone());
-            let changed = !same_status || before.is_some_and(|b| b.reason != finding.reason.to_string());
-            if changed && finding.reason != T::NOT_YET {
-                let warning = match type_.wants() {
-                    Wants::True => finding.holds == Some(false),
-                    Wants::False => finding.holds == Some(true),
-                    Wants::Nothing => false,
-                };
-                let reason = finding.reason.to_string();
-                transitions.push(Transition { type_: name.clone(), reason, message: finding.message.clone(), warning });
-            }
+            transitions.extend(transition(type_, before, &finding));
             Condition {
                 type_: name,
                 status: finding.status().to_owned(),
@@ -148,7 +138,43 @@ pub fn merge<T: Type>(
             }
         })
         .collect();
+    // Several conditions may change for one reason: that is one Event.
+    let mut said = HashSet::new();
+    transitions.sort_by_key(|transition: &Transition| !transition.warning);
+    transitions.retain(|transition| said.insert(transition.reason.clone()));
     (merged, transitions)
+}
+
+/// What is to be told of a condition, if it changed and that is worth an Event.
+fn transition<T: Type>(type_: T, before: Option<&Condition>, finding: &Finding<T, T::Reason>) -> Option<Transition> {
+    let reason = finding.reason.to_string();
+    if before.is_some_and(|before| (&*before.status, &before.reason) == (finding.status(), &reason)) {
+        return None;
+    }
+    // What is not so yet at the first look has not ceased to be.
+    if before.is_none() && finding.holds != Some(true) {
+        return None;
+    }
+    let tell = |reason, message, warning| Some(Transition { type_: type_.to_string(), reason, message, warning });
+    match type_.weight(finding.holds, finding.reason) {
+        Weight::Normal => tell(reason, finding.message.clone(), false),
+        Weight::Warning => tell(reason, finding.message.clone(), true),
+        // The end of what was a Warning is news.
+        Weight::Quiet => {
+            let before = before.filter(|before| was_warned_of(type_, before))?;
+            tell("Recovered".to_owned(), format!("{} of condition {type_} is over", before.reason), false)
+        }
+    }
+}
+
+fn was_warned_of<T: Type>(type_: T, before: &Condition) -> bool {
+    let holds = match &*before.status {
+        "True" => Some(true),
+        "False" => Some(false),
+        _ => None,
+    };
+    let reason = T::Reason::iter().find(|reason| reason.to_string() == before.reason);
+    reason.is_some_and(|reason| type_.weight(holds, reason) == Weight::Warning)
 }
 
 /// Clears the sentences that may wait, for most only follow counts; what needs a human is said at once.
@@ -185,16 +211,30 @@ mod tests {
     #[test]
     fn the_transition_time_moves_only_with_the_status() {
         let ready = |holds, reason| vec![Finding::new(ConditionType::Ready, holds, reason, "m")];
+        let told = |events: Vec<Transition>| -> Vec<(String, bool)> {
+            events.into_iter().map(|event| (event.reason, event.warning)).collect()
+        };
         let (first, events) = merge(&[], &ready(false, Reason::Starting), None, at(0));
-        assert_eq!(events.len(), 1);
+        assert_eq!(told(events), [], "what was never so has not ceased to be");
         let (second, events) = merge(&first, &ready(false, Reason::AgentsUnavailable), None, at(10));
         assert_eq!(second[0].last_transition_time, first[0].last_transition_time);
-        assert_eq!(events.len(), 1, "a new reason is an event");
+        assert_eq!(told(events), [("AgentsUnavailable".to_owned(), true)], "a new reason is an Event");
         let (third, events) = merge(&second, &ready(true, Reason::AllUpdated), None, at(20));
         assert_ne!(third[0].last_transition_time, second[0].last_transition_time);
-        assert_eq!(events.len(), 1);
+        assert_eq!(told(events), [("Recovered".to_owned(), false)]);
         let (_, events) = merge(&third, &ready(true, Reason::AllUpdated), None, at(30));
         assert!(events.is_empty(), "nothing changed, nothing to say");
+    }
+
+    #[test]
+    fn several_conditions_that_change_for_one_reason_make_one_event() {
+        let all = |holds, reason| {
+            let of = |type_| Finding::new(type_, holds, reason, "m");
+            [ConditionType::Ready, ConditionType::Available].map(of).to_vec()
+        };
+        let (before, _) = merge(&[], &all(true, Reason::AsExpected), None, at(0));
+        let (_, events) = merge(&before, &all(false, Reason::AgentsUnavailable), None, at(1));
+        assert_eq!(events.len(), 1, "{events:?}");
     }
 
     #[test]

@@ -184,6 +184,30 @@ pub struct WithoutAgent {
     pub reason: String,
 }
 
+/// A rollout that ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PastRollout {
+    /// Complete, Failed, RolledBack, or Superseded by another one before it ended.
+    #[serde(default)]
+    pub result: String,
+    /// Version the rollout started from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Version the rollout went to; the same one where the Pods changed in something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// When it started (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// When it ended (RFC 3339).
+    #[serde(default)]
+    pub ended_at: String,
+    /// What became of it, in a sentence.
+    #[serde(default)]
+    pub message: String,
+}
+
 /// The rollout, under way or last.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -209,6 +233,9 @@ pub struct RolloutStatus {
     /// What is waited for, most important first; at most five.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_on: Vec<String>,
+    /// The last ten rollouts that ended, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<PastRollout>,
     /// Nodes that may be without an agent at a time because of the rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<i32>,

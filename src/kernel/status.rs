@@ -121,6 +121,11 @@ impl<S: Clone + Default + PartialEq + Serialize> LastStatus<S> {
         let about = object.object_ref(&());
         for transition in transitions {
             let Transition { type_, reason, message, warning } = transition;
+            if *warning {
+                tracing::warn!(namespace = about.namespace, name = about.name, reason, message, "told");
+            } else {
+                tracing::info!(namespace = about.namespace, name = about.name, reason, message, "told");
+            }
             writer.events.publish(&about, *warning, reason, type_, message).await;
         }
         Ok(Saying::Written)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::back::{is_back, WayBack, is_of};
+use super::back::{WayBack, is_back, is_of};
 use super::bucket::sort;
 use super::canary::{self, Canaries, is_unproven};
 use super::cause::{Bucket, Cause};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, is_ready, version_of};
 use olm_tests::nodes::Shape;
 use serde_json::json;
 
@@ -34,26 +34,51 @@ fn two_hundred_outdated_pods_are_replaced_once_each_and_never_more_than_a_tenth_
 }
 
 #[test]
-fn a_rollout_one_by_one_is_said_when_it_begins_and_when_it_ends_and_not_for_each_pod() {
+fn a_rollout_is_told_when_it_starts_is_proven_stops_goes_back_and_ends_and_not_for_each_pod() {
     olm_tests::run(async {
-        let lab = Lab::new("update-one", 6).await;
-        lab.behave(|b| b.ready_after = Duration::from_millis(300));
-        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
+        let lab = Lab::new("update-told", 6).await;
+        lab.behave(|b| (b.ready_after, b.refuse_downgrade) = (Duration::from_millis(300), false));
+        lab.oneagent(&json!({ "waitReadySeconds": 20, "rollout": { "maxUnavailable": 1, "onFailure": "Rollback",
+            "canary": { "nodes": 1, "soak": "2s" } } }));
         lab.all_at("agent", V1, 6, SOON).await;
-        let about_ready = async || {
-            let events = lab.events("agent").await;
-            events
-                .into_iter()
-                .filter(|event| event.contains(" RollingOut:") || event.contains(" AllUpdated:"))
-                .collect::<Vec<_>>()
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        assert_eq!(lab.events("agent").await, Vec::<String>::new(), "an installation in good order is no news");
+        let told = async |reasons: &[&str]| {
+            let has_all = async || {
+                let mut events = lab.events("agent").await;
+                // That a node has no agent meanwhile is another matter.
+                events.retain(|event| !event.contains(" AgentsUnavailable: ") && !event.contains(" Recovered: "));
+                let all = reasons.iter().zip(&events).all(|(reason, event)| event.contains(&format!(" {reason}: ")));
+                if all && events.len() == reasons.len() { Ok(events) } else { Err(format!("{events:#?}")) }
+            };
+            eventually(&format!("{reasons:?} are told"), SOON, has_all).await
         };
-        // Those of the installation.
-        let before = about_ready().await.len();
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.all_at("agent", V2, 6, SOON).await;
-        // Ready and Progressing each say that it runs; then Ready says that it is over.
-        let new = about_ready().await.len() - before;
-        assert!((2..=3).contains(&new), "{:#?}", lab.events("agent").await);
+        let good = ["RolloutStarted", "CanariesReady", "RolloutComplete"];
+        let events = told(&good).await;
+        let started = format!(
+            "Normal RolloutStarted: The rollout of version {V2} started from version {V1}: 6 of 6 nodes are to be \
+            updated, at most 1 at a time; canaries first: 1."
+        );
+        assert_eq!(events[0], started);
+        assert!(events[1].contains(&format!("The canaries have run version {V2} for 2s")), "{}", events[1]);
+        assert!(events[2].contains("6 of 6 nodes run it."), "{}", events[2]);
+        lab.behave(|b| _ = b.versions.insert(V3.into(), Fault::CrashLoop));
+        lab.cluster.vendor.publish(&lab.name, V3);
+        lab.condition_within(LONG, "agent", "Degraded", "True", "RolledBack").await;
+        let events = told(&[&good[..], &["RolloutStarted", "RolloutFailed", "RolledBack"]].concat()).await;
+        assert!(events[4].starts_with("Warning ") && events[4].len() < 1_000, "{}", events[4]);
+        assert!(events[4].contains(&format!("The rollout of version {V3} stopped after ")), "{}", events[4]);
+        let rollout = lab.status("agent").await.rollout.unwrap();
+        let ends: Vec<_> = rollout.history.iter().map(|past| (past.result.as_str(), past.to.as_deref())).collect();
+        assert_eq!(ends, [("RolledBack", Some(V2)), ("Failed", Some(V3)), ("Complete", Some(V2))]);
+        // The log says the same.
+        let log = lab.operators[0].printed();
+        for event in &events {
+            let said = event.split_once(": ").unwrap().1;
+            assert_eq!(log.matches(said).count(), 1, "{said}");
+        }
         lab.end().await;
     });
 }

@@ -3,7 +3,7 @@
 //!
 //! Must not decide which one holds.
 
-use crate::api::condition::{self, Wants};
+use crate::api::condition::{self, Weight};
 
 /// What was found about one condition.
 pub type Finding = condition::Finding<ConditionType, Reason>;
@@ -23,10 +23,17 @@ impl condition::Type for ConditionType {
     type Reason = Reason;
     const NOT_YET: Reason = Reason::NotYetReported;
 
-    fn wants(self) -> Wants {
-        match self {
-            Self::Ready | Self::Progressing => Wants::Nothing,
-            Self::Degraded => Wants::False,
+    fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {
+        match (self, reason) {
+            (_, Reason::AsExpected | Reason::NotYetReported) => Weight::Quiet,
+            (Self::Degraded, _) => {
+                if holds == Some(true) {
+                    Weight::Warning
+                } else {
+                    Weight::Quiet
+                }
+            }
+            (Self::Ready | Self::Progressing, _) => Weight::Normal,
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Must not decide which one holds.
 
-use crate::api::condition::{self, Wants};
+use crate::api::condition::{self, Weight};
 
 /// What was found about one condition.
 pub type Finding = condition::Finding<ConditionType, Reason>;
@@ -33,11 +33,19 @@ impl condition::Type for ConditionType {
     type Reason = Reason;
     const NOT_YET: Reason = Reason::NotYetReported;
 
-    fn wants(self) -> Wants {
-        match self {
-            Self::Ready | Self::Available | Self::Progressing => Wants::Nothing,
-            Self::Degraded | Self::NodesConflict => Wants::False,
-            Self::ApiToken | Self::PaasToken => Wants::True,
+    fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {
+        match (self, reason) {
+            // Of rollouts the milestones tell.
+            (_, Reason::RolloutFailed | Reason::RolledBack) => Weight::Quiet,
+            (Self::Ready | Self::Available, Reason::AgentsUnavailable) => Weight::Warning,
+            // Of what Degraded warns of the others do not tell again.
+            (Self::Ready | Self::Available | Self::Progressing, _) => match reason {
+                Reason::Paused | Reason::Stopped | Reason::Held | Reason::NoNodesSelected => Weight::Normal,
+                _ => Weight::Quiet,
+            },
+            (Self::Degraded | Self::NodesConflict, _) if holds == Some(true) => Weight::Warning,
+            (Self::ApiToken | Self::PaasToken, _) if holds == Some(false) => Weight::Warning,
+            _ => Weight::Quiet,
         }
     }
 }

@@ -248,7 +248,7 @@ fn available(report: &Report, first_install: bool) -> Finding {
         Finding::new(
             C::Available,
             false,
-            R::AgentsUnavailable,
+            if first_install && report.lacking == 0 { R::Starting } else { R::AgentsUnavailable },
             format!("agents run on {} of {} selected nodes", report.running, report.selected),
         )
     }

@@ -3,6 +3,7 @@
 //! Pure. The rollout's sentences come from `rollout::report`; this file only puts them in their places.
 
 mod findings;
+mod milestones;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -107,7 +108,9 @@ pub fn status(
     }
     let (report, environment) = (picture.report(), picture.environment());
     let (findings, problems) = findings(picture);
-    let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
+    let (conditions, mut transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
+    let (told, history) = milestones::milestones(picture, now);
+    transitions.splice(0..0, told);
     let holds = |type_: C| findings.iter().find(|f| f.type_ == type_).and_then(|f| f.holds);
     let phase = match (holds(C::Degraded), holds(C::Ready)) {
         (Some(true), _) if picture.assessment.is_blocked || holds(C::Available) != Some(true) => "Error",
@@ -131,7 +134,7 @@ pub fn status(
         phase: Some(phase.to_owned()),
         conditions,
         nodes: Some(NodeCounts { without_agent: without_agent(report, before), ..counts(report) }),
-        rollout: Some(rollout_status(picture, picture.waiting_on(&findings, &problems))?),
+        rollout: Some(RolloutStatus { history, ..rollout_status(picture, picture.waiting_on(&findings, &problems))? }),
         instances: seen
             .pods
             .iter()
