@@ -114,6 +114,10 @@ pub struct NodeCounts {
     /// Updated of selected, for the printer column.
     #[serde(default)]
     pub progress: String,
+    /// Nodes with an available agent, of all nodes that match: also of those whose taint, architecture or namespace
+    /// keeps agents off. For the printer column.
+    #[serde(default)]
+    pub agents: String,
     /// Nodes that match but carry a taint that is not tolerated.
     #[serde(default)]
     pub untolerated: i32,

@@ -126,7 +126,10 @@ pub fn plan<R: Revision>(
 
     // Rules 4, 5, 7: what is in flight occupies the budget; broken ones go first, then the oldest.
     if let Some(canaries) = &bounds.canaries {
-        report.waiting_on.push(canaries.waiting_on());
+        // Before it is known what the agents are none can be one yet.
+        if canaries.are_watched() || (report.outdated > 0 && report.unheard == 0) {
+            report.waiting_on.push(canaries.waiting_on());
+        }
         plan.next = plan.next.into_iter().chain(canaries.until).min();
     }
     plan.steps = bounds.steps(policy, &sorted, storm.is_some());

@@ -139,10 +139,11 @@ fn objects_as_the_original_and_its_oldest_releases_wrote_them_apply_and_run() {
                 .next()
                 .unwrap()
                 .split_whitespace()
-                .eq(["NAME", "APIURL", "TOKENS", "VERSION", "PHASE", "AGE", "READY", "UPDATED"]),
+                .eq(["NAME", "STATE", "UPDATED", "AGENTS", "FINISH", "REASON", "AGE"]),
             "{shown}"
         );
-        assert!(shown.contains("Running") && shown.contains("1/1"), "{shown}");
+        assert!(shown.contains("Complete") && shown.contains("1/1"), "{shown}");
+        assert!(shown.lines().all(|line| line.len() <= 100), "{shown}");
         lab.end().await;
     });
 }

@@ -39,14 +39,16 @@ pub const DEFAULT_IMAGE: &str = "docker.io/dynatrace/oneagent:latest";
     namespaced,
     status = "OneAgentStatus",
     doc = "A monitoring agent on the selected nodes of the cluster, kept at the right version.",
-    printcolumn(name = "ApiUrl", type_ = "string", json_path = ".spec.apiUrl"),
-    printcolumn(name = "Tokens", type_ = "string", json_path = ".status.tokens"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "State", type_ = "string", json_path = ".status.rollout.state"),
     printcolumn(name = "Updated", type_ = "string", json_path = ".status.nodes.progress"),
-    printcolumn(name = "Rollout", type_ = "string", json_path = ".status.rollout.state", priority = 1),
+    printcolumn(name = "Agents", type_ = "string", json_path = ".status.nodes.agents"),
+    printcolumn(name = "Finish", type_ = "string", json_path = ".status.rollout.expectedFinish"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = 1),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", priority = 1),
+    printcolumn(name = "ApiUrl", type_ = "string", json_path = ".spec.apiUrl", priority = 1),
+    printcolumn(name = "Tokens", type_ = "string", json_path = ".status.tokens", priority = 1),
     printcolumn(name = "Waiting", type_ = "string", json_path = ".status.rollout.waitingOn[0]", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]

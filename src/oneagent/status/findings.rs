@@ -270,7 +270,12 @@ fn progressing(picture: &Picture<'_>) -> Finding {
         (State::Rolling, _) => finding(
             true,
             R::RollingOut,
-            format!("{} of {} nodes run the desired agent; waiting: {}", report.updated, report.selected, waiting()),
+            format!(
+                "{} of {} nodes run the desired agent{}",
+                report.updated,
+                report.selected,
+                after_waiting(&waiting())
+            ),
         ),
         (State::Complete, _) if report.joining > 0 => finding(
             true,
@@ -282,6 +287,10 @@ fn progressing(picture: &Picture<'_>) -> Finding {
         }
         (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
     }
+}
+
+fn after_waiting(waits: &str) -> String {
+    if waits.is_empty() { String::new() } else { format!("; waiting: {waits}") }
 }
 
 fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, picture: &Picture<'_>) -> Finding {

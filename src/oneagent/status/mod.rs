@@ -125,7 +125,7 @@ pub fn status(
         version: match &resolved.from_image {
             // The tag that the spec names is all that is known of such an image, and of a digest nothing is.
             Some(image) if image.registry.is_none() || image.tag.is_some() => image.tag.clone(),
-            _ => text(picture.assessment.template).or_else(|| before.version.clone()),
+            _ => text(version(picture)).or_else(|| before.version.clone()),
         },
         desired_version: text(choice.version),
         version_source: Some(choice.source.to_owned()),
@@ -223,6 +223,15 @@ fn probe_time(picture: &Picture<'_>) -> Option<String> {
     }
 }
 
+/// The version that agents are at: while canaries prove another one, that of the others.
+fn version(picture: &Picture<'_>) -> Option<Version> {
+    let memory = &picture.memory().rollout;
+    let is_proven = memory.proof.as_ref().is_some_and(|proof| proof.passed);
+    let soaks = picture.resolved.policy.canary.is_some() && memory.started().is_some() && !is_proven;
+    let good = memory.last_good.as_ref().and_then(|good| good.version);
+    good.filter(|_| soaks).or(picture.assessment.template)
+}
+
 fn counts(report: &Report) -> NodeCounts {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let bucket = |bucket| number(report.bucket(bucket));
@@ -236,6 +245,7 @@ fn counts(report: &Report) -> NodeCounts {
         unplanned: number(report.unplanned),
         surplus: number(report.surplus.count),
         progress: format!("{}/{}", report.updated, report.selected),
+        agents: agents(report),
         untolerated: bucket(Bucket::Untolerated),
         arch: bucket(Bucket::Arch),
         namespace_selector: bucket(Bucket::NamespaceSelector),
@@ -255,6 +265,13 @@ fn counts(report: &Report) -> NodeCounts {
         without_agent: Vec::new(),
         examples: examples(report),
     }
+}
+
+/// How many nodes have an agent, of all that match; those that another OneAgent keeps are not ours.
+fn agents(report: &Report) -> String {
+    let kept_off = [Bucket::Untolerated, Bucket::Arch, Bucket::NamespaceSelector];
+    let kept_off: usize = kept_off.into_iter().map(|bucket| report.bucket(bucket)).sum();
+    format!("{}/{}", report.running + report.surplus.count, report.selected + kept_off)
 }
 
 /// The nodes that lack an agent. One that stood there before has been without since then: a restarted operator has not
