@@ -23,6 +23,9 @@ pub struct Package {
     pub is_proxy_aware: bool,
     /// Its rights.
     pub rules: &'static [Rule],
+    /// What the program's commands read beside the kinds, with the rights of the person who types them: group and
+    /// resources. No Secrets, and nothing that runs a command in a Pod.
+    pub reads: &'static [(&'static str, &'static [&'static str])],
     /// ServiceAccounts of the Pods that it makes, which may use the SCC `privileged`.
     pub accounts: &'static [&'static str],
     /// Variable in which the release names the image of these Pods.

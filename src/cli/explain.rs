@@ -3,8 +3,9 @@
 //! Reads only, with the caller's rights. Must not judge anything itself: that is the operator's own code.
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::api::apps::v1::DaemonSet;
-use kube::api::Api;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, ListParams};
 use kube::{Client, Resource, ResourceExt};
 
 use super::read::{list, nearest, node_selector};
@@ -12,8 +13,9 @@ use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel;
+use crate::oneagent::MANAGER;
 use crate::oneagent::controller::LABEL;
-use crate::oneagent::explain::{Around, Finding, oneagent};
+use crate::oneagent::explain::{Around, Finding, Kind, oneagent};
 use crate::oneagent::listed::Cluster;
 use crate::oneagent::observe::refusal;
 use crate::oneagent::status::says_refused;
@@ -21,35 +23,90 @@ use crate::oneagent::status::says_refused;
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "oneagent-operator explain node NODE [-n NAMESPACE]\n       \
-        oneagent-operator explain NAME [-n NAMESPACE]",
-    after_help = "It reads nodes, Pods, DaemonSets, OneAgents, Namespaces and Events with your rights, and writes \
-        nothing."
+    override_usage = "oneagent-operator explain [-n NAMESPACE]\n       \
+        oneagent-operator explain NAME [-n NAMESPACE]\n       \
+        oneagent-operator explain node NODE [-n NAMESPACE]",
+    after_help = "Without a name it prints a line for each OneAgent. Exit code: 0, all is well or comes by itself; 1, \
+        somebody must act; 2, the question could not be answered.\n\nIt reads nodes, Pods, DaemonSets, OneAgents, \
+        Namespaces, Events, Deployments and Leases with your rights, and writes nothing. ClusterRole \
+        oneagent-operator-observe has them all."
 )]
 pub(super) struct Args {
     /// Word `node` and the name of a node; or the name of a OneAgent.
-    #[arg(required = true, num_args = 1..=2)]
+    #[arg(num_args = 0..=2)]
     what: Vec<String>,
-    /// Namespace of the OneAgents. Default: with a node all namespaces, else dynatrace.
+    /// Namespace of the OneAgents. Default: with a name dynatrace, else all namespaces.
     #[arg(short, long)]
     namespace: Option<String>,
 }
 
-pub(super) async fn explain(args: &Args) -> Result<(), String> {
+/// Returns whether somebody must act.
+pub(super) async fn explain(args: &Args) -> Result<bool, String> {
     let clock = Clock::default();
     let client = kernel::client(&clock).await?;
-    let findings = match args.what.as_slice() {
+    let mut findings = operator(&client, clock.now()).await;
+    findings.extend(match args.what.as_slice() {
+        [] => fleet(&client, args.namespace.as_deref()).await?,
         [name] => of_oneagent(&client, args.namespace.as_deref().unwrap_or("dynatrace"), name).await?,
         [node, name] if node == "node" => of_node((&client, &clock), args.namespace.as_deref(), name).await?,
         _ => return Err("write explain node NODE, or explain NAME, the name of a OneAgent".to_owned()),
-    };
-    for Finding { who, what, remedy } in findings {
+    });
+    let must_act = findings.iter().any(|finding| finding.kind == Kind::Act);
+    for Finding { who, what, remedy, .. } in findings {
         say!("{who}: {what}");
         if let Some(remedy) = remedy {
             say!("    {remedy}");
         }
     }
-    Ok(())
+    Ok(must_act)
+}
+
+/// A line for each OneAgent.
+async fn fleet(client: &Client, namespace: Option<&str>) -> Result<Vec<Finding>, String> {
+    let all = list::<OneAgent>(within(client, namespace), "oneagents", "").await?;
+    if all.is_empty() {
+        return Err(none(namespace));
+    }
+    Ok(all.iter().flat_map(|agent| oneagent(agent).into_iter().take(1)).collect())
+}
+
+fn none(namespace: Option<&str>) -> String {
+    let place = namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+    format!("there is no OneAgent in {place}")
+}
+
+/// Whether no operator runs: then what a status says may be old. Without the right to see that, nothing is said.
+async fn operator(client: &Client, now: DateTime<Utc>) -> Vec<Finding> {
+    let name = format!("metadata.name={MANAGER}");
+    let leases: Api<Lease> = Api::all(client.clone());
+    let Ok(leases) = leases.list(&ListParams::default().fields(&name)).await else { return Vec::new() };
+    let is_held = |lease: &Lease| {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let valid = spec.lease_duration_seconds.unwrap_or_default().max(15);
+        let since = spec.renew_time.map_or(0, |time| time.0.as_second());
+        spec.holder_identity.is_some_and(|holder| !holder.is_empty()) && now.timestamp() - since <= 2 * i64::from(valid)
+    };
+    if leases.items.is_empty() || leases.items.iter().any(is_held) {
+        return Vec::new();
+    }
+    let deployments: Api<Deployment> = Api::all(client.clone());
+    let labelled = ListParams::default().labels(&format!("app.kubernetes.io/name={MANAGER}"));
+    let found = deployments.list(&labelled).await.map(|list| list.items).unwrap_or_default();
+    let namespace = leases.items[0].namespace().unwrap_or_default();
+    let (what, remedy) = match found.first() {
+        Some(deployment) if deployment.spec.as_ref().and_then(|spec| spec.replicas) == Some(0) => {
+            let (namespace, name) = (deployment.namespace().unwrap_or_default(), deployment.name_any());
+            (
+                format!("does not run: Deployment {namespace}/{name} is scaled to 0, and what follows may be old"),
+                format!("kubectl -n {namespace} scale deployment {name} --replicas=1"),
+            )
+        }
+        _ => (
+            format!("does not run: nobody holds Lease {namespace}/{MANAGER}, and what follows may be old"),
+            format!("kubectl -n {namespace} get pods -l app.kubernetes.io/name={MANAGER}"),
+        ),
+    };
+    vec![Finding { who: "the operator".to_owned(), what, remedy: Some(remedy), kind: Kind::Act }]
 }
 
 async fn of_oneagent(client: &Client, namespace: &str, name: &str) -> Result<Vec<Finding>, String> {
@@ -79,17 +136,30 @@ async fn of_node(
         return Err(format!("there is no node {name}{}", nearest(name, &names)));
     }
     if cluster.agents().is_empty() {
-        return Err(format!(
-            "there is no OneAgent in {}",
-            namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"))
-        ));
+        return Err(none(namespace));
     }
     let mut found = Vec::new();
     for agent in cluster.agents() {
         let around = around(client, &cluster, agent, clock.now()).await;
         found.extend(cluster.node(name, agent, &around, clock.now()));
     }
-    Ok(found)
+    Ok(folded(name, found))
+}
+
+/// Those that have nothing to do with a node stand in one line.
+fn folded(node: &str, found: Vec<Finding>) -> Vec<Finding> {
+    let (unrelated, mut related): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|finding| finding.kind == Kind::Unrelated);
+    let Some(first) = unrelated.first() else { return related };
+    let such = format!("{} {}", first.who, first.what);
+    let what = match (related.is_empty(), unrelated.len()) {
+        (true, 1) => format!("no OneAgent selects it: {such}"),
+        (true, count) => format!("no OneAgent selects it: {such}; and {} more do not", count - 1),
+        (false, 1) => return related,
+        (false, count) => format!("{count} other OneAgents do not select it"),
+    };
+    related.push(Finding { who: format!("node {node}"), what, remedy: None, kind: Kind::Unrelated });
+    related
 }
 
 /// What no list shows, where something is missing. Without the right to read it, that is said, and no more.

@@ -72,7 +72,10 @@ pub async fn main() -> Result<u8, Failed> {
     match Cli::parse().command {
         Command::Run(args) => Box::pin(run::run(*args)).await.map(|()| 0).map_err(Failed::of),
         Command::Check(args) => Box::pin(check::check(&args)).await.map(|()| 0).map_err(Failed::of),
-        Command::Explain(args) => Box::pin(explain::explain(&args)).await.map(|()| 0).map_err(Failed::of),
+        Command::Explain(args) => {
+            let must_act = Box::pin(explain::explain(&args)).await;
+            must_act.map(u8::from).map_err(|sentence| Failed { sentence, code: 2 })
+        }
         // As `kubectl diff`: 1 says that there is something.
         Command::Plan(args) => {
             let would = Box::pin(plan::plan(&args)).await;

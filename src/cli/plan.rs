@@ -17,7 +17,7 @@ use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::named::Look;
-use crate::kernel::{self, Answer, Data, Singletons};
+use crate::kernel::{self, Answer, Data, Singletons, chain};
 use crate::oneagent::controller::LABEL;
 use crate::oneagent::listed::Cluster;
 use crate::oneagent::observe::VERSION;
@@ -137,7 +137,7 @@ async fn versions(client: &Client, agent: &OneAgent) -> Result<Option<Look>, Str
     let resolved = resolve(agent).ok();
     let Some((name, _)) = resolved.and_then(|resolved| resolved.versions) else { return Ok(None) };
     let found = Api::<ConfigMap>::namespaced(client.clone(), &namespace).get_opt(&name).await;
-    let found = found.map_err(|error| format!("cannot get configmaps {namespace}/{name}: {error}"))?;
+    let found = found.map_err(|error| format!("cannot get ConfigMap {namespace}/{name}: {}", chain(&error)))?;
     let entries = |map: ConfigMap| map.data.into_iter().flatten().map(|(key, text)| (key, text.into())).collect();
     let data = found.map(|map| Data { entries: entries(map), ..Data::default() });
     Ok(Some(data.map_or(Look::Absent, |data| Look::Found(Arc::new(data)))))

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::api::oneagent::OneAgent;
 use crate::k8s::api_group::Served;
 use crate::k8s::node_selector::{self, Selector};
-use crate::kernel::{Answer, OptionalApis, Singletons};
+use crate::kernel::{self, Answer, OptionalApis, Singletons, chain};
 use crate::oneagent::MANAGER;
 use crate::oneagent::observe::{OPENSHIFT, SCHEDULER};
 
@@ -26,13 +26,38 @@ where
     K: Clone + DeserializeOwned + Debug,
 {
     let listed = api.list(&ListParams::default().labels(labels)).await;
-    listed.map(|list| list.items).map_err(|error| format!("cannot list {what}: {error}"))
+    let failed = async |error| unanswered(&format!("list {what}"), &error).await;
+    match listed {
+        Ok(list) => Ok(list.items),
+        Err(error) => Err(failed(error).await),
+    }
+}
+
+/// Why a request failed, and what helps.
+pub(super) async fn unanswered(request: &str, error: &kube::Error) -> String {
+    let why = chain(error);
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("cannot {request}: {why}; an administrator grants that by ClusterRole {MANAGER}-observe")
+        }
+        kube::Error::Api(status) if status.code == 401 => {
+            format!("cannot {request}: the API server does not accept your credentials ({why}); log in again")
+        }
+        kube::Error::Api(_) => format!("cannot {request}: {why}"),
+        _ => {
+            let address = kernel::address().await;
+            format!("cannot {request}: the API server at {address} does not answer: {why}")
+        }
+    }
 }
 
 /// The node selector that a namespace itself carries, or the cluster's default one.
 pub(super) async fn node_selector(client: &Client, namespace: &str) -> Result<Selector, String> {
     let found = Api::<Namespace>::all(client.clone()).get_opt(namespace).await;
-    let found = found.map_err(|error| format!("cannot get namespaces {namespace}: {error}"))?;
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return Err(unanswered(&format!("get Namespace {namespace}"), &error).await),
+    };
     let mut selector = found.as_ref().map(node_selector::of).unwrap_or_default();
     if selector.is_default
         && let Answer::There(scheduler) = Singletons::new(Duration::ZERO).look(client, &SCHEDULER).await
@@ -42,7 +67,7 @@ pub(super) async fn node_selector(client: &Client, namespace: &str) -> Result<Se
     // OpenShift's means nothing elsewhere.
     if selector.is_openshifts && !selector.labels.is_empty() {
         let served = OptionalApis::new(MANAGER, Duration::ZERO).served(client, &OPENSHIFT).await;
-        if served.map_err(|error| error.to_string())? == Served::Absent {
+        if served.map_err(|error| error.chain())? == Served::Absent {
             selector = Selector::default();
         }
     }

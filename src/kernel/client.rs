@@ -16,11 +16,12 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
+use kube::config::{InferConfigError, Kubeconfig};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
-use super::{Error, call};
+use super::{Error, call, chain};
 use crate::clock::Clock;
 
 /// A connection on which nothing was heard for so long is asked whether it lives,
@@ -36,9 +37,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// A client from the environment (in-cluster, or a kubeconfig), whose answers set the clock.
 pub async fn client(clock: &Clock) -> Result<Client, String> {
-    let config = Config::infer()
-        .await
-        .map_err(|_| "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod".to_owned())?;
+    let config = Config::infer().await.map_err(|error| not_configured(&error))?;
     if config.proxy_url.is_some() {
         return Err(
             "the cluster would be reached through a proxy (proxy-url of the kubeconfig, or HTTPS_PROXY), which \
@@ -47,6 +46,21 @@ pub async fn client(clock: &Clock) -> Result<Client, String> {
         );
     }
     connect(&config, clock).map_err(|error| format!("cannot make a client for the cluster: {error}"))
+}
+
+/// Why no cluster is known: where KUBECONFIG names files, what is wrong with them.
+fn not_configured(error: &InferConfigError) -> String {
+    match Kubeconfig::from_env() {
+        Err(wrong) => format!("KUBECONFIG names a file that cannot be used: {}", chain(&wrong)),
+        Ok(Some(_)) => format!("the kubeconfig cannot be used: {}", chain(error)),
+        Ok(None) => "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod".to_owned(),
+    }
+}
+
+/// The address of the cluster's API server, as far as one is configured.
+pub async fn address() -> String {
+    let config = Config::infer().await;
+    config.map_or_else(|_| "an unknown address".to_owned(), |config| config.cluster_url.to_string())
 }
 
 /// A client for a configuration, whose answers set the clock.

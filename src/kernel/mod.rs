@@ -5,6 +5,7 @@
 
 pub mod apply;
 pub mod aside;
+mod chain;
 mod client;
 pub mod delete;
 pub mod desk;
@@ -27,7 +28,8 @@ pub mod upgradeable;
 
 use std::time::Duration;
 
-pub use client::{client, connect, server_time};
+pub(crate) use chain::chain;
+pub use client::{address, client, connect, server_time};
 pub use delete::Deletions;
 pub use events::Events;
 pub use heard::Heard;
@@ -124,11 +126,6 @@ impl Error {
     pub fn chain(&self) -> String {
         chain(self)
     }
-}
-
-/// An error with all its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |cause| cause.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Runs a request with a name and an end.

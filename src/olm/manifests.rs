@@ -186,17 +186,26 @@ pub(super) fn rbac_objects(package: &Package, namespace: &str) -> Vec<Value> {
 pub(super) fn user_roles(package: &Package) -> impl Iterator<Item = Value> + '_ {
     let kinds: Vec<&str> = package.kinds.iter().map(|kind| kind.plural).collect();
     let group = package.kinds[0].group;
-    USERS.iter().map(move |(role, verbs, aggregated)| {
+    let role = move |role: &str, labels: Value, rules: Vec<Value>| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": { "name": format!("{}-{role}", package.name), "labels": labels }, "rules": rules,
+        })
+    };
+    let on_kinds = move |verbs: &[&str]| json!({ "apiGroups": [group], "resources": kinds, "verbs": verbs });
+    let looks = ["get", "list"];
+    let reads = package.reads.iter();
+    let reads = reads.map(|(group, all)| json!({ "apiGroups": [group], "resources": all, "verbs": looks }));
+    let observe: Vec<Value> = [on_kinds(&looks)].into_iter().chain(reads).collect();
+    let observe = (!package.reads.is_empty()).then(|| role("observe", labels(package), observe));
+    let users = USERS.iter().map(move |(name, verbs, aggregated)| {
         let mut labels = labels(package);
         if let Some(key) = aggregated {
             labels[*key] = "true".into();
         }
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": { "name": format!("{}-{role}", package.name), "labels": labels },
-            "rules": [{ "apiGroups": [group], "resources": kinds, "verbs": verbs }],
-        })
-    })
+        role(name, labels, vec![on_kinds(verbs)])
+    });
+    users.chain(observe)
 }
 
 /// The identity under which OLM v1 before 1.11 installs the bundle: rights on its objects, and every right that they

@@ -1,4 +1,4 @@
-//! Explain: why a node has no agent, an old one, or waits; for whoever asks in the middle of the night.
+//! Explain: why a node has no agent, an old one, or waits, and how a OneAgent is; for the person on call.
 //!
 //! Pure: handed what a cluster says, it judges by the operator's own placement, buckets and memory. What only the
 //! operator itself knows (since when a Pod is missing, what the environment reports of hosts) it does not: there it
@@ -19,6 +19,7 @@ use super::problem::lift_selectors;
 use super::refusal::{self, Refusal};
 use super::resolve::{Resolved, Wish};
 use super::revision::{Desired, Pod, Reported, Revision};
+use crate::api::condition::Condition;
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::k8s::node::Node;
@@ -34,6 +35,18 @@ pub struct Finding {
     pub what: String,
     /// The command, or the change, that helps or tells more.
     pub remedy: Option<String>,
+    pub kind: Kind,
+}
+
+/// What a finding asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It has nothing to do with the node that was asked for.
+    Unrelated,
+    /// All is well, or comes by itself.
+    Well,
+    /// Somebody must act.
+    Act,
 }
 
 /// What no list shows of a OneAgent.
@@ -64,32 +77,50 @@ impl Cluster {
         now: DateTime<Utc>,
     ) -> Finding {
         let who = format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
-        let finding = |what: String, remedy: Option<String>| Finding { who: who.clone(), what, remedy };
+        let finding = |kind, what: String, remedy: Option<String>| Finding { who: who.clone(), what, remedy, kind };
         let resolved = match self.resolved(agent, nodes) {
             Ok(resolved) => resolved,
-            Err(why) => return finding(format!("its spec makes no sense, so nothing is done: {why}"), None),
+            Err(why) => return finding(Kind::Act, format!("its spec makes no sense, so nothing is done: {why}"), None),
         };
         let pods = self.fleet.pods(&(resolved.namespace.clone(), resolved.name.clone()));
         let pod = pods.iter().find(|pod| pod.node == node.name);
         if let Some((what, remedy)) = unselected(&resolved, node, pod) {
-            return finding(what, remedy);
+            let is_near = resolved.placement.verdict(node) != Verdict::NotMatching;
+            return finding(if is_near { Kind::Well } else { Kind::Unrelated }, what, remedy);
         }
         let account = &resolved.pod.service_account;
         let refusal = around.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, account));
         let obstacles = (refusal.as_ref(), &around.selector);
         let (cause, standing) = self.judged(agent, &resolved, (node, nodes), (&pods, obstacles), now);
         let status = agent.status.clone().unwrap_or_default();
+        let has_none = self.workload(agent).0.is_none();
+        if let Some(degraded) = status.conditions.iter().find(|c| has_none && is_degraded(c)) {
+            let what = format!("no agent is installed yet ({}): {}", degraded.reason, degraded.message);
+            return finding(Kind::Act, what, None);
+        }
         match (cause, refusal) {
             (Some(cause), Some(refusal)) if cause.bucket() == Bucket::Admission => {
-                finding(format!("no available agent: {cause}{}", stands(&status)), Some(refusal.full))
+                finding(Kind::Act, format!("no available agent: {cause}{}", stands(&status)), Some(refusal.full))
             }
             (Some(cause), _) => {
                 let unread = around.unread.iter().map(|why| format!("; {why}, so more is not known"));
-                let unread: String = unread.collect();
-                let what = format!("no available agent: {cause}{}{unread}", stands(&status));
-                finding(what, Some(remedy(&cause, &resolved, node, pod)))
+                let unread = unread.collect::<Vec<_>>().concat();
+                // What the kubelet said of a Pod that is gone only the operator saw.
+                let known = status.nodes.iter().flat_map(|nodes| &nodes.without_agent);
+                let known = known.clone().find(|without| *without.node == *node.name);
+                let since = known.and_then(|known| known.since.as_ref()).map(|since| format!(" since {since}"));
+                let is_vague = matches!(cause.bucket(), Bucket::Starting | Bucket::Overdue);
+                let reason = known.filter(|_| is_vague).map_or_else(|| cause.to_string(), |known| known.reason.clone());
+                let since = since.unwrap_or_default();
+                let what = format!("no available agent{since}: {reason}{}{unread}", stands(&status));
+                let kind = if matches!(cause, Cause::Starting(_) | Cause::Terminating(false)) {
+                    Kind::Well
+                } else {
+                    Kind::Act
+                };
+                finding(kind, what, Some(remedy(&cause, &resolved, node, pod)))
             }
-            (None, _) => finding(runs(standing, pod, node, &status), left_out(node)),
+            (None, _) => finding(Kind::Well, runs(standing, pod, node, &status), left_out(node)),
         }
     }
 
@@ -274,27 +305,73 @@ fn remedy(cause: &Cause, resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>
     }
 }
 
-/// What the status of a OneAgent says, as findings: every condition, and what is waited for.
+fn is_degraded(condition: &Condition) -> bool {
+    condition.type_ == "Degraded" && condition.status == "True"
+}
+
+/// What the status of a OneAgent says: the conclusion, the evidence and the command, in at most five lines.
 #[must_use]
 pub fn oneagent(agent: &OneAgent) -> Vec<Finding> {
-    let who = format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
+    let (who, namespace) = (
+        format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any()),
+        agent.namespace().unwrap_or_default(),
+    );
     let Some(status) = &agent.status else {
-        let namespace = agent.namespace().unwrap_or_default();
         let what = format!("no operator has looked at it yet: is there one that watches namespace {namespace}?");
         let remedy = "kubectl get deployments -A -l app.kubernetes.io/name=oneagent-operator -o yaml | grep -A1 \
             WATCH_NAMESPACE"
             .to_owned();
-        return vec![Finding { who, what, remedy: Some(remedy) }];
+        return vec![Finding { who, what, remedy: Some(remedy), kind: Kind::Act }];
     };
-    let mut findings = Vec::new();
-    let mut say = |what: String| findings.push(Finding { who: who.clone(), what, remedy: None });
-    if status.observed_generation != agent.metadata.generation {
-        say("its last edit was not looked at yet: does the operator run?".to_owned());
+    let mut findings = vec![conclusion(agent, status)];
+    let mut said: Vec<&str> = Vec::new();
+    let condition = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
+    let degraded = condition("Degraded").filter(|condition| is_degraded(condition));
+    let ready = condition("Ready").filter(|condition| condition.status == "False");
+    let waits = status.rollout.iter().flat_map(|rollout| &rollout.waiting_on).take(2).map(String::as_str);
+    let evidence = degraded.into_iter().chain(ready).map(|condition| condition.message.as_str()).chain(waits);
+    for text in evidence {
+        // One sentence may be part of another.
+        if said.len() < 3 && !said.iter().any(|known| known.contains(text) || text.contains(known)) {
+            said.push(text);
+        }
     }
-    for condition in &status.conditions {
-        say(format!("{} {} ({}): {}", condition.type_, condition.status, condition.reason, condition.message));
+    let kind = findings[0].kind;
+    findings.extend(said.into_iter().map(|text| Finding {
+        who: who.clone(),
+        what: text.to_owned(),
+        remedy: None,
+        kind,
+    }));
+    if kind == Kind::Act
+        && let Some(last) = findings.last_mut()
+    {
+        last.remedy = Some(format!("kubectl -n {namespace} describe oneagent {}", agent.name_any()));
+    }
+    findings
+}
+
+/// How a OneAgent is, in a line.
+#[must_use]
+pub fn conclusion(agent: &OneAgent, status: &OneAgentStatus) -> Finding {
+    let who = format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
+    let degraded = status.conditions.iter().find(|condition| is_degraded(condition));
+    if status.observed_generation != agent.metadata.generation {
+        let what = "its last edit was not looked at yet: does the operator run?".to_owned();
+        return Finding { who, what, remedy: None, kind: Kind::Act };
     }
     let rollout = status.rollout.clone().unwrap_or_default();
-    rollout.waiting_on.iter().for_each(|waits| say(format!("waits: {waits}")));
-    findings
+    let counts = status.nodes.clone().unwrap_or_default();
+    let to = status.desired_version.as_ref().map(|to| format!(" version {to}")).unwrap_or_default();
+    let from = rollout.from.as_ref().filter(|_| rollout.state == "Rolling").map(|from| format!(" from {from}"));
+    let finish = rollout.expected_finish.as_ref().map(|at| format!(", finishes about {at}")).unwrap_or_default();
+    let reason = degraded.map(|degraded| format!(" ({})", degraded.reason)).unwrap_or_default();
+    let state = if rollout.state.is_empty() { "Unknown" } else { &rollout.state };
+    let what = format!(
+        "{state}{reason}:{to}{} on {} nodes, agents on {} nodes{finish}",
+        from.unwrap_or_default(),
+        counts.progress,
+        counts.agents,
+    );
+    Finding { who, what, remedy: None, kind: if degraded.is_some() { Kind::Act } else { Kind::Well } }
 }

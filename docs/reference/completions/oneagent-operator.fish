@@ -59,7 +59,7 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand chec
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -l api-url -d 'An environment\'s address alone; no cluster is needed' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -l trusted-cas -d 'File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the cluster' -r -F
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s h -l help -d 'Print help'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s n -l namespace -d 'Namespace of the OneAgents. Default: with a node all namespaces, else dynatrace' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s n -l namespace -d 'Namespace of the OneAgents. Default: with a name dynatrace, else all namespaces' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s h -l help -d 'Print help'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s n -l namespace -d 'Namespace of the OneAgents, where a file names none' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s f -l file -d 'File with OneAgents as they shall be; - is standard input' -r -F

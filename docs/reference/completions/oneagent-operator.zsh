@@ -71,8 +71,8 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (explain)
 _arguments "${_arguments_options[@]}" : \
-'-n+[Namespace of the OneAgents. Default\: with a node all namespaces, else dynatrace]:NAMESPACE:_default' \
-'--namespace=[Namespace of the OneAgents. Default\: with a node all namespaces, else dynatrace]:NAMESPACE:_default' \
+'-n+[Namespace of the OneAgents. Default\: with a name dynatrace, else all namespaces]:NAMESPACE:_default' \
+'--namespace=[Namespace of the OneAgents. Default\: with a name dynatrace, else all namespaces]:NAMESPACE:_default' \
 '-h[Print help]' \
 '--help[Print help]' \
 '*::what -- Word `node` and the name of a node; or the name of a OneAgent:_default' \

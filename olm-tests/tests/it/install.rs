@@ -300,7 +300,7 @@ fn the_installation_in_one_file_works_with_the_samples() {
         }
         eventually("both samples are Ready", SOON, || async {
             let shown = cluster.kubectl(&["-n", "dynatrace", "get", "oa", "--no-headers"]);
-            let ready = shown.lines().filter(|line| line.contains("True")).count();
+            let ready = shown.lines().filter(|line| line.contains("AllUpdated")).count();
             if ready == 2 { Ok(()) } else { Err(shown) }
         })
         .await;

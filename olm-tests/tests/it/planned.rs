@@ -282,7 +282,7 @@ fn a_plan_of_another_source_of_versions_reads_it_or_says_that_it_cannot() {
         assert!(text.contains("ConfigMap plan-list/versions does not exist"), "{text}");
         let (code, text) = ask(from("other"));
         assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains("cannot get configmaps plan-list/other"), "{text}");
+        assert!(text.contains("cannot get ConfigMap plan-list/other"), "{text}");
         let list = |text: &str| {
             let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": { "name": "versions", "namespace": lab.name }, "data": { "versions": text } });

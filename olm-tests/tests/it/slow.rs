@@ -25,8 +25,8 @@ async fn is_innocent(lab: &Lab<'_>) {
 /// All kubelets lose the API server in the middle of a rollout, for longer than an agent may take.
 async fn partition(name: &str, on_failure: &str) {
     let lab = Lab::new(name, 12).await;
-    lab.behave(|b| b.ready_after = Duration::from_secs(3));
-    lab.oneagent(&json!({ "waitReadySeconds": 6,
+    lab.behave(|b| b.ready_after = Duration::from_secs(2));
+    lab.oneagent(&json!({ "waitReadySeconds": 15,
         "rollout": { "maxUnavailable": 3, "maxFailures": 1, "onFailure": on_failure } }));
     lab.all_at("agent", V1, 12, LONG).await;
     let eyes = Eyes::on(&lab, "agent", 12).await;
@@ -37,8 +37,8 @@ async fn partition(name: &str, on_failure: &str) {
     };
     all(false).await;
     lab.says("agent", "Progressing", "12 of 12 nodes are NotReady").await;
-    // Twice the deadline.
-    tokio::time::sleep(Duration::from_secs(12)).await;
+    // Longer than an agent may take.
+    tokio::time::sleep(Duration::from_secs(17)).await;
     is_innocent(&lab).await;
     all(true).await;
     lab.all_at("agent", V2, 12, LONG).await;

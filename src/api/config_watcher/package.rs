@@ -24,6 +24,7 @@ pub const PACKAGE: Package = Package {
     run: &["run", "--kind", "configwatcher"],
     is_proxy_aware: false,
     rules: RULES,
+    reads: &[],
     accounts: &[],
     image_variable: None,
     samples: &[Sample { file: "configwatcher.yaml", title: "Pods of an application", yaml: WATCHER }],

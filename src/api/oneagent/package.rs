@@ -26,6 +26,12 @@ pub const PACKAGE: Package = Package {
     run: &["run"],
     is_proxy_aware: true,
     rules: RULES,
+    reads: &[
+        ("", &["nodes", "pods", "events", "namespaces"]),
+        ("apps", &["daemonsets", "deployments"]),
+        ("coordination.k8s.io", &["leases"]),
+        ("config.openshift.io", &["clusterversions", "proxies", "schedulers"]),
+    ],
     accounts: &["dynatrace-oneagent", "dynatrace-oneagent-unprivileged"],
     image_variable: Some("RELATED_IMAGE_DYNATRACE_ONEAGENT"),
     samples: SAMPLES,

@@ -9,7 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 use super::Findings;
 use crate::k8s::scc::{Scc, admitting};
-use crate::kernel;
+use crate::kernel::{self, chain};
 use crate::oneagent::build::template::{Surroundings, base};
 use crate::oneagent::resolve::Resolved;
 
@@ -28,7 +28,7 @@ pub(super) async fn admission(client: &Client, resolved: &Resolved, findings: &m
         // Elsewhere than on OpenShift there are none.
         Err(kube::Error::Api(status)) if status.code == 404 => return,
         Err(error) => {
-            say!("note  under which SCC agents will run is not known: you may not list {GROUP}: {error}");
+            say!("note  under which SCC agents will run is not known: cannot list {GROUP}: {}", chain(&error));
             return;
         }
     };
@@ -49,8 +49,9 @@ pub(super) async fn admission(client: &Client, resolved: &Resolved, findings: &m
                 Ok(may) => may,
                 Err(error) => {
                     say!(
-                        "note  under which SCC agents will run is not known: {error}: grant yourself create of \
-                        subjectaccessreviews.authorization.k8s.io"
+                        "note  under which SCC agents will run is not known: {}: grant yourself create of \
+                        subjectaccessreviews.authorization.k8s.io",
+                        chain(&error)
                     );
                     return;
                 }

@@ -19,7 +19,7 @@ use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::clock::Clock;
 use crate::dynatrace::types::zone_key;
 use crate::dynatrace::{Client, Error, Transport};
-use crate::kernel;
+use crate::kernel::{self, chain};
 use crate::oneagent::from_cluster::{BUNDLE, ClusterProxy, bundle_name};
 use crate::oneagent::resolve::{ProxySource, Resolved, Wish, resolve};
 
@@ -121,7 +121,7 @@ async fn object(args: &Args) -> Result<OneAgent, String> {
         let found = api
             .get_opt(name)
             .await
-            .map_err(|error| format!("cannot read OneAgent {}/{name}: {error}", args.namespace))?;
+            .map_err(|error| format!("cannot get OneAgent {}/{name}: {}", args.namespace, chain(&error)))?;
         return found.ok_or_else(|| {
             format!("there is no OneAgent {name} in namespace {}; name its namespace with -n", args.namespace)
         });
@@ -187,8 +187,10 @@ async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Gi
     let namespace = &resolved.namespace;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let value = async |name: &str, key: &str, findings: &mut Findings| {
-        let found =
-            secrets.get_opt(name).await.map_err(|error| format!("cannot read Secret {namespace}/{name}: {error}"))?;
+        let found = secrets
+            .get_opt(name)
+            .await
+            .map_err(|error| format!("cannot get Secret {namespace}/{name}: {}", chain(&error)))?;
         let Some(secret) = found else {
             let keys = if name == resolved.tokens { "apiToken=… --from-literal=paasToken" } else { key };
             let remedy = format!("kubectl -n {namespace} create secret generic {name} --from-literal={keys}=…");
@@ -239,8 +241,10 @@ async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Gi
     }
     if let Some(name) = &resolved.trusted_cas {
         let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
-        let found =
-            maps.get_opt(name).await.map_err(|error| format!("cannot read ConfigMap {namespace}/{name}: {error}"))?;
+        let found = maps
+            .get_opt(name)
+            .await
+            .map_err(|error| format!("cannot get ConfigMap {namespace}/{name}: {}", chain(&error)))?;
         trusted = found.and_then(|map| map.data?.remove("certs"));
         if trusted.is_none() {
             let remedy = format!("kubectl -n {namespace} create configmap {name} --from-file=certs=FILE.pem");
@@ -268,7 +272,10 @@ async fn cluster_proxy(
         },
         Err(error) => {
             findings.bad(
-                &format!("spec.openshift.clusterProxy: Proxy cluster (config.openshift.io) cannot be read: {error}"),
+                &format!(
+                    "spec.openshift.clusterProxy: Proxy cluster (config.openshift.io) cannot be read: {}",
+                    chain(&error)
+                ),
                 "elsewhere than on OpenShift name a proxy in spec.proxy; there, ask somebody who may read it",
             );
             (None, resolved.no_proxy.clone())

@@ -80,7 +80,7 @@ impl Change<'_> {
             "The rollout of {} started{}: {} of {} nodes are to be updated, at most {} at a time{}.",
             self.wanted(),
             self.memory().rollout.from.as_ref().map(|from| format!(" from {}", named(from))).unwrap_or_default(),
-            report.outdated,
+            report.outdated + report.unknown.count,
             report.selected,
             self.picture.assessment.decision.plan.budget,
             canaries.unwrap_or_default(),

@@ -41,6 +41,7 @@ static GREETINGS: Package = Package {
     }],
     run: &["run", "--kind", "greeting"],
     rules: &[rule(Where::Watched, "toys.example", "greetings", &["list", "watch"], "know whom to greet")],
+    reads: &[],
     accounts: &[],
     image_variable: None,
     samples: &[],
