@@ -44,7 +44,7 @@ pub(super) struct Args {
 pub(super) async fn explain(args: &Args) -> Result<bool, String> {
     let clock = Clock::default();
     let client = kernel::client(&clock).await?;
-    let mut findings = operator(&client, clock.now()).await;
+    let mut findings = operator(&client, args.namespace.as_deref(), clock.now()).await;
     findings.extend(match args.what.as_slice() {
         [] => fleet(&client, args.namespace.as_deref()).await?,
         [name] => of_oneagent(&client, args.namespace.as_deref().unwrap_or("dynatrace"), name).await?,
@@ -76,10 +76,14 @@ fn none(namespace: Option<&str>) -> String {
 }
 
 /// Whether no operator runs: then what a status says may be old. Without the right to see that, nothing is said.
-async fn operator(client: &Client, now: DateTime<Utc>) -> Vec<Finding> {
+async fn operator(client: &Client, namespace: Option<&str>, now: DateTime<Utc>) -> Vec<Finding> {
     let name = format!("metadata.name={MANAGER}");
     let leases: Api<Lease> = Api::all(client.clone());
-    let Ok(leases) = leases.list(&ListParams::default().fields(&name)).await else { return Vec::new() };
+    let Ok(mut leases) = leases.list(&ListParams::default().fields(&name)).await else { return Vec::new() };
+    // Of several installations the one that is next to the OneAgents counts.
+    if leases.items.iter().any(|lease| lease.namespace().as_deref() == namespace) {
+        leases.items.retain(|lease| lease.namespace().as_deref() == namespace);
+    }
     let is_held = |lease: &Lease| {
         let spec = lease.spec.clone().unwrap_or_default();
         let valid = spec.lease_duration_seconds.unwrap_or_default().max(15);

@@ -21,13 +21,13 @@ pub async fn on_call(lab: &Lab<'_>) -> String {
     // What a ConfigMap of versions says is no part of it.
     let versions = json!({ "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["versions"],
         "verbs": ["get"] });
-    let rules = [observe["rules"].as_array().unwrap().clone(), vec![versions]].concat();
+    let rights = [observe["rules"].as_array().unwrap().clone(), vec![versions]].concat();
     let rbac = "rbac.authorization.k8s.io";
     let bound = format!("{name}-{}", lab.name);
     let objects = [
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": lab.name } }),
         json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": { "name": bound },
-            "rules": rules }),
+            "rules": rights }),
         json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": bound },
             "roleRef": { "apiGroup": rbac, "kind": "ClusterRole", "name": bound },
             "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": lab.name }] }),
@@ -41,7 +41,7 @@ pub async fn on_call(lab: &Lab<'_>) -> String {
     path.display().to_string()
 }
 
-fn explain(lab: &Lab<'_>, kubeconfig: &str, what: &[&str]) -> (Option<i32>, String) {
+fn ask(lab: &Lab<'_>, kubeconfig: &str, what: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(olm_tests::operator::binary());
     command.arg("explain").args(what).args(["-n", &lab.name]).env("KUBECONFIG", kubeconfig);
     let output = command.output().unwrap();
@@ -52,7 +52,7 @@ fn explain(lab: &Lab<'_>, kubeconfig: &str, what: &[&str]) -> (Option<i32>, Stri
 #[test]
 fn whoever_is_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
     olm_tests::run(async {
-        let lab = Lab::new("explained", 6).await;
+        let mut lab = Lab::new("explained", 6).await;
         let kubeconfig = on_call(&lab).await;
         lab.behave(|b| {
             b.nodes.insert(lab.nodes[1].clone(), Fault::CrashLoop);
@@ -70,7 +70,7 @@ fn whoever_is_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
         })
         .await;
 
-        let explain = |what: &[&str]| explain(&lab, &kubeconfig, what);
+        let explain = |what: &[&str]| ask(&lab, &kubeconfig, what);
         let looked = |number: usize, expected: i32| {
             let (code, said) = explain(&["node", &lab.nodes[number]]);
             assert_eq!(code, Some(expected), "{said}");
@@ -118,6 +118,15 @@ fn whoever_is_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
             status.nodes.as_ref().is_some_and(|nodes| nodes.untolerated == 0)
         })
         .await;
+        // What the status says may be old once no operator runs.
+        lab.operators[0].process.kill();
+        eventually("nobody holds the lease", LONG, || async {
+            let (code, said) = ask(&lab, &kubeconfig, &["agent"]);
+            let is_said =
+                said.starts_with("the operator: does not run: nobody holds Lease explained/oneagent-operator");
+            if is_said && code == Some(1) { Ok(()) } else { Err(said) }
+        })
+        .await;
         lab.end().await;
     });
 }
@@ -136,7 +145,7 @@ fn whoever_is_on_call_is_told_what_refuses_a_pod_or_keeps_it_off_a_node() {
         lab.oneagent(&json!({}));
         lab.says("agent", "Degraded", "exceeded quota").await;
         let (there, lacking) = (0, 1);
-        let node = |number: usize| explain(&lab, &kubeconfig, &["node", &lab.nodes[number]]).1;
+        let node = |number: usize| ask(&lab, &kubeconfig, &["node", &lab.nodes[number]]).1;
         let said = node(lacking);
         assert!(said.contains("no available agent: a quota refuses the Pod"), "{said}");
         assert!(said.contains("raise the quota"), "{said}");
