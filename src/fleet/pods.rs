@@ -87,7 +87,6 @@ fn containers(facts: &PodFacts) -> impl Iterator<Item = &ContainerFacts> {
 /// What a Pod's status says against it; `since` when it is as Ready as it is now.
 fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
     // An init container that has done its work has no trouble, however often it was started.
-    let is_done = |c: &ContainerFacts| c.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == Some(0));
     let init = facts.status.init_container_statuses.iter().filter(|c| !is_done(c));
     for container in init.chain(&facts.status.container_statuses) {
         let said = |why: &WhyFacts| said(why.reason.as_deref().unwrap_or("no reason given"), why.message.as_deref());
@@ -143,7 +142,19 @@ fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
         return Some(Trouble::Unbound);
     }
     let is_pending = facts.status.phase.as_deref().is_none_or(|phase| phase == "Pending");
-    (is_pending && !containers(facts).any(was_started)).then(|| Trouble::Unstarted(what_it_waits_for(facts)))
+    (is_pending && is_unstarted(facts)).then(|| Trouble::Unstarted(what_it_waits_for(facts)))
+}
+
+/// Whether a container was never started, and no other container of its Pod is to blame for that.
+fn is_unstarted(facts: &PodFacts) -> bool {
+    let holds_back = |c: &ContainerFacts| was_started(c) && !is_done(c) && !c.ready;
+    let mut all = containers(facts).peekable();
+    !facts.status.init_container_statuses.iter().any(holds_back) && (all.peek().is_none() || !all.all(was_started))
+}
+
+/// Whether a container has done its work.
+fn is_done(container: &ContainerFacts) -> bool {
+    container.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == Some(0))
 }
 
 /// A reason with the beginning of its message.
@@ -161,13 +172,14 @@ fn started_at(facts: &PodFacts) -> Option<DateTime<Utc>> {
 
 /// Whether a container was ever started.
 fn was_started(container: &ContainerFacts) -> bool {
-    let ContainerFacts { restart_count, state, last_state } = container;
+    let ContainerFacts { restart_count, state, last_state, .. } = container;
     *restart_count > 0 || state.running.is_some() || state.terminated.is_some() || last_state.terminated.is_some()
 }
 
 /// What keeps the first container from being started, as far as a status says.
 fn what_it_waits_for(facts: &PodFacts) -> String {
-    let waiting = containers(facts).find_map(|container| container.state.waiting.as_ref()?.reason.as_deref());
+    let unstarted = containers(facts).filter(|container| !was_started(container));
+    let waiting = unstarted.filter_map(|container| container.state.waiting.as_ref()?.reason.as_deref()).next();
     match waiting {
         Some(reason) => format!("an image is being pulled, a volume mounted or the network set up ({reason})"),
         None => "the kubelet of its node has not taken it on".to_owned(),
@@ -296,7 +308,24 @@ mod tests {
         assert!(matches!(trouble_of(init(waiting("PodInitializing"), 0)), Some(Trouble::Unstarted(_))));
         assert_eq!(trouble_of(init(json!({ "running": {} }), 0)), None, "it has begun its work");
         let done = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
-        assert_eq!(trouble_of(init(done, 5)), None, "it has done its work, at the sixth attempt");
+        let pulls_next = |init: Value| matches!(trouble_of(init), Some(Trouble::Unstarted(_)));
+        assert!(pulls_next(init(done, 5)), "it has done its work, at the sixth attempt, and the next image is pulled");
+        let sidecar = json!({ "restartCount": 0, "ready": true, "state": { "running": {} } });
+        assert!(pulls_next(sidecar), "a native sidecar holds nobody back");
+    }
+
+    #[test]
+    fn of_several_containers_the_last_may_wait_for_its_image() {
+        let trouble_of = |second: Value| {
+            let first = json!({ "restartCount": 0, "ready": true, "state": { "running": {} } });
+            let facts = json!({ "metadata": { "name": "p", "uid": "u" }, "spec": { "nodeName": "node-1" },
+                "status": { "phase": "Pending", "containerStatuses": [first, second] } });
+            pod::<()>(&serde_json::from_value(facts).unwrap(), None).unwrap().trouble
+        };
+        let creating = json!({ "restartCount": 0, "state": { "waiting": { "reason": "ContainerCreating" } } });
+        let Some(Trouble::Unstarted(why)) = trouble_of(creating) else { panic!("its image is being pulled") };
+        assert!(why.ends_with("(ContainerCreating)"), "{why}");
+        assert_eq!(trouble_of(json!({ "restartCount": 0, "state": { "running": {} } })), None);
     }
 
     #[test]

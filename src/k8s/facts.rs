@@ -172,6 +172,9 @@ pub struct ConditionFacts {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerFacts {
+    /// Of an init container that runs: it is a native sidecar, and holds nobody back.
+    #[serde(default)]
+    pub ready: bool,
     /// Restarts so far.
     #[serde(default)]
     pub restart_count: i32,

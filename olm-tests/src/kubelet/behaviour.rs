@@ -24,6 +24,10 @@ pub enum Fault {
     Slow(Duration),
     /// Its image takes so long to be pulled that its container is started late.
     SlowPull(Duration),
+    /// Its first init container starts, fails, starts again, for as long as the fault is there.
+    InitCrash,
+    /// The image of its first init container cannot be pulled, for as long as the fault is there.
+    InitPull,
 }
 
 /// How Pods of a namespace behave.

@@ -44,6 +44,7 @@ impl Kubelet {
         let Some(wanted) = from.config_map_key_ref else { return Ok(None) };
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
         match api.get_opt(&wanted.name).await {
+            Ok(None) if wanted.optional == Some(true) => Ok(None),
             Ok(None) => Err(format!("configmap \"{}\" not found", wanted.name)),
             Ok(Some(found)) => match found.data.unwrap_or_default().remove(&wanted.key) {
                 None => Err(format!("couldn't find key {} in ConfigMap {}", wanted.key, wanted.name)),

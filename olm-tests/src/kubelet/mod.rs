@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use agent::installer_url;
 pub use behaviour::{Behaviour, Fault};
-use status::{now, of_image, running, succeeded, waiting};
+use status::{initializing, now, of_image, running, succeeded, waiting};
 
 use crate::launcher::Launcher;
 use crate::vendor::Vendor;
@@ -199,7 +199,7 @@ impl Kubelet {
         }
         if let Some(started) = self.launcher.catalog(pod).await {
             let status = match started {
-                Ok(digest) => of_image(running(pod, true), pod, &digest),
+                Ok(digest) => of_image(running(pod, true), &digest),
                 Err(why) => waiting(pod, "ImagePullBackOff", &format!("Back-off pulling image: {why}"), 0),
             };
             self.write(pod, status).await;
@@ -246,6 +246,9 @@ impl Kubelet {
             tokio::time::sleep(AGAIN).await;
         }
         let fault = || fault_of(version.as_ref());
+        if !self.initialize(pod, fault).await {
+            return;
+        }
         if let Some(Fault::SlowPull(late)) = fault() {
             if !self.write(pod, waiting(pod, "ContainerCreating", "", 0)).await {
                 return;
@@ -297,6 +300,26 @@ impl Kubelet {
             }
             _ => {}
         }
+    }
+
+    /// Runs its init containers; returns whether the Pod is still there.
+    async fn initialize(&self, pod: &Pod, fault: impl Fn() -> Option<Fault>) -> bool {
+        for restarts in 1.. {
+            let held = match fault() {
+                Some(Fault::InitCrash) => {
+                    initializing(pod, "CrashLoopBackOff", "back-off 10s restarting failed container", restarts)
+                }
+                Some(Fault::InitPull) => {
+                    initializing(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0)
+                }
+                _ => break,
+            };
+            if !self.write(pod, held).await {
+                return false;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        true
     }
 
     /// The node is gone, as the node lifecycle controller sees it: NotReady, and so are its Pods.

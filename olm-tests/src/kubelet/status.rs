@@ -20,6 +20,7 @@ fn status(pod: &Pod, ready: bool, state: &Value, last: &Value, restarts: i32) ->
         "startTime": now(),
         "conditions": [condition("PodReadyToStartContainers", true), condition("Initialized", true),
         condition("ContainersReady", ready), condition("Ready", ready), condition("PodScheduled", true)],
+        "initContainerStatuses": done(init_containers(pod)),
         "containerStatuses": [{
             "name": container.name, "image": container.image, "imageID": container.image, "ready": ready,
             "started": ready,
@@ -28,28 +29,45 @@ fn status(pod: &Pod, ready: bool, state: &Value, last: &Value, restarts: i32) ->
     })
 }
 
+fn init_containers(pod: &Pod) -> &[Container] {
+    pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default()
+}
+
+/// Statuses of containers that did their work.
+fn done(containers: &[Container]) -> Vec<Value> {
+    let status = |c: &Container| {
+        json!({ "name": c.name, "image": c.image, "imageID": c.image, "ready": false, "started": false,
+            "restartCount": 0, "state": { "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now(),
+            "finishedAt": now() } } })
+    };
+    containers.iter().map(status).collect()
+}
+
+/// A Pod whose first init container waits, and whose other containers wait for that.
+pub(super) fn initializing(pod: &Pod, reason: &str, message: &str, restarts: i32) -> Value {
+    let mut status = waiting(pod, "PodInitializing", "", 0);
+    let first = &waiting(pod, reason, message, restarts)["containerStatuses"][0];
+    status["initContainerStatuses"] = done(init_containers(pod)).into();
+    for (key, value) in first.as_object().into_iter().flatten() {
+        if matches!(key.as_str(), "restartCount" | "state" | "lastState") {
+            status["initContainerStatuses"][0][key] = value.clone();
+        }
+    }
+    status["conditions"][1]["status"] = "False".into();
+    status
+}
+
 pub(super) fn running(pod: &Pod, ready: bool) -> Value {
     status(pod, ready, &json!({ "running": { "startedAt": now() } }), &json!({}), 0)
 }
 
 /// What a Pod looks like whose containers all did their work.
 pub(super) fn succeeded(pod: &Pod) -> Value {
-    let spec = pod.spec.as_ref().expect("a spec");
-    let done = |containers: &[Container]| {
-        let all: Vec<Value> = containers
-            .iter()
-            .map(|c| {
-                json!({ "name": c.name, "image": c.image, "imageID": c.image, "ready": false, "started": false,
-                "restartCount": 0, "state": { "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now(),
-                "finishedAt": now() } } })
-            })
-            .collect();
-        all
-    };
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
     json!({
         "phase": "Succeeded", "startTime": now(),
-        "initContainerStatuses": done(spec.init_containers.as_deref().unwrap_or_default()),
-        "containerStatuses": done(&spec.containers),
+        "initContainerStatuses": done(init_containers(pod)),
+        "containerStatuses": done(containers),
     })
 }
 
@@ -68,14 +86,11 @@ pub(super) fn waiting(pod: &Pod, reason: &str, message: &str, restarts: i32) -> 
 }
 
 /// The status of a Pod whose images, those of its init containers too, were all pulled at this digest.
-pub(super) fn of_image(mut status: Value, pod: &Pod, digest: &str) -> Value {
-    let mut done = succeeded(pod)["initContainerStatuses"].take();
-    for container in [&mut done, &mut status["containerStatuses"]].into_iter().filter_map(Value::as_array_mut).flatten()
-    {
-        container["imageID"] = digest.into();
-    }
-    if done.as_array().is_some_and(|all| !all.is_empty()) {
-        status["initContainerStatuses"] = done;
+pub(super) fn of_image(mut status: Value, digest: &str) -> Value {
+    for statuses in ["initContainerStatuses", "containerStatuses"] {
+        for container in status[statuses].as_array_mut().into_iter().flatten() {
+            container["imageID"] = digest.into();
+        }
     }
     status
 }

@@ -199,7 +199,8 @@ impl Fleet {
                 let owner = Owner::from(object);
                 let corner = inner.corners.entry(namespace.clone()).or_default();
                 let before = corner.owners.insert(uid.as_str().into(), owner.clone());
-                if before.as_ref() == Some(&owner) {
+                // The end of a list reaches everybody.
+                if before.as_ref() == Some(&owner) || matches!(event, Event::InitApply(_)) {
                     return Vec::new();
                 }
                 inner.of_workload(&namespace, &uid, before.iter().chain([&owner]))

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::config_watcher::resolve::resolve;
-use crate::k8s::workload::ReplicaSetFacts;
+use crate::k8s::workload::{ReplicaSetFacts, StatefulSetFacts};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -88,8 +88,8 @@ fn a_list_after_a_gap_forgets_the_pods_and_owners_that_went_in_it() {
     assert_eq!(names(), (vec!["two".to_owned()], 1));
 }
 
-#[test]
-fn an_event_of_an_owner_reaches_those_whose_picture_it_changes_and_no_other() {
+/// 500 watchers `w…` of Pods `app: a…`.
+fn crowd() -> Fleet {
     let fleet = Fleet::default();
     for number in 0..500 {
         let object = json!({ "apiVersion": "k8spatterns.io/v1", "kind": "ConfigWatcher",
@@ -97,6 +97,16 @@ fn an_event_of_an_owner_reaches_those_whose_picture_it_changes_and_no_other() {
             "spec": { "configMap": "c", "podSelector": { "app": format!("a{number}") } } });
         fleet.watches(&("n".to_owned(), format!("w{number}")), resolve(&read(object)).ok());
     }
+    fleet
+}
+
+fn names(told: Vec<Key>) -> Vec<String> {
+    told.into_iter().map(|(_, name)| name).collect()
+}
+
+#[test]
+fn an_event_of_an_owner_reaches_those_whose_picture_it_changes_and_no_other() {
+    let fleet = crowd();
     let set = |uid: &str, app: &str, replicas: usize| -> ReplicaSetFacts {
         let above = json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d",
             "controller": true }]);
@@ -105,12 +115,11 @@ fn an_event_of_an_owner_reaches_those_whose_picture_it_changes_and_no_other() {
             "status": {} }))
     };
     let apply = |uid: &str, app: &str, replicas: usize| {
-        let told = fleet.owner("", "ReplicaSet", &Event::Apply(set(uid, app, replicas)));
-        told.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+        names(fleet.owner("", "ReplicaSet", &Event::Apply(set(uid, app, replicas))))
     };
     assert_eq!(apply("r1", "a1", 1), ["w1"]);
     assert_eq!(apply("r1", "a1", 1), [""; 0], "the same is no news");
-    // One that was made under labels of before belongs to the same workload; another set of its Deployment, too.
+    // A Pod that was made when the template had other labels belongs to the same workload, as another ReplicaSet does.
     let mut pod = pod_of("p", "a2");
     pod.metadata.owner_references = set("x", "x", 1).metadata.owner_references;
     pod.metadata.owner_references.as_mut().unwrap()[0].uid = "r1".to_owned();
@@ -120,6 +129,26 @@ fn an_event_of_an_owner_reaches_those_whose_picture_it_changes_and_no_other() {
     assert_eq!(apply("r2", "a4", 1), ["w1", "w2", "w3", "w4"], "as it was and as it is");
     let gone = fleet.owner("", "ReplicaSet", &Event::Delete(set("r2", "a4", 1)));
     assert_eq!(gone.len(), 3);
+    let stateful: StatefulSetFacts = read(json!({ "metadata": { "name": "s", "namespace": "n", "uid": "s" },
+        "spec": { "template": { "metadata": { "labels": { "app": "a7" } } } }, "status": {} }));
+    assert_eq!(names(fleet.owner("", "StatefulSet", &Event::Apply(stateful))), ["w7"]);
+    // A list is one piece of news, however long it is.
+    fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::Init);
+    assert_eq!(fleet.owner("", "ReplicaSet", &Event::InitApply(set("r3", "a5", 1))), []);
+    assert_eq!(fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::InitDone).len(), 500);
+}
+
+#[test]
+fn an_event_of_a_pod_reaches_those_that_select_it_or_did() {
+    let fleet = crowd();
+    let apply = |pod: PodFacts| names(fleet.pod("", &Event::Apply(pod)));
+    assert_eq!(apply(pod_of("p", "a1")), ["w1"]);
+    assert_eq!(apply(pod_of("p", "a1")), [""; 0], "the same is no news");
+    let mut touched = pod_of("p", "a1");
+    touched.metadata.resource_version = Some("2".to_owned());
+    assert_eq!(apply(touched), [""; 0], "nor is another resourceVersion alone");
+    assert_eq!(apply(pod_of("p", "a2")), ["w1", "w2"], "as it was and as it is");
+    assert_eq!(names(fleet.pod("", &Event::Delete(pod_of("p", "a2")))), ["w2"]);
 }
 
 #[test]

@@ -5,8 +5,10 @@
 mod basics;
 mod blocked;
 mod everywhere;
+mod held;
 mod hostile;
 mod restarts;
+mod slow;
 mod web;
 mod workloads;
 mod world;
@@ -41,6 +43,39 @@ pub(super) async fn one_is_gone(eyes: &Eyes) {
         if eyes.seen().deletions.is_empty() { Err("none".to_owned()) } else { Ok(()) }
     })
     .await;
+}
+
+/// Has the API server refuse evictions here for which a CEL expression does not hold, among them the one of `pod`.
+pub(super) async fn forbid_evictions(lab: &Lab<'_>, expression: &str, pod: &str) {
+    let rules = json!([{ "apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"],
+        "resources": ["pods/eviction"] }]);
+    let only_here = json!({ "matchLabels": { "kubernetes.io/metadata.name": lab.name } });
+    let policy = json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": { "name": lab.name },
+        "spec": { "matchConstraints": { "namespaceSelector": only_here, "resourceRules": rules },
+            "validations": [{ "expression": expression, "message": "no evictions at night" }] } });
+    let binding = json!({ "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding", "metadata": { "name": lab.name },
+        "spec": { "policyName": lab.name, "validationActions": ["Deny"] } });
+    lab.cluster.apply(&format!("{policy}\n---\n{binding}"));
+    // The API server takes a moment to enforce a policy.
+    let dry = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "deleteOptions": { "dryRun": ["All"] },
+        "metadata": { "name": pod, "namespace": lab.name } })
+    .to_string();
+    let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction?dryRun=All", lab.name);
+    olm_tests::eventually("evictions are refused", SOON, || async {
+        match lab.cluster.try_kubectl(&["create", "--raw", &path, "-f", "-"], Some(&dry)) {
+            Err(why) if why.contains("no evictions at night") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
+
+/// Ends that.
+pub(super) fn allow_evictions(lab: &Lab<'_>) {
+    let kinds = "validatingadmissionpolicybinding,validatingadmissionpolicy";
+    lab.cluster.kubectl(&["delete", kinds, &lab.name]);
 }
 
 /// The API's times are whole seconds: what comes after this is later than what was before.

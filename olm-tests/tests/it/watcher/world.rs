@@ -11,7 +11,7 @@ use olm_tests::lab::{LONG, Lab, SOON};
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::{Value, json};
 
-use super::{lab, next_second, one_is_gone};
+use super::{allow_evictions, forbid_evictions, lab, next_second, one_is_gone};
 
 /// Evictions that the API server took.
 fn evictions(lab: &Lab<'_>) -> usize {
@@ -182,27 +182,8 @@ fn who_refuses_evictions_is_quoted_and_it_goes_on_when_they_are_let() {
         let rules = json!([{ "apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"],
             "resources": ["pods/eviction"] }]);
         // A policy that says no, and one that does not answer.
-        let policy = json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": { "name": "no-evictions" },
-            "spec": { "matchConstraints": { "namespaceSelector": only_here, "resourceRules": rules },
-                "validations": [{ "expression": "false", "message": "no evictions at night" }] } });
-        let binding = json!({ "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicyBinding", "metadata": { "name": "no-evictions" },
-            "spec": { "policyName": "no-evictions", "validationActions": ["Deny"] } });
-        lab.cluster.apply(&format!("{policy}\n---\n{binding}"));
-        // A policy is heard of after a moment.
-        eventually("evictions are refused", SOON, || async {
-            let name = lab.labelled("app=webapp").await.into_keys().next().unwrap();
-            let dry = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "deleteOptions": { "dryRun": ["All"] },
-                "metadata": { "name": name, "namespace": lab.name } })
-            .to_string();
-            let path = format!("/api/v1/namespaces/{}/pods/{name}/eviction?dryRun=All", lab.name);
-            match lab.cluster.try_kubectl(&["create", "--raw", &path, "-f", "-"], Some(&dry)) {
-                Err(why) if why.contains("no evictions at night") => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        })
-        .await;
+        let name = lab.labelled("app=webapp").await.into_keys().next().unwrap();
+        forbid_evictions(&lab, "false", &name).await;
         lab.message("two");
         let said = lab.watcher_is("watcher", "Degraded", "True", "EvictionRefused").await;
         assert!(said.contains("no evictions at night"), "{said}");
@@ -211,7 +192,7 @@ fn who_refuses_evictions_is_quoted_and_it_goes_on_when_they_are_let() {
             "webhooks": [{ "name": "dead.webhook.example", "admissionReviewVersions": ["v1"], "sideEffects": "None",
                 "clientConfig": { "url": "https://127.0.0.1:1/" }, "namespaceSelector": only_here, "rules": rules }] });
         lab.cluster.apply(&webhook.to_string());
-        lab.cluster.kubectl(&["delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "no-evictions"]);
+        allow_evictions(&lab);
         eventually("the webhook is quoted", SOON, || async {
             let status = lab.watcher_status("watcher").await;
             let degraded = status.conditions.into_iter().find(|c| c.type_ == "Degraded").unwrap();
