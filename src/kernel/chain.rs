@@ -10,13 +10,12 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut next = Some(error);
     while let Some(cause) = next {
         next = cause.source();
-        let text = words(cause);
         // Many errors repeat what their cause says.
+        let (text, own) = (words(cause), cause.to_string());
         if let Some(last) = said.last_mut()
-            && last.ends_with(&text)
+            && let Some(before) = last.strip_suffix(&own)
         {
-            last.truncate(last.len() - text.len());
-            last.truncate(last.trim_end_matches([':', ' ']).len());
+            *last = before.trim_end_matches([':', ' ']).to_owned();
         }
         said.push(text);
         if matches!(kubes(cause), Some(kube::Error::Api(_))) {

@@ -16,9 +16,10 @@ use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::api::package::Package;
 use crate::dynatrace::Subscriber;
 use crate::k8s::facts::{NodeFacts, PodFacts};
-use crate::kernel::runtime::{Kind, Triggers};
+use crate::kernel::runtime::{Concerns, Kind, Triggers};
 use crate::kernel::sync::{Scope, Watches, api};
 use crate::kernel::{self, Key};
+use crate::oneagent::fleet::NodeNews;
 
 /// Label of every agent's Pod and DaemonSet.
 pub const LABEL: &str = "dynatrace=oneagent";
@@ -84,7 +85,12 @@ pub fn watch_fleet(context: &Arc<Context>, scope: &Scope, triggers: &Triggers) -
     let client = &context.client;
     let (shared, told) = (context.clone(), triggers.clone());
     watches.follow("nodes", None, Api::<NodeFacts>::all(client.clone()), "", move |event| {
-        told.concerns(shared.fleet.node(&event));
+        match shared.fleet.node(&event) {
+            NodeNews::Nothing => {}
+            // Before all OneAgents are known nobody looks.
+            NodeNews::Changed(nodes) => shared.peers.near(&nodes).iter().for_each(|key| told.one(key)),
+            NodeNews::Everything => told.concerns(Concerns::All),
+        }
     });
     for namespace in scope.namespaces() {
         let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());

@@ -156,6 +156,7 @@ async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Du
     let memory = memory::read(&last);
     let mut plan = plan::plan(&memory, &resolved, &seen, &context.settings.agent_image, now)?;
     desk.planned(began.elapsed());
+    context.peers.remembers(&key, !plan.assessment.decision.memory.rollout.touched.away.is_empty());
     // First in memory, whatever becomes of the rest: who is gone stays gone since then.
     if let Some(news) = plan.known.take() {
         act::note(context, object, &resolved, news).await;

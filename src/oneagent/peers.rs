@@ -13,7 +13,8 @@ use super::fleet::Fleet;
 use super::overlap::{Agents, Other};
 use super::resolve::resolve;
 use crate::api::oneagent::OneAgent;
-use crate::k8s::placement::Placement;
+use crate::k8s::node::Node;
+use crate::k8s::placement::{Placement, Verdict};
 use crate::kernel::Key;
 
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ struct Peer {
 #[derive(Debug, Default)]
 struct Inner {
     all: BTreeMap<Key, Peer>,
+    /// Those that remember nodes which they may not select any more.
+    remember: HashSet<Key>,
     /// Scopes that are not known yet.
     unknown: HashSet<String>,
     /// Scopes of which nothing was ever known, because they cannot be read.
@@ -76,7 +79,34 @@ impl Peers {
     }
 
     pub fn gone(&self, key: &Key) {
-        self.inner().all.remove(key);
+        let mut inner = self.inner();
+        inner.all.remove(key);
+        inner.remember.remove(key);
+    }
+
+    /// Takes note whether one remembers nodes which it may not select any more.
+    pub fn remembers(&self, key: &Key, does: bool) {
+        let mut inner = self.inner();
+        if does {
+            inner.remember.insert(key.clone());
+        } else {
+            inner.remember.remove(key);
+        }
+    }
+
+    /// To whom these nodes matter: whose selector their labels match, and who remembers nodes. Of one whose spec never
+    /// made sense nobody can say.
+    #[must_use]
+    pub fn near(&self, nodes: &[Arc<Node>]) -> Vec<Key> {
+        let inner = self.inner();
+        let is_near = |(key, peer): &(&Key, &Peer)| {
+            if inner.remember.contains(*key) {
+                return true;
+            }
+            let Some(placement) = &peer.placement else { return true };
+            nodes.iter().any(|node| placement.verdict(node) != Verdict::NotMatching)
+        };
+        inner.all.iter().filter(is_near).map(|(key, _)| key.clone()).collect()
     }
 
     /// Whether an object has not been edited, deleted or created again since.
@@ -247,6 +277,32 @@ mod tests {
         assert_eq!(older("b"), [("n/a".to_owned(), true)]);
         peers.gone(&("n".to_owned(), "a".to_owned()));
         assert_eq!(older("b"), []);
+    }
+
+    #[test]
+    fn a_node_reaches_those_that_its_labels_concern_and_those_that_remember_nodes() {
+        let peers = Peers::default();
+        let of = |name: &str, selector: serde_json::Value| {
+            let spec = json!({ "apiUrl": GOOD, "nodeSelector": selector });
+            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+                "metadata": { "name": name, "namespace": "n", "uid": name, "generation": 1 }, "spec": spec });
+            peers.note(&serde_json::from_value(object).unwrap());
+        };
+        for pool in 0..50 {
+            of(&format!("pool-{pool:02}"), json!({ "pool": format!("{pool:02}") }));
+        }
+        let node = |pool: &str| {
+            let labels = [("pool".to_owned(), pool.to_owned()), ("kubernetes.io/arch".to_owned(), "amd64".to_owned())];
+            Arc::new(Node { labels: labels.into(), ..Node::named("node") })
+        };
+        let near = |nodes: &[Arc<Node>]| -> Vec<String> { peers.near(nodes).into_iter().map(|key| key.1).collect() };
+        assert_eq!(near(&[node("07"), node("07")]), ["pool-07"]);
+        assert_eq!(near(&[node("07"), node("31")]), ["pool-07", "pool-31"], "it leaves one and comes to the other");
+        let key = ("n".to_owned(), "pool-49".to_owned());
+        peers.remembers(&key, true);
+        assert_eq!(near(&[node("07")]), ["pool-07", "pool-49"]);
+        peers.remembers(&key, false);
+        assert_eq!(near(&[node("07")]), ["pool-07"]);
     }
 
     fn set(name: &str, yields_to: &[&str]) -> Event<DaemonSet> {

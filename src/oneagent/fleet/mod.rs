@@ -34,6 +34,17 @@ use crate::kernel::runtime::Concerns;
 use crate::rollout::Loss;
 use losses::Losses;
 
+/// What an event of a node brings.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NodeNews {
+    /// A heartbeat, say.
+    Nothing,
+    /// One node: as it was, if it was there, and as it is.
+    Changed(Vec<Arc<Node>>),
+    /// Nodes may be gone, of which a OneAgent may remember something that no longer selects them.
+    Everything,
+}
+
 #[derive(Debug, Default)]
 pub struct Fleet {
     inner: RwLock<Inner>,
@@ -194,13 +205,13 @@ impl Fleet {
         }
     }
 
-    /// Takes an event of the nodes' watch.
-    pub fn node(&self, event: &Event<NodeFacts>) -> Concerns {
+    /// Takes an event of the nodes' watch; what of it is news is in the answer.
+    pub fn node(&self, event: &Event<NodeFacts>) -> NodeNews {
         let mut inner = self.write();
         match event {
             Event::Init => {
                 inner.relisted.insert("nodes".to_owned(), HashSet::new());
-                Concerns::Nobody
+                NodeNews::Nothing
             }
             Event::InitApply(facts) | Event::Apply(facts) => {
                 let mut node = node(facts);
@@ -210,17 +221,20 @@ impl Fleet {
                     inner.relisted.entry("nodes".to_owned()).or_default().insert((String::new(), node.name.clone()));
                 }
                 let before = inner.nodes.insert(node.name.clone(), node.clone());
-                if before.as_ref() == Some(&node) { Concerns::Nobody } else { Concerns::All }
+                match before {
+                    Some(before) if before == node => NodeNews::Nothing,
+                    before => NodeNews::Changed(before.into_iter().chain([node]).collect()),
+                }
             }
             Event::Delete(facts) => {
                 inner.nodes.remove(facts.name_any().as_str());
                 inner.losses.forget_node(&facts.name_any());
-                Concerns::All
+                NodeNews::Everything
             }
             Event::InitDone => {
                 let seen = inner.relisted.remove("nodes").unwrap_or_default();
                 inner.nodes.retain(|name, _| seen.contains(&(String::new(), name.clone())));
-                Concerns::All
+                NodeNews::Everything
             }
         }
     }

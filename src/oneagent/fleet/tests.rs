@@ -57,9 +57,9 @@ fn a_heartbeat_concerns_nobody_and_a_relist_forgets_what_is_gone() {
         serde_json::from_value::<NodeFacts>(value).unwrap()
     };
     let fleet = Fleet::default();
-    assert_eq!(fleet.node(&Event::Apply(node("a", "1", "True"))), Concerns::All);
-    assert_eq!(fleet.node(&Event::Apply(node("a", "2", "True"))), Concerns::Nobody);
-    assert_eq!(fleet.node(&Event::Apply(node("a", "3", "False"))), Concerns::All);
+    assert!(matches!(fleet.node(&Event::Apply(node("a", "1", "True"))), NodeNews::Changed(nodes) if nodes.len() == 1));
+    assert_eq!(fleet.node(&Event::Apply(node("a", "2", "True"))), NodeNews::Nothing);
+    assert!(matches!(fleet.node(&Event::Apply(node("a", "3", "False"))), NodeNews::Changed(nodes) if nodes.len() == 2));
     fleet.node(&Event::Apply(node("b", "1", "True")));
     fleet.node(&Event::Init);
     fleet.node(&Event::InitApply(node("b", "1", "True")));
