@@ -178,8 +178,8 @@ fn was_started(container: &ContainerFacts) -> bool {
 
 /// What keeps the first container from being started, as far as a status says.
 fn what_it_waits_for(facts: &PodFacts) -> String {
-    let unstarted = containers(facts).filter(|container| !was_started(container));
-    let waiting = unstarted.filter_map(|container| container.state.waiting.as_ref()?.reason.as_deref()).next();
+    let mut unstarted = containers(facts).filter(|container| !was_started(container));
+    let waiting = unstarted.find_map(|container| container.state.waiting.as_ref()?.reason.as_deref());
     match waiting {
         Some(reason) => format!("an image is being pulled, a volume mounted or the network set up ({reason})"),
         None => "the kubelet of its node has not taken it on".to_owned(),

@@ -292,8 +292,9 @@ mod tests {
             of(&format!("pool-{pool:02}"), json!({ "pool": format!("{pool:02}") }));
         }
         let node = |pool: &str| {
-            let labels = [("pool".to_owned(), pool.to_owned()), ("kubernetes.io/arch".to_owned(), "amd64".to_owned())];
-            Arc::new(Node { labels: labels.into(), ..Node::named("node") })
+            let labels = [("pool", pool), ("kubernetes.io/arch", "amd64"), ("kubernetes.io/os", "linux")];
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+            Arc::new(Node { labels, ..Node::named("node") })
         };
         let near = |nodes: &[Arc<Node>]| -> Vec<String> { peers.near(nodes).into_iter().map(|key| key.1).collect() };
         assert_eq!(near(&[node("07"), node("07")]), ["pool-07"]);
