@@ -1,6 +1,6 @@
 //! Errors with all their causes in one line, as people read them.
 //!
-//! Here because kube's own text of a refusal is Rust's debug form of the whole answer. Must not say what to do about it.
+//! Here because kube's own text of a refusal is Rust's debug form of the whole answer. Must not say what helps.
 
 use std::error::Error;
 

@@ -74,7 +74,9 @@ pub(super) fn looks(pods: usize) {
     let sets: Vec<_> = (0..pods / 4).map(|app| set(app, 4)).collect();
     let began = Instant::now();
     fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::Init);
-    sets.into_iter().for_each(|set| _ = fleet.owner("", "ReplicaSet", &Event::InitApply(set)));
+    for set in sets {
+        _ = fleet.owner("", "ReplicaSet", &Event::InitApply(set));
+    }
     fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::InitDone);
     row(&format!("a list of {} ReplicaSets there", pods / 4), &format!("{:.1} ms", ms(began)));
     let events: Vec<_> = (0..100).map(|app| Event::Apply(set(app, 3))).collect();
