@@ -74,7 +74,10 @@ pub fn plan<R: Revision>(
     });
     plan.template = template(desired, inventory, &memory, (failure.is_some(), is_apart), held.is_some());
     let changes = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
-    plan.next = plan.next.into_iter().chain(still).chain(changes).chain(storm_until.flatten()).min();
+    // Whatever comes of it below: what is stuck goes back in its time, and a verdict is withdrawn.
+    let believed = [stuck_until(&memory, policy, now), withdrawal_due(&sorted, policy, &memory, now)];
+    let believed = believed.into_iter().flatten().chain(still).chain(changes).chain(storm_until.flatten());
+    plan.next = plan.next.into_iter().chain(believed).min();
 
     let way = WayBack::of(policy, desired, inventory, &sorted, &memory);
     if let Some(way) = way.filter(|_| plan.template == Template::Keep) {
@@ -85,8 +88,7 @@ pub fn plan<R: Revision>(
         if memory.started().is_some() {
             memory.phase = Phase::Idle;
         }
-        let withdrawn = withdrawal_due(&sorted, policy, &memory, now);
-        plan.next = plan.next.into_iter().chain(next).chain(withdrawn).min();
+        plan.next = plan.next.into_iter().chain(next).min();
         return Plan { steps, report, memory, ..plan };
     }
 
@@ -99,7 +101,6 @@ pub fn plan<R: Revision>(
         let something = report.outdated > 0 || inventory.template.is_some();
         stand(failure, held.filter(|_| something), &mut report, &mut memory);
         rolled_back(policy, &sorted, &mut report, &memory);
-        plan.next = plan.next.into_iter().chain(withdrawal_due(&sorted, policy, &memory, now)).min();
         return Plan { report, memory, ..plan };
     }
 

@@ -60,6 +60,35 @@ proptest! {
         World::after(size, Policy { calendar, ..policy }, events);
     }
 
+    /// Without a resync: what is believed for a time asks to be looked at when that time is over.
+    #[test]
+    fn while_nothing_happens_nothing_is_decided_before_the_moment_that_the_plan_names(size in 1usize..12,
+        policy in policies(), calendar in calendars(), events in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let mut world = World::after(size, Policy { calendar, ..policy }, events);
+        // Times are whole seconds: what happened within the same one may have been before or after.
+        for _ in 0..3 {
+            world.act();
+            world.clock += 1;
+        }
+        let now = world.look_after(0);
+        // What it did comes back as an event.
+        if !now.steps.is_empty() || now.template != Template::Keep {
+            return Ok(());
+        }
+        let decided = |plan: &Plan| {
+            let failure = plan.memory.rollout.failure.as_ref().map(|failure| failure.revision.clone());
+            let Report { state, running, lacking, joining, .. } = plan.report;
+            (plan.steps.len(), plan.template, failure, state, (running, lacking, joining))
+        };
+        for seconds in [1, 2, 5, 10, 30, 60, 119, 299, 300, 301, 599, 1_200, 3_599, 7_200, 30_000] {
+            if now.next.is_some_and(|next| next <= at(world.clock + seconds)) {
+                break;
+            }
+            let later = world.look_after(seconds);
+            prop_assert_eq!(decided(&later), decided(&now), "{} s later, asked for {:?}", seconds, now.next);
+        }
+    }
+
     #[test]
     fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, policy in policies(),
         events in proptest::collection::vec(any::<u8>(), 0..100)) {

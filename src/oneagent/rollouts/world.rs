@@ -174,6 +174,15 @@ impl World {
         plan
     }
 
+    /// What would be decided so much later, had nothing happened meanwhile.
+    pub(super) fn look_after(&self, seconds: i64) -> Plan {
+        let wanted = self.wanted();
+        let is_short = self.truth.nodes.iter().any(|node| !self.shown.iter().any(|pod| pod.node == node.name));
+        let refused = self.truth.refused.as_deref().filter(|_| is_short);
+        let inventory = Inventory { pods: &self.shown, refused, ..self.truth.inventory() };
+        plan(&self.policy, Some(&wanted), &inventory, at(self.clock + seconds))
+    }
+
     /// So much later everything that was to come has come, and been seen.
     pub(super) fn round(&mut self, seconds: i64) -> Plan {
         self.clock += seconds;
