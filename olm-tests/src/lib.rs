@@ -17,6 +17,7 @@ pub mod images;
 pub mod kubelet;
 pub mod lab;
 pub mod launcher;
+pub mod lint;
 pub mod nodes;
 pub mod olm;
 pub mod openshift;

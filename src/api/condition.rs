@@ -184,6 +184,19 @@ pub fn keep_what_is_urgent(conditions: &mut [Condition]) {
     }
 }
 
+/// A text of fewer bytes than `limit`: whole sentences, or the beginning of the first one.
+#[must_use]
+pub fn shortened(text: &str, limit: usize) -> String {
+    if text.len() < limit {
+        return text.to_owned();
+    }
+    let most = limit.saturating_sub(5);
+    let room = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let end = ["; ", ". "].into_iter().filter_map(|end| text[..room].rfind(end)).max();
+    let end = end.or_else(|| text[..room].rfind(' ')).unwrap_or(room);
+    format!("{} …", text[..end].trim_end_matches([':', ',', ';', ' ']))
+}
+
 /// A time as the API server writes it.
 #[must_use]
 pub fn timestamp(time: DateTime<Utc>) -> String {
@@ -224,6 +237,14 @@ mod tests {
         assert_eq!(told(events), [("Recovered".to_owned(), false)]);
         let (_, events) = merge(&third, &ready(true, Reason::AllUpdated), None, at(30));
         assert!(events.is_empty(), "nothing changed, nothing to say");
+    }
+
+    #[test]
+    fn what_is_too_long_ends_with_a_sentence() {
+        assert_eq!(shortened("short", 100), "short");
+        assert_eq!(shortened("the first one; the second one, which is too long", 30), "the first one …");
+        assert_eq!(shortened("one that goes on and on without any end", 20), "one that goes …");
+        assert!(shortened(&"é".repeat(600), 1_000).len() < 1_000);
     }
 
     #[test]

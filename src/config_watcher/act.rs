@@ -60,9 +60,10 @@ pub async fn evict(
         };
         let outcome =
             context.deletions.delete(&context.client, &resolved.namespace, guard, target, context.clock.now()).await;
-        tracing::info!(namespace = resolved.namespace, name = resolved.name, pod = &*pod.name, ?outcome, "eviction");
+        let (namespace, name, pod_name) = (&resolved.namespace, &resolved.name, &*pod.name);
         match outcome {
             Ok(Outcome::Deleted) => {
+                tracing::info!(namespace, name, pod = pod_name, "Pod evicted: its successor reads the changed data");
                 desk.own.was_evicted(workload);
                 *desk.own.evicted_at.lock() = Some(context.clock.now());
                 context.metrics.all.replaced();
@@ -70,6 +71,7 @@ pub async fn evict(
             Ok(Outcome::Changed) => done.has_changed = true,
             Ok(Outcome::OverBudget) => tracing::error!(name = resolved.name, "the plan exceeds the budget; a defect"),
             Ok(Outcome::Blocked(blocked)) => {
+                tracing::info!(namespace, name, pod = pod_name, why = blocked.why, "Pod may not be evicted now");
                 done.is_blocked = true;
                 let obstacle = obstacle(&pod.name, !costs, &blocked);
                 if blocked.by != ForbiddenBy::Budget {

@@ -10,6 +10,7 @@ use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 
 use super::call;
+use crate::api::condition::shortened;
 
 /// The API server refuses longer messages.
 const NOTE_AT_MOST: usize = 1000;
@@ -44,7 +45,7 @@ impl Events {
             type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
             reason: Some(reason.to_owned()),
             action: Some(action.to_owned()),
-            message: Some(note.chars().take(NOTE_AT_MOST).collect()),
+            message: Some(shortened(note, NOTE_AT_MOST)),
             source: Some(EventSource { component: Some(self.manager.to_owned()), host: None }),
             reporting_component: Some(self.manager.to_owned()),
             reporting_instance: Some(self.instance.clone()),

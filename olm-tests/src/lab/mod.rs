@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, ListParams};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
 use oneagent_operator::api::oneagent::package::PACKAGE;
 use oneagent_operator::api::package::Package;
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::audit;
 use crate::cluster::{Cluster, documents, repository};
 use crate::kubelet::Behaviour;
+use crate::lint;
 use crate::nodes::{self, Shape};
 use crate::operator::{Operator, token};
 use crate::vendor::{api_token, paas_token};
@@ -212,8 +213,34 @@ impl<'a> Lab<'a> {
             assert!(!log.contains("panicked"), "{}: the operator panicked:\n{log}", self.name);
             assert!(!log.contains("a defect"), "{}: the operator noticed a defect of its own:\n{log}", self.name);
         }
+        if self.unjudged.is_none() {
+            let faults = self.faults().await;
+            assert!(faults.is_empty(), "{}: what the operator says: {faults:#?}", self.name);
+        }
         self.clear().await;
         nodes::delete(&self.cluster.client, &self.nodes).await;
+    }
+
+    /// What is wrong with what was told, in Events and in the last statuses.
+    async fn faults(&self) -> Vec<String> {
+        let client = || self.cluster.client.clone();
+        let mut found = Vec::new();
+        let events: Api<Event> = Api::namespaced(client(), &self.name);
+        let of_us = |event: &Event| event.reporting_component.as_deref() == Some(self.package.name);
+        let events = events.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+        for event in events.into_iter().filter(of_us) {
+            found.extend(lint::of_event(&event.message.unwrap_or_default()));
+        }
+        for kind in self.package.kinds {
+            let of = ApiResource::from_gvk_with_plural(
+                &GroupVersionKind::gvk(kind.group, "v1alpha1", kind.name),
+                kind.plural,
+            );
+            let objects: Api<DynamicObject> = Api::namespaced_with(client(), &self.name, &of);
+            let objects = objects.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+            found.extend(objects.iter().flat_map(|object| lint::of_status(&object.data["status"])));
+        }
+        found
     }
 
     /// Takes away what others would be kept busy by. The namespace stays: its end would cost some seventy requests and

@@ -280,6 +280,7 @@ pub(super) fn complaints(
             problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
         }
     }
-    problems.extend(failure.filter(|_| !is_now));
+    let is_back = report.state == rollout::State::RolledBack;
+    problems.extend(failure.filter(|_| !is_now && !is_back));
     problems
 }

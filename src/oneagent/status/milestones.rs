@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::super::memory::{self, Memory};
 use super::super::revision::Revision;
 use super::Picture;
-use crate::api::condition::{Transition, timestamp};
+use crate::api::condition::{Transition, shortened, timestamp};
 use crate::api::rollout::PastRollout;
 use crate::rollout::{Phase, Share, State, Who};
 
@@ -190,7 +190,7 @@ impl Change<'_> {
             to: milestone.to.as_ref().and_then(version),
             started_at: started.map(timestamp),
             ended_at: timestamp(self.now),
-            message: milestone.message.chars().take(LONGEST).collect(),
+            message: shortened(&milestone.message, LONGEST),
         }
     }
 
