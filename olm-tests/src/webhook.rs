@@ -60,6 +60,22 @@ impl Webhook {
         Self::start(client, namespace, ("", "pods", &["DELETE"]), answer).await
     }
 
+    /// One of evictions; each waits for it.
+    pub async fn of_evictions<F, Fut>(client: &Client, namespace: &str, answer: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let answer: Answer = Arc::new(move |_| {
+            let said = answer();
+            Box::pin(async {
+                said.await;
+                Ok(Vec::new())
+            })
+        });
+        Self::start(client, namespace, ("", "pods/eviction", &["CREATE"]), answer).await
+    }
+
     /// One of new Pods, as OpenShift's admission is.
     pub async fn of_pods<F>(client: &Client, namespace: &str, answer: F) -> Self
     where
@@ -89,7 +105,7 @@ impl Webhook {
         });
         let app = Router::new().fallback(review).with_state(answer);
         tokio::spawn(axum::serve(TlsListener::new(listener, &ca.server(&["localhost"], true)), app).into_future());
-        let name = format!("{resource}.{namespace}.webhook.example");
+        let name = format!("{}.{namespace}.webhook.example", resource.replace('/', "-"));
         let configuration = json!({
             "metadata": { "name": name },
             "webhooks": [{
@@ -106,8 +122,8 @@ impl Webhook {
         });
         let configuration = serde_json::from_value(configuration).expect("a configuration");
         webhooks(client).create(&PostParams::default(), &configuration).await.expect("the webhook is registered");
-        if operations == ["DELETE"] {
-            // Nothing is there that could be deleted for a try: the first deletions show whether it is called.
+        if operations == ["DELETE"] || resource == "pods/eviction" {
+            // Nothing is there that could go for a try: the first that goes shows whether it is called.
             return Self { client: client.clone(), name };
         }
         // The API server takes a moment to hear of it.

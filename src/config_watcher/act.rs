@@ -25,6 +25,8 @@ pub struct Done {
     pub has_changed: bool,
     /// A Pod may not be evicted now.
     pub is_blocked: bool,
+    /// The time of this look was over before all of them were evicted.
+    pub is_unfinished: bool,
     /// Why evictions go on failing.
     pub refused: Option<String>,
 }
@@ -43,6 +45,10 @@ pub async fn evict(
         let workload = guard.workload(&pod.uid);
         if workload.is_some_and(|name| desk.own.blocked.holds(name)) {
             continue;
+        }
+        if !desk.has_time() {
+            done.is_unfinished = true;
+            break;
         }
         // A pause, an edit or a deletion in the middle is heard, and a stop.
         let key = (resolved.namespace.clone(), resolved.name.clone());

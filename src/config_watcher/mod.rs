@@ -182,11 +182,12 @@ impl Look<'_> {
         // The watch wakes us earlier, unless it is down; and an eviction without an answer is looked at again.
         let others = done.is_blocked && !plan.decision.steps.is_empty();
         let soon = (done.has_changed || others).then_some(Duration::from_secs(1));
+        let rest = done.is_unfinished.then_some(A_MOMENT);
         let unseen = has_acted.then_some(Duration::from_secs(100));
         let due = plan.next.map(|at| (at - context.clock.now()).to_std().unwrap_or_default() + A_MOMENT);
         let unblocked = desk.own.blocked.ends_in().map(|wait| wait + A_MOMENT);
         let believed = desk.own.believed_in(self.believed_after()).map(|wait| wait + A_MOMENT);
-        Ok([due, later, soon, unseen, unblocked, believed].into_iter().flatten().fold(RESYNC, Duration::min))
+        Ok([due, later, soon, rest, unseen, unblocked, believed].into_iter().flatten().fold(RESYNC, Duration::min))
     }
 
     /// Says what was decided and what came of it; returns how long to wait when it was too soon for mere counts.

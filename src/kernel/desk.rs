@@ -15,12 +15,17 @@ use super::{Error, Key};
 /// What failed so often in a row is said.
 const PERSISTENT: u32 = 3;
 
+/// So long after its begin a look asks for nothing that the next one can ask for: it must say what it did before the
+/// runtime ends it.
+const ROUND: Duration = Duration::from_secs(8);
+
 /// What every kind keeps of an object, beside its own.
 #[derive(Debug, Default)]
 pub struct Desk<D> {
     /// Which object this is about: one that is made anew under the same name has another.
     pub uid: String,
     failures: Mutex<u32>,
+    began: Mutex<Option<Instant>>,
     planned: Mutex<Option<(Instant, Duration)>>,
     /// What is the kind's.
     pub own: D,
@@ -42,6 +47,16 @@ impl<D> Desk<D> {
 
     pub(super) fn succeeded(&self) {
         *self.failures.lock() = 0;
+    }
+
+    /// A look begins.
+    pub(super) fn begins(&self) {
+        *self.began.lock() = Some(Instant::now());
+    }
+
+    /// Whether the look has time for one more of many requests. What is left the next look does.
+    pub fn has_time(&self) -> bool {
+        self.began.lock().is_none_or(|began| began.elapsed() < ROUND)
     }
 
     /// When it was planned last, and how long that took.
@@ -77,6 +92,7 @@ impl<D: Default> Desks<D> {
             Arc::new(Desk {
                 uid: uid.to_owned(),
                 failures: Mutex::default(),
+                began: Mutex::default(),
                 planned: Mutex::default(),
                 own: D::default(),
             })
@@ -98,6 +114,18 @@ impl<D: Default> Desks<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_has_time_until_its_round_is_over_and_the_next_one_again() {
+        let desk: Desk<()> = Desk::default();
+        desk.begins();
+        tokio::time::advance(ROUND - Duration::from_millis(1)).await;
+        assert!(desk.has_time());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!desk.has_time());
+        desk.begins();
+        assert!(desk.has_time());
+    }
 
     #[test]
     fn an_object_that_is_made_anew_under_its_name_has_a_desk_of_its_own() {

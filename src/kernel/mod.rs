@@ -61,6 +61,14 @@ pub enum Error {
     /// A request got no answer.
     #[error("cannot {0}: no answer from the API server within {secs} s", secs = WRITE_TIMEOUT.as_secs())]
     Timeout(String),
+    /// A look lasted too long, each of its requests for itself did not.
+    #[error("the look at {what} was ended after {secs} s: the API server answers slowly; the next look continues it")]
+    Overlong {
+        /// Kind, namespace and name.
+        what: String,
+        /// How long it lasted.
+        secs: u64,
+    },
     /// An object changed since it was read.
     #[error("cannot {0}: it changed since it was read")]
     Stale(String),

@@ -328,6 +328,7 @@ impl<K: Kind> Runtime<K> {
             return Ok(Action::requeue(wait));
         }
         let began = Instant::now();
+        desk.begins();
         let look = async {
             match &object.0 {
                 Ok(decoded) => self.kind.reconcile(decoded, &desk).await,
@@ -339,7 +340,10 @@ impl<K: Kind> Runtime<K> {
         };
         let outcome = match tokio::time::timeout(LONGEST, Box::pin(look)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Error::Timeout(format!("reconcile {} {}/{}", K::Object::kind(&()), key.0, key.1))),
+            Err(_) => {
+                let what = format!("{} {}/{}", K::Object::kind(&()), key.0, key.1);
+                Err(Error::Overlong { what, secs: LONGEST.as_secs() })
+            }
         };
         if !self.present().all.contains_key(&key) {
             // It went while it was looked at: what that look began ends here.

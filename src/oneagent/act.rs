@@ -225,7 +225,7 @@ pub async fn recycle(
     guard: &Guard,
     steps: &[Step<Revision>],
 ) -> Result<Recycled, kernel::Error> {
-    let deletions: Vec<_> = steps.iter().map(|step| replace(context, (object, resolved), step, guard)).collect();
+    let deletions: Vec<_> = steps.iter().map(|step| replace(context, desk, (object, resolved), step, guard)).collect();
     let outcomes: Vec<Result<Outcome, kernel::Error>> = stream::iter(deletions).buffered(AT_ONCE).collect().await;
     let mut recycled = Recycled::default();
     // One that fails keeps what is known of the others.
@@ -248,21 +248,24 @@ pub async fn recycle(
     failed.map_or(Ok(recycled), Err)
 }
 
-/// Whether nobody has stopped everything, edited the OneAgent or deleted it since the look began: of many deletions the
-/// last is sent long after the first.
-async fn may_go_on(context: &Context, object: &OneAgent, resolved: &Resolved) -> bool {
+/// Whether nobody has stopped everything, edited the OneAgent or deleted it since the look began, and the look has time:
+/// of many deletions the last is sent long after the first.
+async fn may_go_on(context: &Context, desk: &Desk, object: &OneAgent, resolved: &Resolved) -> bool {
     let key = (resolved.namespace.clone(), resolved.name.clone());
     let stop = Reference::stop(&context.settings.namespace, MANAGER);
-    context.peers.is_still(&key, object) && !context.named.look(&key, &stop).await.is_stop(&stop).unwrap_or(true)
+    desk.has_time()
+        && context.peers.is_still(&key, object)
+        && !context.named.look(&key, &stop).await.is_stop(&stop).unwrap_or(true)
 }
 
 async fn replace(
     context: &Context,
+    desk: &Desk,
     (object, resolved): (&OneAgent, &Resolved),
     step: &Step<Revision>,
     guard: &Guard,
 ) -> Result<Outcome, kernel::Error> {
-    if !may_go_on(context, object, resolved).await {
+    if !may_go_on(context, desk, object, resolved).await {
         return Ok(Outcome::Changed);
     }
     let pod = &step.pod;

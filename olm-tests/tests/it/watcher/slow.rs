@@ -1,10 +1,13 @@
 //! What starts late, or not at all: which of it is a verdict on the data, and how a verdict is lifted again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{LONG, Lab, SOON};
+use olm_tests::webhook::Webhook;
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::{Value, json};
 
@@ -138,6 +141,39 @@ fn after_the_init_containers_a_slow_registry_is_no_verdict_either() {
         is_innocent(&lab).await;
         lab.behave(|b| b.versions.clear());
         lab.all_updated("two").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_round_of_evictions_that_takes_long_is_continued_and_the_status_follows() {
+    olm_tests::run(async {
+        let lab = Lab::of(&PACKAGE, "cw-long-round", 3).await;
+        lab.message("one");
+        lab.workload("Deployment", "webapp", &json!({ "replicas": 40 }));
+        lab.watcher(&json!({ "rollout": { "maxUnavailable": "100%" } }));
+        lab.all_say("webapp", "one", 40, LONG).await;
+        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        next_second().await;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let webhook = Webhook::of_evictions(&lab.cluster.client, &lab.name, move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1))
+        })
+        .await;
+        lab.message("two");
+        lab.watcher_shows("watcher", "the status follows while evictions go on", |status| {
+            let updated = status.pods.as_ref().map_or(0, |pods| pods.updated);
+            (1..40).contains(&updated) && asked.load(Ordering::SeqCst) < 40
+        })
+        .await;
+        lab.all_say("webapp", "two", 40, LONG).await;
+        lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
+        assert!(asked.load(Ordering::SeqCst) >= 40, "the webhook was asked");
+        let printed = lab.operators[0].printed();
+        assert!(!printed.contains("a reconcile failed"), "{printed}");
+        webhook.end().await;
         lab.end().await;
     });
 }
