@@ -119,9 +119,9 @@ mod tests {
     async fn a_look_has_time_until_its_round_is_over_and_the_next_one_again() {
         let desk: Desk<()> = Desk::default();
         desk.begins();
-        tokio::time::advance(ROUND - Duration::from_millis(1)).await;
+        tokio::time::advance(ROUND / 2).await;
         assert!(desk.has_time());
-        tokio::time::advance(Duration::from_millis(1)).await;
+        tokio::time::advance(ROUND / 2).await;
         assert!(!desk.has_time());
         desk.begins();
         assert!(desk.has_time());

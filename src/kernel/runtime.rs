@@ -338,13 +338,10 @@ impl<K: Kind> Runtime<K> {
                 }
             }
         };
-        let outcome = match tokio::time::timeout(LONGEST, Box::pin(look)).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                let what = format!("{} {}/{}", K::Object::kind(&()), key.0, key.1);
-                Err(Error::Overlong { what, secs: LONGEST.as_secs() })
-            }
-        };
+        let outcome = tokio::time::timeout(LONGEST, Box::pin(look)).await.unwrap_or_else(|_| {
+            let what = format!("{} {}/{}", K::Object::kind(&()), key.0, key.1);
+            Err(Error::Overlong { what, secs: LONGEST.as_secs() })
+        });
         if !self.present().all.contains_key(&key) {
             // It went while it was looked at: what that look began ends here.
             self.desks.clear(&key);

@@ -248,8 +248,8 @@ pub async fn recycle(
     failed.map_or(Ok(recycled), Err)
 }
 
-/// Whether nobody has stopped everything, edited the OneAgent or deleted it since the look began, and the look has time:
-/// of many deletions the last is sent long after the first.
+/// Whether the look has time, and nobody has stopped everything, edited the OneAgent or deleted it since the look
+/// began: the operator sends the last of many deletions long after the first.
 async fn may_go_on(context: &Context, desk: &Desk, object: &OneAgent, resolved: &Resolved) -> bool {
     let key = (resolved.namespace.clone(), resolved.name.clone());
     let stop = Reference::stop(&context.settings.namespace, MANAGER);
