@@ -18,9 +18,10 @@ use crate::api::package::Package;
 use crate::fleet::replicas::Owner;
 use crate::k8s::facts::PodFacts;
 use crate::k8s::workload::{DaemonSetFacts, ReplicaSetFacts, StatefulSetFacts};
-use crate::kernel::runtime::{Kind, Triggers};
+use crate::kernel::runtime::Kind;
 use crate::kernel::sync::{Scope, Watches, api};
-use crate::kernel::{self, Key};
+use crate::kernel::triggers::Triggers;
+use crate::kernel::{self, Events, Key};
 
 impl Kind for Context {
     const PACKAGE: &'static Package = &PACKAGE;
@@ -50,6 +51,14 @@ impl Kind for Context {
             return self.fleet.watches(&key, resolve::resolve(object).ok());
         }
         false
+    }
+
+    fn operator(object: &ConfigWatcher) -> Option<&str> {
+        object.status.as_ref()?.operator_namespace.as_deref()
+    }
+
+    fn events(&self) -> Option<&Events> {
+        Some(&self.events)
     }
 
     fn is_foreign(&self, object: &ConfigWatcher, desk: &Desk) -> bool {

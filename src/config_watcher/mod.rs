@@ -230,10 +230,11 @@ impl Context {
         &self,
         object: &ConfigWatcher,
         desk: &Desk,
-        status: ConfigWatcherStatus,
+        mut status: ConfigWatcherStatus,
         transitions: &[Transition],
         is_urgent: bool,
     ) -> Result<Option<Duration>, kernel::Error> {
+        status.operator_namespace = Some(self.namespace.clone());
         let writer = Writer { client: &self.client, manager: MANAGER, events: &self.events };
         let key = (object.namespace().unwrap_or_default(), object.name_any());
         self.metrics.all.says(&key, status.conditions.iter().map(Condition::says));

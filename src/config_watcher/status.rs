@@ -52,6 +52,7 @@ pub fn status(
         Phase::Idle => (None, None),
     };
     let status = ConfigWatcherStatus {
+        operator_namespace: before.operator_namespace.clone(),
         observed_generation: object.metadata.generation,
         applied_hash: tracked.map(|tracked| &tracked.applied).filter(|c| !c.is_absent()).map(|c| c.hash.clone()),
         changed_at: tracked

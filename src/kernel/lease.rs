@@ -11,11 +11,17 @@ use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio::time::Instant;
 
 use super::{Error, Heard, call};
+
+/// Annotation of the Lease: the namespaces that its holder watches, separated by commas; empty means all.
+pub const WATCHED: &str = "oneagent.dynatrace.com/watched-namespaces";
+/// How long a lease is valid that does not say so.
+pub const UNSAID: Duration = Duration::from_secs(137);
 
 /// How long, how late, how often.
 #[derive(Debug, Clone, Copy)]
@@ -39,18 +45,16 @@ pub enum Step {
     Wait(Duration),
 }
 
-/// What a lease says, and for how long we have seen it say so.
+/// What a lease says, and for how long we have seen it say so; `unsaid`: how long it is valid if it does not say so.
 #[must_use]
-pub fn decide(spec: Option<&LeaseSpec>, me: &str, unchanged_for: Duration, timing: Timing) -> Step {
+pub fn decide(spec: Option<&LeaseSpec>, me: &str, unchanged_for: Duration, unsaid: Duration) -> Step {
     let Some(spec) = spec else { return Step::Acquire };
     match spec.holder_identity.as_deref() {
         None | Some("") => Step::Acquire,
         Some(holder) if holder == me => Step::Resume,
         Some(_) => {
-            let valid = spec
-                .lease_duration_seconds
-                .and_then(|s| u64::try_from(s).ok())
-                .map_or(timing.duration, Duration::from_secs);
+            let valid =
+                spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).map_or(unsaid, Duration::from_secs);
             match valid.checked_sub(unchanged_for) {
                 Some(left) if !left.is_zero() => Step::Wait(left),
                 _ => Step::Acquire,
@@ -64,16 +68,18 @@ pub struct Candidate {
     api: Api<Lease>,
     name: String,
     me: String,
+    watched: String,
     timing: Timing,
     heard: Arc<Heard>,
     held: Option<Lease>,
 }
 
 impl Candidate {
-    /// `me` must be other for every process that may run at once.
+    /// `me` must be other for every process that may run at once; `watched`: the namespaces that it watches.
     #[must_use]
-    pub fn new(api: Api<Lease>, name: &str, me: &str, timing: Timing, heard: Arc<Heard>) -> Self {
-        Self { api, name: name.to_owned(), me: me.to_owned(), timing, heard, held: None }
+    pub fn new(api: Api<Lease>, name: &str, me: (&str, &str), timing: Timing, heard: Arc<Heard>) -> Self {
+        let (me, watched) = (me.0.to_owned(), me.1.to_owned());
+        Self { api, name: name.to_owned(), me, watched, timing, heard, held: None }
     }
 
     /// Waits until the lease is ours. Watches it, so that one that is given back is taken at once.
@@ -86,7 +92,7 @@ impl Candidate {
         let mut listed = false;
         loop {
             let step = if known {
-                decide(last.as_ref(), &self.me, since.elapsed(), self.timing)
+                decide(last.as_ref(), &self.me, since.elapsed(), self.timing.duration)
             } else {
                 Step::Wait(self.timing.retry_period)
             };
@@ -208,15 +214,17 @@ impl Candidate {
         };
         let stored = match seen {
             None => {
-                let lease = Lease {
+                let mut lease = Lease {
                     metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
                     spec: Some(spec),
                 };
+                lease.annotations_mut().insert(WATCHED.to_owned(), self.watched.clone());
                 call(|| format!("create Lease {}", self.name), self.api.create(&self.params(), &lease)).await?
             }
             Some(mut lease) => {
                 // resourceVersion stays in: of two who take it at once, one gets a conflict.
                 lease.metadata.managed_fields = None;
+                lease.annotations_mut().insert(WATCHED.to_owned(), self.watched.clone());
                 lease.spec = Some(spec);
                 call(|| format!("renew Lease {}", self.name), self.api.replace(&self.name, &self.params(), &lease))
                     .await?
@@ -243,11 +251,7 @@ impl Candidate {
 mod tests {
     use super::*;
 
-    const TIMING: Timing = Timing {
-        duration: Duration::from_secs(137),
-        renew_deadline: Duration::from_secs(107),
-        retry_period: Duration::from_secs(26),
-    };
+    const VALID: Duration = UNSAID;
 
     fn held_by(holder: &str, seconds: i32) -> LeaseSpec {
         LeaseSpec {
@@ -259,21 +263,21 @@ mod tests {
 
     #[test]
     fn a_lease_is_taken_when_free_given_back_or_long_unchanged() {
-        assert_eq!(decide(None, "me", Duration::ZERO, TIMING), Step::Acquire);
-        assert_eq!(decide(Some(&held_by("", 1)), "me", Duration::ZERO, TIMING), Step::Acquire);
-        assert_eq!(decide(Some(&held_by("you", 10)), "me", Duration::from_secs(10), TIMING), Step::Acquire);
+        assert_eq!(decide(None, "me", Duration::ZERO, VALID), Step::Acquire);
+        assert_eq!(decide(Some(&held_by("", 1)), "me", Duration::ZERO, VALID), Step::Acquire);
+        assert_eq!(decide(Some(&held_by("you", 10)), "me", Duration::from_secs(10), VALID), Step::Acquire);
     }
 
     #[test]
     fn anothers_lease_is_left_alone_for_as_long_as_that_one_said() {
         assert_eq!(
-            decide(Some(&held_by("you", 10)), "me", Duration::from_secs(4), TIMING),
+            decide(Some(&held_by("you", 10)), "me", Duration::from_secs(4), VALID),
             Step::Wait(Duration::from_secs(6))
         );
     }
 
     #[test]
     fn a_restarted_container_resumes_its_own() {
-        assert_eq!(decide(Some(&held_by("me", 10)), "me", Duration::ZERO, TIMING), Step::Resume);
+        assert_eq!(decide(Some(&held_by("me", 10)), "me", Duration::ZERO, VALID), Step::Resume);
     }
 }

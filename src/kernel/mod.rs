@@ -18,12 +18,14 @@ pub mod notes;
 pub mod optional_api;
 mod present;
 pub mod review;
+mod rivals;
 pub mod runtime;
 #[cfg(test)]
 mod scripted;
 pub mod singletons;
 pub mod status;
 pub mod sync;
+pub mod triggers;
 pub mod upgradeable;
 
 use std::time::Duration;

@@ -3,13 +3,11 @@
 //!
 //! Here so that a kind brings nothing but its own domain. Must not know a kind, nor write anything itself.
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::ObjectMeta;
 use kube::core::DeserializeGuard;
@@ -20,13 +18,14 @@ use kube::runtime::{Controller, PredicateConfig, WatchStreamExt, predicates};
 use kube::{Client, Resource};
 use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::desk::{Desk, Desks};
 use super::present::{Present, key_of, uid_of};
-use super::sync::{PAGE, Scope, Synced, api, refusal};
-use super::{Error, Key, chain};
+use super::rivals::{LeftAlone, Rivals};
+use super::sync::{PAGE, Synced, api, refusal};
+use super::triggers::{Concerns, Receiver, Triggers, gathered};
+use super::{Error, Events, Key, chain};
 use crate::api::package::Package;
 use crate::backoff;
 
@@ -40,19 +39,8 @@ const LONGEST: Duration = Duration::from_secs(20);
 const PACE: u32 = 4;
 /// And never for longer.
 const SLOWEST: Duration = Duration::from_secs(1);
-/// Events that concern all objects are gathered for so long, the first apart.
-const GATHER: Duration = Duration::from_millis(20);
 /// Conflicts are tried again at once for as long as the back-off would still be short.
 const SOON_ENOUGH: Duration = Duration::from_secs(3);
-
-/// Whom a change concerns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Concerns {
-    Nobody,
-    /// One object.
-    One(Key),
-    All,
-}
 
 /// A kind that is reconciled.
 pub trait Kind: Send + Sync + Sized + 'static {
@@ -101,6 +89,16 @@ pub trait Kind: Send + Sync + Sized + 'static {
         false
     }
 
+    /// The namespace of the installation that an object's status names as its operator.
+    fn operator(_object: &Self::Object) -> Option<&str> {
+        None
+    }
+
+    /// Where the runtime itself speaks of an object.
+    fn events(&self) -> Option<&Events> {
+        None
+    }
+
     /// The objects of a namespace are known now, or cannot be read.
     fn listed(&self, _namespace: &str, _is_readable: bool) {}
 
@@ -111,73 +109,6 @@ pub trait Kind: Send + Sync + Sized + 'static {
     fn looked(&self, _is_good: bool, _took: Duration) {}
 }
 
-/// Has objects looked at.
-#[derive(Debug, Clone, Default)]
-pub struct Triggers {
-    scopes: Arc<HashMap<String, Trigger>>,
-}
-
-#[derive(Debug)]
-struct Trigger {
-    one: UnboundedSender<Key>,
-    all: Arc<Notify>,
-}
-
-impl Triggers {
-    /// Triggers for a scope, with the receiving ends.
-    #[must_use]
-    pub fn new(scope: &Scope) -> (Self, Vec<Receiver>) {
-        let mut scopes = HashMap::new();
-        let mut receivers = Vec::new();
-        for namespace in scope.namespaces() {
-            let (one, ones) = unbounded();
-            let all = Arc::new(Notify::new());
-            scopes.insert(namespace.clone(), Trigger { one, all: all.clone() });
-            receivers.push(Receiver { namespace, ones, all });
-        }
-        (Self { scopes: Arc::new(scopes) }, receivers)
-    }
-
-    /// Has one looked at.
-    pub fn one(&self, key: &Key) {
-        if let Some(trigger) = self.scopes.get(&key.0).or_else(|| self.scopes.get("")) {
-            let _ = trigger.one.unbounded_send(key.clone());
-        }
-    }
-
-    /// Has those looked at whom a change concerns.
-    pub fn concerns(&self, concerns: Concerns) {
-        match concerns {
-            Concerns::Nobody => {}
-            Concerns::One(key) => self.one(&key),
-            Concerns::All => {
-                for trigger in self.scopes.values() {
-                    trigger.all.notify_one();
-                }
-            }
-        }
-    }
-}
-
-/// The receiving end of a namespace's triggers.
-#[derive(Debug)]
-pub struct Receiver {
-    namespace: String,
-    ones: UnboundedReceiver<Key>,
-    all: Arc<Notify>,
-}
-
-/// At once, and then at most once in a while: a thousand nodes that change are one reason to look.
-fn gathered(all: Arc<Notify>) -> impl Stream<Item = ()> + Send + 'static {
-    futures::stream::unfold((all, false), |(all, waits)| async move {
-        if waits {
-            tokio::time::sleep(GATHER).await;
-        }
-        all.notified().await;
-        Some(((), (all, true)))
-    })
-}
-
 /// A kind at work.
 pub struct Runtime<K: Kind> {
     pub kind: Arc<K>,
@@ -186,13 +117,15 @@ pub struct Runtime<K: Kind> {
     desks: Desks<K::Desk>,
     present: Mutex<Present>,
     synced: OnceLock<Arc<Synced>>,
+    rivals: Rivals,
 }
 
 impl<K: Kind> Runtime<K> {
-    /// Not at work yet.
+    /// Not at work yet; `namespace`: where the operator itself is.
     #[must_use]
-    pub fn new(client: Client, kind: Arc<K>, triggers: Triggers) -> Arc<Self> {
+    pub fn new(client: Client, kind: Arc<K>, triggers: Triggers, namespace: &str) -> Arc<Self> {
         Arc::new(Self {
+            rivals: Rivals::new(client.clone(), K::PACKAGE.name, namespace),
             kind,
             client,
             triggers,
@@ -277,6 +210,7 @@ impl<K: Kind> Runtime<K> {
         let gone = self.present().take(namespace, event);
         for (key, uid) in &gone {
             self.desks.clear(key);
+            self.rivals.forget(key);
             self.kind.gone(key, uid, false);
         }
         let concerns_all = match event {
@@ -327,6 +261,9 @@ impl<K: Kind> Runtime<K> {
         if let Some(wait) = too_soon(&desk) {
             return Ok(Action::requeue(wait));
         }
+        if let Some(again) = self.leaves_alone(object, &key).await {
+            return Ok(Action::requeue(again));
+        }
         let began = Instant::now();
         desk.begins();
         let look = async {
@@ -352,6 +289,25 @@ impl<K: Kind> Runtime<K> {
             desk.succeeded();
         }
         outcome.map(Action::requeue)
+    }
+
+    /// Whether another installation operates an object; when to look again then.
+    async fn leaves_alone(&self, object: &DeserializeGuard<K::Object>, key: &Key) -> Option<Duration> {
+        let decoded = object.0.as_ref().ok()?;
+        let LeftAlone { news, again } = self.rivals.operates(key, K::operator(decoded)).await?;
+        if let Some(news) = news {
+            tracing::warn!(namespace = key.0, name = key.1, news, "left alone");
+            if let Some(events) = self.kind.events() {
+                events.publish(&decoded.object_ref(&()), true, "OperatedElsewhere", "LeaveAlone", &news).await;
+            }
+            // What was begun here goes on there. That the object is there still counts.
+            self.desks.clear(key);
+            self.kind.gone(key, &uid_of(object), false);
+            if self.kind.seen(object) {
+                self.triggers.concerns(Concerns::All);
+            }
+        }
+        Some(again)
     }
 
     fn failed(&self, object: &DeserializeGuard<K::Object>, error: &Error) -> Action {

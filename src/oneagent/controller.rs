@@ -16,9 +16,10 @@ use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::api::package::Package;
 use crate::dynatrace::Subscriber;
 use crate::k8s::facts::{NodeFacts, PodFacts};
-use crate::kernel::runtime::{Concerns, Kind, Triggers};
+use crate::kernel::runtime::Kind;
 use crate::kernel::sync::{Scope, Watches, api};
-use crate::kernel::{self, Key};
+use crate::kernel::triggers::{Concerns, Triggers};
+use crate::kernel::{self, Events, Key};
 use crate::oneagent::fleet::NodeNews;
 
 /// Label of every agent's Pod and DaemonSet.
@@ -49,6 +50,14 @@ impl Kind for Context {
 
     fn seen(&self, object: &DeserializeGuard<OneAgent>) -> bool {
         self.peers.note(object)
+    }
+
+    fn operator(object: &OneAgent) -> Option<&str> {
+        object.status.as_ref()?.operator_namespace.as_deref()
+    }
+
+    fn events(&self) -> Option<&Events> {
+        Some(&self.events)
     }
 
     fn is_foreign(&self, object: &OneAgent, desk: &Desk) -> bool {

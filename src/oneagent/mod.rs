@@ -326,9 +326,10 @@ impl Context {
         object: &OneAgent,
         desk: &Desk,
         before: &OneAgentStatus,
-        status: OneAgentStatus,
+        mut status: OneAgentStatus,
         transitions: &[Transition],
     ) -> Result<Option<Duration>, kernel::Error> {
+        status.operator_namespace = Some(self.settings.namespace.clone());
         let writer = Writer { client: &self.client, manager: MANAGER, events: &self.events };
         let is_urgent = essence(before) != essence(&status);
         let key = (object.namespace().unwrap_or_default(), object.name_any());

@@ -221,13 +221,11 @@ impl Lab<'_> {
         self.is_observed("agent").await;
     }
 
-    /// Events about a OneAgent: reasons.
+    /// Events about the object of the package's kind with this name: type, reason and message.
     pub async fn events(&self, name: &str) -> Vec<String> {
         let api: Api<Event> = Api::namespaced(self.cluster.client.clone(), &self.name);
-        let list = api
-            .list(&ListParams::default().fields(&format!("involvedObject.kind=OneAgent,involvedObject.name={name}")))
-            .await
-            .expect("Events");
+        let about = format!("involvedObject.kind={},involvedObject.name={name}", self.package.kinds[0].name);
+        let list = api.list(&ListParams::default().fields(&about)).await.expect("Events");
         list.items
             .into_iter()
             .map(|e| {

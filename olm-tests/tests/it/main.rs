@@ -38,6 +38,7 @@ mod recover;
 mod refused;
 mod releases;
 mod rights;
+mod rivals;
 mod secure;
 mod slow;
 mod soak;

@@ -145,6 +145,9 @@ pub struct ConfigWatcherStatus {
     /// The generation of the spec that this status was made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// Namespace of the operator that wrote this. Another one leaves the object alone while this one's Lease is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_namespace: Option<String>,
     /// SHA-256 of the data that all Pods count as having: as it was first read, or as it was rolled out last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_hash: Option<String>,

@@ -78,6 +78,16 @@ const RULES: &[Rule] = &[
     ),
     Rule {
         name: Some(NAME),
+        ..rule(
+            Where::Cluster,
+            "coordination.k8s.io",
+            "leases",
+            &["get"],
+            "see whether another installation, which operated an object of a watched namespace, has ended",
+        )
+    },
+    Rule {
+        name: Some(NAME),
         ..rule(Where::Own, "", "configmaps", &["list", "watch"], "learn that everything shall stop")
     },
 ];

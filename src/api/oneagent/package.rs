@@ -137,6 +137,16 @@ const RULES: &[Rule] = &[
         &["create", "get", "list", "update", "watch"],
         "let one operator of several act",
     ),
+    Rule {
+        name: Some(NAME),
+        ..rule(
+            Where::Cluster,
+            "coordination.k8s.io",
+            "leases",
+            &["get"],
+            "see whether another installation, which operated an object of a watched namespace, has ended",
+        )
+    },
     rule(Where::Cluster, "", "nodes", &["list", "watch"], "know where agents belong"),
     Rule {
         name: Some("cluster"),

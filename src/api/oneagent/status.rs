@@ -21,6 +21,9 @@ pub struct OneAgentStatus {
     /// The generation of the spec that this status was made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// Namespace of the operator that wrote this. Another one leaves the object alone while this one's Lease is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_namespace: Option<String>,
     /// Version that new Pods get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{Base, Operated};
 use crate::config_watcher::controller::watch_fleet;
 use crate::config_watcher::{Context, MANAGER, OwnMetrics, fleet::Fleet, turns::Turns};
-use crate::kernel::runtime::Triggers;
 use crate::kernel::sync::{Scope, Watches};
+use crate::kernel::triggers::Triggers;
 use crate::kernel::{Deletions, Events, Named, Upgradeable};
 use crate::telemetry::Metrics;
 

@@ -26,8 +26,9 @@ use tokio::task::JoinSet;
 use crate::backoff;
 use crate::clock::Clock;
 use crate::kernel::lease::{Candidate, Timing};
-use crate::kernel::runtime::{Kind, Runtime, Triggers};
+use crate::kernel::runtime::{Kind, Runtime};
 use crate::kernel::sync::{Scope, Synced, Watches};
+use crate::kernel::triggers::Triggers;
 use crate::kernel::{self, Heard, Named, Reference, Upgradeable};
 use crate::telemetry::{self, Health, LogFormat, Metrics};
 
@@ -185,7 +186,7 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
             () = stop.clone() => return Ok(()),
         }
         let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
-        let candidate = Candidate::new(leases, K::PACKAGE.name, &identity, timing, heard);
+        let candidate = Candidate::new(leases, K::PACKAGE.name, (&identity, &scope.0.join(",")), timing, heard);
         let tell_olm = async {
             let condition = &args.operator_condition_name;
             if condition.is_empty() {
@@ -194,7 +195,7 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
             kind.upgradeable().keep(client.clone(), K::PACKAGE.name, &clock, &namespace, condition).await;
         };
         let watch = || kind.watch(&scope, &triggers);
-        let runtime = Runtime::new(client.clone(), kind.clone(), triggers.clone());
+        let runtime = Runtime::new(client.clone(), kind.clone(), triggers.clone(), &namespace);
         let early = stand_by(candidate, watch, &status, stop.clone()).await?;
         let Some((mut candidate, mut watches, synced)) = early else { return Ok(()) };
         tracing::info!(identity, "leading");

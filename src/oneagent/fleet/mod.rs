@@ -30,7 +30,7 @@ use crate::k8s::facts::{HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION
 use crate::k8s::node::Node;
 use crate::k8s::placement::Placement;
 use crate::kernel::Key;
-use crate::kernel::runtime::Concerns;
+use crate::kernel::triggers::Concerns;
 use crate::rollout::Loss;
 use losses::Losses;
 

@@ -13,7 +13,7 @@ use super::super::resolve::of_template;
 use super::Fleet;
 use crate::k8s::placement::Placement;
 use crate::kernel::Key;
-use crate::kernel::runtime::Concerns;
+use crate::kernel::triggers::Concerns;
 
 impl Fleet {
     /// What the DaemonSets of the vendor's present operator select.

@@ -121,6 +121,7 @@ pub fn status(
     let text = |version: Option<Version>| version.map(|v| v.to_string());
     let addresses: HashMap<&str, IpAddr> = seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect();
     let status = OneAgentStatus {
+        operator_namespace: before.operator_namespace.clone(),
         observed_generation: object.metadata.generation,
         version: match &resolved.from_image {
             // The tag that the spec names is all that is known of such an image, and of a digest nothing is.

@@ -9,8 +9,9 @@ use kube::api::{Api, DeleteParams, PostParams};
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::lab::SOON;
-use oneagent_operator::kernel::runtime::{Runtime, Triggers};
+use oneagent_operator::kernel::runtime::Runtime;
 use oneagent_operator::kernel::sync::{Scope, Watches};
+use oneagent_operator::kernel::triggers::Triggers;
 use serde_json::json;
 
 use kind::{Greeter, Greeting, GreetingSpec, crd};
@@ -27,7 +28,7 @@ fn a_kind_that_greets_brings_only_its_greeting() {
         let client = cluster.client.clone();
         let (triggers, receivers) = Triggers::new(&Scope(vec!["toys".to_owned()]));
         let kind = Arc::new(Greeter { client: client.clone(), gone: Mutex::default() });
-        let runtime = Runtime::new(client.clone(), kind.clone(), triggers);
+        let runtime = Runtime::new(client.clone(), kind.clone(), triggers, "toys");
         runtime.decides_from(Watches::default().synced());
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let stopped = futures::FutureExt::shared(async move { drop(stopped.await) });
