@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, SanType,
 };
 
@@ -29,6 +29,22 @@ impl Ca {
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().expect("a key");
         Self { issuer: CertifiedIssuer::self_signed(params, key).expect("a certificate") }
+    }
+
+    /// An authority below this one, whose certificate has critical policies: some TLS libraries do not support those.
+    #[must_use]
+    pub fn with_critical_policies(&self, name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        // certificatePolicies: anyPolicy.
+        let any = [0x30, 0x08, 0x30, 0x06, 0x06, 0x04, 0x55, 0x1d, 0x20, 0x00];
+        let mut policies = CustomExtension::from_oid_content(&[2, 5, 29, 32], any.to_vec());
+        policies.set_criticality(true);
+        params.custom_extensions.push(policies);
+        let key = KeyPair::generate().expect("a key");
+        Self { issuer: CertifiedIssuer::signed_by(params, key, &self.issuer).expect("a certificate") }
     }
 
     /// Its certificate.

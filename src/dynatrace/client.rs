@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::error::{Error, OtherHost, short};
+use super::error::{Error, OtherHost, cause, short};
 use super::types::{Accepted, ConnectionInfo, Envelope, Host, Hosts, Metainfo, Offered, TokenInfo};
 use crate::api::name::Version;
 
@@ -54,6 +54,12 @@ pub struct Client {
     http: reqwest::Client,
     base: String,
     timeout: Duration,
+    is_proxied: bool,
+}
+
+/// Whether the TLS library takes a certificate as an authority's.
+fn is_usable(certificate: &reqwest::Certificate) -> bool {
+    reqwest::Client::builder().tls_certs_only([certificate.clone()]).build().is_ok()
 }
 
 impl Client {
@@ -79,6 +85,10 @@ impl Client {
             .redirect(follow_at_home)
             .tls_danger_accept_invalid_certs(transport.skip_cert_check);
         if let Some(proxy) = &transport.proxy {
+            // The URL standard reads it as a slash, so that the user's domain would be the host.
+            if proxy.expose_secret().contains('\\') {
+                return Err(Error::Setup("the proxy's URL has a backslash: write %5C for that of a user name".into()));
+            }
             let proxy = reqwest::Proxy::all(proxy.expose_secret())
                 .map_err(|_| Error::Setup("the proxy is not a URL such as http://proxy.example:3128".into()))?;
             let direct = transport.no_proxy.as_deref().and_then(reqwest::NoProxy::from_string);
@@ -95,10 +105,19 @@ impl Client {
                         .into(),
                 )
             })?;
+            if let Some(number) = certificates.iter().position(|certificate| !is_usable(certificate)) {
+                let all = certificates.len();
+                return Err(Error::Setup(format!(
+                    "certificate {} of the {all} in the ConfigMap with trusted certificates cannot be read: correct or \
+                     remove it",
+                    number + 1
+                )));
+            }
             builder = builder.tls_certs_merge(certificates);
         }
-        let http = builder.build().map_err(|error| Error::Setup(short(&error.without_url().to_string())))?;
-        Ok(Self { http, base: base.trim_end_matches('/').to_owned(), timeout: transport.timeout })
+        let http = builder.build().map_err(|error| Error::Setup(cause(&error.without_url())))?;
+        let is_proxied = transport.proxy.is_some();
+        Ok(Self { http, base: base.trim_end_matches('/').to_owned(), timeout: transport.timeout, is_proxied })
     }
 
     /// The newest agent version.
@@ -230,7 +249,7 @@ impl Client {
         body: Option<String>,
         mib: usize,
     ) -> Result<Answer, Error> {
-        let failed = |error| Error::from_reqwest(error, self.timeout);
+        let failed = |error| Error::from_reqwest(error, self.timeout, self.is_proxied);
         let mut header = HeaderValue::from_str(&format!("Api-Token {}", token.expose_secret().trim()))
             .map_err(|_| Error::Unauthorized("the token has characters that no token has".into()))?;
         header.set_sensitive(true);

@@ -1,4 +1,4 @@
-//! What can go wrong with a call to the vendor, in words for whoever reads a status at night.
+//! What can go wrong with a call to the vendor, in words for the person who reads a status at night.
 //!
 //! Must not carry a token: messages hold addresses, codes and the vendor's own words, cut to a length.
 
@@ -52,6 +52,14 @@ pub enum Error {
     /// No connection.
     #[error("cannot connect: {0}")]
     Connect(String),
+    /// No TLS connection: the cause, and what helps.
+    #[error("no TLS connection: {cause}; {remedy}")]
+    Tls {
+        /// The cause, in the words of the TLS library.
+        cause: String,
+        /// What helps.
+        remedy: &'static str,
+    },
     /// The client cannot be made from what it was given.
     #[error("{0}")]
     Setup(String),
@@ -65,7 +73,7 @@ impl Error {
     }
 
     /// From what reqwest reports, with the innermost cause and without the address (the caller names it).
-    pub(super) fn from_reqwest(error: reqwest::Error, timeout: Duration) -> Self {
+    pub(super) fn from_reqwest(error: reqwest::Error, timeout: Duration, is_proxied: bool) -> Self {
         if error.is_timeout() {
             return Self::Timeout(timeout.as_secs());
         }
@@ -73,9 +81,39 @@ impl Error {
             return Self::Redirect(refused.0.clone());
         }
         let error = error.without_url();
-        let text = causes(&error).last().map_or_else(|| error.to_string(), ToString::to_string);
-        Self::Connect(short(&text))
+        let cause = cause(&error);
+        match tls_remedy(&cause) {
+            Some(remedy) => Self::Tls { cause, remedy },
+            None if is_proxied => Self::Connect(format!("{cause} (a proxy is set)")),
+            None => Self::Connect(cause),
+        }
     }
+}
+
+/// What helps against a failure of TLS; `None`: it is none. The library (rustls) names its errors by one word.
+fn tls_remedy(cause: &str) -> Option<&'static str> {
+    let remedies = [
+        ("UnknownIssuer", "put the certificate of its authority into the ConfigMap of spec.trustedCAs"),
+        (
+            "CriticalExtension",
+            "an intermediate authority has a critical extension that the operator does not support: put that \
+             authority's own certificate into the ConfigMap of spec.trustedCAs, too",
+        ),
+        (
+            "HandshakeFailure",
+            "the server and the operator have no cipher in common: the server must offer TLS 1.3, or TLS 1.2 with \
+             ECDHE",
+        ),
+        ("ProtocolVersion", "the server must offer TLS 1.2 or 1.3"),
+        ("invalid peer certificate", "correct the server's certificate, or the host name in spec.apiUrl"),
+        ("received fatal alert", "see the log of the server, or of the proxy or load balancer before it"),
+    ];
+    remedies.into_iter().find(|(word, _)| cause.contains(word)).map(|(_, remedy)| remedy)
+}
+
+/// The innermost cause.
+pub(super) fn cause(error: &reqwest::Error) -> String {
+    short(&causes(error).last().map_or_else(|| error.to_string(), ToString::to_string))
 }
 
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {

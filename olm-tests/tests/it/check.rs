@@ -4,7 +4,8 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 
 use olm_tests::lab::{Lab, V1};
-use olm_tests::vendor::{api_token, paas_token};
+use olm_tests::pki::{Ca, Pair};
+use olm_tests::vendor::{Vendor, api_token, paas_token};
 use serde_json::json;
 
 fn command(args: &[&str], env: &[(&str, &str)]) -> Command {
@@ -91,6 +92,55 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
         agent(json!({ "apiUrl": url, "dnsPolicy": "Sometimes" }));
         expect(&["-f", &path], &tokens, "spec.dnsPolicy");
         lab.end().await;
+    });
+}
+
+#[test]
+fn what_fails_in_tls_or_at_the_proxy_is_said_with_what_helps() {
+    olm_tests::run(async {
+        let (root, folder) = (Ca::new("root"), tempfile::tempdir().unwrap());
+        let between = root.with_critical_policies("between");
+        let server = between.server(&["localhost"], true);
+        let vendor = Vendor::start(Some(&Pair { cert: server.cert + &between.pem(), ..server })).await;
+        vendor.add("tls", V1);
+        let (url, paas, api) = (vendor.tls_url("tls"), paas_token("tls"), api_token("tls"));
+        let tokens = [("PAAS_TOKEN", paas.as_str()), ("API_TOKEN", api.as_str())];
+        let trusting = |pem: &str| {
+            let file = folder.path().join("ca.pem");
+            std::fs::write(&file, pem).unwrap();
+            check(&["--api-url", &url, "--trusted-cas", &file.display().to_string()], &tokens)
+        };
+        let (good, said) = trusting(&root.pem());
+        assert!(!good && said.contains("put that authority's own certificate into the ConfigMap"), "{said}");
+        let (good, said) = trusting(&(root.pem() + &between.pem()));
+        assert!(good, "what is recommended helps: {said}");
+        let broken = "-----BEGIN CERTIFICATE-----\nbm90IGEgY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n";
+        let (good, said) = trusting(&(root.pem() + broken + &between.pem()));
+        assert!(!good && said.contains("certificate 2 of the 3 in the ConfigMap"), "{said}");
+
+        // A server that knows no cipher of ours answers with this alert.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let old = format!("https://{}/api", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 2048]).await;
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, &[21, 3, 3, 0, 2, 2, 40]).await;
+            }
+        });
+        let (good, said) = check(&["--api-url", &old], &tokens);
+        assert!(!good && said.contains("TLS 1.2 with ECDHE"), "{said}");
+
+        for (proxy, words) in [
+            (r"http://DOMAIN\user:secret@proxy.example:3128", "write %5C for that of a user name"),
+            ("http://proxy.invalid:3128", "(a proxy is set)"),
+        ] {
+            let file = folder.path().join("agent.json");
+            let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+                "metadata": { "name": "a" }, "spec": { "apiUrl": url, "proxy": { "value": proxy } } });
+            std::fs::write(&file, object.to_string()).unwrap();
+            let (good, said) = check(&["-f", &file.display().to_string()], &tokens);
+            assert!(!good && said.contains(words) && !said.contains("secret"), "{said}");
+        }
     });
 }
 

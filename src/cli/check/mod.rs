@@ -314,7 +314,11 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
     if let Some(paas) = &given.paas {
         let latest = client.latest(paas).await;
         findings.tell(&format!("newest version at {}", resolved.api_url), &latest, ToString::to_string);
-        if matches!(latest, Err(Error::Connect(_) | Error::Timeout(_) | Error::NotJson(_) | Error::Redirect(_))) {
+        let nobody = |error: &Error| {
+            matches!(error, Error::Connect(_) | Error::Tls { .. } | Error::Timeout(_) | Error::NotJson(_))
+                || matches!(error, Error::Redirect(_))
+        };
+        if latest.as_ref().is_err_and(nobody) {
             // Everything else would say the same again.
             return;
         }
@@ -377,9 +381,9 @@ fn remedy(error: &Error) -> &'static str {
             "is spec.apiUrl the API of the environment (…/api), and does nothing else answer in its place?"
         }
         Error::Timeout(_) | Error::Connect(_) => {
-            "look at name resolution, firewalls and spec.proxy from the operator's node; for an unknown certificate \
-            name its authority in spec.trustedCAs"
+            "look at name resolution, firewalls and spec.proxy from the operator's node"
         }
+        Error::Tls { .. } => "the operator's connections fail in the same way: correct that first",
         Error::Redirect(_) => "use the address that it redirects to, if that is the environment's",
         Error::Setup(_) => "correct the proxy or the certificates",
     }
