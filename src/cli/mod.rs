@@ -9,9 +9,11 @@ macro_rules! say {
 
 mod check;
 mod explain;
+mod nearest;
 mod plan;
 mod read;
 mod run;
+mod schema;
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write as _};

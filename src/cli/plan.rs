@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
 
-use super::read::{list, nearest, node_selector, oneagents};
+use super::nearest::nearest;
+use super::read::{list, node_selector, written};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
@@ -62,7 +63,7 @@ enum Output {
 
 /// Returns whether an agent would be replaced.
 pub(super) async fn plan(args: &Args) -> Result<bool, String> {
-    let edited = args.file.as_deref().map(oneagents).transpose()?;
+    let edited = args.file.as_deref().map(written).transpose()?.map(|file| file.agents);
     let clock = Clock::default();
     let client = kernel::client(&clock).await?;
     let mut all = list::<OneAgent>(Api::all(client.clone()), "oneagents", "").await?;

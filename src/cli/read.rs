@@ -6,13 +6,16 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Client;
 use kube::api::{Api, ListParams};
+use kube::{Client, CustomResourceExt};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::schema;
 use crate::api::oneagent::OneAgent;
 use crate::k8s::api_group::Served;
 use crate::k8s::node_selector::{self, Selector};
@@ -74,100 +77,63 @@ pub(super) async fn node_selector(client: &Client, namespace: &str) -> Result<Se
     Ok(selector)
 }
 
-/// The OneAgents of a file (`-`: of standard input), which may hold other objects, too.
+/// What a file holds.
+#[derive(Default)]
+pub(super) struct Written {
+    /// Its OneAgents.
+    pub(super) agents: Vec<OneAgent>,
+    /// Its Secrets and ConfigMaps.
+    others: Vec<Value>,
+}
+
+impl Written {
+    /// The value of a key in a Secret or ConfigMap of the file.
+    pub(super) fn value(&self, kind: &str, name: &str, key: &str) -> Option<String> {
+        let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        let object = self.others.iter().find(is_it)?;
+        let (plain, data) = (object["stringData"][key].as_str(), object["data"][key].as_str());
+        match (kind, plain, data) {
+            (_, Some(text), _) | ("ConfigMap", None, Some(text)) => Some(text.to_owned()),
+            (_, None, Some(text)) => String::from_utf8(BASE64_STANDARD.decode(text).ok()?).ok(),
+            (_, None, None) => None,
+        }
+    }
+}
+
+/// The OneAgents of a file (`-`: of standard input), and what of its other objects they may name.
 #[expect(clippy::disallowed_methods, reason = "the command line")]
-pub(super) fn oneagents(file: &Path) -> Result<Vec<OneAgent>, String> {
+pub(super) fn written(file: &Path) -> Result<Written, String> {
     let shown = file.display();
     let text =
         if file == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
     let text = text.map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let mut found = Vec::new();
+    let mut found = Written::default();
     for document in serde_yaml::Deserializer::from_str(&text) {
         let not_yaml = |error: serde_yaml::Error| format!("{shown} is no YAML: {error}");
         let mut value = serde_yaml::Value::deserialize(document).map_err(not_yaml)?;
         value.apply_merge().map_err(not_yaml)?;
-        let is = |value: &serde_yaml::Value, kind: &str| value["kind"].as_str() == Some(kind);
+        let mut value: Value = serde_yaml::from_value(value).map_err(not_yaml)?;
         // What `kubectl get -o yaml` prints.
-        let items = if is(&value, "List") { value["items"].as_sequence().cloned() } else { None };
-        for value in items.unwrap_or_else(|| vec![value]).into_iter().filter(|value| is(value, "OneAgent")) {
-            let agent = oneagent(value);
-            found.push(agent.map_err(|error| format!("{shown} holds a OneAgent that cannot be read: {error}"))?);
-        }
-    }
-    if found.is_empty() { Err(format!("{shown} holds no OneAgent")) } else { Ok(found) }
-}
-
-/// A OneAgent of a file. As the API server does for `kubectl apply`, it refuses fields of the spec that there are not.
-fn oneagent(document: serde_yaml::Value) -> Result<OneAgent, String> {
-    let said = |error: &dyn std::fmt::Display| error.to_string();
-    let written: Value = serde_yaml::from_value(document.clone()).map_err(|error| said(&error))?;
-    let agent: OneAgent = serde_yaml::from_value(document).map_err(|error| said(&error))?;
-    let known = serde_json::to_value(&agent.spec).map_err(|error| said(&error))?;
-    let mut unknown = Vec::new();
-    lost(&written["spec"], &known, "spec", &mut unknown);
-    if unknown.is_empty() { Ok(agent) } else { Err(format!("unknown field {}", unknown.join(", "))) }
-}
-
-/// The fields that reading lost; what is empty need not be kept.
-fn lost(written: &Value, known: &Value, path: &str, unknown: &mut Vec<String>) {
-    match (written, known) {
-        (Value::Object(written), Value::Object(known)) => {
-            let is_empty =
-                |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty) || *value == json!({});
-            for (key, value) in written.iter().filter(|(_, value)| !is_empty(value)) {
-                let path = format!("{path}.{key}");
-                match known.get(key) {
-                    Some(known) => lost(value, known, &path, unknown),
-                    None => unknown.push(path),
-                }
-            }
-        }
-        (Value::Array(written), Value::Array(known)) => {
-            for (number, (written, known)) in written.iter().zip(known).enumerate() {
-                lost(written, known, &format!("{path}[{number}]"), unknown);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Names that are less alike than this are not worth a guess.
-const ALIKE: f64 = 0.6;
-
-/// What may have been meant.
-pub(super) fn nearest(name: &str, names: &[&str]) -> String {
-    let likeness = |other: &&&str| strsim::jaro_winkler(name, other);
-    let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let best = best.filter(|best| likeness(best) > ALIKE);
-    best.map(|best| format!("; the nearest name is {best}")).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_field_that_there_is_not_is_named_and_what_is_empty_is_no_such_field() {
-        let read = |spec: &str| {
-            let text =
-                format!("apiVersion: dynatrace.com/v1alpha1\nkind: OneAgent\nmetadata: {{name: a}}\nspec: {spec}");
-            oneagent(serde_yaml::from_str(&text).unwrap()).map(|_| ())
-        };
-        assert_eq!(read("{apiUrl: x, nodeSelctor: {a: b}}"), Err("unknown field spec.nodeSelctor".to_owned()));
-        let two = read("{apiUrl: x, rollout: {maxUnavailble: 1, canary: {node: 1}}, env: [{name: A, valu: b}]}");
-        let all = "unknown field spec.env[0].valu, spec.rollout.canary.node, spec.rollout.maxUnavailble";
-        assert_eq!(two, Err(all.to_owned()));
-        assert_eq!(
-            read("{apiUrl: x, rollout: {windows: [], canary: null}, nodeSelector: {}, tolerations: []}"),
-            Ok(())
-        );
-        for sample in crate::api::oneagent::package::PACKAGE.samples {
-            for document in serde_yaml::Deserializer::from_str(sample.yaml) {
-                let value = <serde_yaml::Value as serde::Deserialize>::deserialize(document).unwrap();
-                if value["kind"] == "OneAgent" {
-                    assert_eq!(oneagent(value).map(|_| ()), Ok(()), "{}", sample.file);
-                }
+        let items = if value["kind"] == "List" { value["items"].as_array_mut().map(std::mem::take) } else { None };
+        for value in items.unwrap_or_else(|| vec![value]) {
+            if value["kind"] == "OneAgent" {
+                let name = value["metadata"]["name"].as_str().unwrap_or("without a name").to_owned();
+                let agent = oneagent(value);
+                let refused = |error| format!("{shown}: the API server would refuse OneAgent {name}: {error}");
+                found.agents.push(agent.map_err(refused)?);
+            } else {
+                found.others.push(value);
             }
         }
     }
+    if found.agents.is_empty() { Err(format!("{shown} holds no OneAgent")) } else { Ok(found) }
+}
+
+/// A OneAgent of a file, refused as the API server refuses one.
+fn oneagent(written: Value) -> Result<OneAgent, String> {
+    let refusals = schema::refusals(&OneAgent::crd(), &written);
+    if !refusals.is_empty() {
+        return Err(refusals.join("; "));
+    }
+    serde_json::from_value(written).map_err(|error| error.to_string())
 }

@@ -17,6 +17,25 @@ pub struct Conflict {
     pub outcome: Outcome,
 }
 
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = match self.outcome {
+            Outcome::Keeps => "this one is older and keeps them",
+            Outcome::Yields => "that one is older and keeps them",
+            Outcome::Reported => {
+                "that one is older, but what it selects cannot be left out here without losing agents: both run \
+                there, which harms the hosts"
+            }
+            Outcome::Undecided => {
+                "that one is older, and the node affinity that leaves its nodes out grows too large: the DaemonSet \
+                stays as it is"
+            }
+        };
+        let Self { other, nodes, example, .. } = self;
+        write!(f, "OneAgent {other} selects {nodes} of these nodes too, such as {example}: {outcome}")
+    }
+}
+
 /// What comes of a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {

@@ -60,9 +60,10 @@ impl Edited {
             (Some(by), Some(now), Some(rendered)) if !is_ours(live, rendered)? => {
                 generations.insert(now).then(|| by.to_owned())
             }
-            _ => {
+            (editor, now, rendered) => {
                 now.map(|now| generations.remove(&now));
-                None
+                // Its Pods are ours, but for a mark: none is replaced for that.
+                editor.zip(rendered).filter(|(_, rendered)| is_marked(live, rendered)).map(|(by, _)| by.to_owned())
             }
         };
         Ok(Self { generations, now, by })
@@ -99,6 +100,14 @@ fn editor(entry: &ManagedFieldsEntry) -> Option<&str> {
     let manager = entry.manager.as_deref().filter(|manager| *manager != MANAGER)?;
     let template = &entry.fields_v1.as_ref()?.0["f:spec"]["f:template"];
     (entry.subresource.is_none() && !template.is_null()).then_some(manager)
+}
+
+/// Whether a template has annotations that ours has not, such as that of `kubectl rollout restart`.
+fn is_marked(live: &DaemonSet, rendered: &Value) -> bool {
+    let metadata = live.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+    let theirs = metadata.and_then(|metadata| metadata.annotations.as_ref());
+    let ours = &rendered["spec"]["template"]["metadata"]["annotations"];
+    theirs.into_iter().flatten().any(|(key, _)| ours[key].is_null())
 }
 
 /// Whether a template is ours, its placement aside: the earlier one differs where the spec or the operator was changed
@@ -172,6 +181,16 @@ mod tests {
             let found = Edited::read(&live(image, manager), &noted, Some(&rendered()), &[pod(7)]).unwrap();
             assert_eq!((found.generations, found.by), ([].into(), None), "{manager}");
         }
+    }
+
+    #[test]
+    fn a_restart_by_hand_is_said_and_costs_no_pod() {
+        let mut live = live("ours", "kubectl-rollout");
+        let template = &mut live.spec.as_mut().unwrap().template;
+        let mark = ("kubectl.kubernetes.io/restartedAt".to_owned(), "2026-01-01T00:00:00Z".to_owned());
+        template.metadata.get_or_insert_default().annotations = Some([mark].into());
+        let found = Edited::read(&live, &[3].into(), Some(&rendered()), &[pod(3), pod(7)]).unwrap();
+        assert_eq!((found.generations, found.by.as_deref()), ([3].into(), Some("kubectl-rollout")));
     }
 
     #[test]

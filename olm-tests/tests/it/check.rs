@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
+use k8s_openapi::ByteString;
 use olm_tests::lab::{Lab, V1};
 use olm_tests::pki::{Ca, Pair};
 use olm_tests::vendor::{Vendor, api_token, paas_token};
@@ -38,15 +39,21 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
             "{said}"
         );
 
+        let skips = |tokens: &[(&str, &str)], words: &str| {
+            let (good, said) = check(&["--api-url", &url], tokens);
+            assert!(good && said.contains(words), "what is not tried is no failure: {said}");
+        };
+        skips(&[], "skip  variable PAAS_TOKEN is not set");
+        skips(&[], "read -rs PAAS_TOKEN && export PAAS_TOKEN");
+        skips(&[], "read -rs API_TOKEN && export API_TOKEN");
+        skips(&[], "note  2 checks were skipped");
+        skips(&[("PAAS_TOKEN", &paas)], "API_TOKEN is not set: the host list");
+        // Address, names and certificates are tried without any token, too.
+        skips(&[], &format!("ok    the environment answers at {url}"));
         let expect = |args: &[&str], env: &[(&str, &str)], words: &str| {
             let (good, said) = check(args, env);
             assert!(!good && said.contains(words), "{args:?}: {words}: {said}");
         };
-        expect(&["--api-url", &url], &[], "read -rs PAAS_TOKEN && export PAAS_TOKEN");
-        expect(&["--api-url", &url], &[], "read -rs API_TOKEN && export API_TOKEN");
-        expect(&["--api-url", &url], &[("PAAS_TOKEN", &paas)], "API_TOKEN is not set: the host list");
-        // Address, names and certificates are tried without any token, too.
-        expect(&["--api-url", &url], &[], &format!("ok    the environment answers at {url}"));
         expect(&["--api-url", "https://environment.invalid/api"], &[], "cannot connect");
         expect(&["--api-url", &tls], &[], "certificate");
         expect(&["agent"], &[], "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod");
@@ -77,6 +84,16 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
         let path = file.display().to_string();
         agent(json!({ "apiUrl": url, "update": { "version": "1.999.1.20300101-000000" } }));
         expect(&["-f", &path], &tokens, "1.999.1.20300101-000000 is not offered");
+        agent(json!({ "apiUrl": url, "rollout": { "canary": { "soak": "30 seconds" } } }));
+        expect(&["-f", &path], &tokens, "would refuse OneAgent a: spec.rollout.canary.soak: soak must be hours");
+        // The Secret with the tokens may stand in the same file.
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "a" },
+            "stringData": { "paasToken": paas }, "data": { "apiToken": ByteString(api.clone().into_bytes()) } });
+        agent(json!({ "apiUrl": url }));
+        let both = format!("{}\n---\n{secret}\n", std::fs::read_to_string(&file).unwrap());
+        std::fs::write(&file, both).unwrap();
+        let (good, said) = check(&["-f", &path], &[]);
+        assert!(good && said.contains("accepted, has scope DataExport") && !said.contains("skip"), "{said}");
         agent(json!({ "apiUrl": url, "proxy": { "value": "http://127.0.0.1:1" } }));
         expect(&["-f", &path], &tokens, "spec.proxy");
         // As kubectl does it, a file may come from standard input; and whoever reads no further is told no more.

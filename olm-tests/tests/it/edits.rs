@@ -173,3 +173,25 @@ fn a_proxy_secret_that_is_created_again_with_the_same_value_restarts_no_agent() 
         lab.end().await;
     });
 }
+
+#[test]
+fn a_restart_of_the_daemonset_by_hand_is_undone_said_and_costs_no_agent() {
+    olm_tests::run(async {
+        let lab = Lab::new("edits-restart", 3).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 3, SOON).await;
+        let before = lab.uids("agent").await;
+        lab.cluster.kubectl(&["-n", &lab.name, "rollout", "restart", "daemonset", "agent"]);
+        eventually("the restart is undone, and said", SOON, || async {
+            let (events, daemonset) = (lab.events("agent").await, lab.daemonset("agent").await.expect("a DaemonSet"));
+            let is_said =
+                events.iter().any(|event| event.contains("DaemonSetEdited") && event.contains("delete its Pod"));
+            let is_there = json!(daemonset).to_string().contains("restartedAt\":");
+            if is_said && !is_there { Ok(()) } else { Err(format!("{is_there} {events:?}")) }
+        })
+        .await;
+        lab.is_looked_at().await;
+        assert_eq!(lab.uids("agent").await, before);
+        lab.end().await;
+    });
+}

@@ -305,3 +305,32 @@ fn a_plan_of_another_source_of_versions_reads_it_or_says_that_it_cannot() {
         lab.end().await;
     });
 }
+
+#[test]
+fn a_plan_names_what_must_be_corrected_first_and_who_keeps_the_nodes() {
+    olm_tests::run(async {
+        let lab = Lab::new("planned-cause", 2).await;
+        let kubeconfig = lab.cluster.kubeconfig().display().to_string();
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "secret", "tokens"]);
+        lab.oneagent(&json!({}));
+        lab.condition("agent", "PaaSToken", "False", "TokenSecretNotFound").await;
+        let before = said(&plan(&lab, &kubeconfig, &["agent"]));
+        assert!(before.contains("first: ") && before.contains("tokens does not exist; create it"), "{before}");
+        lab.secret(&olm_tests::vendor::api_token(&lab.name), &olm_tests::vendor::paas_token(&lab.name));
+        lab.all_at("agent", V1, 2, SOON).await;
+        let after = said(&plan(&lab, &kubeconfig, &["agent"]));
+        assert!(!after.contains("first: "), "{after}");
+
+        // A second one for the same nodes: said before it is applied.
+        let spec = lab.agents().get("agent").await.unwrap().spec;
+        let mut second: Value =
+            serde_yaml::from_str(&std::fs::read_to_string(file(&lab, &json!(spec))).unwrap()).unwrap();
+        second["metadata"]["name"] = json!("second");
+        let path = lab.cluster.path("planned-cause.second.yaml");
+        std::fs::write(&path, second.to_string()).unwrap();
+        let said = said(&plan(&lab, &kubeconfig, &["-f", &path.display().to_string()]));
+        let words = format!("OneAgent {}/agent selects 2 of these nodes too", lab.name);
+        assert!(said.contains("0 nodes selected") && said.contains(&words), "{said}");
+        lab.end().await;
+    });
+}

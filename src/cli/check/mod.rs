@@ -4,6 +4,7 @@
 
 mod admission;
 mod olm;
+mod shell;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
 use secrecy::SecretString;
 
-use super::read::oneagents;
+use super::read::{Written, written};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::clock::Clock;
 use crate::dynatrace::types::zone_key;
@@ -29,9 +30,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Without a cluster the tokens are taken from the variables PAAS_TOKEN and API_TOKEN, and a proxy \
-        that the OneAgent takes from a Secret from PROXY.\nExit code: 0 when everything works, 1 when something would \
-        fail in the cluster."
+    after_help = "Without a cluster the tokens are taken from the Secret in the same file, or from the variables \
+        PAAS_TOKEN and API_TOKEN; the proxy of a Secret from there, or from PROXY.\nExit code: 0 when nothing that was \
+        tried fails, 1 when something would fail in the cluster."
 )]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["name", "file", "api_url"])))]
 pub(super) struct Args {
@@ -68,6 +69,7 @@ struct Given {
 struct Findings {
     all: usize,
     failed: usize,
+    skipped: usize,
 }
 
 impl Findings {
@@ -82,6 +84,12 @@ impl Findings {
         say!("FAIL  {what}\n      {remedy}");
     }
 
+    /// What cannot be tried here; no failure.
+    fn skip(&mut self, what: &str, remedy: &str) {
+        self.skipped += 1;
+        say!("skip  {what}\n      {remedy}");
+    }
+
     fn tell<T>(&mut self, what: &str, outcome: &Result<T, Error>, good: impl FnOnce(&T) -> String) {
         match outcome {
             Ok(answer) => self.good(&format!("{what}: {}", good(answer))),
@@ -92,7 +100,7 @@ impl Findings {
 
 pub(super) async fn check(args: &Args) -> Result<(), String> {
     let mut findings = Findings::default();
-    let object = object(args).await?;
+    let (object, file) = object(args).await?;
     match resolve(&object) {
         Err(refusals) => {
             for refusal in &refusals {
@@ -107,79 +115,38 @@ pub(super) async fn check(args: &Args) -> Result<(), String> {
             let given = if args.name.is_some() {
                 from_cluster(&resolved, &mut findings).await?
             } else {
-                from_shell(args, &resolved, &mut findings)?
+                shell::given(args, &resolved, &file, &mut findings)?
             };
             environment(&resolved, &given, &mut findings).await;
         }
     }
+    if findings.skipped > 0 {
+        say!("note  {} checks were skipped", findings.skipped);
+    }
     if findings.failed == 0 { Ok(()) } else { Err(format!("{} of {} checks failed", findings.failed, findings.all)) }
 }
 
-async fn object(args: &Args) -> Result<OneAgent, String> {
+/// The OneAgent to try, and the file that it stands in.
+async fn object(args: &Args) -> Result<(OneAgent, Written), String> {
     if let Some(name) = &args.name {
         let api: Api<OneAgent> = Api::namespaced(kernel::client(&Clock::default()).await?, &args.namespace);
         let found = api
             .get_opt(name)
             .await
             .map_err(|error| format!("cannot get OneAgent {}/{name}: {}", args.namespace, chain(&error)))?;
-        return found.ok_or_else(|| {
+        let found = found.ok_or_else(|| {
             format!("there is no OneAgent {name} in namespace {}; name its namespace with -n", args.namespace)
-        });
+        })?;
+        return Ok((found, Written::default()));
     }
     if let Some(file) = &args.file {
-        let mut all = oneagents(file)?;
-        let one = all.pop().filter(|_| all.is_empty());
-        return one.ok_or_else(|| format!("{} holds more than one OneAgent; check one at a time", file.display()));
+        let mut all = written(file)?;
+        let one = all.agents.pop().filter(|_| all.agents.is_empty());
+        let several = || format!("{} holds more than one OneAgent; check one at a time", file.display());
+        return Ok((one.ok_or_else(several)?, all));
     }
     let spec = OneAgentSpec { api_url: args.api_url.clone().unwrap_or_default(), ..OneAgentSpec::default() };
-    Ok(OneAgent::new("oneagent", spec))
-}
-
-#[expect(clippy::disallowed_methods, reason = "the command line")]
-fn from_shell(args: &Args, resolved: &Resolved, findings: &mut Findings) -> Result<Given, String> {
-    let variable =
-        |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty()).map(SecretString::from);
-    let trusted = match &args.trusted_cas {
-        Some(file) => {
-            Some(std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?)
-        }
-        None => None,
-    };
-    let given = Given {
-        paas: variable("PAAS_TOKEN"),
-        api: variable("API_TOKEN"),
-        proxy: match &resolved.proxy {
-            Some(ProxySource::Value(url, _)) => Some(url.clone()),
-            Some(ProxySource::Secret(_)) => variable("PROXY"),
-            None => None,
-        },
-        trusted,
-        no_proxy: resolved.no_proxy.clone(),
-    };
-    let untried = [
-        (
-            given.paas.is_some(),
-            "PAAS_TOKEN",
-            "the newest version, the versions on offer, the environment's identity and the paasToken's scope",
-        ),
-        (given.api.is_some(), "API_TOKEN", "the host list and the apiToken's scope"),
-    ];
-    for (_, variable, what) in untried.into_iter().filter(|(there, ..)| !there) {
-        findings.bad(
-            &format!("variable {variable} is not set: {what} are not tried"),
-            &format!("set it to the token, such as by: read -rs {variable} && export {variable}"),
-        );
-    }
-    if matches!(resolved.proxy, Some(ProxySource::Secret(_))) && given.proxy.is_none() {
-        findings.bad("the proxy stands in a Secret, and variable PROXY is not set", "set PROXY to the proxy's URL");
-    }
-    if resolved.trusted_cas.is_some() && given.trusted.is_none() {
-        findings.bad(
-            "spec.trustedCAs names a ConfigMap, which cannot be read without a cluster",
-            "name a file with its certificates in --trusted-cas",
-        );
-    }
-    Ok(given)
+    Ok((OneAgent::new("oneagent", spec), Written::default()))
 }
 
 async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Given, String> {

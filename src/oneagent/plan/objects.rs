@@ -295,7 +295,7 @@ pub(super) fn edited(
 pub(super) fn said_of_edit(resolved: &Resolved, by: &str) -> String {
     format!(
         "DaemonSet {}/{} was edited (field manager {by}); it is put back, and Pods that were made from the edit are \
-        replaced within the budget: change the OneAgent instead",
+        replaced within the budget: change the OneAgent instead; to restart an agent, delete its Pod",
         resolved.namespace, resolved.name
     )
 }

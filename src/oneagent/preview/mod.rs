@@ -4,6 +4,7 @@
 //! what was listed, and reads and writes nothing. What only the operator knows (which versions there are, which agents
 //! updated themselves) is taken from the status. Must not decide anything itself.
 
+mod cause;
 mod text;
 mod world;
 
@@ -47,6 +48,9 @@ pub struct Preview {
     pub to: Option<String>,
     /// Whether new Pods would differ in more than the version.
     pub template_changes: bool,
+    /// What must be corrected first, as the status says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_cause: Option<String>,
     /// Nodes that shall run an agent.
     pub selected: usize,
     /// Nodes that get an agent and have none, at once.
@@ -117,6 +121,7 @@ pub fn preview(
         at: timestamp(now),
         seconds_each: each.num_seconds(),
         measured_on,
+        first_cause: cause::first_cause(agent, world.resolved.versions.is_none()),
         notes: world.notes(agent),
         ..Preview::default()
     };

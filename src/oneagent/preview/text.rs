@@ -24,6 +24,9 @@ impl fmt::Display for Preview {
         };
         let template = if self.template_changes { ", and the Pod template changes" } else { "" };
         writeln!(f, "OneAgent {}/{}: {what}{template}", self.namespace, self.name)?;
+        if let Some(cause) = &self.first_cause {
+            writeln!(f, "  first: {cause}")?;
+        }
         let restarted = match (self.restarts, self.unknown_until.is_empty()) {
             (0, true) => "no agent is replaced".to_owned(),
             (0, false) => "no agent is replaced as things are".to_owned(),

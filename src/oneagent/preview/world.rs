@@ -183,6 +183,7 @@ impl World {
     /// What the answer rests on that may not be so.
     pub(super) fn notes(&self, agent: &OneAgent) -> Vec<String> {
         let mut notes = self.resolved.warnings.clone();
+        notes.extend(self.resolved.conflicts.iter().map(ToString::to_string));
         let status = agent.status.clone().unwrap_or_default();
         if status.instances_truncated == Some(true) {
             notes.push(

@@ -4,7 +4,7 @@
 
 use std::fmt::Display;
 
-use super::super::conflict::{Conflict, Outcome};
+use super::super::conflict::Conflict;
 use super::super::hold::STOPPED;
 use super::super::observe::Token;
 use super::super::places::WORDS;
@@ -65,25 +65,7 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
             "no other OneAgent that is watched selects these nodes",
         );
     }
-    let say = |conflict: &Conflict| {
-        let outcome = match conflict.outcome {
-            Outcome::Keeps => "this one is older and keeps them",
-            Outcome::Yields => "that one is older and keeps them",
-            Outcome::Reported => {
-                "that one is older, but what it selects cannot be left out here without losing agents: both run \
-                there, which harms the hosts"
-            }
-            Outcome::Undecided => {
-                "that one is older, and the node affinity that leaves its nodes out grows too large: the DaemonSet \
-                stays as it is"
-            }
-        };
-        format!(
-            "OneAgent {} selects {} of these nodes too, such as {}: {outcome}",
-            conflict.other, conflict.nodes, conflict.example
-        )
-    };
-    let all: Vec<String> = conflicts.iter().take(5).map(say).collect();
+    let all: Vec<String> = conflicts.iter().take(5).map(ToString::to_string).collect();
     Finding::new(
         C::NodesConflict,
         true,

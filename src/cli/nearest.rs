@@ -1,0 +1,14 @@
+//! What somebody may have meant who misspelt a name.
+//!
+//! Must not guess where nothing is near.
+
+/// Names that are less alike than this are not worth a guess.
+const ALIKE: f64 = 0.6;
+
+/// What may have been meant.
+pub(super) fn nearest(name: &str, names: &[&str]) -> String {
+    let likeness = |other: &&&str| strsim::jaro_winkler(name, other);
+    let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let best = best.filter(|best| likeness(best) > ALIKE);
+    best.map(|best| format!("; the nearest name is {best}")).unwrap_or_default()
+}
