@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use crate::pki::Ca;
 use crate::process::{Process, free_port};
 use crate::tools::tool;
+use crate::watched::RESTORED;
 
 /// A running control plane.
 pub struct ControlPlane {
@@ -29,7 +30,8 @@ pub struct ControlPlane {
     // Dropped in this order: clients before their server, or an apiserver without its etcd hangs on.
     controllers: BTreeMap<&'static str, Controller>,
     apiserver: Option<Process>,
-    etcd: Process,
+    etcd_args: Vec<String>,
+    etcd: Option<Process>,
 }
 
 /// Makes Pods for what wants some, removes what has no owner left, and more.
@@ -149,26 +151,24 @@ impl ControlPlane {
         let start = |name: &str, list: Vec<String>| {
             Process::start(name, &tool(name), &list, &[], &dir.join(format!("{name}.log")))
         };
-        let etcd_process = start(
-            "etcd",
-            args(&[
-                "--data-dir",
-                &path("etcd"),
-                "--listen-client-urls",
-                &etcd,
-                "--advertise-client-urls",
-                &etcd,
-                "--listen-peer-urls",
-                &peer,
-                "--initial-advertise-peer-urls",
-                &peer,
-                "--initial-cluster",
-                &format!("default={peer}"),
-                "--unsafe-no-fsync",
-                "--quota-backend-bytes",
-                "4294967296",
-            ]),
-        );
+        let etcd_args = args(&[
+            "--data-dir",
+            &path("etcd"),
+            "--listen-client-urls",
+            &etcd,
+            "--advertise-client-urls",
+            &etcd,
+            "--listen-peer-urls",
+            &peer,
+            "--initial-advertise-peer-urls",
+            &peer,
+            "--initial-cluster",
+            &format!("default={peer}"),
+            "--unsafe-no-fsync",
+            "--quota-backend-bytes",
+            "4294967296",
+        ]);
+        let etcd_process = start("etcd", etcd_args.clone());
         let flag = |name: &str, value: &str| format!("--{name}={value}");
         let apiserver_args = vec![
             flag("etcd-servers", &etcd),
@@ -202,7 +202,8 @@ impl ControlPlane {
         let mut plane = Self {
             apiserver: Some(start("kube-apiserver", apiserver_args.clone())),
             apiserver_args,
-            etcd: etcd_process,
+            etcd_args,
+            etcd: Some(etcd_process),
             controllers: BTreeMap::new(),
             url,
             ca: ca.pem(),
@@ -289,7 +290,31 @@ impl ControlPlane {
 
     /// Sends etcd a signal: stopped, it answers nobody.
     pub fn signal_etcd(&self, signal: &str) {
-        self.etcd.signal(signal);
+        self.etcd.iter().for_each(|etcd| etcd.signal(signal));
+    }
+
+    /// Keeps a copy of all that etcd holds.
+    pub fn save_etcd(&self) {
+        self.signal_etcd("STOP");
+        let (data, saved) = (self.path("etcd"), self.path("etcd.saved"));
+        let copied = std::process::Command::new("cp").arg("-a").args([&data, &saved]).status().expect("cp");
+        self.signal_etcd("CONT");
+        assert!(copied.success(), "etcd's data is copied");
+    }
+
+    /// Puts that copy in the place of what etcd holds, as an administrator does after a disaster: revisions go back,
+    /// too. The API server and the controllers start again, and nobody else.
+    pub async fn restore_etcd(&mut self) {
+        self.kill_apiserver();
+        self.etcd = None;
+        fs::remove_dir_all(self.path("etcd")).expect("etcd's data");
+        fs::rename(self.path("etcd.saved"), self.path("etcd")).expect("the copy");
+        self.etcd = Some(Process::start("etcd", &tool("etcd"), &self.etcd_args, &[], &self.path("etcd.log")));
+        self.start_apiserver().await;
+        for name in [CONTROLLER_MANAGER, SCHEDULER] {
+            self.start_controller(name);
+        }
+        RESTORED.notify_waiters();
     }
 
     /// `kill -9` of the API server.

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::future::ready;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use kube::api::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store, store};
@@ -15,7 +15,7 @@ use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::OnceCell;
+use tokio::sync::{Notify, OnceCell};
 
 /// All objects of a kind, watched from when somebody first asks.
 pub struct Watched<K: Resource<DynamicType = ()> + 'static>(OnceCell<Store<DeserializeGuard<K>>>);
@@ -42,11 +42,26 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let (store, writer) = store();
-    let events = reflector(writer, watcher(api, watcher::Config::default()).backoff(Soon));
+    let events = reflector(writer, events(api));
     tokio::spawn(async move { events.for_each(|_| ready(())).await });
     store.wait_until_ready().await.expect("a watch that goes on");
     store
 }
+
+/// All objects of a kind. Where the database was restored, a list is made again: a watch that goes on would wait for
+/// the revisions of before.
+pub(crate) fn events<K>(api: Api<K>) -> impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    futures::stream::repeat(()).flat_map(move |()| {
+        let watch = watcher(api.clone(), watcher::Config::default()).backoff(Soon);
+        watch.take_until(Box::pin(RESTORED.notified())).boxed()
+    })
+}
+
+/// The database of a control plane was restored.
+pub(crate) static RESTORED: Notify = Notify::const_new();
 
 /// A watch that broke is begun again after a moment, however often: an API server that was away is back when a test
 /// says so.

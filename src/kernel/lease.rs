@@ -72,6 +72,8 @@ pub struct Candidate {
     timing: Timing,
     heard: Arc<Heard>,
     held: Option<Lease>,
+    /// The newest revision of the lease that was ours.
+    newest: u64,
 }
 
 impl Candidate {
@@ -79,7 +81,7 @@ impl Candidate {
     #[must_use]
     pub fn new(api: Api<Lease>, name: &str, me: (&str, &str), timing: Timing, heard: Arc<Heard>) -> Self {
         let (me, watched) = (me.0.to_owned(), me.1.to_owned());
-        Self { api, name: name.to_owned(), me, watched, timing, heard, held: None }
+        Self { api, name: name.to_owned(), me, watched, timing, heard, held: None, newest: 0 }
     }
 
     /// Waits until the lease is ours. Watches it, so that one that is given back is taken at once.
@@ -153,13 +155,16 @@ impl Candidate {
                         renewed = Instant::now();
                         break;
                     }
+                    Err(error @ Error::Restored { .. }) => return error,
                     Err(error) if error.is_conflict() => {
                         // Somebody wrote it: us through a retried request, or the one who took it.
                         match call(|| format!("read Lease {}", self.name), self.api.get_opt(&self.name)).await {
                             Ok(Some(lease))
                                 if lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&self.me) =>
                             {
-                                self.held = Some(lease);
+                                if let Err(error) = self.took(lease) {
+                                    return error;
+                                }
                             }
                             Ok(Some(_)) => return error,
                             // Deleted by somebody: ours as long as nobody else makes it.
@@ -230,7 +235,7 @@ impl Candidate {
                     .await?
             }
         };
-        self.held = Some(stored);
+        self.took(stored)?;
         if acquire {
             let renewed =
                 renewed.and_then(|time| TimeDelta::try_milliseconds(now.as_millisecond() - time.0.as_millisecond()));
@@ -239,6 +244,14 @@ impl Candidate {
             self.heard.answered();
         }
         Ok(())
+    }
+
+    /// Takes the lease as the API server has it. Only a restored database has an older one of ours.
+    fn took(&mut self, lease: Lease) -> Result<(), Error> {
+        let now = lease.resource_version().and_then(|version| version.parse().ok()).unwrap_or(self.newest);
+        let before = std::mem::replace(&mut self.newest, now);
+        self.held = Some(lease);
+        if now < before { Err(Error::Restored { before, now }) } else { Ok(()) }
     }
 
     /// The Lease has the package's name, and so has the field manager.

@@ -71,6 +71,14 @@ pub enum Error {
         /// How long it lasted.
         secs: u64,
     },
+    /// Revisions went back: what watches wait for never comes.
+    #[error("the cluster's database was restored to an older state (resourceVersion {now} after {before})")]
+    Restored {
+        /// The newest resourceVersion before.
+        before: u64,
+        /// The one that came after it.
+        now: u64,
+    },
     /// An object changed since it was read.
     #[error("cannot {0}: it changed since it was read")]
     Stale(String),

@@ -93,7 +93,12 @@ impl Known {
         self.0.iter().filter_map(gone).collect()
     }
 
-    /// What is known now. `nodes` is every node, by name; `told` is what came of telling of some.
+    /// Names and addresses of all that are known.
+    pub fn addresses(&self) -> impl Iterator<Item = (&str, IpAddr)> {
+        self.0.iter().map(|node| (&*node.name, node.ip))
+    }
+
+    /// What is known now. `nodes` is every node that matters, by name; `told` is what came of telling of some.
     #[must_use]
     pub fn now(
         &self,

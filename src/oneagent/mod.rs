@@ -35,6 +35,7 @@ pub mod status;
 pub mod version;
 
 use std::collections::HashMap;
+use std::iter::empty;
 use std::time::Duration;
 
 use kube::{Client, Resource, ResourceExt};
@@ -141,7 +142,8 @@ async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Du
     }
     let key: kernel::Key = (resolved.namespace.clone(), resolved.name.clone());
     let others = context.peers.others(&key, &context.fleet);
-    let (nodes, pods) = (context.fleet.nodes(), context.fleet.pods(&key));
+    let nodes = context.fleet.near(&key, &resolved.placement.selector, empty(), empty());
+    let pods = context.fleet.pods(&key);
     let (live, yielded) = (context.fleet.daemonset(&key), context.fleet.yields_to(&key));
     let resolved = overlap::apart(resolved, &others, &nodes, &pods, &yielded);
     let agents = context.peers.agents(&key, &yielded, &context.fleet);
@@ -151,9 +153,10 @@ async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Du
     resolved.warnings.extend(overlap::beside_vendors(&resolved.placement, &context.fleet.vendors(), &nodes));
     let now = context.clock.now();
     let last = desk.own.status.last(object);
-    let seen = observe::observe(context, (desk, status::says_refused(&last)), &resolved, now).await?;
-    let began = Instant::now();
     let memory = memory::read(&last);
+    let away = &memory.rollout.touched.away;
+    let seen = observe::observe(context, (desk, status::says_refused(&last)), (&resolved, away), now).await?;
+    let began = Instant::now();
     let mut plan = plan::plan(&memory, &resolved, &seen, &context.settings.agent_image, now)?;
     desk.planned(began.elapsed());
     context.peers.remembers(&key, !plan.assessment.decision.memory.rollout.touched.away.is_empty());

@@ -18,7 +18,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::Event;
-use kube::runtime::{WatchStreamExt, watcher};
+
 use kube::{Client, ResourceExt};
 use oneagent_operator::api::name::Version;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ use status::{initializing, now, of_image, running, succeeded, waiting};
 
 use crate::launcher::Launcher;
 use crate::vendor::Vendor;
-use crate::watched::{Soon, Watched};
+use crate::watched::{Watched, events};
 
 /// What failed is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -118,8 +118,7 @@ impl Kubelet {
     }
 
     async fn follow(self) {
-        let mut events =
-            watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).backoff(Soon).boxed();
+        let mut events = events(Api::<Pod>::all(self.client.clone())).boxed();
         let (mut started, mut ending): (HashSet<String>, HashSet<String>) = (HashSet::new(), HashSet::new());
         while let Some(event) = events.next().await {
             let Ok(event) = event else { continue };
@@ -132,8 +131,10 @@ impl Kubelet {
                 continue;
             }
             if is_gone {
+                // A restored database may bring it back.
+                started.remove(&uid);
                 // By force: nobody asked for its end first.
-                if ending.insert(uid) {
+                if !ending.remove(&uid) {
                     let this = self.clone();
                     tokio::spawn(async move { this.launcher.stop(&pod).await });
                 }

@@ -37,6 +37,7 @@ mod policies;
 mod recover;
 mod refused;
 mod releases;
+mod restored;
 mod rights;
 mod rivals;
 mod secure;

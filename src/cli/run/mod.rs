@@ -292,7 +292,10 @@ async fn stand_by<K: Operated>(
 }
 
 fn lost(error: &kernel::Error) -> String {
-    format!("the lease was lost ({}); ending so that only one operator acts", error.chain())
+    match error {
+        kernel::Error::Restored { .. } => format!("{error}; ending so that everything is read again"),
+        _ => format!("the lease was lost ({}); ending so that only one operator acts", error.chain()),
+    }
 }
 
 /// What is waited for, as the back-off's key.

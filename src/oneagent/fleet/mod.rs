@@ -4,6 +4,7 @@
 //! OneAgents a change concerns; a node's heartbeat concerns none. Must not decide anything.
 
 mod losses;
+mod near;
 #[cfg(test)]
 mod tests;
 mod vendors;
@@ -33,6 +34,7 @@ use crate::kernel::Key;
 use crate::kernel::triggers::Concerns;
 use crate::rollout::Loss;
 use losses::Losses;
+use near::Near;
 
 /// What an event of a node brings.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,6 +56,7 @@ pub struct Fleet {
 #[derive(Debug, Default)]
 struct Inner {
     nodes: BTreeMap<Arc<str>, Arc<Node>>,
+    near: Near,
     pods: HashMap<Key, BTreeMap<Arc<str>, Seen>>,
     daemonsets: HashMap<Key, Arc<DaemonSet>>,
     /// The older OneAgents to whom those leave their nodes, as their records say.
@@ -118,6 +121,7 @@ impl Inner {
 
     fn forget(&mut self, key: &Key) {
         self.changed.remove(key);
+        self.near.forget(key);
         self.losses.forget(key);
     }
 }
@@ -221,19 +225,24 @@ impl Fleet {
                     inner.relisted.entry("nodes".to_owned()).or_default().insert((String::new(), node.name.clone()));
                 }
                 let before = inner.nodes.insert(node.name.clone(), node.clone());
+                inner.near.see(before.as_deref(), &node);
                 match before {
                     Some(before) if before == node => NodeNews::Nothing,
                     before => NodeNews::Changed(before.into_iter().chain([node]).collect()),
                 }
             }
             Event::Delete(facts) => {
-                inner.nodes.remove(facts.name_any().as_str());
-                inner.losses.forget_node(&facts.name_any());
+                let name = facts.name_any();
+                inner.nodes.remove(name.as_str());
+                inner.near.keep(|other| other != name);
+                inner.losses.forget_node(&name);
                 NodeNews::Everything
             }
             Event::InitDone => {
                 let seen = inner.relisted.remove("nodes").unwrap_or_default();
-                inner.nodes.retain(|name, _| seen.contains(&(String::new(), name.clone())));
+                let Inner { nodes, near, .. } = &mut *inner;
+                nodes.retain(|name, _| seen.contains(&(String::new(), name.clone())));
+                near.keep(|name| nodes.contains_key(name));
                 NodeNews::Everything
             }
         }

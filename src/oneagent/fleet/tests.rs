@@ -193,3 +193,46 @@ fn a_node_is_without_its_agent_since_it_lost_it_however_many_pods_come_and_go() 
     assert_eq!(of().map(|loss| loss.since.timestamp()), Some(1_000));
     assert!(fleet.losses(&key, |_| false).is_empty() && of().is_none());
 }
+
+#[test]
+fn near_nodes_are_those_of_the_selector_and_those_that_a_oneagent_has_to_do_with() {
+    let key = ("n".to_owned(), "a".to_owned());
+    let fact = |name: &str, team: &str, ip: &str| {
+        let value = json!({ "metadata": { "name": name, "labels": { "team": team } },
+            "status": { "addresses": [{ "type": "InternalIP", "address": ip }] } });
+        serde_json::from_value::<NodeFacts>(value).unwrap()
+    };
+    let fleet = Fleet::default();
+    let near = |team: &str, names: &[&str], known: &[(&str, &str)]| {
+        let selector = [("team".to_owned(), team.to_owned())].into();
+        let known = known.iter().map(|(name, ip)| (*name, ip.parse().unwrap()));
+        let nodes = fleet.near(&key, &selector, names.iter().copied(), known);
+        nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>()
+    };
+    let apply = |name: &str, team: &str, ip: &str| fleet.node(&Event::Apply(fact(name, team, ip)));
+    for (name, team, ip) in [("c", "red", "10.0.0.3"), ("b", "blue", "10.0.0.2"), ("a", "red", "10.0.0.1")] {
+        apply(name, team, ip);
+    }
+    assert_eq!(near("red", &[], &[]), ["a", "c"], "by name");
+    apply("b", "red", "10.0.0.2");
+    apply("c", "blue", "10.0.0.3");
+    assert_eq!(near("red", &[], &[]), ["a", "b"], "labels change");
+    assert_eq!(near("red", &["c", "gone"], &[]), ["a", "b", "c"], "remembered");
+    assert_eq!(near("red", &[], &[("c", "10.0.0.3")]), ["a", "b", "c"], "known, and still there");
+    assert_eq!(near("red", &[], &[("gone", "10.0.0.3")]), ["a", "b", "c"], "it has the address of one that is gone");
+    assert_eq!(near("red", &[], &[("gone", "10.0.0.9")]), ["a", "b"]);
+    fleet.pod("", &pod(|p| p["spec"]["nodeName"] = "c".into()));
+    assert_eq!(near("red", &[], &[]), ["a", "b", "c"], "it has a Pod");
+    assert_eq!(near("blue", &[], &[]), ["c"], "the selector is edited");
+    assert_eq!(near("red", &[], &[]), ["a", "b", "c"]);
+    fleet.node(&Event::Delete(fact("a", "red", "10.0.0.1")));
+    assert_eq!(near("red", &[], &[]), ["b", "c"]);
+    fleet.node(&Event::Init);
+    fleet.node(&Event::InitApply(fact("d", "red", "10.0.0.4")));
+    fleet.node(&Event::InitDone);
+    assert_eq!(near("red", &[], &[]), ["d"], "a list forgets what is gone");
+    // What is handed out is the node as it is now.
+    apply("d", "red", "10.0.0.5");
+    let now = fleet.near(&key, &[("team".to_owned(), "red".to_owned())].into(), std::iter::empty(), std::iter::empty());
+    assert_eq!(now[0].ip, Some("10.0.0.5".parse().unwrap()));
+}

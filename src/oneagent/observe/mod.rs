@@ -24,6 +24,7 @@ use references::{References, certificates, named, pull_secret_of, references, to
 
 use super::admitted::Admissions;
 use super::build::ISTIO;
+use super::fleet::Fleet;
 use super::known::{self, Known};
 use super::resolve::{ProxySource, Resolved};
 use super::revision::Pod;
@@ -122,11 +123,15 @@ pub struct Undeletable {
     pub said: Vec<String>,
 }
 
-/// Gathers it. Whether new Pods were refused when the status was written helps to know whether they still are.
+/// The nodes that a rollout remembers, and since when they are gone.
+type Away = BTreeMap<String, Option<DateTime<Utc>>>;
+
+/// Gathers it. Whether new Pods were refused when the status was written helps to know whether they still are; `away`
+/// are the nodes that the rollout remembers.
 pub async fn observe(
     context: &Context,
     (desk, was_refused): (&Desk, bool),
-    resolved: &Resolved,
+    (resolved, away): (&Resolved, &Away),
     now: DateTime<Utc>,
 ) -> Result<Observed, kernel::Error> {
     let key: Key = (resolved.namespace.clone(), resolved.name.clone());
@@ -191,7 +196,9 @@ pub async fn observe(
         daemonset = found.map(Arc::new);
         other_operator = runs;
     }
-    let (nodes, pods) = (fleet.nodes(), fleet.pods(&key));
+    let known = known(context, resolved, &key, daemonset.is_some()).await;
+    let nodes = near(fleet, resolved, known.as_deref(), away);
+    let pods = fleet.pods(&key);
     let ledger = context.deletions.ledger(&resolved.uid);
     let able = able(resolved, &nodes);
     let lacking = lacks(context, resolved, &able, &pods, &ledger);
@@ -213,7 +220,7 @@ pub async fn observe(
         istio: if resolved.istio { context.optional_apis.served(&context.client, &ISTIO).await.ok() } else { None },
         environment,
         unlisted,
-        known: known(context, resolved, &key, daemonset.is_some()).await,
+        known,
         told: context.environments.told(&subscriber(resolved)),
         is_believed: daemonset.as_deref().is_some_and(|live| is_believed(desk, live)),
         daemonset,
@@ -233,6 +240,13 @@ pub async fn observe(
         stopped,
         other_operator,
     })
+}
+
+/// The nodes that matter to it.
+fn near(fleet: &Fleet, resolved: &Resolved, known: Option<&Known>, away: &Away) -> Vec<Arc<Node>> {
+    let key = (resolved.namespace.clone(), resolved.name.clone());
+    let addresses = known.into_iter().flat_map(Known::addresses);
+    fleet.near(&key, &resolved.placement.selector, away.keys().map(String::as_str), addresses)
 }
 
 /// Whether a DaemonSet is what a webhook made of ours.
