@@ -184,18 +184,7 @@ pub async fn observe(
     };
 
     let fleet = &context.fleet;
-    let mut daemonset = fleet.daemonset(&key);
-    let mut other_operator = false;
-    let is_ours = |live: &Arc<DaemonSet>| is_adopted(MANAGER, live.managed_fields()) && !wrote(live, ORIGINAL);
-    if !daemonset.as_ref().is_some_and(is_ours) {
-        // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the
-        // name.
-        let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
-        let read = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name));
-        let (found, runs) = tokio::try_join!(read, original_runs(context, &resolved.namespace))?;
-        daemonset = found.map(Arc::new);
-        other_operator = runs;
-    }
+    let (daemonset, other_operator) = daemonset(context, resolved).await?;
     let known = known(context, resolved, &key, daemonset.is_some()).await;
     let nodes = near(fleet, resolved, known.as_deref(), away);
     let pods = fleet.pods(&key);
@@ -240,6 +229,20 @@ pub async fn observe(
         stopped,
         other_operator,
     })
+}
+
+/// The DaemonSet, and whether the original operator runs beside it.
+async fn daemonset(context: &Context, resolved: &Resolved) -> Result<(Option<Arc<DaemonSet>>, bool), kernel::Error> {
+    let daemonset = context.fleet.daemonset(&(resolved.namespace.clone(), resolved.name.clone()));
+    let is_ours = |live: &Arc<DaemonSet>| is_adopted(MANAGER, live.managed_fields()) && !wrote(live, ORIGINAL);
+    if daemonset.as_ref().is_some_and(is_ours) {
+        return Ok((daemonset, false));
+    }
+    // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the name.
+    let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
+    let read = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name));
+    let (found, runs) = tokio::try_join!(read, original_runs(context, &resolved.namespace))?;
+    Ok((found.map(Arc::new), runs))
 }
 
 /// The nodes that matter to it.
