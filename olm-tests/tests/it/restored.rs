@@ -76,8 +76,8 @@ fn after_a_restore_of_etcd_a_running_operator_reads_what_is_there_and_goes_on_wi
             }
         })
         .await;
-        agents.all_at("agent", V2, 4, LONG).await;
-        assert_eq!((eyes.seen().most_unready, eyes.seen().deletions.len()), (1, 4));
+        agents.all_at("agent", V2, 4, SOON).await;
+        assert_eq!(eyes.seen().counts(), (1, 4), "within the budget, and each once");
         web.message("three");
         web.all_updated("three").await;
         agents.end().await;
