@@ -352,3 +352,24 @@ fn a_bad_version_reaches_with_each_worked_policy_what_the_page_says() {
         }
     });
 }
+
+#[test]
+fn twenty_windows_and_a_blackout_of_ten_years_keep_nobody_else_waiting() {
+    olm_tests::run(async {
+        let lab = Lab::new("policies-decade", 2).await;
+        let windows: Vec<Value> =
+            (0..20).map(|minute| json!({ "start": format!("02:{minute:02}"), "duration": "1m" })).collect();
+        let decade = json!([{ "from": "2026-01-01T00:00:00Z", "to": "2036-01-01T00:00:00Z" }]);
+        lab.oneagent(&json!({ "rollout": { "windows": windows, "blackouts": decade } }));
+        // Nodes without an agent wait for no window.
+        lab.all_at("agent", V1, 2, SOON).await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.says("agent", "Progressing", "in a blackout until 2036-01-01T02:00:00Z").await;
+        lab.oneagent_named("other", &json!({ "nodeSelector": { "no": "node" } }));
+        lab.daemonset_is("other", "there", |_| true).await;
+        lab.is_looked_at().await;
+        let deleted = lab.requests().iter().filter(|r| r.resource == "pods" && r.verb == "delete").count();
+        assert_eq!(deleted, 0);
+        lab.end().await;
+    });
+}
