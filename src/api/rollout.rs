@@ -45,7 +45,7 @@ pub struct Rollout {
     /// Nodes that get a new agent first; the others follow once theirs have proven themselves. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// How many nodes must speak against a version until the rollout is stopped. Default: 1 while there is a canary,
+    /// On how many nodes a version must fail before the rollout is stopped. Default: 1 while there is a canary,
     /// then as many as may be without an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]

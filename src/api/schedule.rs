@@ -69,7 +69,7 @@ pub struct Blackout {
     /// When it ends (RFC 3339).
     #[schemars(extend("format" = "date-time"))]
     pub to: String,
-    /// Why, for whoever reads the status.
+    /// Why, for those who read the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
     pub reason: Option<String>,

@@ -7,6 +7,9 @@ use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
 use oneagent_operator::api::config_watcher::package::PACKAGE as WATCHER;
 use serde_json::json;
 
+/// A busy machine may renew late: that must end no Lease here. A killed holder's ends in time for the test.
+const LEASE: [(&str, &str); 2] = [("LEASE_DURATION", "30s"), ("LEASE_RENEW_DEADLINE", "25s")];
+
 /// With another image than the other installation: each would find the other's DaemonSet wrong.
 const OTHER_IMAGE: (&str, &str) = ("RELATED_IMAGE_DYNATRACE_ONEAGENT", "r.example/another:1");
 
@@ -48,7 +51,8 @@ async fn is_left_alone(lab: &Lab<'_>, name: &str) -> String {
 fn the_second_installation_leaves_objects_alone_until_the_first_has_ended_or_does_not_watch_them() {
     olm_tests::run(async {
         let cluster = Cluster::shared().await;
-        let mut first = Lab::on(cluster, "rivals-one", 3).await;
+        let mut first = Lab::without_operator(cluster, "rivals-one", 3).await;
+        first.start_operator(&LEASE).await;
         let mut second = Lab::without_operator(cluster, "rivals-two", 0).await;
         share(&first, &second);
         first.oneagent(&json!({}));
@@ -56,7 +60,7 @@ fn the_second_installation_leaves_objects_alone_until_the_first_has_ended_or_doe
         is_operated_by(&first, "rivals-one").await;
 
         let scope = ("WATCH_NAMESPACE", "rivals-one,rivals-two");
-        second.start_operator(&[scope, OTHER_IMAGE]).await;
+        second.start_operator(&[scope, OTHER_IMAGE, LEASE[0], LEASE[1]]).await;
         let said = is_left_alone(&first, "agent").await;
         assert!(said.contains("namespace rivals-one operates") && said.contains("Lease rivals-one/"), "{said}");
         cluster.vendor.publish(&first.name, V2);
@@ -74,7 +78,7 @@ fn the_second_installation_leaves_objects_alone_until_the_first_has_ended_or_doe
 
         // And the first comes back: now it is the one that leaves it alone.
         let before = writes(&first, "rivals-one");
-        first.start_operator(&[]).await;
+        first.start_operator(&LEASE).await;
         eventually("the first leaves it alone", SOON, || async {
             let printed = first.operators[0].printed();
             if printed.contains("left alone") { Ok(()) } else { Err(printed) }
@@ -84,7 +88,7 @@ fn the_second_installation_leaves_objects_alone_until_the_first_has_ended_or_doe
 
         // The second does not watch that namespace any more: nothing else ends.
         second.operators.clear();
-        second.start_operator(&[("WATCH_NAMESPACE", "rivals-two"), OTHER_IMAGE]).await;
+        second.start_operator(&[("WATCH_NAMESPACE", "rivals-two"), OTHER_IMAGE, LEASE[0], LEASE[1]]).await;
         is_operated_by(&first, "rivals-one").await;
         first.daemonset_is("agent", "the first's image again", |object| !is_theirs(object)).await;
         second.end().await;
@@ -99,7 +103,10 @@ fn of_two_installations_that_begin_at_once_one_operates_each_object() {
         let mut first = Lab::without_operator(cluster, "rivals-a", 3).await;
         let mut second = Lab::without_operator(cluster, "rivals-b", 0).await;
         share(&first, &second);
-        tokio::join!(first.start_operator(&[]), second.start_operator(&[("WATCH_NAMESPACE", "rivals-a"), OTHER_IMAGE]));
+        tokio::join!(
+            first.start_operator(&LEASE),
+            second.start_operator(&[("WATCH_NAMESPACE", "rivals-a"), OTHER_IMAGE, LEASE[0], LEASE[1]])
+        );
         first.oneagent(&json!({}));
         first.all_at("agent", V1, 3, SOON).await;
         is_left_alone(&first, "agent").await;
@@ -122,14 +129,14 @@ fn of_two_installations_of_configwatcher_one_operates_each_object_too() {
     olm_tests::run(async {
         let cluster = Cluster::shared().await;
         let mut first = Lab::bare(cluster, &WATCHER, "rivals-cw", 2).await;
-        first.start_operator(&[]).await;
+        first.start_operator(&LEASE).await;
         let mut second = Lab::bare(cluster, &WATCHER, "rivals-cx", 0).await;
         share(&first, &second);
         first.message("one");
         first.workload("Deployment", "webapp", &json!({}));
         first.watcher(&json!({}));
         first.all_updated("one").await;
-        second.start_operator(&[("WATCH_NAMESPACE", "rivals-cw")]).await;
+        second.start_operator(&[("WATCH_NAMESPACE", "rivals-cw"), LEASE[0], LEASE[1]]).await;
         is_left_alone(&first, "watcher").await;
         first.message("two");
         first.all_updated("two").await;

@@ -75,7 +75,7 @@ pub enum Reason {
     /// the workload has had all its Pods available for `waitReadySeconds`, it goes on by itself, but only twice.
     RolloutFailed,
     /// New Pods cannot start: a registry, a quota, a webhook, a missing Secret, or a key that is missing from the
-    /// ConfigMap. Mend what the message names; the rollout then goes on by itself.
+    /// ConfigMap. Correct what the message names; the rollout then goes on by itself.
     PodsRefused,
     /// The spec makes no sense; the message names the field and the remedy. No Pod is replaced meanwhile.
     InvalidSpec,

@@ -36,8 +36,8 @@ pub const PACKAGE: Package = Package {
         title: "ConfigWatcher Operator",
         sentence: "Replaces Pods, safely, when a ConfigMap that they read has changed.",
         description: include_str!("description.md"),
-        uninstall: "Pods stay as they are; from then on a changed ConfigMap reaches a Pod only when it starts anew for \
-            another reason.",
+        uninstall: "Pods stay as they are; from then on a changed ConfigMap reaches a Pod only when it starts again \
+            for another reason.",
         keywords: &["configmap", "configuration", "restart", "rollout", "eviction"],
         categories: "Developer Tools",
         capabilities: "Seamless Upgrades",
@@ -67,7 +67,7 @@ const RULES: &[Rule] = &[
     rule(Where::Watched, "apps", "replicasets", &["list", "watch"], "know of which workload a Pod is, and how many"),
     rule(Where::Watched, "apps", "statefulsets", &["list", "watch"], "know how many, and whether it rolls out itself"),
     rule(Where::Watched, "apps", "daemonsets", &["list", "watch"], "know how many, and whether it rolls out itself"),
-    rule(Where::Watched, "", "pods/eviction", &["create"], "have Pods made anew, unless a PodDisruptionBudget forbids"),
+    rule(Where::Watched, "", "pods/eviction", &["create"], "replace Pods, unless a PodDisruptionBudget forbids it"),
     rule(Where::Watched, "", "events", &["create"], "tell about every transition"),
     rule(
         Where::Own,

@@ -72,8 +72,8 @@ pub enum Reason {
     Paused,
     /// Updates are held for all OneAgents that are watched: delete key `stop` of ConfigMap `oneagent-operator`.
     Stopped,
-    /// New agents failed and the update was stopped. Mend the cause and name the version in `rollout.retry` to try it
-    /// again; a newer one is taken by itself, unless `update.version` pins one.
+    /// New agents failed and the update was stopped. Correct the cause and name the version in `rollout.retry` to try
+    /// it again; a newer one is taken by itself, unless `update.version` pins one.
     RolloutFailed,
     /// New agents failed, and all agents that had them run the last good version again. A newer version is taken by
     /// itself; correct the cause and name the version in `rollout.retry` to try it again.

@@ -152,7 +152,7 @@ pub struct OneAgentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
     /// What agents take from an OpenShift cluster. A change of it restarts no agent, and reaches those that are made
-    /// anew.
+    /// again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openshift: Option<OpenShift>,
 }
