@@ -110,6 +110,8 @@ fn of_two_installations_that_begin_at_once_one_operates_each_object() {
         first.oneagent(&json!({}));
         first.all_at("agent", V1, 3, SOON).await;
         is_left_alone(&first, "agent").await;
+        // What the other one wrote before it knew is put back in this look.
+        first.is_looked_at().await;
         let generation =
             || async { first.daemonset("agent").await.and_then(|daemonset| daemonset.metadata.generation) };
         let operated = || async { first.status("agent").await.operator_namespace };
