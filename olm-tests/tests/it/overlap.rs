@@ -81,7 +81,7 @@ fn watch_for_two(lab: &Lab<'_>, ending: Ending) -> Arc<Mutex<BTreeSet<String>>> 
 fn of_two_oneagents_that_select_a_node_the_older_one_keeps_it() {
     olm_tests::run(async {
         let mut lab = Lab::new("hostile-overlap", 0).await;
-        // Long enough for the DaemonSet controller, also of a busy machine, to do for the one what it did for the other.
+        // Long enough for the DaemonSet controller of a busy machine to do for the one what it did for the other.
         lab.behave(|b| b.ready_after = Duration::from_secs(6));
         let two = watch_for_two(&lab, Ending::IsGone);
         let ssd = lab.add_nodes(2, &nodes::Shape::default().label("disk", "ssd")).await;
