@@ -135,8 +135,9 @@ fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
         c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
     };
     if let Some(unscheduled) = facts.status.conditions.iter().find(is_unschedulable) {
-        let why = unscheduled.message.as_deref().unwrap_or("no room").chars().take(160).collect();
-        return Some(Trouble::Capacity(why));
+        // What the scheduler says of preemption helps nobody.
+        let why = unscheduled.message.as_deref().unwrap_or("no room").split(". ").next().unwrap_or_default();
+        return Some(Trouble::Capacity(beginning(why)));
     }
     if facts.spec.node_name.as_deref().is_none_or(str::is_empty) {
         return Some(Trouble::Unbound);
@@ -157,10 +158,19 @@ fn is_done(container: &ContainerFacts) -> bool {
     container.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == Some(0))
 }
 
+/// So many characters of a message of others are quoted.
+const QUOTED: usize = 160;
+
 /// A reason with the beginning of its message.
 fn said(reason: &str, message: Option<&str>) -> String {
-    let message = message.map(|message| format!(": {}", message.chars().take(160).collect::<String>()));
+    let message = message.map(|message| format!(": {}", beginning(message)));
     format!("{reason}{}", message.unwrap_or_default())
+}
+
+/// The beginning of a text of others; that it was cut shows.
+fn beginning(text: &str) -> String {
+    let cut: String = text.chars().take(QUOTED).collect();
+    if cut.len() == text.len() { cut } else { format!("{}…", cut.trim_end_matches([' ', ':', ',', ';'])) }
 }
 
 /// When the last of its containers was started for the first time, as far as a status says.
@@ -257,6 +267,12 @@ mod tests {
         assert!(matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False",
                 "reason": "Unschedulable", "message": "no room" }] })),
                 Some(Trouble::Capacity(why)) if why == "no room"));
+        let said = "0/633 nodes are available: 633 node(s) didn't match. no new claims, preemption: 0/633 nodes";
+        assert!(matches!(trouble_of(json!({ "conditions": [{ "type": "PodScheduled", "status": "False",
+                "reason": "Unschedulable", "message": said }] })),
+                Some(Trouble::Capacity(why)) if why == "0/633 nodes are available: 633 node(s) didn't match"));
+        let (short, long) = ("a".repeat(QUOTED), format!("{}: b", "a".repeat(QUOTED - 1)));
+        assert_eq!((beginning(&short), beginning(&long)), (short, format!("{}…", "a".repeat(QUOTED - 1))));
     }
 
     #[test]
