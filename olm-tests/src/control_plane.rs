@@ -303,7 +303,7 @@ impl ControlPlane {
     }
 
     /// Puts that copy in the place of what etcd holds, as an administrator does after a disaster: revisions go back,
-    /// too. The API server and the controllers start again, and nobody else.
+    /// too. Only the API server and the controllers start again.
     pub async fn restore_etcd(&mut self) {
         self.kill_apiserver();
         self.etcd = None;

@@ -62,7 +62,7 @@ impl Edited {
             }
             (editor, now, rendered) => {
                 now.map(|now| generations.remove(&now));
-                // Its Pods are ours, but for a mark: none is replaced for that.
+                // Its Pods differ from ours by a mark only: none is replaced for that.
                 editor.zip(rendered).filter(|(_, rendered)| is_marked(live, rendered)).map(|(by, _)| by.to_owned())
             }
         };

@@ -98,7 +98,7 @@ fn csv(name: &str, csv: &Value, wrong: &mut Vec<String>) {
     let cluster_wide = |rule: &Value| {
         list(&rule["resources"]).iter().all(|r| CLUSTER_SCOPED.contains(&r.as_str().unwrap_or_default()))
     };
-    // Another installation's Lease is where nobody can know beforehand.
+    // The namespace of another installation's Lease is not known beforehand.
     let one_lease = |rule: &Value| {
         rule["resources"] == json!(["leases"])
             && rule["verbs"] == json!(["get"])
