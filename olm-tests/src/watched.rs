@@ -49,7 +49,7 @@ where
 }
 
 /// All objects of a kind. Where the database was restored, a list is made again: a watch that goes on would wait for
-/// the revisions of before.
+/// the earlier revisions.
 pub(crate) fn events<K>(api: Api<K>) -> impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,

@@ -201,3 +201,18 @@ pub const fn rule(
 ) -> Rule {
     Rule { scope, group, resource, verbs, name: None, why, consulted: &[] }
 }
+
+/// The right by which every package sees another installation of itself; `name`: the package's.
+#[must_use]
+pub const fn rivals_lease(name: &'static str) -> Rule {
+    Rule {
+        name: Some(name),
+        ..rule(
+            Where::Cluster,
+            "coordination.k8s.io",
+            "leases",
+            &["get"],
+            "see whether another installation, which operated an object of a watched namespace, has ended",
+        )
+    }
+}

@@ -79,8 +79,8 @@ pub struct Candidate {
 impl Candidate {
     /// `me` must be other for every process that may run at once; `watched`: the namespaces that it watches.
     #[must_use]
-    pub fn new(api: Api<Lease>, name: &str, me: (&str, &str), timing: Timing, heard: Arc<Heard>) -> Self {
-        let (me, watched) = (me.0.to_owned(), me.1.to_owned());
+    pub fn new(api: Api<Lease>, name: &str, me: &str, watched: &str, timing: Timing, heard: Arc<Heard>) -> Self {
+        let (me, watched) = (me.to_owned(), watched.to_owned());
         Self { api, name: name.to_owned(), me, watched, timing, heard, held: None, newest: 0 }
     }
 

@@ -1,5 +1,5 @@
 //! The cluster's database is restored to an older state under a running operator: resource versions, Pods, statuses and
-//! specs are those of before, and watches that go on would wait for a time that was.
+//! specs are the earlier ones, and watches that go on would wait for a time that was.
 
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;

@@ -5,7 +5,9 @@
 use kube::CustomResourceExt;
 
 use super::ConfigWatcher;
-use crate::api::package::{Alert, Kind, Package, Panel, Rule, Sample, Shown, Step, Texts, Where, rule, shown};
+use crate::api::package::{
+    Alert, Kind, Package, Panel, Rule, Sample, Shown, Step, Texts, Where, rivals_lease, rule, shown,
+};
 
 const NAME: &str = "configwatcher-operator";
 
@@ -76,16 +78,7 @@ const RULES: &[Rule] = &[
         &["create", "get", "list", "update", "watch"],
         "let one operator of several act",
     ),
-    Rule {
-        name: Some(NAME),
-        ..rule(
-            Where::Cluster,
-            "coordination.k8s.io",
-            "leases",
-            &["get"],
-            "see whether another installation, which operated an object of a watched namespace, has ended",
-        )
-    },
+    rivals_lease(NAME),
     Rule {
         name: Some(NAME),
         ..rule(Where::Own, "", "configmaps", &["list", "watch"], "learn that everything shall stop")

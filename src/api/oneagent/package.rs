@@ -7,7 +7,7 @@ use kube::CustomResourceExt;
 use super::OneAgent;
 use super::form::{FORM, PAGE};
 use super::samples::SAMPLES;
-use crate::api::package::{Alert, Kind, Package, Panel, Rule, Sample, Step, Texts, Where, rule};
+use crate::api::package::{Alert, Kind, Package, Panel, Rule, Sample, Step, Texts, Where, rivals_lease, rule};
 
 const NAME: &str = "oneagent-operator";
 
@@ -137,16 +137,7 @@ const RULES: &[Rule] = &[
         &["create", "get", "list", "update", "watch"],
         "let one operator of several act",
     ),
-    Rule {
-        name: Some(NAME),
-        ..rule(
-            Where::Cluster,
-            "coordination.k8s.io",
-            "leases",
-            &["get"],
-            "see whether another installation, which operated an object of a watched namespace, has ended",
-        )
-    },
+    rivals_lease(NAME),
     rule(Where::Cluster, "", "nodes", &["list", "watch"], "know where agents belong"),
     Rule {
         name: Some("cluster"),

@@ -186,7 +186,7 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
             () = stop.clone() => return Ok(()),
         }
         let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
-        let candidate = Candidate::new(leases, K::PACKAGE.name, (&identity, &scope.0.join(",")), timing, heard);
+        let candidate = Candidate::new(leases, K::PACKAGE.name, &identity, &scope.0.join(","), timing, heard);
         let tell_olm = async {
             let condition = &args.operator_condition_name;
             if condition.is_empty() {

@@ -9,8 +9,8 @@ use crate::api::oneagent::condition::{ConditionType, Reason};
 pub(super) fn first_cause(agent: &OneAgent, asks: bool) -> Option<String> {
     let conditions = &agent.status.as_ref()?.conditions;
     let is = |type_: ConditionType, status: &str| {
-        let is_it = move |type_of: &str, status_of: &str| type_of == type_.to_string() && status_of == status;
-        conditions.iter().find(move |condition| is_it(&condition.type_, &condition.status))
+        let type_ = type_.to_string();
+        conditions.iter().find(|condition| condition.type_ == type_ && condition.status == status)
     };
     let token = is(ConditionType::PaasToken, "False").filter(|_| asks);
     let is_away = Reason::EnvironmentUnreachable.to_string();
