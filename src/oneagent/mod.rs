@@ -141,14 +141,16 @@ async fn look_at(object: &OneAgent, context: &Context, desk: &Desk) -> Result<Du
         return Ok(Duration::from_millis(500));
     }
     let key: kernel::Key = (resolved.namespace.clone(), resolved.name.clone());
-    let others = context.peers.others(&key, &context.fleet);
+    let others = context.peers.others(&key, &resolved.placement, &context.fleet);
     let nodes = context.fleet.near(&key, &resolved.placement.selector, empty(), empty());
     let pods = context.fleet.pods(&key);
     let (live, yielded) = (context.fleet.daemonset(&key), context.fleet.yields_to(&key));
     let resolved = overlap::apart(resolved, &others, &nodes, &pods, &yielded);
-    let agents = context.peers.agents(&key, &yielded, &context.fleet);
-    let is_unread = |namespace: &str| context.peers.is_unread(namespace);
-    let doubt = overlap::doubt(&resolved, live.as_deref(), &agents, (&nodes, &pods), &yielded, is_unread);
+    let doubt = {
+        let agents = context.peers.agents(&key, &yielded, &context.fleet);
+        let is_unread = |namespace: &str| context.peers.is_unread(namespace);
+        overlap::doubt(&resolved, live.as_deref(), &agents, (&nodes, &pods), &yielded, is_unread)
+    };
     let mut resolved = resolve::Resolved { doubt: doubt.or(resolved.doubt), ..resolved };
     resolved.warnings.extend(overlap::beside_vendors(&resolved.placement, &context.fleet.vendors(), &nodes));
     let now = context.clock.now();

@@ -10,7 +10,7 @@ use kube::{Resource, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::fleet::Fleet;
-use super::overlap::{Agents, Other};
+use super::overlap::{Agents, Other, are_disjoint};
 use super::resolve::resolve;
 use crate::api::oneagent::OneAgent;
 use crate::k8s::node::Node;
@@ -116,14 +116,14 @@ impl Peers {
         self.inner().all.get(key).is_some_and(is_it)
     }
 
-    /// The others, the oldest first, and on which nodes their agents are available.
+    /// The others of one that selects `own`, the oldest first, and on which nodes their agents are available.
     #[must_use]
-    pub fn others(&self, key: &Key, fleet: &Fleet) -> Vec<Other> {
+    pub fn others(&self, key: &Key, own: &Placement, fleet: &Fleet) -> Vec<Other> {
         let inner = self.inner();
         let order = inner.order(fleet);
-        let Some(own) = order.iter().position(|(other, _)| other == key) else { return Vec::new() };
-        let of = |(at, (other, peer)): (usize, (Key, &Peer))| Some((at < own, other, peer.placement.clone()?));
-        let others = order.into_iter().enumerate().filter(|(at, _)| *at != own);
+        let Some(here) = order.iter().position(|(other, _)| other == key) else { return Vec::new() };
+        let of = |(at, (other, peer)): (usize, (Key, &Peer))| Some((at < here, other, peer.placement.clone()?));
+        let others = order.into_iter().enumerate().filter(|(at, _)| *at != here);
         let others: Vec<(bool, Key, Arc<Placement>)> = others.filter_map(of).collect();
         drop(inner);
         let serves = |key: &Key| {
@@ -137,8 +137,8 @@ impl Peers {
         let other = |(is_older, other, placement): (bool, Key, Arc<Placement>)| Other {
             name: written(&other),
             is_older,
+            serves: if are_disjoint(own, &placement) { HashSet::new() } else { serves(&other) },
             placement,
-            serves: serves(&other),
         };
         others.into_iter().map(other).collect()
     }
@@ -146,7 +146,7 @@ impl Peers {
     /// The agents of all others: of those that were deleted, too, and of those to whom nodes were left, also if there
     /// are none.
     #[must_use]
-    pub fn agents(&self, key: &Key, yielded: &BTreeSet<String>, fleet: &Fleet) -> Vec<Agents> {
+    pub fn agents<'f>(&self, key: &Key, yielded: &BTreeSet<String>, fleet: &'f Fleet) -> Vec<Agents<'f>> {
         let inner = self.inner();
         let order = inner.order(fleet);
         let own = order.iter().position(|(other, _)| other == key);
@@ -164,7 +164,7 @@ impl Peers {
             is_gone: !inner.all.contains_key(&other) && !inner.is_unread(&other.0),
             is_senseless: is_senseless(&other),
             yields: fleet.yields_to(&other).contains(&us),
-            pods: fleet.pods(&other),
+            pods: Box::new(move || fleet.pods(&other)),
         };
         keys.into_iter().map(agents).collect()
     }
@@ -267,7 +267,7 @@ mod tests {
         let fleet = Fleet::default();
         let older = |name: &str| {
             peers
-                .others(&("n".to_owned(), name.to_owned()), &fleet)
+                .others(&("n".to_owned(), name.to_owned()), &Placement::default(), &fleet)
                 .into_iter()
                 .map(|o| (o.name, o.is_older))
                 .collect::<Vec<_>>()
@@ -320,7 +320,8 @@ mod tests {
         }
         let order = || {
             let key = |name: &str| ("n".to_owned(), name.to_owned());
-            let older = |name: &str| peers.others(&key(name), &fleet).iter().filter(|other| other.is_older).count();
+            let others = |name: &str| peers.others(&key(name), &Placement::default(), &fleet);
+            let older = |name: &str| others(name).iter().filter(|other| other.is_older).count();
             let mut names = ["all", "gpu", "mid", "new"];
             names.sort_by_key(|name| older(name));
             assert!(names.iter().enumerate().all(|(at, name)| older(name) == at), "one order for all");

@@ -40,6 +40,7 @@ mod releases;
 mod restored;
 mod rights;
 mod rivals;
+mod runbooks;
 mod secure;
 mod slow;
 mod soak;

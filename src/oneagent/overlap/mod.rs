@@ -36,13 +36,12 @@ pub struct Other {
     pub is_older: bool,
     /// What it selects.
     pub placement: Arc<Placement>,
-    /// Nodes on which an agent of it is available.
+    /// Nodes on which an agent of it is available; none are named where no node can ever match both.
     pub serves: HashSet<Arc<str>>,
 }
 
 /// The agents of another OneAgent, which may have been deleted.
-#[derive(Debug, Clone)]
-pub struct Agents {
+pub struct Agents<'a> {
     /// Namespace and name, as people write them.
     pub name: String,
     /// Whether the OneAgent was deleted.
@@ -51,7 +50,8 @@ pub struct Agents {
     pub is_senseless: bool,
     /// Whether it leaves nodes to the one in question.
     pub yields: bool,
-    pub pods: Vec<Arc<Pod>>,
+    /// Its Pods. Read only where agents would come to nodes: a look must not cost more the more Pods others have.
+    pub pods: Box<dyn Fn() -> Vec<Arc<Pod>> + 'a>,
 }
 
 /// Whether an older one's nodes can be left to it.
@@ -155,7 +155,7 @@ fn leave(
 pub fn doubt(
     resolved: &Resolved,
     live: Option<&DaemonSet>,
-    others: &[Agents],
+    others: &[Agents<'_>],
     (nodes, pods): (&[Arc<Node>], &[Arc<Pod>]),
     yielded: &BTreeSet<String>,
     is_unread: impl Fn(&str) -> bool,
@@ -172,21 +172,31 @@ pub fn doubt(
     let before = live.and_then(|live| Some(of_template(live.spec.as_ref()?.template.spec.as_ref()?)));
     // Where the DaemonSet brings agents already, leaving it as it is keeps none away.
     let is_gained = |node: &Node| before.as_ref().is_none_or(|before| before.verdict(node) != Verdict::Selected);
-    let of_one = |other: &Agents| {
+    let is_next = |(node, verdict): &(&Arc<Node>, Verdict)| *verdict == Verdict::Selected && is_gained(node);
+    let gained: BTreeMap<&str, &Arc<Node>> =
+        free.iter().filter(|(_, next)| is_next(next)).map(|(name, (node, _))| (*name, *node)).collect();
+    let of_one = |other: &Agents<'_>| {
         let older = other.name.clone();
-        let mut here = other.pods.iter().filter_map(|pod| Some((pod, free.get(&*pod.node)?)));
         if other.is_senseless {
-            let is_selected = |verdict: &Verdict| matches!(verdict, Verdict::Selected | Verdict::Overlap(_));
-            let is_here = here.any(|(pod, (_, verdict))| !pod.deleting && is_selected(verdict));
-            return (is_here || yielded.contains(&older)).then_some(Doubt::Senseless { older });
+            let is_selected = |pod: &Arc<Pod>| {
+                let verdict = free.get(&*pod.node).map(|(_, verdict)| verdict);
+                !pod.deleting && matches!(verdict, Some(Verdict::Selected | Verdict::Overlap(_)))
+            };
+            let is_here = || !free.is_empty() && (other.pods)().iter().any(is_selected);
+            return (yielded.contains(&older) || is_here()).then_some(Doubt::Senseless { older });
+        }
+        if gained.is_empty() {
+            return None;
         }
         let leaves = other.yields || other.is_gone || yielded.contains(&older);
         // On a node that does not answer nothing ends, nor begins.
         let stays = |pod: &Pod, node: &Node| if pod.deleting { node.ready } else { leaves };
-        let (pod, (node, _)) =
-            here.find(|(pod, (node, verdict))| *verdict == Verdict::Selected && stays(pod, node) && is_gained(node))?;
-        let node = node.name.clone();
-        Some(match (other.is_gone, pod.deleting) {
+        let on = |pod: Arc<Pod>| {
+            let node = gained.get(&*pod.node)?;
+            stays(&pod, node).then(|| (pod.deleting, node.name.clone()))
+        };
+        let (deleting, node) = (other.pods)().into_iter().find_map(on)?;
+        Some(match (other.is_gone, deleting) {
             (true, _) => Doubt::Orphan { older, node },
             (false, true) => Doubt::Ends { older, node },
             (false, false) => Doubt::NotLeft { older, node },
@@ -218,7 +228,8 @@ pub fn beside_vendors(own: &Placement, vendors: &[(Key, Arc<Placement>)], nodes:
 }
 
 /// Whether no node can ever match both: they want other values of one label.
-fn are_disjoint(a: &Placement, b: &Placement) -> bool {
+#[must_use]
+pub fn are_disjoint(a: &Placement, b: &Placement) -> bool {
     a.selector.iter().any(|(key, value)| b.selector.get(key).is_some_and(|other| other != value))
 }
 

@@ -115,7 +115,7 @@ fn met(met: &Met<'_>) -> Option<Doubt> {
         is_gone: met.is_gone,
         is_senseless: met.is_senseless,
         yields: met.yields,
-        pods: met.has.iter().map(|(node, deleting)| pod(node, *deleting)).collect(),
+        pods: Box::new(|| met.has.iter().map(|(node, deleting)| pod(node, *deleting)).collect()),
     };
     let own: Vec<Arc<Pod>> = met.own.iter().map(|node| pod(node, false)).collect();
     let yielded = met.yielded.iter().map(|name| (*name).to_owned()).collect();
@@ -124,6 +124,34 @@ fn met(met: &Met<'_>) -> Option<Doubt> {
         .as_ref()
         .map(|pod| serde_json::from_value(json!({ "spec": { "selector": {}, "template": { "spec": pod } } })).unwrap());
     doubt(&agent(json!({})), live.as_ref(), &[other], (&nodes, &own), &yielded, |_| false)
+}
+
+#[test]
+fn pods_of_another_are_read_only_where_agents_would_come_to_nodes() {
+    let reads = std::cell::Cell::new(0);
+    let read = || {
+        reads.set(reads.get() + 1);
+        Vec::new()
+    };
+    let of = |name: &str, is_senseless| Agents {
+        name: name.into(),
+        is_gone: false,
+        is_senseless,
+        yields: false,
+        pods: Box::new(read),
+    };
+    let others = [of("n/other", false), of("n/senseless", true)];
+    let everywhere = serde_json::from_value(json!({ "spec": { "selector": {}, "template": { "spec": {} } } })).unwrap();
+    let reads_for = |live: Option<&DaemonSet>, own: &[&str]| {
+        let own: Vec<Arc<Pod>> = own.iter().map(|node| Arc::new(Pod::named(node, node))).collect();
+        let before = reads.get();
+        let found = doubt(&agent(json!({})), live, &others, (&[node("a", &[])], &own), &BTreeSet::new(), |_| false);
+        assert_eq!(found, None);
+        reads.get() - before
+    };
+    assert_eq!(reads_for(Some(&everywhere), &["a"]), 0, "it has our agent");
+    assert_eq!(reads_for(Some(&everywhere), &[]), 1, "the DaemonSet brings one: only what nobody can say matters");
+    assert_eq!(reads_for(None, &[]), 2);
 }
 
 #[test]
