@@ -53,7 +53,7 @@
 //! was made from; for a OneAgent its version and the hash of its template. *Standing*: how that relates to the desired
 //! one, as the kind judges it; *outdated*: to be replaced. *Budget*: how many selected places may lack an available
 //! agent because of us. *Cause*: why a place lacks one; its *bucket* is the name under which the status counts.
-//! *Workload*: who makes its Pods anew under other names, so that only their number is known; budgets are per workload.
+//! *Workload*: creates its Pods again under other names: only their number is known, and budgets are per workload.
 //! *Touched*: a place whose agent the rollout replaced; it takes from the budget until it has an available agent again.
 //! *Ledger*: what this process replaced and has not seen back. *Placement*: selector, affinity, tolerations; applied at
 //! once and never in the hash. *Canary*: a place that gets a revision first. *Calendar*: windows and blackouts.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // What a panic leaves behind is half done, and nothing may be decided from that: whoever started us does so again.
+    // What a panic leaves behind is half done, and nothing may be decided from that: the kubelet restarts us.
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);

@@ -136,7 +136,7 @@ impl ControlPlane {
             format!("http://127.0.0.1:{peer_port}"),
             format!("https://127.0.0.1:{port}"),
         );
-        // Not certificates: those the API server verifies anew with each request.
+        // Not certificates: those the API server verifies again with each request.
         let mut tokens = String::new();
         for (name, user, group) in [
             ("admin", "admin", "system:masters"),

@@ -2,7 +2,7 @@
 //!
 //! One file per subcommand. Errors are one sentence with the remedy. Must not hold logic beyond wiring.
 
-/// A line for whoever typed the command.
+/// A line for the person who typed the command.
 macro_rules! say {
     ($($text:tt)*) => { crate::cli::put(format_args!("{}\n", format_args!($($text)*))) };
 }
@@ -40,7 +40,7 @@ enum Command {
     Plan(plan::Args),
 }
 
-/// Why a command did not do what it should: a sentence for whoever typed it, and the exit code.
+/// Why a command did not do what it should: a sentence for the person who typed it, and the exit code.
 #[derive(Debug)]
 pub struct Failed {
     pub sentence: String,
@@ -53,7 +53,7 @@ impl Failed {
     }
 }
 
-/// Prints what was found. Whoever reads no further (`| head`) is told no more.
+/// Prints what was found. A reader that reads no further (`| head`) is told no more.
 fn put(text: Arguments<'_>) {
     match std::io::stdout().write_fmt(text) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

@@ -224,7 +224,7 @@ mod tests {
     fn a_change_counts_once_it_stays_and_changes_without_end_after_five_minutes() {
         let change = after(&baseline(), &[("b", 200, 200)]);
         assert_eq!((change.until, change.tracked.pending), (Some(at(205)), None));
-        assert_eq!(after(&baseline(), &[("b", 200, 200), ("c", 204, 204)]).until, Some(at(209)), "it begins anew");
+        assert_eq!(after(&baseline(), &[("b", 200, 200), ("c", 204, 204)]).until, Some(at(209)), "it begins again");
         let change = after(&baseline(), &[("b", 200, 200), ("b", 200, 205)]);
         assert_eq!(change.tracked.desired(), &config("b", 200));
         let endless: Vec<(&str, i64, i64)> =
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_seen_to_be_absent_and_comes_is_a_change_for_whoever_ran_without_it() {
+    fn one_that_was_seen_to_be_absent_and_comes_is_a_change_for_pods_that_ran_without_it() {
         let mut late = missed(None, 100, ("a", 200));
         assert_eq!(late.desired(), &config("a", 200));
         assert!(is_outdated(&late, 50) && is_outdated(&late, 200) && !is_outdated(&late, 201));

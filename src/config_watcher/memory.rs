@@ -18,7 +18,7 @@ pub struct Memory {
     /// What the engine remembers.
     #[serde(default)]
     pub engine: rollout::Memory<Config>,
-    /// When an edit of the spec lifted a verdict: whoever is not Ready has its time again.
+    /// When an edit of the spec lifted a verdict: a Pod that is not Ready has its time again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifted_at: Option<DateTime<Utc>>,
 }

@@ -196,7 +196,7 @@ impl Selected {
             is_ready: true,
             ready_since: None,
             busy: self.busy.clone(),
-            // Whoever comes during a rollout is a successor.
+            // A Pod that comes during a rollout is a successor.
             joined: DateTime::UNIX_EPOCH,
             loss: None,
             occupant: Some(Occupant { pod: &self.pod, standing: self.standing }),

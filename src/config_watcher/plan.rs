@@ -161,7 +161,7 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
         freed: &HashSet::new(),
         missing: &since,
         deciding_since: facts.deciding_since,
-        // A verdict that was lifted is judged anew.
+        // A verdict that was lifted is judged again.
         heard_since: memory.lifted_at.map_or(facts.heard_since, |lifted| lifted.max(facts.heard_since)),
         source: Source::NotNeeded,
         refused: None,

@@ -28,7 +28,7 @@ pub struct Periods {
     pub hosts: Duration,
 }
 
-/// Who is told of changes: namespace and name of an object.
+/// Who is notified of changes: namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subscriber {
     pub namespace: String,
@@ -115,7 +115,7 @@ pub(super) struct Needs {
 }
 
 impl Shared {
-    /// Nobody's yet; host lists are read by whoever holds `reading`.
+    /// Nobody's yet; host lists are read by the holder of `reading`.
     pub(super) fn new(reading: Arc<Semaphore>) -> Self {
         Self { reading, subscribers: Mutex::default(), told: Mutex::default(), more: Notify::new() }
     }

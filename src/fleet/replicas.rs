@@ -83,7 +83,7 @@ impl<R> Replica<R> {
         }
     }
 
-    /// Whether it is the same but for its resourceVersion.
+    /// Whether it is the same except for its resourceVersion.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool
     where
@@ -94,7 +94,7 @@ impl<R> Replica<R> {
         pod == *other.pod && Self { pod: other.pod.clone(), ..self.clone() } == *other
     }
 
-    /// Why it is left alone, whoever asks.
+    /// Why it is left alone.
     #[must_use]
     pub fn skip(&self) -> Option<&'static str> {
         match &self.controller {

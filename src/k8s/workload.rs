@@ -161,7 +161,7 @@ impl DaemonSetFacts {
     pub fn size(&self) -> Size {
         let Self { metadata, spec, status } = self;
         let expected = status.desired_number_scheduled;
-        // A node whose Pod is being made anew is in neither count.
+        // A node whose Pod is being created again is in neither count.
         let is_behind = status.updated_number_scheduled < status.current_number_scheduled;
         let rolls = spec.update_strategy.type_ != "OnDelete" && is_behind;
         Size { expected, busy: busy(metadata, status, rolls) }

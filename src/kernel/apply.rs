@@ -169,10 +169,7 @@ mod tests {
         assert_eq!(asked[0].body[0], json!({ "op": "test", "path": "/metadata/resourceVersion", "value": "7" }));
         assert_eq!(asked[0].body[1]["path"], "/metadata/managedFields");
         assert!(asked[1].path.contains("force=true") && asked[1].path.contains("fieldManager=us"), "{}", asked[1].path);
-        assert_eq!(
-            asked[1].body, desired,
-            "no resourceVersion: whoever changes something else meanwhile is no obstacle"
-        );
+        assert_eq!(asked[1].body, desired, "no resourceVersion: a change of something else meanwhile is no obstacle");
     }
 
     #[tokio::test]

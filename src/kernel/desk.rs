@@ -22,7 +22,7 @@ const ROUND: Duration = Duration::from_secs(8);
 /// What every kind keeps of an object, beside its own.
 #[derive(Debug, Default)]
 pub struct Desk<D> {
-    /// Which object this is about: one that is made anew under the same name has another.
+    /// Which object this is about: one that is created again under the same name has another.
     pub uid: String,
     failures: Mutex<u32>,
     began: Mutex<Option<Instant>>,

@@ -79,7 +79,7 @@ mod tests {
         let heard = Heard::new(Clock::default(), Duration::from_secs(26));
         heard.leads(Some(TimeDelta::seconds(3)));
         let never = DateTime::UNIX_EPOCH;
-        assert_eq!(heard.unbroken_since(), never, "whoever takes over at once has missed nothing");
+        assert_eq!(heard.unbroken_since(), never, "who takes over at once has missed nothing");
         tokio::time::advance(Duration::from_secs(30)).await;
         heard.answered();
         assert_eq!(heard.unbroken_since(), never);

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::Error;
 
-/// Each watch is a connection: whoever may write OneAgents in a namespace cannot have more of them.
+/// Each watch is a connection: a user who may write OneAgents in a namespace cannot have more of them.
 const WATCHES: usize = 300;
 /// How long a first look waits for the API server.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ pub enum Look {
 
 impl Look {
     /// Whether this ConfigMap says that everything shall stop: by any value of its key but false, however either is
-    /// spelled, for whoever writes it is in a hurry. One that cannot be read may say so.
+    /// spelled, for its writer is in a hurry. One that cannot be read may say so.
     pub fn is_stop(&self, reference: &Reference) -> Result<bool, Error> {
         match self {
             Self::Found(data) => {

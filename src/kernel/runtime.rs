@@ -153,7 +153,7 @@ impl<K: Kind> Runtime<K> {
         }
     }
 
-    /// Whoever may read less than before, or more, looks again.
+    /// An operator that may read less than before, or more, looks again.
     async fn hear_refusals(&self) {
         let Some(synced) = self.synced.get() else { return std::future::pending().await };
         let mut refusals = synced.refusals();

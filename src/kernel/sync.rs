@@ -51,7 +51,7 @@ where
 /// A watch: what of, and in which namespace; `None`: of the cluster.
 type Name = (&'static str, Option<String>);
 
-/// Which watches are complete since when. A new epoch makes every watch list anew.
+/// Which watches are complete since when. A new epoch makes every watch list again.
 #[derive(Debug)]
 pub struct Synced {
     epoch: watch::Sender<u64>,
@@ -117,7 +117,7 @@ impl Synced {
         self.watches.lock().iter().all(|watch| is_there(watch) || is_passed_over(watch))
     }
 
-    /// Lists everything anew and waits for it: what another leader did last is then seen.
+    /// Lists everything again and waits for it: what another leader did last is then seen.
     pub async fn refresh(&self) {
         let epoch = *self.epoch.borrow() + 1;
         self.epoch.send_replace(epoch);

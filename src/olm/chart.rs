@@ -73,7 +73,7 @@ fn notes(package: &Package) -> String {
     let sample = package.samples.first().map_or("", |sample| sample.file);
     let mut text =
         format!("{} {{{{ .Chart.Version }}}} is installed in namespace {NAMESPACE}.\n\n", package.texts.title);
-    // The first is that of agents as a OneAgent has them without a word; whoever wants the other mode reads docs.
+    // The first is that of agents as a OneAgent has them without a word; the docs say how to have the other mode.
     if let Some(account) = package.accounts.first() {
         let _ = write!(
             text,

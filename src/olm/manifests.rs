@@ -24,7 +24,7 @@ pub(super) struct Setting<'a> {
     pub namespace: &'a str,
     /// The operator's image.
     pub image: &'a str,
-    /// Variable WATCH_NAMESPACE, but for its name.
+    /// Variable WATCH_NAMESPACE, except its name.
     pub watched: Value,
 }
 

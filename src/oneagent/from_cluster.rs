@@ -2,8 +2,8 @@
 //! certificates.
 //!
 //! Put on top of a template that is hashed already: a change of the cluster restarts no agent, and reaches those that
-//! are made anew. Kept in the DaemonSet's record, for a cluster that cannot be asked has not changed. Pure. Must not
-//! decide what is taken.
+//! are created again. Kept in the DaemonSet's record, for a cluster that cannot be asked has not changed. Pure. Must
+//! not decide what is taken.
 
 use std::fmt;
 

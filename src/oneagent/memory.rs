@@ -35,7 +35,7 @@ pub struct Memory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retried {
     pub version: Version,
-    /// Since when: Pods of it that are older and do not run are made anew.
+    /// Since when: Pods of it that are older and do not run are created again.
     pub at: DateTime<Utc>,
 }
 

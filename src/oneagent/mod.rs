@@ -59,7 +59,7 @@ use objection::{Failed, complaint, label, refusal};
 /// The package's name: field manager, Event source, and name of Lease and stop ConfigMap.
 pub const MANAGER: &str = PACKAGE.name;
 
-/// What was learnt while acting is planned with anew, at once.
+/// What was learnt while acting is planned with at once.
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// Without any event an object is looked at this often: a safety net, not a mechanism.
 const RESYNC: Duration = Duration::from_secs(900);
@@ -89,7 +89,7 @@ pub struct Context {
     pub singletons: Singletons,
     /// The nodes that each OneAgent knows.
     pub notes: Notes<known::Known>,
-    /// What OLM is told of rollouts.
+    /// What OLM knows of rollouts.
     pub upgradeable: Upgradeable,
     pub events: Events,
     pub metrics: OwnMetrics,

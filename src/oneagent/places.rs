@@ -166,7 +166,7 @@ fn rejected(before: &Memory, now: &rollout::Memory<Revision>) -> Vec<Version> {
     rejected.split_off(surplus)
 }
 
-/// The places of agents. Nodes that nobody asked for are none, but for those that the engine remembers.
+/// The places of agents. Nodes that nobody asked for are none, except those that the engine remembers.
 #[must_use]
 pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<Place<'a, Revision>> {
     let by_node = by_node(inventory.pods);
@@ -224,7 +224,7 @@ fn refused(inventory: &Inventory<'_>, pod: Option<&Arc<Pod>>) -> Option<Cow<'sta
     inventory.aside.get(&pod?.uid).cloned().map(Cow::Owned)
 }
 
-/// Label of a node whose agent shall not be replaced, whatever its value is, but for `false`.
+/// Label of a node whose agent shall not be replaced, whatever its value is, except `false`.
 pub const SKIP: &str = "oneagent.dynatrace.com/skip-update";
 /// Label of a node: its zone.
 const ZONE: &str = "topology.kubernetes.io/zone";

@@ -1,6 +1,6 @@
 //! What a human must mend: a reason, and a sentence with the remedy.
 //!
-//! Here because whoever finds one must word it as all others do. Must not look for any.
+//! Here because all that find one must word it alike. Must not look for any.
 
 use super::observe::Observed;
 use crate::api::oneagent::condition::Reason;

@@ -54,7 +54,7 @@ pub struct Desired {
     pub revision: Revision,
     /// Whether any other version is wrong, not only an older one.
     pub strict: bool,
-    /// Whether running agents keep their version: the desired one is for Pods that are made anew.
+    /// Whether running agents keep their version: the desired one is for Pods that are created again.
     pub keeps_versions: bool,
 }
 

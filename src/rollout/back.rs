@@ -44,7 +44,7 @@ impl<R: Revision> WayBack<R> {
         // Somebody edited the spec meanwhile: the release is the last good one, in another template.
         let is_edited =
             to == desired.revision && !to.is_another_release(good) && failure.revision.is_another_release(&to);
-        // Whoever insists on the good one has it everywhere, like any other that is insisted on.
+        // A user who insists on the good one has it everywhere, like any other that is insisted on.
         let is_wanted = is_about(&failure, desired) || (desired.revision == to && !desired.insists);
         if !is_wanted || !(to == *good || is_edited) {
             return None;

@@ -176,7 +176,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             *until = Some(available);
             return Some(Cause::Starting(Start::Settling(self.policy.min_ready.num_seconds())));
         }
-        // Whoever cordons a node whose new agent crashes takes no vote away: that Pod is as bad as before.
+        // A cordon of a node whose new agent crashes takes no vote away: that Pod is as bad as before.
         let crashes = matches!(pod.trouble, Some(Trouble::Crash(_))) && !place.is_left_out;
         match &place.busy {
             Some(why) if !(crashes && touched_at.is_some() && self.is_from_desired(pod)) => {
@@ -250,7 +250,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Some(_) => Start::Ceased(seconds, said),
             None => Start::NotReady(seconds, said),
         };
-        // An agent that was Ready, that was bound late, or whose node was away, gets its time anew; so do all when
+        // An agent that was Ready, that was bound late, or whose node was away, gets its time again; so do all when
         // the API server was away.
         let since = [pod.unready_since, place.ready_since, Some(self.inventory.heard_since)];
         let own = since.into_iter().flatten().fold(pod.created, DateTime::max);

@@ -373,7 +373,7 @@ fn complete<R: Revision>(
             .take()
             .filter(|failure| !(desired.insists || desired.revision.supersedes(&failure.revision)));
     }
-    // Whoever cordoned or tainted a node since: once that ends its agent is missing because of us.
+    // A node that was cordoned or tainted since: once that ends its agent is missing because of us.
     let is_back = |cell: &Cell<'_, R>| !cell.touched || cell.is_available();
     // Those that are to go back yet are counted beside those that went.
     let failure = memory.failure.as_ref().filter(|_| policy.rolls_back);

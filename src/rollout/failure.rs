@@ -116,7 +116,7 @@ fn condemn<R: Revision>(
     let is_out = is_unproven(policy, desired, memory) || inventory.template == Some(&desired.revision);
     let in_rollout = inventory.memory.started().is_some() && is_out;
     if known || !in_rollout || !holds(Rule::Failure) {
-        // A failure is over when something else is wanted and that is done; whoever finishes forgets it.
+        // A failure is over when something else is wanted and that is done; the one that finishes forgets it.
         return;
     }
     let failures = speakers(sorted, inventory);

@@ -15,7 +15,7 @@ use super::place::{Place, Selection, Workload};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guard {
     budget: usize,
-    /// Nothing may go now, whoever asks.
+    /// Nothing may go now.
     is_held: bool,
     /// Nothing that runs may go now.
     is_closed: bool,
@@ -36,7 +36,7 @@ pub struct Guard {
 struct Bound {
     name: Arc<str>,
     budget: usize,
-    /// Replicas that are missing, but for those that are known to be in flight.
+    /// Replicas that are missing, except those that are known to be in flight.
     missing: usize,
 }
 

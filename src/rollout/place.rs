@@ -63,7 +63,7 @@ pub struct Loss {
     pub why: Option<String>,
 }
 
-/// A workload that makes its Pods anew under other names: nobody can say which of its replicas is missing, only how
+/// A workload that creates its Pods again under other names: nobody can say which of its replicas is missing, only how
 /// many are. Budgets are per workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {

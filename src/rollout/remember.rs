@@ -28,7 +28,7 @@ pub(super) fn remember<R>(
     let mut away: BTreeMap<String, Option<DateTime<Utc>>> = BTreeMap::new();
     for (name, gone) in &memory.touched.away {
         match is_there(name) {
-            // One that was made anew under its name is as lost as one that was not, until it has an agent.
+            // One that was created again under its name is as lost as one that was not, until it has an agent.
             Some(place) if place.is_ready && (gone.is_none() || has_agent(place)) => {}
             Some(_) if gone.is_none() => drop(away.insert(name.clone(), None)),
             _ => {

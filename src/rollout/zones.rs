@@ -18,7 +18,7 @@ struct Zone {
     room: usize,
 }
 
-/// The healthy places that go next, so many of them at most: of those of the lowest rank the oldest Pods, but for what
+/// The healthy places that go next, so many of them at most: of those of the lowest rank the oldest Pods, except what
 /// the policy says of zones.
 pub(super) fn next_ones<'c, 'a, R>(
     policy: &Policy,

@@ -1,7 +1,8 @@
 //! Probes and metrics over HTTP: `/livez`, `/readyz`, `/metrics`.
 //!
-//! Whoever reaches the port may ask: so connections are bounded in number and in time. Ready means: caches complete and
-//! the CRD served. Never leadership: a standby is ready, or no rollout of the operator itself would ever end.
+//! Everybody who reaches the port may ask, so connections are bounded in number and in time. Ready means: caches are
+//! complete and the CRD is served. Never leadership: a standby is ready, or no rollout of the operator itself would
+//! ever end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

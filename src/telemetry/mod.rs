@@ -1,4 +1,4 @@
-//! Telemetry: logs, metrics, probes. Whoever looks at the operator from outside looks here.
+//! Telemetry: logs, metrics, probes. What looks at the operator from outside looks here.
 //!
 //! Must not influence what the operator does.
 

@@ -279,7 +279,7 @@ impl Olm {
         .await;
     }
 
-    /// Whether OLM works on no InstallPlan. While it does, it makes a ClusterServiceVersion anew that was deleted.
+    /// Whether OLM works on no InstallPlan. While it does, it creates a ClusterServiceVersion again that was deleted.
     pub async fn settled(&self, namespace: &str) -> bool {
         !self.list("InstallPlan", namespace).await.iter().any(|p| p["status"]["phase"] == "Installing")
     }

@@ -54,7 +54,7 @@ fn a_daemonset_of_the_original_becomes_exactly_ours_and_no_agent_restarts_until_
         assert!(status.get("imageHash").is_none() && status.get("lastAPITokenProbeTimestamp").is_none(), "{status:#}");
         assert_eq!(status["instances"].as_object().unwrap().len(), 12);
 
-        // An operator that starts anew finds nothing to do.
+        // An operator that restarts finds nothing to do.
         lab.operators.clear();
         let writes =
             |lab: &Lab<'_>| lab.requests().into_iter().filter(|r| r.writes() && r.resource != "leases").count();

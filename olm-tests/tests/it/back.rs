@@ -89,7 +89,7 @@ fn an_operator_that_is_killed_right_after_the_first_deletion_of_a_way_back_goes_
         });
         lab.start_operator(&[]).await;
         // While that one is on its way no other goes.
-        eventually("it is made anew", SOON, || async {
+        eventually("it is created again", SOON, || async {
             let pods = lab.pods("agent").await;
             let made = |(node, pod): &(&String, &Pod)| {
                 version_of(pod).as_deref() == Some(V1) && pod.uid().as_ref() != before.get(*node)

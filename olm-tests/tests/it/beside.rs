@@ -106,8 +106,8 @@ fn the_chart_is_what_config_installs_with_values() {
     });
 }
 
-/// Whoever had the operator from OLM v0, or from `config/`, comes to Helm, and with the same marks to OLM v1: the CRD
-/// is handed over, not deleted, and no OneAgent goes with it.
+/// A user who had the operator from OLM v0, or from `config/`, comes to Helm, and with the same marks to OLM v1: the
+/// CRD is handed over, not deleted, and no OneAgent goes with it.
 #[test]
 fn helm_takes_over_a_crd_that_is_handed_to_it_and_leaves_it_behind() {
     olm_tests::run(async {
@@ -134,7 +134,7 @@ fn helm_takes_over_a_crd_that_is_handed_to_it_and_leaves_it_behind() {
         ]);
         let refused = release("install", &[]).unwrap_err();
         assert!(refused.contains("cannot be imported") && refused.contains(CRD), "{refused}");
-        // As the page has it, but for the namespace.
+        // As the page has it, except for the namespace.
         let shell = Shell::new(&cluster);
         let hand_over = blocks("docs/olm.md", "OLM v1", "sh").remove(0);
         shell.run(&hand_over, &[("release-namespace=dynatrace", "release-namespace=helmed")]);

@@ -96,7 +96,7 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
         assert!(good && said.contains("accepted, has scope DataExport") && !said.contains("skip"), "{said}");
         agent(json!({ "apiUrl": url, "proxy": { "value": "http://127.0.0.1:1" } }));
         expect(&["-f", &path], &tokens, "spec.proxy");
-        // As kubectl does it, a file may come from standard input; and whoever reads no further is told no more.
+        // As kubectl does it, a file may come from standard input; and a reader that reads no further is told no more.
         let typed = || File::open(&file).unwrap();
         let output = command(&["-f", "-"], &tokens).stdin(typed()).output().unwrap();
         assert!(String::from_utf8_lossy(&output.stdout).contains("spec.proxy"), "{output:?}");

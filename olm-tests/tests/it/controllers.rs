@@ -60,7 +60,7 @@ fn without_controller_manager_or_scheduler_a_rollout_waits_and_condemns_nothing(
             assert!(eyes.0.seen().most_unready <= 2, "{controller}: {}", eyes.0.seen().most_unready);
             assert_eq!(eyes.1.seen().most_unready, 1, "{controller}");
         }
-        // And the store of all: whoever writes waits.
+        // And the store of all: every writer waits.
         let began = chrono::Utc::now();
         let before = (eyes.0.seen().deletions.len(), eyes.1.seen().deletions.len());
         agents.cluster.vendor.publish(&agents.name, V4);

@@ -1,4 +1,4 @@
-//! `explain`, as whoever is on call types it, with rights to read alone.
+//! `explain`, as a person on call types it, with rights to read alone.
 
 use std::process::Command;
 
@@ -50,7 +50,7 @@ fn ask(lab: &Lab<'_>, kubeconfig: &str, what: &[&str]) -> (Option<i32>, String) 
 }
 
 #[test]
-fn whoever_is_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
+fn a_person_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
     olm_tests::run(async {
         let mut lab = Lab::new("explained", 6).await;
         let kubeconfig = on_call(&lab).await;
@@ -133,7 +133,7 @@ fn whoever_is_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
 
 /// What keeps a Pod from being made stands neither in a Pod nor in a list.
 #[test]
-fn whoever_is_on_call_is_told_what_refuses_a_pod_or_keeps_it_off_a_node() {
+fn a_person_on_call_is_told_what_refuses_a_pod_or_keeps_it_off_a_node() {
     olm_tests::run(async {
         let lab = Lab::new("refused-and-explained", 2).await;
         let kubeconfig = on_call(&lab).await;

@@ -63,7 +63,7 @@ fn a_vendor_that_is_down_lying_or_slow_changes_nothing_but_one_condition() {
 fn one_environment_that_hangs_costs_the_others_nothing() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(olm_tests::cluster::Cluster::shared().await, "fail-hang", 2).await;
-        // Longer than this test waits for anything: whoever awaits an environment never gets there.
+        // Longer than this test waits for anything: an await of an environment never gets there.
         lab.start_operator(&[("VENDOR_TIMEOUT", "300s")]).await;
         let (one, two) = (lab.nodes[0].clone(), lab.nodes[1].clone());
         let hanging = "fail-hang-other";

@@ -50,7 +50,7 @@ fn of_thirty_oneagents_that_change_while_their_watch_is_cut_all_are_seen_and_who
         })
         .await;
 
-        // Nothing is heard of what happens now; and an API server that starts anew remembers no events: the watch
+        // Nothing is heard of what happens now; and an API server that restarts remembers no events: the watch
         // begins with 410.
         lab.operators[0].process.signal("STOP");
         lab.edit("agent-7", json!({ "args": ["--set-host-group=edited"] })).await;

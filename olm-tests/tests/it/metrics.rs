@@ -58,7 +58,7 @@ fn put(ca: &Ca, name: &str, folder: &Path) {
     std::fs::write(folder.join("tls.crt"), pair.cert).unwrap();
 }
 
-/// The manifest, but for what only Prometheus reads, in the lab's namespace.
+/// The manifest, except what only Prometheus reads, in the lab's namespace.
 fn manifest(lab: &Lab<'_>) -> String {
     let is_ours = |object: &Value| object["kind"] != "ServiceMonitor";
     let all = objects("config/oneagent-operator/secure-metrics.yaml").into_iter().filter(is_ours);

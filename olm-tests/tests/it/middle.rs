@@ -79,7 +79,7 @@ fn a_version_that_is_recalled_in_the_middle_goes_no_further_and_not_back_and_the
 #[test]
 fn nodes_that_are_made_anew_under_their_old_names_in_the_middle_are_served_and_hold_nothing_up() {
     olm_tests::run(async {
-        let lab = Lab::new("middle-anew", 10).await;
+        let lab = Lab::new("middle-again", 10).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(700));
         lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
         lab.all_at("agent", V1, 10, SOON).await;

@@ -296,7 +296,7 @@ fn the_clusters_proxy_and_certificates_reach_operator_and_agents_and_restart_non
         let volume = pod.volumes.iter().flatten().find_map(|volume| volume.config_map.as_ref()).unwrap();
         assert_eq!((volume.name.as_str(), volume.optional), ("agent-trusted-ca", Some(true)));
         assert!(pod.containers[0].args.iter().flatten().any(|arg| arg == "--set-proxy=$(https_proxy)"));
-        // The cluster changes: no agent restarts, and one that is made anew has what is true now.
+        // The cluster changes: no agent restarts, and one that is created again has what is true now.
         let before = lab.uids("agent").await;
         proxy(2);
         inject(&format!("{}\n{}", cluster.vendor_ca, cluster.vendor_ca));

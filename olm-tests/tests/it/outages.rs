@@ -144,7 +144,7 @@ fn a_host_list_that_takes_for_ever_keeps_nobody_from_hearing_of_versions() {
         lab.shows("the next one is heard of", SOON, |status| status.desired_version.as_deref() == Some(V3)).await;
         assert_eq!(lab.status("agent").await.nodes.unwrap_or_default().version_unknown, 2, "nobody was replaced");
         lab.cluster.vendor.with(&lab.name, |e| e.hides_hosts = false);
-        // A new operator asks anew.
+        // A new operator asks again.
         lab.operators.clear();
         lab.start_operator(&[]).await;
         lab.all_at("agent", V3, 2, SOON).await;

@@ -173,7 +173,7 @@ fn nodes_stay_left_to_an_older_oneagent_that_cannot_be_read_after_a_restart() {
         lab.pods_are("agent", &plain).await;
         let before = (affinity(&lab).await, lab.uids("agent").await);
 
-        // The rights there are taken away, and the operator starts anew: who is older it cannot know.
+        // The rights there are taken away, and the operator restarts: who is older it cannot know.
         cluster.kubectl(&["-n", "unread-old", "delete", "rolebinding", "oneagent-operator"]);
         lab.operators.clear();
         lab.unjudged = Some((chrono::DateTime::UNIX_EPOCH, chrono::DateTime::<chrono::Utc>::MAX_UTC));

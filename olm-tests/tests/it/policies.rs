@@ -101,7 +101,7 @@ fn a_canary_keeps_a_bad_version_from_the_others_and_a_good_one_waits_for_it_acro
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
         assert_eq!(replaced(&lab, &before).await.len(), 1, "the canary alone saw it");
-        // A good one: the canary is watched, whoever watches.
+        // A good one: the canary is watched.
         let before = lab.uids("agent").await;
         lab.cluster.vendor.publish(&lab.name, V3);
         let said = lab.says("agent", "Progressing", "1 node must stay available until").await;
@@ -127,7 +127,7 @@ fn a_canary_keeps_a_bad_version_from_the_others_and_a_good_one_waits_for_it_acro
 }
 
 #[test]
-fn whoever_joins_or_loses_its_pod_while_a_canary_is_watched_gets_the_version_of_before() {
+fn a_node_that_joins_or_loses_its_pod_while_a_canary_is_watched_gets_the_version_of_before() {
     olm_tests::run(async {
         let mut lab = Lab::new("apart", 4).await;
         let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
@@ -149,7 +149,7 @@ fn whoever_joins_or_loses_its_pod_while_a_canary_is_watched_gets_the_version_of_
             if ready == 5 && new == [&canary] { Ok(()) } else { Err(format!("{ready} {new:?}")) }
         })
         .await;
-        // An operator that starts anew while the environment is away knows what was on its way.
+        // An operator that restarts while the environment is away knows what was on its way.
         let now = lab.uids("agent").await;
         lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Broken);
         lab.operators[0].process.kill();
@@ -212,7 +212,7 @@ fn a_version_that_failed_is_tried_again_once_when_it_is_named() {
         // It fails again: that stands, although the field still names it.
         let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": V2 } })).await;
-        eventually("the agent that failed is made anew", SOON, || async {
+        eventually("the agent that failed is created again", SOON, || async {
             let now = lab.uids("agent").await;
             let changed = before.iter().filter(|(node, uid)| now.get(*node).is_some_and(|now| now != *uid)).count();
             if changed == 1 { Ok(()) } else { Err(format!("{now:?}")) }
@@ -224,7 +224,7 @@ fn a_version_that_failed_is_tried_again_once_when_it_is_named() {
         lab.is_looked_at().await;
         assert_eq!(lab.uids("agent").await, before);
         assert_eq!(lab.status("agent").await.rejected_versions, [V2]);
-        // Whatever made it fail is mended: named anew, it is tried anew.
+        // What made it fail is corrected: named again, it is tried again.
         crashes(false);
         lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": null } })).await;
         lab.is_observed("agent").await;

@@ -26,7 +26,7 @@ fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
         let eyes = Eyes::on(&lab, "agent", 30).await;
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.reached("agent", V2, 6).await;
-        // Killed in the middle; the one that starts anew goes on where that one was.
+        // Killed in the middle; the one that starts next goes on where that one was.
         lab.operators[0].process.kill();
         lab.start_operator(&[]).await;
         lab.reached("agent", V2, 15).await;

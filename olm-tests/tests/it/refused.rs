@@ -95,7 +95,7 @@ fn nodes_that_the_namespace_itself_excludes_are_named_and_hold_nothing_up() {
             if nodes.updated == 2 && version.as_deref() == Some(V2) { Ok(()) } else { Err(format!("{nodes:?}")) }
         })
         .await;
-        // The remedy, word by word: Pods that were made under the old rule must be made anew.
+        // The remedy, word by word: Pods that were made under the old rule must be created again.
         let said = lab.condition("agent", "Ready", "True", "AllUpdated").await;
         let remedy = said.split_once("to let them in: ").unwrap().1;
         for command in remedy.split(" && ") {

@@ -266,7 +266,7 @@ fn a_newer_version_and_a_retry_begin_with_canaries_again() {
         assert!(said.contains(V3) && said.contains("1 of 1"), "{said}");
         let others = at(&lab, V1).await.len();
         assert!(others >= 4, "{others} at {V1}");
-        // Named anew it is tried on the canary again, and on nobody else.
+        // Named again it is tried on the canary again, and on nobody else.
         lab.behave(|b| b.versions.clear());
         lab.edit("agent", json!({ "rollout": { "retry": V3 } })).await;
         eventually("one is at the newest", SOON, || async {

@@ -20,7 +20,7 @@ fn the_stop_for_the_whole_cluster_holds_every_oneagent() {
                 .to_string(),
             );
         };
-        // Whoever is in a hurry is understood, and sees that it is so though nothing was under way.
+        // A user in a hurry is understood, and sees that it is so though nothing was under way.
         for value in ["true", "True", "yes", ""] {
             stop(value);
             let said = lab.condition("agent", "Progressing", "False", "Stopped").await;

@@ -26,7 +26,7 @@ fn an_edit_that_comes_in_while_ours_is_written_is_put_back() {
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 3, SOON).await;
         let daemonsets: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-        // The API server makes our apply anew over what was written while the webhook was asked.
+        // The API server does our apply again over what was written while the webhook was asked.
         let came = Arc::new(AtomicBool::new(false));
         let (other, mark) = (daemonsets.clone(), came.clone());
         let webhook = Webhook::of_daemonsets(&lab.cluster.client, &lab.name, move |request| {
@@ -75,7 +75,7 @@ fn what_was_taken_over_and_never_removed_is_removed() {
         lab.operators.clear();
         let theirs = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
         daemonsets.patch("agent", &theirs, &Patch::Strategic(rolling())).await.unwrap();
-        // Put back by our apply, but for its parameters; those were handed over.
+        // Put back by our apply, except its parameters; those were handed over.
         let ours = json!([{ "op": "replace", "path": "/spec/updateStrategy/type", "value": "OnDelete" }]);
         let ours: Patch<()> = Patch::Json(serde_json::from_value(ours).unwrap());
         let live = daemonsets.patch("agent", &theirs, &ours).await.unwrap();

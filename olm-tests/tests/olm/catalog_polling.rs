@@ -12,7 +12,7 @@ use oneagent_operator::olm::release::Released;
 use serde_json::{Value, json};
 
 /// A catalog of these releases, pushed as an image that serves itself, or as its content alone. As its Containerfile
-/// has it, but for the cache, which `images` tries.
+/// has it, except for the cache, which `images` tries.
 fn push(olm: &Olm, name: &str, releases: &[Released], serves: bool) -> String {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("configs").join(PACKAGE);
@@ -28,7 +28,7 @@ fn push(olm: &Olm, name: &str, releases: &[Released], serves: bool) -> String {
     olm.registry.reference(name)
 }
 
-/// The CatalogSource of a recipe, as it stands there but for where it is and which image it names.
+/// The CatalogSource of a recipe, as it stands there except for where it is and which image it names.
 fn source(recipe: &str, image: &str, interval: Option<&str>) -> Value {
     let mut source = objects(&format!("config/oneagent-operator/{recipe}")).remove(0);
     source["metadata"] = json!({ "name": "oneagent", "namespace": CATALOGS });

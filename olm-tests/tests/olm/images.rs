@@ -64,7 +64,7 @@ fn build(registry: &Registry, folder: &Path, opm: &str) -> Vec<String> {
         .env("BINARIES", cache().join("images"))
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_PROFILE_DEV_STRIP", "true");
-    // Cargo tells a test which package it is of; a build script that hears that would build anew.
+    // Cargo tells a test which package it is of; a build script that hears that would build again.
     for (name, _) in
         std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST"))
     {
@@ -209,7 +209,7 @@ async fn serves(olm: &Olm, folder: &Path, image: &str, bundle: &str) {
     olm.delete("CatalogSource", CATALOGS, "self").await;
 }
 
-/// Signatures and attestations are there for whoever has the public key, of these images and of no others.
+/// Signatures and attestations are there for everybody who has the public key, of these images and of no others.
 fn signed(folder: &Path, images: &[String]) {
     let cosign = || {
         let mut command = Command::new(tool("cosign"));

@@ -307,7 +307,7 @@ async fn environment(resolved: &Resolved, given: &Given, findings: &mut Findings
         let scopes = scope(&client, api, "apiToken", "DataExport", findings).await;
         if scopes.is_ok_and(|scopes| !scopes.iter().any(|scope| scope == "events.ingest")) {
             say!(
-                "note  apiToken: without scope events.ingest the environment is told of nodes that go by its older \
+                "note  apiToken: without scope events.ingest the environment hears of nodes that go by its older \
                 API, which the vendor calls deprecated"
             );
         }

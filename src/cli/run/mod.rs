@@ -107,7 +107,7 @@ trait Operated: Kind {
     /// The objects that its objects name.
     fn named(&self) -> &Named;
     fn metrics(&self) -> &Metrics;
-    /// What OLM is told of what is under way.
+    /// What OLM knows of what is under way.
     fn upgradeable(&self) -> &Upgradeable;
 }
 
@@ -343,7 +343,7 @@ fn stop_signal() -> Result<Stop, String> {
         }
     };
     let stop = future.boxed().shared();
-    // Polled from the start, whoever else waits for it.
+    // Polled from the start, though others wait for it too.
     tokio::spawn(stop.clone());
     Ok(stop)
 }

@@ -1,5 +1,5 @@
 //! The record of a DaemonSet: what must outlive us and belongs to it, as one typed value in one annotation, so that the
-//! two never disagree, whoever dies between two writes.
+//! two never disagree, though a process may die between two writes.
 //!
 //! Base templates by their hash, for a rollout that is held or goes back renders one that the spec no longer has; the
 //! generations of edits; whose nodes are left alone. Bounded: the API server takes 256 KiB of annotations. What changes

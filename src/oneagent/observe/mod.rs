@@ -269,7 +269,7 @@ fn lacks(context: &Context, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Ar
     let there = || pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid));
     let has_pod: HashSet<&str> = there().map(|pod| &*pod.node).collect();
     let is_ready: HashSet<&str> = there().filter(|pod| pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
-    // Where the namespace keeps agents off, none is made anew: nobody waits for it.
+    // Where the namespace keeps agents off, none is created again: nobody waits for it.
     let inside =
         context.node_selectors.known(&resolved.namespace).map(|selector| selector.labels.clone()).unwrap_or_default();
     let mut able = able.iter().filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));

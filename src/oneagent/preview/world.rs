@@ -350,7 +350,7 @@ fn environment(world: &World, status: &OneAgentStatus) -> Snapshot {
             hosts.add(world.resolved.network_zone.as_deref(), ip, version);
         }
     }
-    // Whoever wants a certain one, or one of a series, is told what the operator knows of it.
+    // A spec that wants a certain one, or one of a series, is told what the operator knows of it.
     let known = desired.into_iter().chain(world.memory.rollout.last_good.iter().filter_map(|good| good.version));
     let known = known.chain(world.seen.pods.iter().filter_map(|pod| pod.revision.as_ref()?.version));
     let offered: Option<BTreeSet<Version>> = match world.resolved.wish {

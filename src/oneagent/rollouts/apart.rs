@@ -1,4 +1,4 @@
-//! The template while canaries prove themselves: whoever joins, or loses its Pod, gets the last good version.
+//! The template while canaries prove themselves: a node that joins, or loses its Pod, gets the last good version.
 //!
 //! Must not use a rule to judge another.
 

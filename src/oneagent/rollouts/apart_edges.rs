@@ -265,7 +265,7 @@ fn a_soak_counts_only_while_a_canary_runs_and_one_that_loses_its_node_begins_it_
     (node.ready, node.ready_since) = (true, Some(at(350)));
     drive.fleet.change(0, |pod| pod.ready_since = ready.map(|_| at(350)));
     drive.run(2, 350, 940);
-    assert_eq!(drive.nodes().len(), 1, "the whole time anew");
+    assert_eq!(drive.nodes().len(), 1, "the whole time again");
     drive.run(2, 940, 1_100);
     assert_eq!(drive.state(), State::Complete);
 }
@@ -354,7 +354,7 @@ fn a_canary_whose_node_stays_away_while_it_is_watched_speaks_until_it_is_back() 
     assert_eq!(drive.state(), State::Failed, "{}", drive.waits());
     drive.run(2, 790, 1_090);
     assert_ne!(drive.state(), State::Failed, "it was not the version: {}", drive.waits());
-    assert_eq!(drive.nodes().len(), 1, "the soak began anew");
+    assert_eq!(drive.nodes().len(), 1, "the soak began again");
     drive.run(2, 1_090, 3_000);
     assert_eq!(drive.state(), State::Complete, "{}", drive.waits());
 }

@@ -49,7 +49,7 @@ fn the_budget_holds_on_a_way_back_that_begins_when_nothing_else_is_under_way() {
     drive.look(1, 100);
     drive.look(1, 101);
     assert_eq!(drive.replaced.len(), 3, "one was tried, and two follow");
-    // These two do not start, and the operator begins anew each time.
+    // These two do not start, and the operator restarts each time.
     for number in 1..3 {
         drive.fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("1".into()))));
     }
@@ -101,7 +101,7 @@ fn a_version_that_fails_again_is_tried_to_be_left_again() {
 }
 
 #[test]
-fn whoever_pins_the_last_good_version_has_it_everywhere_although_one_did_not_go_back() {
+fn a_pin_of_the_last_good_version_brings_it_everywhere_although_one_did_not_go_back() {
     let mut drive = after_a_failure(3, 2);
     drive.bad.insert(1);
     drive.run(1, 100, 500);

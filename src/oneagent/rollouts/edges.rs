@@ -16,7 +16,7 @@ pub(super) fn halfway_with_a_crash() -> Fleet {
 }
 
 #[test]
-fn whoever_cordons_nodes_whose_new_agent_crashes_takes_neither_vote_nor_budget_away() {
+fn a_cordon_of_nodes_whose_new_agent_crashes_takes_neither_vote_nor_budget_away() {
     let mut fleet = halfway_with_a_crash();
     Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
     let plan = fleet.plan(&policy(Share::Count(2)), &desired(2), 10);
@@ -104,7 +104,7 @@ fn a_node_that_was_lost_and_comes_back_under_its_name_is_lost_until_it_has_an_ag
 #[test]
 fn a_taint_that_comes_after_a_restart_frees_no_budget_nor_does_another_restart() {
     let mut fleet = halfway_with_a_crash();
-    // Whoever took the agent of the first node ended since.
+    // What took the agent of the first node ended since.
     fleet.pods.remove(0);
     fleet.deciding_since = 100;
     let one = policy(Share::Count(1));
@@ -140,7 +140,7 @@ fn a_node_that_got_its_agent_in_the_second_in_which_a_rollout_began_and_went_awa
 }
 
 #[test]
-fn whoever_cordons_a_node_that_went_away_while_we_replaced_its_agent_frees_no_budget() {
+fn a_cordon_of_a_node_that_went_away_while_we_replaced_its_agent_frees_no_budget() {
     let mut fleet = Fleet::new(3, 2);
     fleet.rolling_since(0);
     (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
@@ -163,13 +163,13 @@ fn a_taint_on_a_node_whose_agent_we_took_a_moment_ago_forgets_nothing() {
     let taint = Taint { key: "network".into(), value: String::new(), effect: "NoSchedule".into() };
     Arc::make_mut(&mut fleet.nodes[0]).taints.push(taint.clone());
     assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 2).steps.len(), 0);
-    // A Pod that we had made, and that is not Ready yet, shows it to an operator that begins anew.
-    let mut anew = Fleet::new(3, 2);
-    anew.rolling_since(0);
-    (anew.memory.rollout.touched.since, anew.deciding_since) = (Some(at(0)), 100);
-    anew.pods[0] = pod(100, "node-000", 2, 1, false);
-    Arc::make_mut(&mut anew.nodes[0]).taints.push(taint);
-    assert_eq!(anew.plan(&policy(Share::Count(1)), &desired(2), 101).steps.len(), 0);
+    // A Pod that we had made, and that is not Ready yet, shows it to an operator that restarts.
+    let mut restarted = Fleet::new(3, 2);
+    restarted.rolling_since(0);
+    (restarted.memory.rollout.touched.since, restarted.deciding_since) = (Some(at(0)), 100);
+    restarted.pods[0] = pod(100, "node-000", 2, 1, false);
+    Arc::make_mut(&mut restarted.nodes[0]).taints.push(taint);
+    assert_eq!(restarted.plan(&policy(Share::Count(1)), &desired(2), 101).steps.len(), 0);
 }
 
 #[test]

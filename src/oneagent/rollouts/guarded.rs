@@ -73,11 +73,11 @@ fn a_node_that_was_tainted_while_its_agent_was_replaced_fills_its_zone() {
     fleet.pods.remove(0);
     is_tainted(&mut fleet, 0);
     assert_eq!(look(&mut fleet, &mut ledger, &zoned, 2), [("node-011".to_owned(), true)]);
-    // So it is for an operator that begins anew.
+    // So it is for an operator that restarts.
     fleet.deciding_since = 3;
     fleet.pods[10] = pod(111, "node-011", 2, 2, true);
-    let anew = look(&mut fleet, &mut Ledger::default(), &zoned, 3);
-    assert!(anew.iter().all(|(node, _)| node.as_str() >= "node-010"), "{anew:?}");
+    let restarted = look(&mut fleet, &mut Ledger::default(), &zoned, 3);
+    assert!(restarted.iter().all(|(node, _)| node.as_str() >= "node-010"), "{restarted:?}");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn a_canary_goes_first_and_the_others_follow_when_it_has_stayed_available() {
     assert_eq!(drive.nodes().len(), 1);
     drive.run(2, 620, 700);
     assert_eq!((drive.nodes().len(), drive.state()), (6, State::Complete));
-    // The next version has to prove itself anew, one that was good has not.
+    // The next version has to prove itself again, one that was good has not.
     drive.run(3, 700, 800);
     assert_eq!(drive.nodes().len(), 7);
 }

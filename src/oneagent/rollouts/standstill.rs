@@ -60,7 +60,7 @@ fn while_others_are_on_their_way_or_can_go_nobody_says_that_it_stands_still() {
     drive.run(2, 10, 200);
     drive.fleet.change(0, |pod| (pod.trouble, pod.unready_since) = (None, Some(at(200))));
     drive.run(2, 200, 490);
-    assert_eq!(drive.state(), State::Rolling, "it gets its time anew");
+    assert_eq!(drive.state(), State::Rolling, "it gets its time again");
 }
 
 #[test]
@@ -140,7 +140,7 @@ pub(super) fn those_that_crash_are_counted_together_though_each_is_ready_in_betw
 }
 
 #[test]
-fn whoever_crashed_and_stays_well_speaks_no_more() {
+fn an_agent_that_crashed_and_stays_well_speaks_no_more() {
     let mut drive = Drive::new(40, Policy { max_failures: Some(5), ..policy(Share::Count(4)) });
     drive.run(2, 0, 20);
     crash_by_turns(&mut drive, 20);

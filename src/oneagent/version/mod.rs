@@ -92,8 +92,8 @@ impl Facts<'_> {
         ripe.or(older.min().or(Some(latest)).filter(|_| self.running.is_none()))
     }
 
-    /// What the template has, unless it can no longer be downloaded: then the newest that can, for Pods that are made
-    /// anew.
+    /// What the template has, unless it can no longer be downloaded: then the newest that can, for Pods that are
+    /// created again.
     fn running_or_offered(&self) -> Option<Version> {
         let offered = self.environment.and_then(|environment| environment.offered.as_deref()).into_iter().flatten();
         let newest = offered.copied().find(|version| !self.rejected.contains(version) && self.is_ripe(*version));

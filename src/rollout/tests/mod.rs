@@ -40,7 +40,7 @@ impl fmt::Display for Number {
 
 const WORDS: Words = Words {
     undecided: "nobody has counted",
-    authority: "whoever counts",
+    authority: "the one who counts",
     place: "place",
     places: "places",
     lacking: "empty",

@@ -1,6 +1,6 @@
 //! The engine where places are replicas of workloads: budgets of each, a slow start over many, what was missing before.
 //!
-//! A small world stands in for the workloads' controllers: who goes is made anew under another name.
+//! A small world stands in for the workloads' controllers: who goes is created again under another name.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
 //! `make bench`: measures the operator on a real control plane and prints a table. No verdict: figures depend on the
-//! machine, and whoever reads them has the goals beside them.
+//! machine, and their readers have the goals beside them.
 //!
 //! The operator's binary is taken from `OPERATOR_BINARY` or from beside this program: measure a release build.
 

@@ -140,7 +140,7 @@ pub(super) async fn memory(size: usize) {
     lab.start_operator(DEFAULTS).await;
     lab.oneagent(&json!({}));
     lab.all_at("agent", V1, size, Duration::from_secs(600)).await;
-    // Started anew with everything there: the time to the first reconcile, as its metrics tell.
+    // Restarted with everything there: the time to the first reconcile, as its metrics tell.
     let lease = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(cluster.client.clone(), &lab.name);
     let mut times = Vec::new();
     for _ in 0..5 {

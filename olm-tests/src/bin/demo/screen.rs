@@ -1,6 +1,6 @@
 //! The fleet, as the API server has it, on a terminal or as lines in a pipe.
 //!
-//! Must not decide when a demo is over, but for what it is told to wait for.
+//! Must not decide when a demo is over, except what it is told to wait for.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! The kind that greets, on a real API server: looked at once, again for an edit, and anew for another of its name.
+//! The kind that greets, on a real API server: looked at once, again for an edit, and again for another of its name.
 
 mod kind;
 
@@ -62,7 +62,7 @@ fn a_kind_that_greets_brings_only_its_greeting() {
         api.replace("world", &PostParams::default(), &greeting).await.unwrap();
         says("world", "hello, you (2)").await;
 
-        // Whoever comes under its name begins anew.
+        // The next one of its name begins again.
         api.delete("world", &DeleteParams::default()).await.unwrap();
         let again = Greeting::new(&greeting.name_any(), GreetingSpec { whom: "again".to_owned() });
         api.create(&PostParams::default(), &again).await.unwrap();

@@ -97,7 +97,7 @@ fn an_object_that_does_not_read_is_named_and_keeps_what_it_remembers() {
             cluster.try_kubectl(&args, None).map(drop)
         })
         .await;
-        // Started anew it has never read it.
+        // Restarted it has never read it.
         lab.operators.clear();
         lab.start_operator(&[]).await;
         let degraded = async || {

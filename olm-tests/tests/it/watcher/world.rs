@@ -26,7 +26,7 @@ fn a_workload_that_is_edited_or_scaled_in_the_middle_keeps_its_budget() {
         let eyes = Eyes::on_replicas(&lab, "app=webapp", 4).await;
         lab.message("two");
         one_is_gone(&eyes).await;
-        // Its own rollout makes all of them anew.
+        // Its own rollout creates all of them again.
         let annotation = json!({ "spec": { "template": { "metadata": { "annotations": { "edited": "yes" } } } } });
         let edit = annotation.to_string();
         lab.cluster.kubectl(&["-n", &lab.name, "patch", "deployment", "webapp", "--type=merge", "-p", &edit]);
