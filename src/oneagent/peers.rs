@@ -121,8 +121,9 @@ impl Peers {
     pub fn others(&self, key: &Key, own: &Placement, fleet: &Fleet) -> Vec<Other> {
         let inner = self.inner();
         let order = inner.order(fleet);
-        let Some(here) = order.iter().position(|(other, _)| other == key) else { return Vec::new() };
-        let of = |(at, (other, peer)): (usize, (Key, &Peer))| Some((at < here, other, peer.placement.clone()?));
+        let Some(here) = order.iter().position(|(other, _)| *other == key) else { return Vec::new() };
+        let of =
+            |(at, (other, peer)): (usize, (&Key, &Peer))| Some((at < here, other.clone(), peer.placement.clone()?));
         let others = order.into_iter().enumerate().filter(|(at, _)| *at != here);
         let others: Vec<(bool, Key, Arc<Placement>)> = others.filter_map(of).collect();
         drop(inner);
@@ -149,11 +150,9 @@ impl Peers {
     pub fn agents<'f>(&self, key: &Key, yielded: &BTreeSet<String>, fleet: &'f Fleet) -> Vec<Agents<'f>> {
         let inner = self.inner();
         let order = inner.order(fleet);
-        let own = order.iter().position(|(other, _)| other == key);
-        let is_senseless = |other: &Key| {
-            let found = order.iter().position(|(another, _)| another == other);
-            found.zip(own).is_some_and(|(at, own)| at < own && order[at].1.placement.is_none())
-        };
+        let before = order.iter().take_while(|(other, _)| *other != key).filter(|_| inner.all.contains_key(key));
+        let senseless: HashSet<&Key> =
+            before.filter(|(_, peer)| peer.placement.is_none()).map(|(other, _)| *other).collect();
         let names = yielded.iter().filter_map(|older| older.split_once('/'));
         let mut keys: BTreeSet<Key> = names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect();
         keys.extend(fleet.with_pods());
@@ -162,7 +161,7 @@ impl Peers {
         let agents = |other: Key| Agents {
             name: written(&other),
             is_gone: !inner.all.contains_key(&other) && !inner.is_unread(&other.0),
-            is_senseless: is_senseless(&other),
+            is_senseless: senseless.contains(&other),
             yields: fleet.yields_to(&other).contains(&us),
             pods: Box::new(move || fleet.pods(&other)),
         };
@@ -186,21 +185,26 @@ impl Inner {
 
     /// All, the oldest first. One to which another left its nodes stays the older of the two: deleted and created again
     /// it is the same to its user. The records on DaemonSets say so, and all read the same.
-    fn order(&self, fleet: &Fleet) -> Vec<(Key, &Peer)> {
-        let mut order: Vec<(Key, &Peer)> = self.all.iter().map(|(key, peer)| (key.clone(), peer)).collect();
-        order.sort_by(|a, b| (a.1.created, &a.0).cmp(&(b.1.created, &b.0)));
+    fn order(&self, fleet: &Fleet) -> Vec<(&Key, &Peer)> {
+        let mut order: Vec<(&Key, &Peer)> = self.all.iter().collect();
+        order.sort_by_key(|(key, peer)| (peer.created, *key));
+        // Most leave nodes to nobody.
+        let of = |key: &Key| Some(fleet.yields_to(key)).filter(|record| !record.is_empty());
         let records: HashMap<String, Arc<BTreeSet<String>>> =
-            order.iter().map(|(key, _)| (written(key), fleet.yields_to(key))).collect();
+            order.iter().filter_map(|(key, _)| Some((written(key), of(key)?))).collect();
+        if records.is_empty() {
+            return order;
+        }
         // Records may contradict one another: nobody is put before others more often than there are others.
         for _ in 0..order.len() {
             let places: HashMap<String, usize> =
                 order.iter().enumerate().map(|(at, (key, _))| (written(key), at)).collect();
             let moved = order.iter().enumerate().find_map(|(at, (key, _))| {
                 let name = written(key);
-                let is_later = |older: &&String| {
-                    places.get(*older).is_some_and(|place| *place > at) && !records[*older].contains(&name)
-                };
-                Some((*places.get(records[&name].iter().find(is_later)?)?, at))
+                let is_mutual = |older: &String| records.get(older).is_some_and(|record| record.contains(&name));
+                let is_later =
+                    |older: &&String| places.get(*older).is_some_and(|place| *place > at) && !is_mutual(older);
+                Some((*places.get(records.get(&name)?.iter().find(is_later)?)?, at))
             });
             let Some((from, to)) = moved else { break };
             order[to..=from].rotate_right(1);
