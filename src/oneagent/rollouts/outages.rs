@@ -3,6 +3,7 @@
 //! Must not use a rule to judge another.
 
 use super::policies::{Drive, canary};
+use super::world::World;
 use super::*;
 use crate::k8s::node::Node;
 use crate::rollout::{Order, Who};
@@ -225,4 +226,69 @@ fn an_agent_that_ran_and_is_not_ready_is_lacking_after_a_moment_and_joins_nothin
     let report = fleet.plan(&policy(Share::Count(1)), &desired(1), 3).report;
     assert_eq!((report.ceased.len(), report.troubled.len(), report.bucket(Bucket::Starting)), (5, 0, 20));
     assert_eq!(report.ceased[0].1.to_string(), "not Ready any more");
+}
+
+/// In the middle of a rollout of a good version these nodes go away, and are back after so long. Who was replaced, in
+/// order.
+fn through(policy: &Policy, away: &[usize], seconds: i64) -> Vec<Arc<str>> {
+    let (mut world, mut replaced) = (World::new(12, policy.clone()), Vec::new());
+    let mut go = |world: &mut World, step: i64| {
+        let plan = world.round(step);
+        replaced.extend(plan.steps.iter().map(|step| step.pod.node.clone()));
+        let failure = &world.truth.memory.rollout.failure;
+        assert!(failure.is_none() || away.len() == 1, "{policy:?}: {away:?} away for {seconds} s: {failure:?}");
+        plan.report.state
+    };
+    go(&mut world, 10);
+    world.version = 2;
+    while world.truth.deleted.is_empty() {
+        go(&mut world, 10);
+    }
+    for node in away {
+        world.node_comes_or_goes(*node);
+    }
+    for _ in 0..seconds / 10 {
+        go(&mut world, 10);
+        let running = world.truth.pods.iter().filter(|pod| pod.ready_since.is_some() && !pod.deleting).count();
+        assert!(running + away.len() + 3 >= 12, "{policy:?}: {running} agents run");
+    }
+    for node in away {
+        world.node_comes_or_goes(*node);
+    }
+    let mut looks = 0;
+    let has_it = |pod: &Arc<Pod>| pod.revision == Some(revision(2)) && pod.ready_since.is_some() && !pod.deleting;
+    // A verdict on a node that went away alone is withdrawn.
+    while go(&mut world, 10) != State::Complete || !world.truth.pods.iter().all(has_it) {
+        looks += 1;
+        assert!(looks < 500, "{policy:?}: {away:?} away for {seconds} s: it does not complete");
+    }
+    assert!(world.truth.memory.rejected.is_empty() && world.truth.memory.rollout.failure.is_none());
+    replaced
+}
+
+#[test]
+fn with_every_policy_a_good_version_is_everywhere_after_an_outage_and_nobody_was_replaced_twice() {
+    let policies = [
+        policy(Share::Count(1)),
+        policy(Share::Count(3)),
+        Policy { order: Order::ByZone, ..policy(Share::Count(2)) },
+        Policy { budget: Share::Count(3), ..canary(Who::Some(Share::Count(2)), 60) },
+    ];
+    let (all, zone): (Vec<usize>, Vec<usize>) = ((0..12).collect(), (0..12).step_by(3).collect());
+    for (policy, rolls_back) in policies.iter().flat_map(|policy| [(policy, false), (policy, true)]) {
+        for (max_failures, seconds) in [(None, 20), (None, 600), (Some(1), 20), (Some(1), 600)] {
+            for away in [&all[..], &zone[..], &all[..1]] {
+                let policy = Policy { max_failures, rolls_back, ..policy.clone() };
+                let mut replaced = through(&policy, away, seconds);
+                let count = replaced.len();
+                replaced.sort();
+                replaced.dedup();
+                let case = format!("{policy:?}: {away:?} away for {seconds} s");
+                assert_eq!(replaced.len(), 12, "{case}");
+                // A node that alone is away for longer than twice its time is a verdict, and has agents go back.
+                let goes_back = rolls_back && away.len() == 1 && seconds == 600;
+                assert!(count == 12 || goes_back, "{case}: {count} replacements");
+            }
+        }
+    }
 }

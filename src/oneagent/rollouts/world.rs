@@ -262,7 +262,7 @@ impl World {
     }
 
     /// A kubelet falls silent, and its Pods are said to be unready; or it is heard again, which alone makes none Ready.
-    fn node_comes_or_goes(&mut self, pick: usize) {
+    pub(super) fn node_comes_or_goes(&mut self, pick: usize) {
         self.notice();
         let now = at(self.clock);
         let node = self.node(pick);
