@@ -32,9 +32,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let made_from_desired = pod.is_none_or(|pod| self.is_from_desired(pod) && is_judged);
         let was_available = pod.is_some_and(|pod| pod.was_available(self.policy));
         let is_watched = bucket == Bucket::NodeLost && was_available && self.is_watched(cell.place);
-        // A node may come back, and an outage takes time to reach the others, from when the node went.
-        let went_at = cell.place.ready_since.filter(|_| bucket == Bucket::NodeLost).unwrap_or(touched_at);
-        let deadline = touched_at.max(went_at).max(self.inventory.heard_since) + self.policy.wait_ready;
+        let is_of_node = matches!(bucket, Bucket::NodeLost | Bucket::Capacity);
+        // A node may come back, and an outage takes time to reach the others, from when the node went. No scheduler
+        // binds a Pod to a node that is away, so that Pod has its time from when the node is back.
+        let turned_at = cell.place.ready_since.filter(|_| is_of_node).unwrap_or(touched_at);
+        let deadline = touched_at.max(turned_at).max(self.inventory.heard_since) + self.policy.wait_ready;
         let overdue = deadline <= self.now;
         let (speaks, needs_proof) = match bucket {
             Bucket::Crash => (!self.inventory.memory.touched.flapping.contains(cell.name()), true),
@@ -48,7 +50,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Bucket::Capacity => (overdue, false),
             _ => (false, false),
         };
-        let has_time = matches!(bucket, Bucket::NodeLost | Bucket::Capacity) && !cell.is_the_worlds && !overdue;
+        let has_time = is_of_node && !cell.is_the_worlds && !overdue;
         if has_time {
             cell.until = Some(cell.until.map_or(deadline, |until| until.min(deadline)));
         }

@@ -96,6 +96,22 @@ fn what_goes_away_alone_after_an_outage_counts_as_before() {
 }
 
 #[test]
+fn an_agent_that_was_not_bound_while_its_node_was_away_has_its_time_from_when_that_is_back() {
+    let mut drive = halfway(Policy { max_failures: Some(1), rolls_back: true, ..policy(Share::Count(3)) });
+    // What the scheduler says of a node that is tainted because it is NotReady; it is old for a moment afterwards.
+    let refused = Trouble::Capacity("0/12 nodes are available: 1 node(s) had untolerated taint(s)".into());
+    drive.fleet.change(8, |pod| pod.trouble = Some(refused.clone()));
+    set(&mut drive, 0..12, false, 110);
+    drive.run(2, 110, 600);
+    set(&mut drive, 0..12, true, 600);
+    drive.run(2, 600, 890);
+    assert_eq!(failure(&drive), None);
+    assert_eq!(drive.last.as_ref().unwrap().next, Some(at(900)));
+    drive.look(2, 900);
+    assert_eq!(drive.state(), State::Failed, "the node has no room");
+}
+
+#[test]
 fn an_outage_that_reaches_one_node_after_another_is_one() {
     let mut drive = halfway(Policy { max_failures: Some(1), ..policy(Share::Count(3)) });
     // Those in flight are late already: the first of them to go away is not the last word.
