@@ -50,6 +50,7 @@ fn the_runbooks_of_a_failed_rollout_help_as_printed() {
             let before = lab.uids("agent").await;
             if turn > 1 {
                 shell.run(&remove, &agent);
+                lab.is_observed("agent").await;
             }
             shell.run(&retry, &named);
             eventually("the agent that failed is replaced", SOON, || async {
@@ -62,6 +63,7 @@ fn the_runbooks_of_a_failed_rollout_help_as_printed() {
         }
         lab.behave(|b| b.versions.clear());
         shell.run(&remove, &agent);
+        lab.is_observed("agent").await;
         shell.run(&retry, &named);
         lab.all_at("agent", V2, 4, LONG).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
