@@ -2,7 +2,7 @@
 //! `Instant`, which a test can move.
 //!
 //! It follows the API server's, for the times in Pods and Nodes are compared with it: were this machine's ahead by
-//! minutes, each new agent would be overdue the moment it is made, and a good version condemned. Who sets this
+//! minutes, each new agent would be overdue the moment it is created, and a good version rejected. A change of this
 //! machine's clock ends no soak and opens no window. A lint forbids the other ways. Must not sleep.
 
 use std::sync::Arc;

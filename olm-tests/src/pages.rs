@@ -15,7 +15,7 @@ use crate::tools::tool;
 
 /// The part of a page below a heading.
 fn below(page: &str, heading: &str) -> String {
-    let text = std::fs::read_to_string(repository(page)).expect(page);
+    let text = text_of(page);
     let below = text.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading} on {page}"));
     below.split("\n## ").next().unwrap_or_default().to_owned()
 }
@@ -23,7 +23,21 @@ fn below(page: &str, heading: &str) -> String {
 /// The blocks of code of a language on a page, below a heading.
 #[must_use]
 pub fn blocks(page: &str, heading: &str, language: &str) -> Vec<String> {
-    let text = format!("\n{}", below(page, heading));
+    fenced(&below(page, heading), language)
+}
+
+/// All blocks of code of a language on a page.
+#[must_use]
+pub fn all_blocks(page: &str, language: &str) -> Vec<String> {
+    fenced(&text_of(page), language)
+}
+
+fn text_of(page: &str) -> String {
+    std::fs::read_to_string(repository(page)).expect(page)
+}
+
+fn fenced(text: &str, language: &str) -> Vec<String> {
+    let text = format!("\n{text}");
     let fence = format!("\n```{language}\n");
     text.split(&fence).skip(1).map(|block| block.split("\n```").next().unwrap_or_default().to_owned()).collect()
 }

@@ -59,7 +59,7 @@ use objection::{Failed, complaint, label, refusal};
 /// The package's name: field manager, Event source, and name of Lease and stop ConfigMap.
 pub const MANAGER: &str = PACKAGE.name;
 
-/// What was learnt while acting is planned with at once.
+/// A look that learnt something while it acted is followed by another so soon.
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// Without any event an object is looked at this often: a safety net, not a mechanism.
 const RESYNC: Duration = Duration::from_secs(900);

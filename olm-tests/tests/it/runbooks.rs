@@ -5,7 +5,7 @@
 use olm_tests::eventually;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
-use olm_tests::pages::{Shell, blocks, command};
+use olm_tests::pages::{Shell, all_blocks, blocks, command};
 use serde_json::json;
 
 use crate::watcher;
@@ -28,9 +28,8 @@ fn the_runbooks_of_a_failed_rollout_help_as_printed() {
         let failure = lab.status("agent").await.rollout.unwrap().failure.unwrap();
         let node = failure.nodes.first().unwrap().to_owned();
 
-        let page = std::fs::read_to_string(olm_tests::cluster::repository(RUNBOOKS)).unwrap();
-        let describe = page.split("```sh\n").find(|block| block.contains(" describe ")).unwrap();
-        let said = shell.told(describe.split("\n```").next().unwrap(), &agent, "");
+        let describe = all_blocks(RUNBOOKS, "sh").into_iter().find(|block| block.contains(" describe ")).unwrap();
+        let said = shell.told(&describe, &agent, "");
         assert!(said.contains("RolloutFailed") && said.contains(&node), "{said}");
         let lacks = blocks(RUNBOOKS, "OneAgentNodesWithoutAgent", "sh").remove(0);
         // It exits with 1: a person must act.
@@ -46,12 +45,8 @@ fn the_runbooks_of_a_failed_rollout_help_as_printed() {
         let removal = command(RUNBOOKS, "OneAgentRolloutFailed", "-p");
         let remove = format!("{} {removal}", retry.split(" -p ").next().unwrap());
         let named = [&agent[..], &[("VERSION", V2)]].concat();
-        for turn in 1..=2 {
+        for _ in 0..2 {
             let before = lab.uids("agent").await;
-            if turn > 1 {
-                shell.run(&remove, &agent);
-                lab.is_observed("agent").await;
-            }
             shell.run(&retry, &named);
             eventually("the agent that failed is replaced", SOON, || async {
                 let now = lab.uids("agent").await;
@@ -60,10 +55,10 @@ fn the_runbooks_of_a_failed_rollout_help_as_printed() {
             })
             .await;
             lab.shows("it is rejected again", LONG, |status| status.rejected_versions == [V2]).await;
+            shell.run(&remove, &agent);
+            lab.is_observed("agent").await;
         }
         lab.behave(|b| b.versions.clear());
-        shell.run(&remove, &agent);
-        lab.is_observed("agent").await;
         shell.run(&retry, &named);
         lab.all_at("agent", V2, 4, LONG).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;

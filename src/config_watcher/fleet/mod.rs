@@ -79,7 +79,7 @@ impl Fleet {
         true
     }
 
-    /// The number of a ConfigMap's last change. Naming it again gets another.
+    /// The number of a ConfigMap's last change. One that is named again gets another.
     pub fn last_change(&self, namespace: &str, name: &str) -> Option<u64> {
         let key = (namespace.to_owned(), name.to_owned());
         self.0.read().config_maps.get(&key).map(|version| version.change)

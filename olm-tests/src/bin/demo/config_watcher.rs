@@ -55,7 +55,7 @@ pub(super) async fn demo() -> Result<Cluster, ExitCode> {
     Ok(cluster)
 }
 
-/// A line for each change, until every Pod answers again.
+/// A line for each change, until every Pod answers with the new value.
 async fn until_all_say(cluster: &Cluster, clients: &Clients, message: &str) -> Result<(), String> {
     let (end, mut last) = (Instant::now() + PATIENCE, String::new());
     loop {

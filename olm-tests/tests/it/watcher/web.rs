@@ -33,7 +33,7 @@ fn answers_change_one_by_one_and_no_request_is_lost() {
         let clients = Clients::of(&lab.cluster.kubelet, &lab.name, "webapp");
         lab.message("Hello");
         let mut mixed = 0;
-        olm_tests::eventually("all answer again", LONG, || {
+        olm_tests::eventually("all answer with the new value", LONG, || {
             let now = clients.answers().clone();
             let new = now.now.values().filter(|said| *said == "Hello").count();
             mixed = mixed.max(if new < now.now.len() { new } else { 0 });
@@ -43,7 +43,7 @@ fn answers_change_one_by_one_and_no_request_is_lost() {
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
         let answers = clients.answers().clone();
         assert_eq!(answers.lost, 0, "{answers:?}");
-        assert!(mixed >= 1, "some answered again while others did not");
+        assert!(mixed >= 1, "some answered with the new value while others did not");
         assert!(answers.said["Welcome"] > 0 && answers.said["Hello"] > 0, "{answers:?}");
         drop(clients);
         lab.end().await;
