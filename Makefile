@@ -4,8 +4,9 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 GENERATE ?= $(CARGO) run --quiet --package olm-tests --bin generate --
+RELEASE ?= $(CARGO) run --quiet --package olm-tests --bin release --
 
-.PHONY: demo test bench generate bundle catalog check build tools images sign release publish submission clean
+.PHONY: demo test bench generate bundle catalog check build tools images key release publish submission clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
 # KIND=configwatcher shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it, and
@@ -49,34 +50,32 @@ bundle:
 catalog:
 	$(GENERATE) catalog
 
-# Images of operator, bundles and catalog for every architecture that the toolchain can, by buildah or podman:
-# make images [REGISTRY=host/path] [PUSH=1] [AGENT_IMAGE=…@sha256:…] [OPM_IMAGE=…]
+# Images of the release that Cargo.toml names, by their digests; or, where it is not released, of a preview of this code:
+# make images [REGISTRY=host/path] [PUSH=1] [SIGN=cosign.key] [AGENT_IMAGE=…@sha256:…] [OPM_IMAGE=…] [PARTIAL=1]
 images:
-	@REGISTRY="$(REGISTRY)" PUSH="$(PUSH)" .ci/images
+	@$(RELEASE) images
 
-# Signs images that were pushed, and attests what they were made from, by cosign:
-# make sign KEY=cosign.key IMAGES="…@sha256:… …" [SBOM=bom.json] [TLOG=true]
-sign:
-	@KEY="$(KEY)" SBOM="$(SBOM)" TLOG="$(TLOG)" .ci/sign $(IMAGES)
+# A key pair to sign with; the public half goes into the repository: make key FOLDER=…
+key:
+	@test -n "$(FOLDER)" || { echo "make key FOLDER=…: name a folder outside of the repository for the private half"; exit 1; }
+	@$(RELEASE) key $(FOLDER)
 
-# Adds the code's version to the release list, and keeps its bundles:
-# make release VERSION=0.3.0 [OPERATOR_IMAGE=…@sha256:…] [AGENT_IMAGE=…@sha256:…]
+# Adds the code's version to the release list, with the digests of its images, and keeps its bundles and charts:
+# make release VERSION=0.3.0 [PACKAGES="…"] [AGENT_IMAGE=…@sha256:…]
 release:
 	@test -n "$(VERSION)" || { echo "make release VERSION=…: name the version, as in Cargo.toml"; exit 1; }
-	@git diff --quiet HEAD || { echo "there are uncommitted changes: commit first, because a release names its commit"; exit 1; }
-	$(GENERATE) --release $(VERSION) --commit $$(git rev-parse HEAD) --date $$(date -u +%F)
+	@$(RELEASE) add $(VERSION)
 
-# Says that a release's images are pushed: from then on the catalog has it.
-# make publish VERSION=0.3.0 BUNDLE_IMAGES="oneagent-operator=…@sha256:… configwatcher-operator=…@sha256:…"
+# Says that a release's images are pushed: from then on the catalog has it. make publish VERSION=0.3.0
 publish:
 	@test -n "$(VERSION)" || { echo "make publish VERSION=…: name the release, as in catalog/releases.yaml"; exit 1; }
-	BUNDLE_IMAGES="$(BUNDLE_IMAGES)" $(GENERATE) --publish $(VERSION)
+	@$(RELEASE) publish $(VERSION)
 
-# What the community's pipelines take the newest published release from, as a folder each of their repositories:
-# make submission REVIEWERS="githubname …" [FOLDER=target/submission]
+# The pull requests by which the community's catalogs take the newest published release of a package:
+# make submission PACKAGE=… REVIEWERS="githubname …" [FOLDER=target/submission]
 submission:
-	@test -n "$(REVIEWERS)" || { echo "make submission REVIEWERS=…: name who may approve, as GitHub knows them"; exit 1; }
-	REVIEWERS="$(REVIEWERS)" $(GENERATE) --submission $(or $(FOLDER),target/submission)
+	@test -n "$(PACKAGE)" || { echo "make submission PACKAGE=…: name oneagent-operator or configwatcher-operator"; exit 1; }
+	@$(RELEASE) submit $(PACKAGE) $(if $(FOLDER),--folder $(FOLDER))
 
 clean:
 	$(CARGO) clean

@@ -87,8 +87,10 @@ fn every_file_that_a_page_names_is_there() {
             let ours = ["config/", "src/", "docs/", "olm-tests/", "catalog/", "bundle/", "tests/", ".ci/"];
             let is_whole = !word.contains(['*', '…', '$', '{', '='])
                 && !word.chars().collect::<Vec<_>>().windows(3).any(|three| three.iter().all(char::is_ascii_uppercase));
-            // Made with the first release that is published.
-            let comes = word.starts_with("catalog/Containerfile");
+            // Made with the key, and with the first release that is published.
+            let later =
+                ["catalog/Containerfile", "catalog/cosign.pub", "catalog/charts/", "catalog/oneagent-operator/"];
+            let comes = later.iter().any(|made| word.starts_with(made));
             if !comes && ours.iter().any(|folder| word.starts_with(folder)) && is_whole && !root().join(word).exists() {
                 gone.push(format!("{}: {word}", path.display()));
             }
@@ -234,4 +236,11 @@ fn every_field_of_the_crd_has_a_test_that_uses_it() {
         listed.insert(cells[1].to_owned());
     }
     assert_eq!(listed, fields, "olm-tests/fields.md lists other fields than the CRD has");
+}
+
+/// Cargo's metadata and the publisher name one repository.
+#[test]
+fn the_repository_is_the_publishers() {
+    let publisher = oneagent_operator::olm::publisher::Publisher::parse(&page("catalog/publisher.yaml")).unwrap();
+    assert_eq!(publisher.repository, env!("CARGO_PKG_REPOSITORY"));
 }

@@ -10,6 +10,7 @@
 
 pub mod audit;
 pub mod catalogs;
+pub mod checkout;
 pub mod cluster;
 pub mod control_plane;
 pub mod eyes;
@@ -26,6 +27,7 @@ pub mod original;
 pub mod pages;
 pub mod pki;
 pub mod process;
+pub mod publishing;
 pub mod reference;
 pub mod tools;
 pub mod vendor;

@@ -1,7 +1,8 @@
-//! Tools: the real parts, built once from pinned Go modules into a per-user cache.
+//! Tools: the real parts, built once from pinned Go modules and crates into a per-user cache.
 //!
-//! The cache's key is the Go version, go.mod, go.sum, the link flags and what is kept of a module, so that nothing is
-//! rebuilt in vain and nothing stale is used. Must not download anything that is not a pinned Go module.
+//! The cache's key is the Go version, go.mod, go.sum, the link flags and what is kept of a module, or the versions of
+//! crate and compiler, so that nothing is rebuilt in vain and nothing stale is used. Must not download anything that is
+//! not pinned.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ const MODULES: &[Module] = &[
         ],
         files: &[],
     },
+    Module { folder: "buildah", programs: &[("buildah", "buildah")], files: &[] },
     Module { folder: "opm", programs: &[("opm", "opm")], files: &[] },
     Module {
         folder: "sdk",
@@ -98,10 +100,62 @@ pub fn tool(name: &str) -> PathBuf {
     build(module).unwrap_or_else(|why| panic!("{why}")).join(name)
 }
 
-/// Builds the modules of these folders; all of them when none is named.
+/// Programs that come as crates: name and version.
+const CRATES: &[(&str, &str)] = &[("cargo-auditable", "0.7.7"), ("cargo-cyclonedx", "0.5.9")];
+
+/// Where a program that comes as a crate is; installs it when it is not there yet.
+pub fn crate_tool(name: &str) -> Result<PathBuf, String> {
+    let found = CRATES.iter().find(|(known, _)| *known == name);
+    let (_, version) = found.unwrap_or_else(|| panic!("no crate {name}"));
+    let output = Command::new("rustc").arg("-V").output().map_err(|e| format!("cannot run rustc: {e}"))?;
+    let key = Sha256::new().chain_update(&output.stdout);
+    let done = cache().join(format!("{name}-{version}-{}", hex(&key.finalize()[..8])));
+    let program = done.join("bin").join(name);
+    made_once(&done, name, |making| {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["install", "--quiet", "--locked", "--version", version, "--root"]).arg(making).arg(name);
+        cargo.arg("--target-dir").arg(making.join("target")).env_remove("RUSTFLAGS");
+        let output = cargo.output().map_err(|e| format!("cannot run cargo: {e}"))?;
+        let _ = fs::remove_dir_all(making.join("target"));
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("installing {name} failed:\n{}", String::from_utf8_lossy(&output.stderr)))
+    })?;
+    Ok(program)
+}
+
+/// Builds the modules of these folders; all of them, and the crates, when none is named.
 pub fn prepare(folders: &[&str]) -> Result<(), String> {
     let wanted = |module: &&Module| folders.is_empty() || folders.contains(&module.folder);
-    MODULES.iter().filter(wanted).try_for_each(|module| build(module).map(drop))
+    MODULES.iter().filter(wanted).try_for_each(|module| build(module).map(drop))?;
+    let crates = CRATES.iter().filter(|_| folders.is_empty());
+    crates.into_iter().try_for_each(|(name, _)| crate_tool(name).map(drop))
+}
+
+/// Makes a folder of the cache, once; what fails leaves nothing.
+fn made_once(done: &Path, name: &str, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
+    if done.is_dir() {
+        return Ok(());
+    }
+    let root = cache();
+    fs::create_dir_all(&root)
+        .map_err(|e| format!("cannot make {}: {e}; set RIG_CACHE to a folder that can be written", root.display()))?;
+    // Two test processes may want the same: one makes it, the other waits.
+    let lock = File::create(root.join(format!("{name}.lock"))).map_err(|e| e.to_string())?;
+    lock.lock().map_err(|e| e.to_string())?;
+    if done.is_dir() {
+        return Ok(());
+    }
+    enough_disk(&root)?;
+    eprintln!("building {name} from its source (once; a few minutes)");
+    let making = done.with_extension(std::process::id().to_string());
+    fs::create_dir_all(&making).map_err(|e| e.to_string())?;
+    if let Err(why) = make(&making) {
+        let _ = fs::remove_dir_all(&making);
+        return Err(why);
+    }
+    fs::rename(&making, done).map_err(|e| e.to_string())
 }
 
 /// Where caches of the rig are: `RIG_CACHE`, else the user's cache folder.
@@ -130,39 +184,27 @@ fn build(module: &Module) -> Result<PathBuf, String> {
         .chain(&kept)
         .fold(Sha256::new(), |hash, part| hash.chain_update(part.len().to_le_bytes()).chain_update(part));
     let key: String = hex(&key.finalize()[..8]);
-    let root = cache();
-    let done = root.join(format!("{}-{key}", module.folder));
-    if done.is_dir() {
-        return Ok(done);
-    }
-    fs::create_dir_all(&root)
-        .map_err(|e| format!("cannot make {}: {e}; set RIG_CACHE to a folder that can be written", root.display()))?;
-    // Two test processes may want the same module: one builds, the other waits.
-    let lock = File::create(root.join(format!("{}.lock", module.folder))).map_err(|e| e.to_string())?;
-    lock.lock().map_err(|e| e.to_string())?;
-    if done.is_dir() {
-        return Ok(done);
-    }
-    enough_disk(&root)?;
-    eprintln!("building {} from its Go module (once; a few minutes)", module.folder);
-    let making = root.join(format!("{}-{key}.{}", module.folder, std::process::id()));
-    fs::create_dir_all(&making).map_err(|e| e.to_string())?;
+    let done = cache().join(format!("{}-{key}", module.folder));
+    made_once(&done, module.folder, |making| compile(module, &source, making, &flags, &tags))?;
+    Ok(done)
+}
+
+fn compile(module: &Module, source: &Path, making: &Path, flags: &str, tags: &str) -> Result<(), String> {
     let mut go = Command::new("go");
     if module.programs.is_empty() {
         go.args(["mod", "download"]);
     } else {
-        go.args(["build", "-trimpath", "-ldflags", &flags, "-tags", &tags, "-o"])
+        go.args(["build", "-trimpath", "-ldflags", flags, "-tags", tags, "-o"])
             .arg(format!("{}/", making.display()))
             .arg("tool");
     }
     let output = go
-        .current_dir(&source)
+        .current_dir(source)
         .env("CGO_ENABLED", "0")
         .env("GOFLAGS", "-buildvcs=false -mod=readonly")
         .output()
         .map_err(|e| format!("cannot run go: {e}"))?;
     if !output.status.success() {
-        let _ = fs::remove_dir_all(&making);
         return Err(format!("building {} failed:\n{}", module.folder, String::from_utf8_lossy(&output.stderr)));
     }
     for (built, used) in module.programs {
@@ -170,11 +212,7 @@ fn build(module: &Module) -> Result<PathBuf, String> {
             fs::rename(making.join(built), making.join(used)).map_err(|e| format!("{built} was not built: {e}"))?;
         }
     }
-    for (from, path, name) in module.files {
-        copy(&source, from, path, &making.join(name))?;
-    }
-    fs::rename(&making, &done).map_err(|e| e.to_string())?;
-    Ok(done)
+    module.files.iter().try_for_each(|(from, path, name)| copy(source, from, path, &making.join(name)))
 }
 
 /// Copies a file or a folder out of a module; they are read-only there.

@@ -11,6 +11,8 @@ pub struct Package {
     /// Its name, and that of its Deployment, ServiceAccount, roles, Lease, field manager, Event source and stop
     /// ConfigMap.
     pub name: &'static str,
+    /// Its page of the documentation, below the repository.
+    pub docs: &'static str,
     /// Namespace that every recipe names.
     pub namespace: &'static str,
     /// The release in which it came.

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::manifests::{Error, File, yaml};
-use super::release::{CHANNELS, Release, Released};
+use super::publisher::Publisher;
+use super::release::{Deprecation, Release, Released};
 use super::{csv, monitoring};
 use crate::api::package::Package;
 use crate::api::schema;
@@ -18,9 +19,9 @@ const SCORECARD: &str = "quay.io/operator-framework/scorecard-test:v1.42.2";
 
 /// Folder of a bundle with what its OpenShift flavour has besides: what OLM refuses where the kinds are missing.
 pub const OPENSHIFT: &str = "openshift";
-/// OpenShift's releases that a bundle is for. Kubernetes 1.30 came with the first; closed, for nothing says that it
-/// runs on what is not there yet.
-pub const OPENSHIFTS: [&str; 6] = ["v4.17", "v4.18", "v4.19", "v4.20", "v4.21", "v4.22"];
+/// The oldest OpenShift that a bundle is for: Kubernetes 1.30 came with it. Open, because an upper end takes the
+/// updates from those who upgrade their cluster beyond it.
+const OLDEST_OPENSHIFT: &str = "v4.17";
 
 /// Where the bundle of a package is, below the repository.
 #[must_use]
@@ -29,9 +30,14 @@ pub fn folder(package: &Package) -> String {
 }
 
 /// The bundle of a release that replaces `before`, made from the present types.
-pub fn bundle(package: &Package, release: &Release, before: Option<&Release>) -> Result<Vec<File>, Error> {
+pub fn bundle(
+    package: &Package,
+    publisher: &Publisher,
+    release: &Release,
+    before: Option<&Release>,
+) -> Result<Vec<File>, Error> {
     let file = |path: String, content: String| File { path: format!("{}/{path}", folder(package)), content };
-    let csv = csv::csv(package, release, before)?;
+    let csv = csv::csv(package, publisher, release, before)?;
     let mut files = vec![file(format!("manifests/{}.clusterserviceversion.yaml", package.name), yaml(&[csv])?)];
     for kind in package.kinds {
         files.push(file(format!("manifests/{}_{}.yaml", kind.group, kind.plural), yaml(&[schema::crd(kind)?])?));
@@ -42,7 +48,7 @@ pub fn bundle(package: &Package, release: &Release, before: Option<&Release>) ->
     ));
     files.push(file("tests/scorecard/config.yaml".into(), yaml(&[scorecard()])?));
     files.push(file("Containerfile".into(), containerfile(package, release, &[])));
-    for object in monitoring::objects(package) {
+    for object in monitoring::objects(package, publisher) {
         let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
         files.push(file(format!("{OPENSHIFT}/{}_{kind}.yaml", package.name), yaml(&[object])?));
     }
@@ -54,7 +60,7 @@ pub fn bundle(package: &Package, release: &Release, before: Option<&Release>) ->
 #[must_use]
 pub fn annotations(package: &Package, release: &Release) -> Value {
     // Pipelines that know no catalog of ours place it by these: a pre-release must not reach the default channel.
-    let channels: Vec<&str> = CHANNELS.into_iter().filter(|channel| release.is_in(channel)).collect();
+    let channels = release.channels();
     let mut all = json!({
         "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
         "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
@@ -63,7 +69,7 @@ pub fn annotations(package: &Package, release: &Release) -> Value {
         "operators.operatorframework.io.bundle.channel.default.v1": channels.first(),
         "operators.operatorframework.io.test.mediatype.v1": "scorecard+v1",
         "operators.operatorframework.io.test.config.v1": "tests/scorecard/",
-        "com.redhat.openshift.versions": format!("{}-{}", OPENSHIFTS[0], OPENSHIFTS[OPENSHIFTS.len() - 1]),
+        "com.redhat.openshift.versions": OLDEST_OPENSHIFT,
     });
     all["operators.operatorframework.io.bundle.channels.v1"] = channels.join(",").into();
     all
@@ -106,12 +112,27 @@ fn scorecard() -> Value {
     })
 }
 
+/// The channels of these releases, the default one first: that of the newest release which is for everybody.
+fn channels(bundles: &[Released]) -> Vec<String> {
+    let newest_first = bundles.iter().rev().map(|bundle| &bundle.release);
+    let (stable, rest): (Vec<&Release>, Vec<&Release>) = newest_first.partition(|r| r.channels().len() > 1);
+    let mut all: Vec<String> = Vec::new();
+    for channel in stable.into_iter().chain(rest).flat_map(Release::channels) {
+        if !all.contains(&channel) {
+            all.push(channel);
+        }
+    }
+    all
+}
+
 /// The catalog of these releases, oldest first.
-pub fn catalog(package: &Package, bundles: &[Released]) -> Result<Vec<File>, Error> {
-    let channels: Vec<(&str, Vec<Value>)> = CHANNELS
+pub fn catalog(package: &Package, bundles: &[Released], deprecations: &[Deprecation]) -> Result<Vec<File>, Error> {
+    let channels: Vec<(String, Vec<Value>)> = channels(bundles)
         .into_iter()
-        .map(|channel| (channel, entries(package, bundles, channel)))
-        .filter(|(_, entries)| !entries.is_empty())
+        .map(|channel| {
+            let entries = entries(package, bundles, &channel);
+            (channel, entries)
+        })
         .collect();
     let Some((default, _)) = channels.first() else {
         // Nothing of it was released: a catalog of nothing is refused.
@@ -126,13 +147,18 @@ pub fn catalog(package: &Package, bundles: &[Released]) -> Result<Vec<File>, Err
     for bundle in bundles {
         blobs.extend(blob(package, bundle));
     }
-    let deprecated: Vec<Value> = bundles
-        .iter()
-        .filter_map(|bundle| {
-            let reference = json!({ "schema": "olm.bundle", "name": csv::name(package, &bundle.release) });
-            Some(json!({ "reference": reference, "message": bundle.release.deprecated.as_ref()? }))
-        })
-        .collect();
+    let bundle_wide = bundles.iter().filter_map(|bundle| {
+        let reference = json!({ "schema": "olm.bundle", "name": csv::name(package, &bundle.release) });
+        Some(json!({ "reference": reference, "message": bundle.release.deprecated.as_ref()? }))
+    });
+    let wider = deprecations.iter().filter(|deprecation| deprecation.package == package.name).map(|deprecation| {
+        let reference = match &deprecation.channel {
+            Some(channel) => json!({ "schema": "olm.channel", "name": channel }),
+            None => json!({ "schema": "olm.package" }),
+        };
+        json!({ "reference": reference, "message": deprecation.message })
+    });
+    let deprecated: Vec<Value> = wider.chain(bundle_wide).collect();
     if !deprecated.is_empty() {
         blobs.push(json!({ "schema": "olm.deprecations", "package": package.name, "entries": deprecated }));
     }
@@ -154,21 +180,17 @@ fn entries(package: &Package, bundles: &[Released], channel: &str) -> Vec<Value>
         if !skipped.is_empty() {
             entry["skips"] = skipped.into();
         }
-        if !older.is_empty() {
-            entry["skipRange"] = csv::skip_range(release).into();
-        }
+        // The first one, too: it takes over from previews of it.
+        entry["skipRange"] = csv::skip_range(release).into();
         entry
     };
     within.iter().enumerate().map(entry).collect()
 }
 
-/// The catalog server of the self-serving image, by the version that the tests run.
-const OPM: &str = "quay.io/operator-framework/opm:v1.73.0";
-
 /// How the images of these catalogs are built, if there are any: with a server and its cache, which every OLM can run,
 /// and without, for those that extract the content.
 #[must_use]
-pub fn images(files: &[File]) -> Vec<File> {
+pub fn images(publisher: &Publisher, files: &[File]) -> Vec<File> {
     let folder = |file: &File| Some(file.path.strip_prefix("catalog/")?.strip_suffix("/catalog.yaml")?.to_owned());
     let packages: Vec<String> = files.iter().filter_map(folder).collect();
     let copies: Vec<String> = packages.iter().map(|package| format!("COPY {package} /configs/{package}/\n")).collect();
@@ -179,10 +201,11 @@ pub fn images(files: &[File]) -> Vec<File> {
     // The cache is the same for every architecture, and a builder can run only its own.
     let serves = format!(
         "{head}# Serves itself: for every OLM v0, and for catalogs that oc-mirror copied.\n\
-        ARG OPM={OPM}\nFROM --platform=$BUILDPLATFORM ${{OPM}} AS cache\n{copies}\
+        ARG OPM={}\nFROM --platform=$BUILDPLATFORM ${{OPM}} AS cache\n{copies}\
         RUN [\"/bin/opm\", \"serve\", \"/configs\", \"--cache-dir=/tmp/cache\", \"--cache-only\"]\n\
         FROM ${{OPM}}\n{label}COPY --from=cache /configs /configs\nCOPY --from=cache /tmp/cache /tmp/cache\n\
-        ENTRYPOINT [\"/bin/opm\"]\nCMD [\"serve\", \"/configs\", \"--cache-dir=/tmp/cache\"]\n"
+        ENTRYPOINT [\"/bin/opm\"]\nCMD [\"serve\", \"/configs\", \"--cache-dir=/tmp/cache\"]\n",
+        publisher.bases.opm
     );
     let content = format!(
         "{head}# The content alone: for OLM v1, and for OpenShift 4.20 and newer, which extract it.\n\

@@ -8,14 +8,16 @@ use serde_json::{Value, json};
 
 use super::csv::ICON;
 use super::manifests::{Error, File, yaml};
+use super::publisher::Publisher;
 use crate::api::package::{Kind, Package, Panel, Sample, Step};
 
 /// The files of a package: for the console, and the dashboard for Grafana.
-pub fn console(package: &Package) -> Result<Vec<File>, Error> {
+pub fn console(package: &Package, publisher: &Publisher) -> Result<Vec<File>, Error> {
     let file = |name: &str, content: String| File { path: format!("config/{}/{name}", package.name), content };
     let mut objects: Vec<Value> =
         package.samples.iter().map(|sample| yaml_sample(package, sample)).collect::<Result<_, _>>()?;
-    objects.extend([tour(package), link(package), board(package)?]);
+    let docs = publisher.page(package.docs);
+    objects.extend([tour(package, &docs), link(package, &docs), board(package)?]);
     let grafana = serde_json::to_string_pretty(&grafana(package))?;
     Ok(vec![file("console.yaml", yaml(&objects)?), file("grafana-dashboard.json", format!("{grafana}\n"))])
 }
@@ -35,7 +37,7 @@ fn yaml_sample(package: &Package, sample: &Sample) -> Result<Value, Error> {
     Ok(object("ConsoleYAMLSample", name, &spec))
 }
 
-fn tour(package: &Package) -> Value {
+fn tour(package: &Package, docs: &str) -> Value {
     let texts = &package.texts;
     let kind: &Kind = &package.kinds[0];
     let task = |step: &Step| {
@@ -51,19 +53,15 @@ fn tour(package: &Package) -> Value {
         "description": texts.sentence,
         "introduction": texts.sentence,
         "tasks": texts.tour.iter().map(task).collect::<Vec<_>>(),
-        "conclusion": format!("Everything else stands in the [documentation]({}).", docs()),
+        "conclusion": format!("Everything else stands in the [documentation]({docs})."),
         // Hidden from those who could not do it.
         "accessReviewResources": [{ "group": kind.group, "resource": kind.plural, "verb": "create" }],
     });
     object("ConsoleQuickStart", package.name, &spec)
 }
 
-fn docs() -> &'static str {
-    concat!(env!("CARGO_PKG_REPOSITORY"), "#readme")
-}
-
-fn link(package: &Package) -> Value {
-    let spec = json!({ "text": format!("{} documentation", package.texts.title), "href": docs(),
+fn link(package: &Package, docs: &str) -> Value {
+    let spec = json!({ "text": format!("{} documentation", package.texts.title), "href": docs,
         "location": "HelpMenu" });
     object("ConsoleLink", package.name, &spec)
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::descriptors::descriptors;
 use super::manifests::{self, Setting};
+use super::publisher::Publisher;
 use super::rbac::{rules, scc};
 use super::release::Release;
 use crate::api::package::{Kind, Package, Where};
@@ -30,22 +31,27 @@ pub fn name(package: &Package, release: &Release) -> String {
     format!("{}.v{}", package.name, release.version)
 }
 
-/// The versions from which one may go straight to a release: all older ones.
+/// The versions from which one may go straight to a release: all older ones, previews of it among them.
 #[must_use]
 pub fn skip_range(release: &Release) -> String {
     format!(">=0.1.0 <{}", release.version)
 }
 
 /// The CSV of a release that replaces `before`.
-pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Result<Value, manifests::Error> {
+pub fn csv(
+    package: &Package,
+    publisher: &Publisher,
+    release: &Release,
+    before: Option<&Release>,
+) -> Result<Value, manifests::Error> {
     let modes = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"]
         .map(|mode| json!({ "type": mode, "supported": true }));
-    let mut images = vec![json!({ "name": "manager", "image": release.operator_image })];
+    let mut images = vec![json!({ "name": "manager", "image": release.image_of(package) })];
     images.extend(package.image_variable.map(|_| json!({ "name": "agent", "image": release.agent_image })));
     let mut csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
-        "metadata": { "name": name(package, release), "annotations": annotations(package, release)?,
+        "metadata": { "name": name(package, release), "annotations": annotations(package, publisher, release)?,
         "labels": labels() },
         "spec": {
             "displayName": package.texts.title,
@@ -55,14 +61,14 @@ pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Re
             "minKubeVersion": MIN_KUBE,
             "icon": [icon()],
             "keywords": package.texts.keywords,
-            "maintainers": [{ "name": "OneAgent Operator maintainers",
-            "email": "maintainers@oneagent-operator.example" }],
-            "provider": { "name": "OneAgent Operator", "url": env!("CARGO_PKG_REPOSITORY") },
+            "maintainers": publisher.maintainers.iter().map(|one| json!({ "name": one.name,
+            "email": one.email })).collect::<Vec<_>>(),
+            "provider": { "name": publisher.provider.name, "url": publisher.provider.url },
             "links": [
-                { "name": "Documentation", "url": concat!(env!("CARGO_PKG_REPOSITORY"), "#readme") },
-                { "name": "Source", "url": env!("CARGO_PKG_REPOSITORY") },
-                { "name": "Releases", "url": concat!(env!("CARGO_PKG_REPOSITORY"), "/releases") },
-                { "name": "Support", "url": concat!(env!("CARGO_PKG_REPOSITORY"), "/issues") },
+                { "name": "Documentation", "url": publisher.page(package.docs) },
+                { "name": "Source", "url": publisher.repository },
+                { "name": "Releases", "url": format!("{}/releases", publisher.repository) },
+                { "name": "Support", "url": format!("{}/issues", publisher.repository) },
             ],
             "installModes": modes,
             "customresourcedefinitions": { "owned": package.kinds.iter().map(|kind| owned(package,
@@ -71,9 +77,9 @@ pub fn csv(package: &Package, release: &Release, before: Option<&Release>) -> Re
             "relatedImages": images,
         },
     });
-    if let Some(before) = before.filter(|before| before.has(package)) {
+    csv["metadata"]["annotations"]["olm.skipRange"] = skip_range(release).into();
+    if let Some(before) = before {
         csv["spec"]["replaces"] = name(package, before).into();
-        csv["metadata"]["annotations"]["olm.skipRange"] = skip_range(release).into();
     }
     Ok(csv)
 }
@@ -87,10 +93,14 @@ fn labels() -> Value {
     })
 }
 
-fn annotations(package: &Package, release: &Release) -> Result<Value, manifests::Error> {
+/// The form reads one, and people a few; the console has the others as samples beside the YAML view.
+const EXAMPLES: usize = 3;
+
+fn annotations(package: &Package, publisher: &Publisher, release: &Release) -> Result<Value, manifests::Error> {
     let examples = package
         .samples
         .iter()
+        .take(EXAMPLES)
         .map(|sample| serde_yaml::from_str::<Value>(sample.yaml))
         .collect::<Result<Vec<_>, _>>()?;
     let namespace = manifests::namespace(package);
@@ -99,14 +109,14 @@ fn annotations(package: &Package, release: &Release) -> Result<Value, manifests:
         "alm-examples": serde_json::to_string_pretty(&examples)?,
         "capabilities": package.texts.capabilities,
         "categories": package.texts.categories,
-        "containerImage": release.operator_image,
+        "containerImage": release.image_of(package),
         "createdAt": format!("{}T00:00:00Z", release.date),
         "description": package.texts.sentence,
         "operator.openshift.io/uninstall-message": package.texts.uninstall,
         "operatorframework.io/suggested-namespace": package.namespace,
         "operatorframework.io/suggested-namespace-template": serde_json::to_string(&namespace)?,
-        "repository": env!("CARGO_PKG_REPOSITORY"),
-        "support": "The maintainers, through the repository's issues",
+        "repository": publisher.repository,
+        "support": publisher.support,
     });
     if package.companions.is_empty() {
         // The console asks for this object right after the installation: it must make sense alone.
@@ -115,7 +125,7 @@ fn annotations(package: &Package, release: &Release) -> Result<Value, manifests:
     }
     // Whatever is claimed here must hold: mirrored only by digest; the vendor calls take a proxy; no validated crypto.
     for (feature, holds) in [
-        ("disconnected", release.is_pinned()),
+        ("disconnected", release.is_pinned(package)),
         ("proxy-aware", package.is_proxy_aware),
         ("fips-compliant", false),
         ("tls-profiles", false),
@@ -150,7 +160,7 @@ fn owned(package: &Package, kind: &Kind) -> Result<Value, manifests::Error> {
 fn install(package: &Package, release: &Release) -> Value {
     // OLM tells which namespaces are watched; the empty string stands for all.
     let targets = "metadata.annotations['olm.targetNamespaces']";
-    let mut deployment = manifests::deployment(package, &Setting::usual(package, &release.operator_image, targets));
+    let mut deployment = manifests::deployment(package, &Setting::usual(package, &release.image_of(package), targets));
     let env = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];
     if let (Some(env), Some(name)) = (env.as_array_mut(), package.image_variable) {
         env.push(json!({ "name": name, "value": release.agent_image }));

@@ -12,9 +12,6 @@ use crate::api::schema;
 
 /// The product: the image and the program of every package.
 pub const PRODUCT: &str = "oneagent-operator";
-/// Image of the operator where nothing else is said.
-const IMAGE: &str = concat!("ghcr.io/oneagent-operator/oneagent-operator:", env!("CARGO_PKG_VERSION"));
-
 /// Annotation of a Pod that OpenShift runs on the CPUs that it keeps for its own, if its namespace allows it.
 const MANAGEMENT: &str = "target.workload.openshift.io/management";
 const PREFERRED: &str = r#"{"effect": "PreferredDuringScheduling"}"#;
@@ -65,7 +62,7 @@ pub fn crds(package: &Package) -> Result<Vec<File>, Error> {
         .map(|kind| {
             Ok(File {
                 path: format!("config/{}/crd/{}_{}.yaml", package.name, kind.group, kind.plural),
-                content: yaml(&[schema::crd(kind)?])?,
+                content: yaml(&[kept(schema::crd(kind)?)])?,
             })
         })
         .collect()
@@ -83,15 +80,15 @@ pub fn rbac(package: &Package) -> Result<Vec<File>, Error> {
     ])
 }
 
-/// Everything else, and all in one file.
-pub fn manifests(package: &Package) -> Result<Vec<File>, Error> {
-    let mut all = vec![namespace(package)];
+/// Everything else, and all in one file, with the operator in this image.
+pub fn manifests(package: &Package, image: &str) -> Result<Vec<File>, Error> {
+    let mut all = vec![kept(namespace(package))];
     for kind in package.kinds {
-        all.push(schema::crd(kind)?);
+        all.push(kept(schema::crd(kind)?));
     }
     all.extend(rbac_objects(package, package.namespace));
     all.extend(user_roles(package));
-    all.push(deployment(package, &Setting::usual(package, IMAGE, "metadata.namespace")));
+    all.push(deployment(package, &Setting::usual(package, image, "metadata.namespace")));
     let mut files = vec![File { path: format!("config/{}/install.yaml", package.name), content: yaml(&all)? }];
     files.extend(package.samples.iter().chain(package.companions).map(|sample| File {
         path: format!("config/{}/samples/{}", package.name, sample.file),
@@ -130,6 +127,15 @@ fn labels(package: &Package) -> Value {
 
 fn makes_privileged_pods(package: &Package) -> bool {
     !package.accounts.is_empty()
+}
+
+/// An object with which every OneAgent and its agents would go: Helm and Argo CD neither prune it nor delete it with
+/// the release or the Application that brought it.
+pub(super) fn kept(mut object: Value) -> Value {
+    let annotations = &mut object["metadata"]["annotations"];
+    annotations["helm.sh/resource-policy"] = "keep".into();
+    annotations["argocd.argoproj.io/sync-options"] = "Prune=false,Delete=false".into();
+    object
 }
 
 pub(super) fn namespace(package: &Package) -> Value {
@@ -236,12 +242,15 @@ fn installer(package: &Package) -> Vec<Value> {
     cluster.extend(makes_privileged_pods(package).then(scc));
     cluster.extend([Where::Watched, Where::Own, Where::Cluster].into_iter().flat_map(|scope| rules(package, scope)));
     let accounts = std::iter::once(&package.name).chain(package.accounts).map(|name| (*name).to_owned()).collect();
-    let own = vec![
-        rule("", &["serviceaccounts"], &new),
-        named("", &["serviceaccounts"], accounts),
-        rule("apps", &["deployments"], &new),
-        named("apps", &["deployments"], vec![package.name.to_owned()]),
-    ];
+    let mut own = vec![rule("", &["serviceaccounts"], &new), named("", &["serviceaccounts"], accounts)];
+    // The Deployment, and what the bundle's OpenShift flavour has besides.
+    for (group, resources) in [
+        ("apps", ["deployments"].as_slice()),
+        ("", &["services"]),
+        ("monitoring.coreos.com", &["servicemonitors", "prometheusrules"]),
+    ] {
+        own.extend([rule(group, resources, &new), named(group, resources, vec![package.name.to_owned()])]);
+    }
     let object = |kind: &str, namespaced: bool| {
         let group = if kind == "ServiceAccount" { "v1" } else { "rbac.authorization.k8s.io/v1" };
         let mut object =
@@ -328,7 +337,8 @@ mod tests {
 
     #[test]
     fn generation_repeats_itself_byte_for_byte() {
-        let all = || [crds(&PACKAGE).unwrap(), rbac(&PACKAGE).unwrap(), manifests(&PACKAGE).unwrap()].concat();
+        let installed = || manifests(&PACKAGE, "r.example/o:1").unwrap();
+        let all = || [crds(&PACKAGE).unwrap(), rbac(&PACKAGE).unwrap(), installed()].concat();
         assert_eq!(all(), all());
     }
 

@@ -9,26 +9,24 @@
 use serde_json::{Value, json};
 
 use super::manifests::{Error, File, yaml};
+use super::publisher::Publisher;
 use crate::api::package::{Alert, Package};
 
-/// Where the runbooks are.
-const RUNBOOKS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/runbooks.md");
-
 /// The files of a package.
-pub fn monitoring(package: &Package) -> Result<Vec<File>, Error> {
+pub fn monitoring(package: &Package, publisher: &Publisher) -> Result<Vec<File>, Error> {
     let path = format!("config/{}/monitoring.yaml", package.name);
     let placed = |mut object: Value| {
         object["metadata"]["namespace"] = package.namespace.into();
         object
     };
-    let all: Vec<Value> = objects(package).map(placed).into();
+    let all: Vec<Value> = objects(package, publisher).map(placed).into();
     let mut files = vec![File { path, content: yaml(&all)? }];
     files.extend(secure(package)?);
     Ok(files)
 }
 
 /// The objects, to be put into the operator's namespace.
-pub(super) fn objects(package: &Package) -> [Value; 3] {
+pub(super) fn objects(package: &Package, publisher: &Publisher) -> [Value; 3] {
     let labels = json!({ "app.kubernetes.io/name": package.name });
     let object = |version: &str, kind: &str, spec: Value| {
         json!({ "apiVersion": version, "kind": kind, "spec": spec,
@@ -48,7 +46,7 @@ pub(super) fn objects(package: &Package) -> [Value; 3] {
         // The namespace is that of the object, not of the operator's Pod.
         "endpoints": [{ "port": "http", "path": "/metrics", "interval": "60s", "honorLabels": true }] }),
     );
-    [service, monitor, object("monitoring.coreos.com/v1", "PrometheusRule", groups(package))]
+    [service, monitor, object("monitoring.coreos.com/v1", "PrometheusRule", groups(package, publisher))]
 }
 
 /// What scrapes the metrics over TLS, with a certificate of OpenShift's service CA and a token that may get /metrics;
@@ -138,8 +136,9 @@ fn secure_objects(package: &Package, name: &str) -> Vec<Value> {
     objects
 }
 
-fn groups(package: &Package) -> Value {
-    let rules: Vec<Value> = package.alerts.iter().map(rule).collect();
+fn groups(package: &Package, publisher: &Publisher) -> Value {
+    let runbooks = publisher.page("docs/runbooks.md");
+    let rules: Vec<Value> = package.alerts.iter().map(|alert| rule(alert, &runbooks)).collect();
     json!({ "groups": [{ "name": package.name, "rules": rules }] })
 }
 
@@ -147,13 +146,13 @@ fn groups(package: &Package) -> Value {
 /// operator, and keeps ours under another name.
 const NAMESPACE: &str = "{{ with $labels.exported_namespace }}{{ . }}{{ else }}{{ $labels.namespace }}{{ end }}";
 
-fn rule(alert: &Alert) -> Value {
+fn rule(alert: &Alert, runbooks: &str) -> Value {
     let expr = alert.expr.replace("by (namespace,", "by (namespace, exported_namespace,");
     let summary = alert.summary.replace("{{ $labels.namespace }}", NAMESPACE);
     json!({
         "alert": alert.name, "expr": expr, "for": alert.lasts,
         "labels": { "severity": "warning" },
         "annotations": { "summary": summary,
-            "runbook_url": format!("{RUNBOOKS}#{}", alert.name.to_lowercase()) },
+            "runbook_url": format!("{runbooks}#{}", alert.name.to_lowercase()) },
     })
 }

@@ -9,13 +9,15 @@ use std::sync::Mutex;
 
 use oneagent_operator::api::package::Package;
 use oneagent_operator::olm::catalog::catalog;
-use oneagent_operator::olm::release::{PATH, Release, Released, Releases};
+use oneagent_operator::olm::publisher::Publisher;
+use oneagent_operator::olm::release::{Release, Released, Releases};
 use serde_json::{Value, json};
 
 use super::{CATALOGS, NEXT, Olm, PATIENCE, ROW};
 use crate::cluster::{read, repository};
 use crate::images::{Config, pull, said};
 use crate::process::Process;
+use crate::publishing::files;
 use crate::tools::tool;
 use crate::{eventually, operator};
 
@@ -37,11 +39,15 @@ impl Olm {
                 let (folder, binary) = (repository(&Released::folder(package.name, version)), binary_of(&release));
                 (release, folder, binary)
             }
-            None => (releases().of(version).0, present.clone(), operator::binary()),
+            None => (releases().of(&publisher(), version), present.clone(), operator::binary()),
         };
         let image = self.operators.image(version, &binary);
         let mut files = read(&folder);
-        let named = if version == NEXT { release.operator_image.clone() } else { releases().of(NEXT).0.operator_image };
+        let named = if version == NEXT {
+            release.operator_image.clone()
+        } else {
+            releases().of(&publisher(), NEXT).operator_image
+        };
         for file in &mut files {
             file.content = file.content.replace(&named, &image).replace(&release.operator_image, &image);
             if folder == present && version != NEXT {
@@ -117,7 +123,7 @@ impl Olm {
     pub async fn publish_all(&self, packages: &[(&Package, &[Released])], others: &[String]) {
         let root = tempfile::tempdir().expect("a folder");
         let configs = root.path().join("configs");
-        let made = packages.iter().flat_map(|(package, released)| catalog(package, released).expect("a catalog"));
+        let made = packages.iter().flat_map(|(package, released)| catalog(package, released, &[]).expect("a catalog"));
         for file in made {
             if let Some(path) = file.path.strip_prefix("catalog/").filter(|path| path.contains('/')) {
                 std::fs::create_dir_all(configs.join(path).parent().expect("a folder")).expect("a folder");
@@ -162,17 +168,22 @@ impl Olm {
 /// A listed release as it is kept in the repository: its images are named by tag, and nobody has them.
 #[must_use]
 pub fn kept(package: &Package, version: &str) -> Released {
-    let release = releases().of(version).0;
+    let release = releases().of(&publisher(), version);
     let files = read(&repository(&Released::folder(package.name, version)));
-    let image = release.bundle_image(package);
+    let image = release.bundle_image(&publisher(), package);
     Released { release, files, image }
 }
 
 /// The release list.
 #[must_use]
 pub fn releases() -> Releases {
-    let text = std::fs::read_to_string(repository(PATH)).expect("the release list");
-    Releases::parse(&text).unwrap_or_else(|why| panic!("{why}"))
+    files::list(&repository("")).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// The publisher.
+#[must_use]
+pub fn publisher() -> Publisher {
+    files::publisher(&repository("")).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// The operator of a release, built from its commit; once.

@@ -8,7 +8,7 @@
 mod catalog;
 mod operators;
 
-pub use catalog::{binary_of, kept, releases};
+pub use catalog::{binary_of, kept, publisher, releases};
 use operators::Operators;
 
 use std::sync::Mutex;

@@ -36,8 +36,11 @@ fn kustomize_builds_what_config_installs_and_an_overlay_names_the_image() {
         let overlay = tempfile::tempdir().unwrap();
         // A base is named by a path from the overlay.
         std::os::unix::fs::symlink(repository(&folder), overlay.path().join("base")).unwrap();
-        let text = "resources: [base]\nimages:\n- name: ghcr.io/oneagent-operator/oneagent-operator\n  newName: \
-            r.example/o\n  newTag: mine\n";
+        let text = format!(
+            "resources: [base]\nimages:\n- name: registry.example/oneagent-operator/{}\n  newName: r.example/o\n  \
+            newTag: mine\n",
+            package.name
+        );
         std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
         let made = kustomize(overlay.path());
         let deployment = made.iter().find(|o| o["kind"] == "Deployment").unwrap();
@@ -81,9 +84,15 @@ fn the_chart_is_what_config_installs_with_values() {
                 documents(&helm(cluster, &args).unwrap_or_else(|why| panic!("{why}")))
             };
             let mut made = render(&[]);
-            for crd in made.iter_mut().filter(|o| o["kind"] == "CustomResourceDefinition") {
-                let metadata = crd["metadata"].as_object_mut().unwrap();
-                assert_eq!(metadata.remove("annotations"), Some(json!({ "helm.sh/resource-policy": "keep" })));
+            for object in &mut made {
+                let labels = object["metadata"]["labels"].as_object_mut().unwrap();
+                assert_eq!(labels.remove("app.kubernetes.io/managed-by"), Some(json!("Helm")));
+                assert_eq!(labels.remove("app.kubernetes.io/instance"), Some(json!(package.name)));
+                let chart = labels.remove("helm.sh/chart").unwrap();
+                assert!(chart.as_str().unwrap().starts_with(&format!("{}-0", package.name)), "{chart}");
+                if labels.is_empty() {
+                    object["metadata"].as_object_mut().unwrap().remove("labels");
+                }
             }
             let env = |objects: &mut Vec<Value>| {
                 let deployment = objects.iter_mut().find(|o| o["kind"] == "Deployment").unwrap();
@@ -95,13 +104,45 @@ fn the_chart_is_what_config_installs_with_values() {
             assert!(env(&mut made).contains(&watched));
             env(&mut installed);
             assert_eq!(sorted(made), sorted(installed));
-            let mut other =
-                render(&["--set", "image=r.example/o:mine,watchNamespace=a,env[0].name=POLL_INTERVAL,env[0].value=5m"]);
-            let deployment = other.iter().find(|o| o["kind"] == "Deployment").unwrap();
-            assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], "r.example/o:mine");
+            let values = "image=r.example/o:mine,watchNamespaces={a,default},env[0].name=POLL_INTERVAL,env[0].value=5m,\
+                imagePullSecrets[0].name=login,tolerations[0].operator=Exists,nodeSelector.disk=ssd,\
+                priorityClassName=system-cluster-critical,podAnnotations.team=obs,resources.limits.memory=1Gi";
+            let mut other = render(&["--set", values]);
+            let template = |object: &Value| object["spec"]["template"].clone();
+            let pod = template(other.iter().find(|o| o["kind"] == "Deployment").unwrap());
+            let spec = &pod["spec"];
+            assert_eq!(spec["containers"][0]["image"], "r.example/o:mine");
+            assert_eq!(spec["containers"][0]["resources"]["limits"]["memory"], "1Gi");
+            assert_eq!(spec["imagePullSecrets"], json!([{ "name": "login" }]));
+            assert_eq!(spec["tolerations"], json!([{ "operator": "Exists" }]));
+            assert_eq!(
+                (&spec["nodeSelector"]["disk"], &spec["priorityClassName"]),
+                (&json!("ssd"), &json!("system-cluster-critical"))
+            );
+            assert_eq!(pod["metadata"]["annotations"]["team"], "obs");
+            assert_eq!(pod["metadata"]["annotations"]["openshift.io/required-scc"], "restricted-v2", "its own stay");
+            // The rights follow to the namespaces that are watched.
+            let roles = other.iter().filter(|o| o["kind"] == "RoleBinding" && o["metadata"]["name"] == package.name);
+            let places: Vec<&Value> = roles.map(|role| &role["metadata"]["namespace"]).collect();
+            assert!(places.contains(&&json!("a")) && places.contains(&&json!("default")), "{places:?}");
+            // An API server takes all of it, to the letter.
+            let mut all: Vec<Value> =
+                other.iter().filter(|o| o["kind"] != "CustomResourceDefinition").cloned().collect();
+            for object in all.iter_mut().filter(|o| !o["metadata"]["namespace"].is_null()) {
+                object["metadata"]["namespace"] = "default".into();
+            }
+            let text = all.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n");
+            let strict =
+                ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-"];
+            cluster.try_kubectl(&strict, Some(&text)).unwrap_or_else(|why| panic!("{why}"));
+            for wrong in ["watchNamespace=a", "tolerations=x", "watchNamespaces={A}", "image="] {
+                let args = ["template", package.name, &chart, "--set", wrong];
+                let why = helm(cluster, &args).expect_err(wrong);
+                assert!(why.contains("values don't meet the specifications of the schema"), "{wrong}: {why}");
+            }
             let env = env(&mut other);
             assert!(env.contains(&json!({ "name": "POLL_INTERVAL", "value": "5m" })), "{env:?}");
-            assert!(env.contains(&json!({ "name": "WATCH_NAMESPACE", "value": "a" })), "{env:?}");
+            assert!(env.contains(&json!({ "name": "WATCH_NAMESPACE", "value": "a,default" })), "{env:?}");
         }
     });
 }
@@ -139,12 +180,12 @@ fn helm_takes_over_a_crd_that_is_handed_to_it_and_leaves_it_behind() {
         let hand_over = blocks("docs/olm.md", "OLM v1", "sh").remove(0);
         shell.run(&hand_over, &[("release-namespace=dynatrace", "release-namespace=helmed")]);
         let install = blocks("docs/olm.md", "Helm", "sh").remove(0);
-        shell.run(&install, &[("-n dynatrace", "-n helmed"), ("=…@sha256:…", "=ghcr.io/o:mine")]);
+        shell.run(&install, &[("-n dynatrace", "-n helmed"), ("=…@sha256:…", "=quay.io/o:mine")]);
         let image = || {
             let path = "jsonpath={.spec.template.spec.containers[0].image}";
             cluster.kubectl(&["-n", "helmed", "get", "deployment", "oneagent-operator", "-o", path])
         };
-        assert!(image().starts_with("ghcr.io/"));
+        assert!(image().starts_with("quay.io/"));
         release("upgrade", &["--set", "image=r.example/o:mine"]).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(image(), "r.example/o:mine");
         helm(&cluster, &["uninstall", "oneagent-operator", "--namespace", "helmed"])

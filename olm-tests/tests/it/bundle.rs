@@ -41,7 +41,7 @@ fn csv() -> Value {
 /// The catalog of these releases, in a folder of its own.
 fn catalog_of(releases: &[Released]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let file = catalog(&PACKAGE, releases).unwrap().remove(0);
+    let file = catalog(&PACKAGE, releases, &[]).unwrap().remove(0);
     std::fs::write(folder.path().join("catalog.yaml"), file.content).unwrap();
     folder
 }
@@ -231,7 +231,7 @@ fn the_csv_grants_what_config_grants_and_its_examples_apply() {
         cluster.apply(template);
         let examples: Vec<Value> =
             serde_json::from_str(csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap()).unwrap();
-        assert_eq!(examples.len(), oneagent_operator::api::oneagent::package::PACKAGE.samples.len());
+        assert_eq!(examples.len(), oneagent_operator::api::oneagent::package::PACKAGE.samples.len().min(3));
         for example in examples {
             cluster
                 .try_kubectl(

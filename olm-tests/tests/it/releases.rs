@@ -1,4 +1,7 @@
-//! The release list, as a maintainer edits it: each mistake is one sentence, and nothing is written.
+//! The release list and the publisher, as a maintainer edits them: each mistake is one sentence, and nothing is
+//! written.
+//!
+//! What needs a registry is in the suite `olm`. Must not build an image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,6 +9,7 @@ use std::process::Command;
 
 use olm_tests::cluster::{documents, repository};
 use olm_tests::images::said;
+use olm_tests::olm::publisher;
 use oneagent_operator::api::oneagent::package::PACKAGE;
 use oneagent_operator::olm::catalog::annotations;
 use oneagent_operator::olm::release::Release;
@@ -13,235 +17,286 @@ use serde_json::{Value, json};
 
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const NOW: &str = env!("CARGO_PKG_VERSION");
+const LIST: &str = "catalog/releases.yaml";
+const PUBLISHER: &str = "catalog/publisher.yaml";
 
-/// A repository with the release list and what was released, and nothing generated yet.
+/// A repository with the release list and what was released, and nothing generated yet but once.
 fn clone() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    said(Command::new("cp").arg("-r").arg(repository("catalog")).arg(folder.path().join("catalog")));
-    generate(folder.path(), &[]).unwrap_or_else(|why| panic!("{why}"));
+    let root = folder.path();
+    said(Command::new("cp").arg("-r").arg(repository("catalog")).arg(root.join("catalog")));
+    said(Command::new("cp").arg(repository("Cargo.toml")).arg(root));
+    generate(root, &[]).unwrap_or_else(|why| panic!("{why}"));
+    said(Command::new("git").args(["init", "--quiet"]).arg(root));
+    commit(root);
     folder
 }
 
-fn generate(root: &Path, args: &[&str]) -> Result<(), String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_generate"));
-    for variable in ["OPERATOR_IMAGE", "AGENT_IMAGE", "BUNDLE_IMAGES"] {
+fn commit(root: &Path) {
+    let git = || {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(root).args(["-c", "user.name=Maintainer", "-c", "user.email=m@acme.org"]);
+        git
+    };
+    said(git().args(["add", "-A"]));
+    said(git().args(["commit", "--quiet", "--allow-empty", "-m", "An edit"]));
+}
+
+fn run(program: &str, root: &Path, args: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(program);
+    for variable in ["AGENT_IMAGE", "PACKAGES", "PUSH", "REGISTRY", "REVIEWERS", "SIGN"] {
         command.env_remove(variable);
     }
     let output = command.arg("--root").arg(root).args(args).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if output.status.success() { Ok(()) } else { Err(said) }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+fn generate(root: &Path, args: &[&str]) -> Result<String, String> {
+    run(env!("CARGO_BIN_EXE_generate"), root, args)
+}
+
+fn release(root: &Path, args: &[&str]) -> Result<String, String> {
+    run(env!("CARGO_BIN_EXE_release"), root, args)
 }
 
 /// Every file and its content.
 fn files(root: &Path) -> BTreeMap<String, String> {
-    let listed = said(Command::new("find").arg(root).args(["-type", "f"]));
+    let listed = said(Command::new("find").arg(root).args(["-type", "f", "-not", "-path", "*/.git/*"]));
     listed.lines().map(|path| (path.to_owned(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-fn edit(root: &Path, from: &str, to: &str) {
-    let path = root.join("catalog/releases.yaml");
+fn edit(root: &Path, file: &str, from: &str, to: &str) {
+    let path = root.join(file);
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains(from), "{from}: {text}");
     std::fs::write(&path, text.replace(from, to)).unwrap();
 }
 
-#[test]
-fn a_mistake_in_the_release_list_is_one_sentence_and_nothing_is_written() {
-    const SECOND: &str = "- version: 0.2.0\n";
-    let folder = clone();
-    let root = folder.path();
-    let list = std::fs::read_to_string(root.join("catalog/releases.yaml")).unwrap();
-    let add = ["--release", NOW, "--commit", "abcdef0", "--date", "2026-11-22"];
-    let with = |line: &str| format!("{SECOND}  {line}\n");
-    for (what, to, args, words) in [
-        ("a circle", with("skips: [0.2.0]"), &add[..], "upgrades would go in a circle"),
-        ("a missing edge", with("skips: [0.1.9]"), &add[..], "0.2.0 skips \"0.1.9\", which is not listed"),
-        ("an unknown channel", with("channels: [beta]"), &add[..], "channel \"beta\" of 0.2.0 is none"),
-        (
-            "a digest that is none",
-            SECOND.into(),
-            &[&add[..], &["--operator-image", "x@sha256:12"]].concat()[..],
-            "names no digest",
-        ),
-        ("a version that exists", format!("- version: {NOW}\n"), &add[..], "is listed already"),
-        (
-            "another version than the code's",
-            SECOND.into(),
-            &["--release", "9.0.0", "--commit", "abcdef0", "--date", "2026-11-22"][..],
-            "set version in Cargo.toml",
-        ),
-        ("a release that is not there", SECOND.into(), &["--publish", "9.0.0"][..], "9.0.0 is not listed"),
-        ("published by tag", SECOND.into(), &["--publish", "0.2.0"][..], "is published without a digest"),
-        (
-            "a package that is none",
-            SECOND.into(),
-            &["--publish", "0.2.0", "--bundle-image", "x=y"][..],
-            "write PACKAGE=IMAGE",
-        ),
+/// What an owner decides.
+fn decide(root: &Path) {
+    for (from, to) in [
+        ("Example Organization", "Acme"),
+        ("https://oneagent-operator.example", "https://acme.org"),
+        ("Example Maintainers, through", "Maintainers, through"),
+        ("Example Maintainers", "Maintainers"),
+        ("maintainers@oneagent-operator.example", "maintainers@acme.org"),
+        ("git.example", "git.acme.org"),
+        ("registry.example/oneagent-operator", "quay.io/acme"),
+        ("quay.io/operator-framework/opm:v1.73.0", &format!("quay.io/operator-framework/opm@{DIGEST}")),
+        ("recorded: \"\"", "recorded: https://acme.org/letter"),
     ] {
-        std::fs::write(root.join("catalog/releases.yaml"), &list).unwrap();
-        edit(root, SECOND, &to);
-        let before = files(root);
-        let why = generate(root, args).expect_err(what);
-        let sentence = why.lines().next().unwrap_or_default();
-        assert!(sentence.contains(words), "{what}: {why}");
-        assert_eq!(files(root), before, "{what}: something was written");
+        edit(root, PUBLISHER, from, to);
     }
 }
 
 #[test]
-fn a_release_is_made_published_and_the_catalog_begins_with_it() {
+fn a_mistake_in_the_list_or_the_publisher_is_one_sentence_with_its_line_and_nothing_is_written() {
+    const SECOND: &str = "- version: 0.2.0\n";
+    let folder = clone();
+    let root = folder.path();
+    let with = |line: &str| format!("{SECOND}  {line}\n");
+    for (file, from, to, words) in [
+        (LIST, SECOND, with("skips: [0.2.0]"), "upgrades would go in a circle"),
+        (LIST, SECOND, with("skips: [0.1.9]"), "0.2.0 skips \"0.1.9\", which is not listed"),
+        (LIST, SECOND, with("channels: [beta]"), "channel \"beta\" of 0.2.0 is none"),
+        (LIST, SECOND, with("skip: [0.1.0]"), "unknown field `skip`"),
+        (LIST, SECOND, "- version: 0.1.0\n".into(), "is listed already"),
+        (LIST, SECOND, "- version: 0.2\n".into(), "is not of the form"),
+        (LIST, "published: false", "published: yes it is".into(), "invalid type"),
+        (PUBLISHER, "registry: registry.example", "registry: https://registry.example".into(), "line 12: registry"),
+        (PUBLISHER, "support:", "suport:".into(), "unknown field `suport`"),
+        (
+            PUBLISHER,
+            "email: maintainers@oneagent-operator.example",
+            "email: nobody".into(),
+            "needs a name and an email",
+        ),
+    ] {
+        let path = root.join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        edit(root, file, from, &to);
+        let before = files(root);
+        for step in [&["images"][..], &["publish", "0.2.0"], &["submit", "oneagent-operator"], &["add", NOW]] {
+            let why = release(root, step).expect_err(words);
+            assert!(why.contains(words) && why.contains(file) && why.contains("line "), "{why}");
+        }
+        let why = generate(root, &[]).expect_err(words);
+        assert!(why.contains(words) && !why.contains('\n'), "{why}");
+        assert_eq!(files(root), before, "{words}: something was written");
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+#[test]
+fn a_step_out_of_order_is_one_sentence_and_changes_nothing() {
+    let folder = clone();
+    let root = folder.path();
+    let missing = root.join("no.key").display().to_string();
+    let refuses = |args: &[&str], words: &str| {
+        let before = files(root);
+        let why = release(root, args).expect_err(words);
+        assert!(why.contains(words), "{args:?}: {why}");
+        assert_eq!(files(root), before, "{args:?}: something was written");
+    };
+    // Nobody owns it yet.
+    refuses(&["add", NOW], "an owner must decide first, in catalog/publisher.yaml");
+    refuses(&["add", NOW], "the consent of Dynatrace");
+    refuses(&["publish", "0.2.0"], "registry: a placeholder");
+    refuses(&["submit", "configwatcher-operator", "--reviewer", "a"], "the holder of the domain k8spatterns.io");
+    decide(root);
+    refuses(&["add", NOW], "there are uncommitted changes, in catalog/publisher.yaml");
+    refuses(&["images", "--push", "1"], "there are uncommitted changes");
+    generate(root, &[]).unwrap();
+    commit(root);
+    refuses(&["add", "9.0.0"], "set version in Cargo.toml to 9.0.0");
+    refuses(&["add", NOW, "--packages", "agent"], "\"agent\" is no package");
+    refuses(&["add", NOW, "--agent-image", "x@sha256:12"], "agentImage of");
+    refuses(&["publish", "9.0.0"], "9.0.0 is not listed: add it first");
+    refuses(&["publish", "0.2.0"], "is published without a digest");
+    refuses(&["submit", "oneagent-operator"], "REVIEWERS is missing");
+    refuses(&["submit", "oneagent-operator", "--reviewer", "a"], "no release of oneagent-operator is published");
+    refuses(&["images", "--sign", "cosign.key"], "SIGN without PUSH=1");
+    refuses(&["images", "--push", "1", "--sign", &missing], "no.key is not there: `cosign generate-key-pair`");
+    refuses(&["key", &root.join("keys").display().to_string()], "is in the repository, and would be published");
+}
+
+/// The list with 0.2.0 published, and what was before it; with the bundle of each.
+fn published(root: &Path, versions: &[&str]) {
+    let entry = |version: &&str| {
+        format!(
+            "- version: {version}\n  date: 2026-11-21\n  commit: 92ddc54\n  published: true\n  \
+            operatorImage: quay.io/acme/oneagent-operator@{DIGEST}\n  \
+            agentImage: docker.io/dynatrace/oneagent:latest\n  \
+            bundleImages: {{ oneagent-operator: quay.io/acme/b@{DIGEST} }}\n"
+        )
+    };
+    std::fs::write(root.join(LIST), format!("releases:\n{}", versions.iter().map(entry).collect::<String>())).unwrap();
+    let bundles = root.join("catalog/bundles/oneagent-operator");
+    // Each as the present code is: an older CRD could not have become it.
+    for version in versions {
+        let folder = bundles.join(format!("v{version}"));
+        let _ = std::fs::remove_dir_all(&folder);
+        said(Command::new("cp").arg("-r").arg(repository("bundle/oneagent-operator")).arg(&folder));
+        let csv = folder.join("manifests/oneagent-operator.clusterserviceversion.yaml");
+        said(Command::new("sed").arg("-i").arg(format!("s/version: {NOW}$/version: {version}/")).arg(csv));
+    }
+}
+
+#[test]
+fn the_catalog_begins_with_the_first_published_release_and_has_what_is_deprecated() {
     let folder = clone();
     let root = folder.path();
     let catalog = root.join("catalog/oneagent-operator/catalog.yaml");
+    let changes = std::fs::read_to_string(root.join("CHANGELOG.md")).unwrap();
+    assert!(changes.contains(&format!("## {NOW} (not released)\n\n* Needs Kubernetes")), "{changes}");
     assert!(!catalog.exists(), "nothing is published: a catalog would name images that nobody has");
-    let operator = format!("registry.example/operator@{DIGEST}");
-    let agent = format!("registry.example/agent@{DIGEST}");
-    let changes = || std::fs::read_to_string(root.join("CHANGELOG.md")).unwrap();
-    assert!(changes().contains(&format!("## {NOW} (not released)\n\n* Needs Kubernetes")), "{}", changes());
-    let images = ["--operator-image", &operator, "--agent-image", &agent];
-    generate(root, &[&["--release", NOW, "--commit", "abcdef0", "--date", "2026-11-22"][..], &images].concat())
-        .unwrap();
-    assert!(!catalog.exists(), "released is not published");
-    assert!(changes().contains(&format!("## {NOW} (2026-11-22)\n\n* Needs Kubernetes")), "{}", changes());
-    let csv =
-        format!("catalog/bundles/oneagent-operator/v{NOW}/manifests/oneagent-operator.clusterserviceversion.yaml");
-    let text = std::fs::read_to_string(root.join(csv)).unwrap();
-    assert!(text.contains("features.operators.openshift.io/disconnected: 'true'"), "every image is named by digest");
-    assert!(!text.contains("replaces:") && text.contains(&agent), "the first published release replaces none");
-    let bundle = |package: &str| format!("{package}=registry.example/{package}@{DIGEST}");
-    let bundles = [bundle("oneagent-operator"), bundle("configwatcher-operator")];
-    generate(root, &["--publish", NOW, "--bundle-image", &bundles[0], "--bundle-image", &bundles[1]]).unwrap();
-    for package in ["oneagent-operator", "configwatcher-operator"] {
-        let text = std::fs::read_to_string(root.join(format!("catalog/{package}/catalog.yaml"))).unwrap();
-        assert!(text.contains(&format!("image: registry.example/{package}@{DIGEST}")), "{text}");
-        assert!(!text.contains(".v0.1.0") && !text.contains(".v0.2.0"), "{text}");
-    }
+    published(root, &["0.1.0", "0.2.0"]);
+    edit(root, LIST, "published: true", "published: false");
+    let text = std::fs::read_to_string(root.join(LIST)).unwrap();
+    let (before, last) = text.rsplit_once("published: false").unwrap();
+    let note = "deprecations:\n- package: oneagent-operator\n  channel: candidate-v0\n  message: Use stable-v0.\n\
+        - package: oneagent-operator\n  message: Use another.\n";
+    std::fs::write(root.join(LIST), format!("{before}published: true{last}{note}")).unwrap();
+    generate(root, &[]).unwrap_or_else(|why| panic!("{why}"));
+    let text = std::fs::read_to_string(&catalog).unwrap();
+    assert!(text.contains(".v0.2.0") && !text.contains(".v0.1.0\n"), "{text}");
+    let blobs = documents(&text);
+    let notes = blobs.iter().find(|blob| blob["schema"] == "olm.deprecations").unwrap();
+    assert_eq!(notes["entries"][0]["reference"], json!({ "schema": "olm.channel", "name": "candidate-v0" }));
+    assert_eq!(notes["entries"][1]["reference"], json!({ "schema": "olm.package" }));
+    let opm = Command::new(olm_tests::tools::tool("opm")).arg("validate").arg(root.join("catalog")).output().unwrap();
+    assert!(opm.status.success(), "{}", String::from_utf8_lossy(&opm.stderr));
     generate(root, &["--check"]).unwrap();
-    edit(root, "published: true", "published: false");
+    edit(root, LIST, "published: true", "published: false");
+    edit(root, LIST, note, "");
     let why = generate(root, &["--check"]).unwrap_err();
     assert!(why.contains("catalog/oneagent-operator/catalog.yaml is not generated any more"), "{why}");
     generate(root, &[]).unwrap();
     assert!(!catalog.exists());
 }
 
+/// The pull requests that the community's pipelines take a release from, by what their code requires: names of folders,
+/// and the schemas of `ci.yaml` and `release-config.yaml`.
 #[test]
-fn a_preview_is_the_present_code_alone_with_the_images_that_were_named() {
-    let folder = clone();
-    let before = files(folder.path());
-    let preview = tempfile::tempdir().unwrap();
-    let (operator, bundle) = (format!("r.example/o@{DIGEST}"), format!("oneagent-operator=r.example/b@{DIGEST}"));
-    let to = preview.path().display().to_string();
-    generate(folder.path(), &["--preview", &to, "--operator-image", &operator, "--bundle-image", &bundle]).unwrap();
-    assert_eq!(files(folder.path()), before);
-    let catalog = std::fs::read_to_string(preview.path().join("catalog/oneagent-operator/catalog.yaml")).unwrap();
-    assert!(catalog.contains(&operator) && catalog.contains(&format!("image: r.example/b@{DIGEST}")), "{catalog}");
-    assert!(catalog.contains(&format!("oneagent-operator.v{NOW}")) && !catalog.contains("replaces:"), "{catalog}");
-}
-
-/// The folders that the community's pipelines take a release from, by what their code requires: names of folders, and
-/// the schemas of `ci.yaml` and `release-config.yaml`.
-#[test]
-fn a_published_release_is_submitted_to_both_communities() {
+fn a_published_release_is_submitted_to_both_communities_first_and_later() {
     let folder = clone();
     let root = folder.path();
-    let into = root.join("submission").display().to_string();
-    let submit = ["--submission", &into, "--reviewer", "somebody"];
-    let why = generate(root, &submit).unwrap_err();
-    assert!(why.contains("no release is published") && !Path::new(&into).exists(), "{why}");
-    let why = generate(root, &submit[..2]).unwrap_err();
-    assert!(why.contains("--reviewer"), "{why}");
-    let images = |package: &str| format!("{package}=registry.example/{package}@{DIGEST}");
-    let operator = format!("registry.example/operator@{DIGEST}");
-    let add = ["--release", NOW, "--commit", "abcdef0", "--date", "2026-11-22", "--operator-image", &operator];
-    generate(root, &add).unwrap();
-    let bundles = [images("oneagent-operator"), images("configwatcher-operator")];
-    generate(root, &["--publish", NOW, "--bundle-image", &bundles[0], "--bundle-image", &bundles[1]]).unwrap();
-    generate(root, &submit).unwrap();
-    for package in ["oneagent-operator", "configwatcher-operator"] {
-        let read = |repository: &str, path: &str| {
-            let path = format!("{into}/{repository}/operators/{package}/{path}");
-            std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"))
-        };
-        let yaml = |repository: &str, path: &str| documents(&read(repository, path)).remove(0);
-        let manifests = |repository: &str| -> BTreeSet<String> {
-            let listed = format!("{into}/{repository}/operators/{package}/{NOW}/manifests");
-            let names = std::fs::read_dir(listed).unwrap().flatten();
-            names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-        };
-        let csv = format!("manifests/{package}.clusterserviceversion.yaml");
-        for repository in ["community-operators", "community-operators-prod"] {
-            // What was released, byte for byte.
-            let released = root.join(format!("catalog/bundles/{package}/v{NOW}/{csv}"));
-            assert_eq!(read(repository, &format!("{NOW}/{csv}")), std::fs::read_to_string(released).unwrap());
-            read(repository, &format!("{NOW}/metadata/annotations.yaml"));
-            read(repository, &format!("{NOW}/tests/scorecard/config.yaml"));
-            assert_eq!(yaml(repository, "ci.yaml")["reviewers"], json!(["somebody"]));
-        }
-        let (plain, openshift) = (manifests("community-operators"), manifests("community-operators-prod"));
-        let more: Vec<&String> = openshift.difference(&plain).collect();
-        assert!(plain.is_subset(&openshift) && more.len() == 3, "{more:?}");
-        assert_eq!(yaml("community-operators", "ci.yaml")["updateGraph"], "replaces-mode");
-        let catalogs = &yaml("community-operators-prod", "ci.yaml")["fbc"];
-        assert_eq!(catalogs["enabled"], true);
-        let mapping = &catalogs["catalog_mapping"][0];
-        assert!(mapping["catalog_names"].as_array().unwrap().contains(&json!("v4.17")), "{mapping}");
-        assert_eq!(mapping["type"], "olm.template.basic");
-        let template = mapping["template_name"].as_str().unwrap();
-        let found = yaml("community-operators-prod", &format!("catalog-templates/{template}"));
-        assert_eq!((&found["schema"], &found["entries"][0]["schema"]), (&mapping["type"], &json!("olm.package")));
-        let place = yaml("community-operators-prod", &format!("{NOW}/release-config.yaml"));
-        let places = place["catalog_templates"].as_array().unwrap();
-        let allowed = ["template_name", "channels", "replaces", "skips", "skipRange"];
-        for place in places {
-            assert!(place.as_object().unwrap().keys().all(|key| allowed.contains(&key.as_str())), "{place:?}");
-            assert_eq!(
-                (place["template_name"].as_str(), place["replaces"].is_null()),
-                (Some(template), true),
-                "the first"
-            );
-        }
-        let channels: Vec<&Value> = places.iter().map(|place| &place["channels"][0]).collect();
-        assert_eq!(channels, ["stable-v0", "candidate-v0"]);
-        assert_eq!(found["entries"][0]["defaultChannel"], "stable-v0");
-    }
-}
-
-/// A pre-release comes into no other channel, wherever it is submitted; what comes after it replaces it there alone.
-#[test]
-fn a_pre_release_is_submitted_to_its_channel_alone() {
-    let folder = clone();
-    let root = folder.path();
-    // Two that were published before: one of all channels, and a pre-release.
-    let image = format!("registry.example/operator@{DIGEST}");
-    let bundle =
-        |version: &str| format!("  bundleImages: {{ oneagent-operator: registry.example/b{version}@{DIGEST} }}\n");
-    let published = |version: &str| {
-        format!(
-            "- version: {version}\n  date: 2026-11-21\n  commit: 92ddc54\n  published: true\n  \
-            operatorImage: {image}\n  \
-            agentImage: docker.io/dynatrace/oneagent:latest\n{}",
-            bundle(version)
-        )
+    decide(root);
+    published(root, &["0.2.0"]);
+    let submit =
+        || release(root, &["submit", "oneagent-operator", "--reviewer", "somebody", "--folder", "out"]).unwrap();
+    let printed = submit();
+    assert_eq!(printed.lines().filter(|line| line.ends_with("PULL_REQUEST.md")).count(), 2, "{printed}");
+    let read = |repository: &str, path: &str| {
+        let path = root.join(format!("out/{repository}/operators/oneagent-operator/{path}"));
+        std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
     };
-    let list = format!("releases:\n{}{}{}", published("0.1.0"), published("0.2.0-rc.1"), published("0.2.0"));
-    std::fs::write(root.join("catalog/releases.yaml"), list).unwrap();
-    let bundles = root.join("catalog/bundles/oneagent-operator");
-    said(Command::new("cp").arg("-r").arg(bundles.join("v0.2.0")).arg(bundles.join("v0.2.0-rc.1")));
-    said(
-        Command::new("sed")
-            .args(["-i", "s/version: 0.2.0$/version: 0.2.0-rc.1/"])
-            .arg(bundles.join("v0.2.0-rc.1/manifests/oneagent-operator.clusterserviceversion.yaml")),
+    let yaml = |repository: &str, path: &str| documents(&read(repository, path)).remove(0);
+    let manifests = |repository: &str| -> BTreeSet<String> {
+        let listed = root.join(format!("out/{repository}/operators/oneagent-operator/0.2.0/manifests"));
+        let names = std::fs::read_dir(listed).unwrap().flatten();
+        names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    };
+    let csv = "manifests/oneagent-operator.clusterserviceversion.yaml";
+    for repository in ["community-operators", "community-operators-prod"] {
+        // What was released, byte for byte.
+        let kept = root.join(format!("catalog/bundles/oneagent-operator/v0.2.0/{csv}"));
+        assert_eq!(read(repository, &format!("0.2.0/{csv}")), std::fs::read_to_string(kept).unwrap());
+        read(repository, "0.2.0/metadata/annotations.yaml");
+        read(repository, "0.2.0/tests/scorecard/config.yaml");
+        assert_eq!(yaml(repository, "ci.yaml")["reviewers"], json!(["somebody"]));
+        let notes = std::fs::read_to_string(root.join(format!("out/{repository}/PULL_REQUEST.md"))).unwrap();
+        assert!(
+            notes.starts_with("# operator oneagent-operator (0.2.0)\n") && notes.contains("git commit -s -m"),
+            "{notes}"
+        );
+    }
+    assert!(manifests("community-operators").is_subset(&manifests("community-operators-prod")));
+    assert_eq!(yaml("community-operators", "ci.yaml")["updateGraph"], "replaces-mode");
+    let catalogs = &yaml("community-operators-prod", "ci.yaml")["fbc"];
+    assert_eq!(
+        (&catalogs["enabled"], &catalogs["version_promotion_strategy"]),
+        (&json!(true), &json!("review-needed"))
     );
-    let into = root.join("submission").display().to_string();
-    generate(root, &["--submission", &into, "--reviewer", "somebody"]).unwrap();
-    let path = format!("{into}/community-operators-prod/operators/oneagent-operator/0.2.0/release-config.yaml");
-    let places = documents(&std::fs::read_to_string(path).unwrap()).remove(0)["catalog_templates"].clone();
-    let of = |channel: usize| (places[channel]["channels"][0].clone(), places[channel]["replaces"].clone());
+    let mapping = &catalogs["catalog_mapping"][0];
+    let names = mapping["catalog_names"].as_array().unwrap();
+    assert!(names.contains(&json!("v4.17")) && names.contains(&json!("v5.0")), "{mapping}");
+    assert_eq!(mapping["type"], "olm.template.basic");
+    let template = mapping["template_name"].as_str().unwrap().to_owned();
+    let found = yaml("community-operators-prod", &format!("catalog-templates/{template}"));
+    assert_eq!((&found["schema"], &found["entries"][0]["schema"]), (&mapping["type"], &json!("olm.package")));
+    assert_eq!(found["entries"][0]["defaultChannel"], "stable-v0");
+    let places = |version: &str| {
+        let place = yaml("community-operators-prod", &format!("{version}/release-config.yaml"));
+        let places = place["catalog_templates"].as_array().unwrap().clone();
+        let allowed = ["template_name", "channels", "replaces", "skips", "skipRange"];
+        for place in &places {
+            assert!(place.as_object().unwrap().keys().all(|key| allowed.contains(&key.as_str())), "{place:?}");
+            assert_eq!(place["template_name"].as_str(), Some(template.as_str()));
+        }
+        places
+    };
+    let first = places("0.2.0");
+    assert!(first.iter().all(|place| place["replaces"].is_null()), "the first replaces none: {first:?}");
+    let channels: Vec<&Value> = first.iter().map(|place| &place["channels"][0]).collect();
+    assert_eq!(channels, ["stable-v0", "candidate-v0"]);
+
+    // A pre-release between two releases comes into no other channel, and nothing but the version is submitted.
+    published(root, &["0.1.0", "0.2.0-rc.1", "0.2.0"]);
+    submit();
+    let later = places("0.2.0");
+    let of = |channel: usize| (later[channel]["channels"][0].clone(), later[channel]["replaces"].clone());
     assert_eq!(of(0), (json!("stable-v0"), json!("oneagent-operator.v0.1.0")));
     assert_eq!(of(1), (json!("candidate-v0"), json!("oneagent-operator.v0.2.0-rc.1")));
-    let rc = Release::new("0.3.0-rc.1", "2026-11-23", "");
+    for repository in ["community-operators", "community-operators-prod"] {
+        let folder = root.join(format!("out/{repository}/operators/oneagent-operator"));
+        let names: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["0.2.0"], "what the pipeline keeps is not touched");
+    }
+    let rc = Release::new(&publisher(), "0.3.0-rc.1", "2026-11-23", "");
     let annotations = annotations(&PACKAGE, &rc);
     assert_eq!(annotations["operators.operatorframework.io.bundle.channels.v1"], "candidate-v0");
     assert_eq!(annotations["operators.operatorframework.io.bundle.channel.default.v1"], "candidate-v0");
+    assert_eq!(annotations["com.redhat.openshift.versions"], "v4.17");
 }

@@ -17,7 +17,7 @@ fn push(olm: &Olm, name: &str, releases: &[Released], serves: bool) -> String {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("configs").join(PACKAGE);
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("catalog.yaml"), &catalog(&ROW, releases).unwrap()[0].content).unwrap();
+    std::fs::write(folder.join("catalog.yaml"), &catalog(&ROW, releases, &[]).unwrap()[0].content).unwrap();
     std::fs::create_dir_all(root.path().join("bin")).unwrap();
     std::fs::create_dir_all(root.path().join("tmp")).unwrap();
     std::fs::copy(tool("opm"), root.path().join("bin/opm")).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use olm_tests::cluster::objects;
 use olm_tests::images::{Config, said};
 use olm_tests::lab::{Lab, V1};
-use olm_tests::olm::{NEXT, Olm, Wish, releases};
+use olm_tests::olm::{NEXT, Olm, Wish, publisher, releases};
 use olm_tests::tools::tool;
 use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
 use oneagent_operator::olm::catalog::{bundle, folder};
@@ -14,7 +14,7 @@ use oneagent_operator::olm::manifests::File;
 use oneagent_operator::olm::release::{Release, Released};
 use serde_json::json;
 
-const OURS: &str = "ghcr.io/oneagent-operator";
+const OURS: &str = "registry.example/oneagent-operator";
 const AGENTS: &str = "docker.io/dynatrace";
 
 /// The release with every image named by digest where it was published, and mirrored.
@@ -30,11 +30,11 @@ fn mirrored(olm: &Olm) -> Released {
     let release = Release {
         operator_image: format!("{OURS}/oneagent-operator@{}", digest(&operator)),
         agent_image: format!("{AGENTS}/oneagent@{}", digest(&agent)),
-        ..releases().of(NEXT).0
+        ..releases().of(&publisher(), NEXT)
     };
     let prefix = format!("{}/", folder(&ROW));
     let inside = |file: File| File { path: file.path.strip_prefix(&prefix).unwrap().to_owned(), ..file };
-    let files = bundle(&ROW, &release, None).unwrap().into_iter().map(inside).collect();
+    let files = bundle(&ROW, &publisher(), &release, None).unwrap().into_iter().map(inside).collect();
     let mut released = Released { release, files, image: String::new() };
     let pushed = olm.push_bundle_as(&format!("oneagent-operator/oneagent-operator-bundle:{NEXT}"), &ROW, &released);
     released.image = format!("{OURS}/oneagent-operator-bundle@{}", digest(&pushed));

@@ -16,4 +16,5 @@ mod images;
 mod install;
 mod migrate;
 mod recipes;
+mod release_page;
 mod v1;

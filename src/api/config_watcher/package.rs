@@ -14,6 +14,7 @@ const NAME: &str = "configwatcher-operator";
 /// The row.
 pub const PACKAGE: Package = Package {
     name: NAME,
+    docs: "docs/configwatcher.md",
     namespace: "configwatcher",
     since: "0.3.0",
     kinds: &[Kind {

@@ -14,6 +14,7 @@ const NAME: &str = "oneagent-operator";
 /// The row.
 pub const PACKAGE: Package = Package {
     name: NAME,
+    docs: "docs/oneagent.md",
     namespace: "dynatrace",
     since: "0.1.0",
     kinds: &[Kind {

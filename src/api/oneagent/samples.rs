@@ -5,7 +5,7 @@
 
 use crate::api::package::Sample;
 
-/// All samples.
+/// All samples; a bundle shows the first three.
 pub const SAMPLES: &[Sample] = &[
     Sample {
         file: "oneagent-dynatrace.yaml",
@@ -27,6 +27,51 @@ spec:
     - key: node-role.kubernetes.io/master
       operator: Exists
       effect: NoSchedule
+",
+    },
+    Sample {
+        file: "oneagent-openshift.yaml",
+        title: "On every node of OpenShift",
+        yaml: r"# OpenShift: workers, infra and control-plane nodes. The SCC privileged is needed; OLM grants it.
+# First: oc -n dynatrace create secret generic openshift --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: openshift
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  tolerations:
+    - key: node-role.kubernetes.io/control-plane
+      operator: Exists
+      effect: NoSchedule
+    - key: node-role.kubernetes.io/master
+      operator: Exists
+      effect: NoSchedule
+    - key: node-role.kubernetes.io/infra
+      operator: Exists
+",
+    },
+    Sample {
+        file: "oneagent-careful.yaml",
+        title: "Updated with care",
+        yaml: r"# A fleet that is updated with care: one node first, watched for a day; then few at a time.
+# First: kubectl -n dynatrace create secret generic careful --from-literal=apiToken=… --from-literal=paasToken=…
+apiVersion: dynatrace.com/v1alpha1
+kind: OneAgent
+metadata:
+  name: careful
+  namespace: dynatrace
+spec:
+  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
+  waitReadySeconds: 600
+  # One version and no other: update: { version: 1.301.72.20250601-101010 }, if the environment offers it.
+  rollout:
+    canary:
+      nodes: 1
+      soak: 24h
+    maxUnavailable: 2%
+    minReadySeconds: 60
 ",
     },
     Sample {
@@ -60,26 +105,6 @@ spec:
 "#,
     },
     Sample {
-        file: "oneagent-openshift.yaml",
-        title: "On every node of OpenShift",
-        yaml: r"# OpenShift: workers, infra and control-plane nodes. The SCC privileged is needed; OLM grants it.
-# First: oc -n dynatrace create secret generic openshift --from-literal=apiToken=… --from-literal=paasToken=…
-apiVersion: dynatrace.com/v1alpha1
-kind: OneAgent
-metadata:
-  name: openshift
-  namespace: dynatrace
-spec:
-  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
-  tolerations:
-    - key: node-role.kubernetes.io/master
-      operator: Exists
-      effect: NoSchedule
-    - key: node-role.kubernetes.io/infra
-      operator: Exists
-",
-    },
-    Sample {
         file: "oneagent-read-only-hosts.yaml",
         title: "On hosts with a read-only root",
         yaml: r#"# Hosts whose root file system is read-only: Container-Optimized OS, Flatcar, Bottlerocket.
@@ -95,28 +120,6 @@ spec:
     - name: ONEAGENT_ENABLE_VOLUME_STORAGE
       value: "true"
 "#,
-    },
-    Sample {
-        file: "oneagent-careful.yaml",
-        title: "Updated with care",
-        yaml: r"# A fleet that is updated with care: one node first, watched for a day; then few at a time.
-# First: kubectl -n dynatrace create secret generic careful --from-literal=apiToken=… --from-literal=paasToken=…
-apiVersion: dynatrace.com/v1alpha1
-kind: OneAgent
-metadata:
-  name: careful
-  namespace: dynatrace
-spec:
-  apiUrl: https://ENVIRONMENTID.live.dynatrace.com/api
-  waitReadySeconds: 600
-  # One version and no other: update: { version: 1.301.72.20250601-101010 }, if the environment offers it.
-  rollout:
-    canary:
-      nodes: 1
-      soak: 24h
-    maxUnavailable: 2%
-    minReadySeconds: 60
-",
     },
     Sample {
         file: "oneagent-fast.yaml",

@@ -5,14 +5,16 @@
 use super::*;
 use crate::api::oneagent::package::PACKAGE;
 use crate::olm::catalog;
+use crate::olm::publisher::Publisher;
 use crate::olm::release::{Release, Released};
 use serde_json::json;
 
 fn bundle() -> Vec<File> {
     catalog::bundle(
         &PACKAGE,
-        &Release::new("0.2.0", "2026-11-21", "abcdef0"),
-        Some(&Release::new("0.1.0", "2026-11-20", "abcdef0")),
+        &Publisher::of_repository(),
+        &Release::new(&Publisher::of_repository(), "0.2.0", "2026-11-21", "abcdef0"),
+        Some(&Release::new(&Publisher::of_repository(), "0.1.0", "2026-11-20", "abcdef0")),
     )
     .unwrap()
 }
@@ -22,11 +24,11 @@ fn broken(path: &str, change: impl FnOnce(&mut Value)) -> Vec<String> {
     let inside =
         |file: File| Some(File { path: file.path.strip_prefix("bundle/oneagent-operator/")?.to_owned(), ..file });
     let released = Released {
-        release: Release::new("0.2.0", "2026-11-21", "abcdef0"),
+        release: Release::new(&Publisher::of_repository(), "0.2.0", "2026-11-21", "abcdef0"),
         files: bundle().into_iter().filter_map(inside).collect(),
         image: String::new(),
     };
-    let mut files = [bundle(), catalog::catalog(&PACKAGE, &[released]).unwrap()].concat();
+    let mut files = [bundle(), catalog::catalog(&PACKAGE, &[released], &[]).unwrap()].concat();
     let file = files.iter_mut().find(|f| f.path.ends_with(path)).unwrap();
     let mut documents = documents(&file.content);
     change(documents.last_mut().unwrap());

@@ -27,6 +27,7 @@ pub(super) struct Greeted {
 
 /// Its package: another row, another name on all that is written.
 static GREETINGS: Package = Package {
+    docs: "docs/greetings.md",
     name: "greeting-operator",
     namespace: "toys",
     since: "0.1.0",

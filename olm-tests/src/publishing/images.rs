@@ -1,0 +1,390 @@
+//! `make images`: the images of a release as the list names them, or a preview of the present code.
+//!
+//! What is pushed under a version never moves: a release is built from its own commit, and must come out with the
+//! digest that the list has. A preview has a version, tags and a catalog of its own, which no release uses. Must not
+//! change a file of the repository.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use oneagent_operator::api::PACKAGES;
+use oneagent_operator::api::package::Package;
+use oneagent_operator::olm::manifests::{File, PRODUCT};
+use oneagent_operator::olm::publisher::Publisher;
+use oneagent_operator::olm::release::{FLAVOUR, Release, Released};
+use oneagent_operator::olm::{catalog, check};
+
+use super::builder::{Builder, Layout, Source};
+use super::registry::Target;
+use super::sign::{Signer, has_key, is_signed};
+use super::{chart, files, is_clean, registry, run};
+use crate::tools::tool;
+
+/// What is asked for.
+#[derive(Debug, Default, Clone)]
+pub struct Wish {
+    /// Where to push a preview; a release goes where the publisher says.
+    pub registry: Option<String>,
+    pub push: bool,
+    /// The key to sign with.
+    pub sign: Option<String>,
+    pub partial: bool,
+    /// Image of the agent's installer, for a preview.
+    pub agent_image: Option<String>,
+    /// Base of the catalog that serves itself; `none` leaves it out.
+    pub opm_image: Option<String>,
+}
+
+/// Builds, and pushes and signs if that is wished; prints every image by digest.
+pub fn images(root: &Path, wish: &Wish) -> Result<(), String> {
+    let (list, publisher, version) = (files::list(root)?, files::publisher(root)?, files::version(root)?);
+    if let Some(key) = &wish.sign {
+        if !wish.push {
+            return Err("SIGN without PUSH=1: what is not in a registry cannot be signed".into());
+        }
+        has_key(key)?;
+    }
+    match list.releases.iter().find(|release| release.version == version) {
+        Some(release) => released(root, &publisher, release, wish),
+        None => preview(root, &publisher, &list.of(&publisher, &version), wish),
+    }
+}
+
+/// An image of a release: its name, the digest that the list has, and what it is built from.
+struct Listed<'a> {
+    name: String,
+    digest: &'a str,
+    from: From<'a>,
+}
+
+enum From<'a> {
+    Operator,
+    /// A bundle's folder and Containerfile.
+    Bundle(&'a Package, &'static str),
+}
+
+/// The Containerfiles of a bundle, with what its image is called by.
+const FLAVOURS: [(&str, &str); 2] = [("", "Containerfile"), (FLAVOUR, "Containerfile.openshift")];
+
+fn listed(release: &Release) -> Result<Vec<Listed<'_>>, String> {
+    let mut all = Vec::new();
+    let digest = |what: &str, image: Option<&'_ String>| -> Result<String, String> {
+        let named = image.and_then(|image| image.split_once('@')).map(|(_, digest)| digest.to_owned());
+        named.ok_or_else(|| {
+            format!("{what} of {} has no digest in the release list; it was never built", release.version)
+        })
+    };
+    for package in PACKAGES.iter().copied().filter(|package| release.has(package)) {
+        digest("operatorImage", Some(&release.operator_image))?;
+        let operator = release.operator_image.split_once('@').map_or("", |(_, digest)| digest);
+        all.push(Listed { name: package.name.to_owned(), digest: operator, from: From::Operator });
+        for (suffix, containerfile) in FLAVOURS {
+            let key = format!("{}{suffix}", package.name);
+            let image = release.bundle_images.get(&key);
+            digest(&format!("bundleImages.{key}"), image)?;
+            let digest = image.and_then(|image| image.split_once('@')).map_or("", |(_, digest)| digest);
+            let name = format!("{}-bundle{suffix}", package.name);
+            all.push(Listed { name, digest, from: From::Bundle(package, containerfile) });
+        }
+    }
+    Ok(all)
+}
+
+/// A release that is listed: exactly the images of the list, built again only when one of them is missing.
+fn released(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) -> Result<(), String> {
+    let version = &release.version;
+    if let Some(other) = wish.registry.as_ref().filter(|registry| **registry != publisher.registry) {
+        return Err(format!(
+            "{version} is released to {}, which its bundles name, and not to {other}: leave REGISTRY out, or raise the \
+            version in Cargo.toml for a preview",
+            publisher.registry
+        ));
+    }
+    let all = listed(release)?;
+    let target = |image: &Listed<'_>| Target { name: publisher.image(&image.name), tag: version.clone() };
+    let mut missing = Vec::new();
+    for image in &all {
+        let is_there = wish.push && target(image).is_there(image.digest)?;
+        let is_complete = wish.sign.is_none() || is_signed(&target(image).name, image.digest)?;
+        if !(is_there && is_complete) {
+            missing.push(image);
+        }
+    }
+    let builder = Builder::new(root, wish.partial, wish.push && !missing.is_empty())?;
+    let mut signer = None;
+    if !missing.is_empty() {
+        let source = builder.source(&release.commit)?;
+        let built = built(root, &builder, &source, release, &missing)?;
+        // Nothing is pushed before all of it was found to be right.
+        for (image, layout) in missing.iter().zip(&built).filter(|_| wish.push) {
+            target(image).push(layout)?;
+        }
+        if let Some(key) = &wish.sign {
+            let signer = signer.insert(Signer::new(key, &source.root, builder.work())?);
+            for image in &missing {
+                let is_operator = matches!(image.from, From::Operator);
+                signer.sign(&target(image).at(image.digest), &builder.provenance(image.digest), is_operator)?;
+            }
+        }
+    }
+    for image in &all {
+        println!("{}", target(image).at(image.digest));
+    }
+    if !wish.push {
+        println!("nothing was pushed: PUSH=1 does");
+        return Ok(());
+    }
+    for package in PACKAGES.iter().filter(|package| release.has(package)) {
+        let folder = root.join(chart::folder(package.name, version));
+        let image = chart::push(&publisher.registry, package.name, version, &folder, builder.work())?;
+        println!("{image}");
+    }
+    if !release.published {
+        println!("catalogs do not name {version} yet: make publish VERSION={version}");
+        return Ok(());
+    }
+    let source = Source::here(root)?;
+    let key = wish.sign.as_deref();
+    let content = Catalogs { builder: &builder, publisher, source: &source, folder: root.join("catalog"), version };
+    content.push(wish, &["latest"], |image| {
+        let Some(key) = key else { return Ok(()) };
+        let signer = match &signer {
+            Some(signer) => signer,
+            None => signer.insert(Signer::new(key, &builder.source(&release.commit)?.root, builder.work())?),
+        };
+        let digest = image.split_once('@').map_or("", |(_, digest)| digest);
+        signer.sign(image, &builder.provenance(digest), false)
+    })
+}
+
+/// Builds images of a release, and holds them against the list.
+fn built(
+    root: &Path,
+    builder: &Builder,
+    source: &Source,
+    release: &Release,
+    wanted: &[&Listed<'_>],
+) -> Result<Vec<Layout>, String> {
+    let mut operator: Option<Layout> = None;
+    let mut layouts = Vec::new();
+    for image in wanted {
+        let layout = match image.from {
+            From::Operator => match &operator {
+                Some(layout) => layout.clone(),
+                None => operator.insert(builder.operator(source, &release.version)?).clone(),
+            },
+            From::Bundle(package, containerfile) => {
+                let folder = root.join(Released::folder(package.name, &release.version));
+                builder.image(&image.name, &folder.join(containerfile), &folder, source, &[])?
+            }
+        };
+        if layout.digest != image.digest {
+            return Err(format!(
+                "{} of {} comes out as {}, and the release list has {}: build it with the toolchain, the certificate \
+                authorities and the architectures of the release",
+                image.name, release.version, layout.digest, image.digest
+            ));
+        }
+        layouts.push(layout);
+    }
+    Ok(layouts)
+}
+
+/// The bundles of a release, built from the files that are about to be kept: by the key of the list, with digest.
+pub fn bundles(
+    builder: &Builder,
+    source: &Source,
+    package: &Package,
+    kept: &[File],
+) -> Result<Vec<(String, Layout)>, String> {
+    let folder = builder.work().join("bundles").join(package.name);
+    let _ = std::fs::remove_dir_all(&folder);
+    files::write_all(&folder, kept)?;
+    let one = |(suffix, containerfile): (&str, &str)| {
+        let name = format!("{}-bundle{suffix}", package.name);
+        let layout = builder.image(&name, &folder.join(containerfile), &folder, source, &[])?;
+        Ok((format!("{}{suffix}", package.name), layout))
+    };
+    FLAVOURS.into_iter().map(one).collect()
+}
+
+/// A version that no release has, and that comes before the release of its number.
+fn preview_version(version: &str, time: i64) -> Result<String, String> {
+    let day = chrono::DateTime::from_timestamp(time, 0).ok_or("the commit has no time")?;
+    let number = version.split('-').next().unwrap_or(version);
+    Ok(format!("{number}-dev.{}", day.format("%Y%m%d%H%M%S")))
+}
+
+/// The present code alone, under a version of its own.
+fn preview(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) -> Result<(), String> {
+    if wish.push {
+        is_clean(root)?;
+        if wish.registry.is_none() && publisher.registry.contains("example") {
+            return Err("REGISTRY is missing: name the host and folder to push to, such as quay.io/acme".into());
+        }
+    }
+    let publisher = Publisher {
+        registry: wish.registry.clone().unwrap_or_else(|| publisher.registry.clone()),
+        ..publisher.clone()
+    };
+    let source = Source::here(root)?;
+    let version = preview_version(&release.version, source.time)?;
+    let builder = Builder::new(root, wish.partial, wish.push)?;
+    let operator = builder.operator(&source, &version)?;
+    let agent_image = wish.agent_image.clone().unwrap_or_else(|| release.agent_image.clone());
+    let release = Release {
+        operator_image: publisher.image(&format!("{PRODUCT}@{}", operator.digest)),
+        agent_image,
+        ..Release::new(&publisher, &version, &release.date, &source.commit)
+    };
+    let mut pushed: Vec<(String, Layout)> = PACKAGES.iter().map(|p| (p.name.to_owned(), operator.clone())).collect();
+    let mut all = Vec::new();
+    for package in PACKAGES {
+        let bundle = catalog::bundle(package, &publisher, &release, None).map_err(|error| error.to_string())?;
+        let kept: Vec<File> =
+            bundle.iter().map(|file| File { path: files::inside(package, file), ..file.clone() }).collect();
+        all.extend(bundle);
+        let images = bundles(&builder, &source, package, &kept)?;
+        let digest = images.first().map(|(_, layout)| layout.digest.clone()).unwrap_or_default();
+        let released = Released {
+            release: release.clone(),
+            files: kept,
+            image: publisher.image(&format!("{}-bundle@{digest}", package.name)),
+        };
+        all.extend(catalog::catalog(package, &[released], &[]).map_err(|error| error.to_string())?);
+        let name = |key: &str| {
+            key.strip_suffix(FLAVOUR).map_or(format!("{key}-bundle"), |name| format!("{name}-bundle{FLAVOUR}"))
+        };
+        pushed.extend(images.into_iter().map(|(key, layout)| (name(&key), layout)));
+    }
+    all.extend(catalog::images(&publisher, &all));
+    let wrong = check::check(&all);
+    if !wrong.is_empty() {
+        return Err(wrong.join("\n  "));
+    }
+    let folder = builder.work().join("preview");
+    let _ = std::fs::remove_dir_all(&folder);
+    files::write_all(&folder, &all)?;
+    let signer = wish.sign.as_ref().map(|key| Signer::new(key, &source.root, builder.work())).transpose()?;
+    let sign = |image: &str, is_operator: bool| match &signer {
+        Some(signer) => {
+            let digest = image.split_once('@').map_or("", |(_, digest)| digest);
+            signer.sign(image, &builder.provenance(digest), is_operator)
+        }
+        None => Ok(()),
+    };
+    for (name, layout) in &pushed {
+        let target = Target { name: publisher.image(name), tag: version.clone() };
+        if wish.push {
+            target.push(layout)?;
+            sign(&target.at(&layout.digest), !name.contains("-bundle"))?;
+        }
+        println!("{}", target.at(&layout.digest));
+    }
+    if !wish.push {
+        println!("nothing was pushed: PUSH=1 does");
+        return Ok(());
+    }
+    let content = Catalogs {
+        builder: &builder,
+        publisher: &publisher,
+        source: &source,
+        folder: folder.join("catalog"),
+        version: &version,
+    };
+    content.push(wish, &["preview"], |image| sign(image, false))
+}
+
+/// The label by which a catalog that serves itself says what it serves: its cache differs from build to build.
+const CONTENT: &str = "org.opencontainers.image.base.digest";
+
+/// The two images of a catalog.
+struct Catalogs<'a> {
+    builder: &'a Builder,
+    publisher: &'a Publisher,
+    source: &'a Source,
+    folder: PathBuf,
+    version: &'a str,
+}
+
+impl Catalogs<'_> {
+    /// Pushes the catalog, without a server and with one, and lets the tags follow that users follow.
+    fn push(
+        &self,
+        wish: &Wish,
+        follow: &[&str],
+        mut sign: impl FnMut(&str) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let name = format!("{PRODUCT}-catalog");
+        let content = format!("{name}-content");
+        let built =
+            self.builder.image(&content, &self.folder.join("Containerfile.content"), &self.folder, self.source, &[])?;
+        self.put(&content, &built.digest, Some(&built), follow, &mut sign)?;
+        let opm = wish.opm_image.as_deref();
+        if opm == Some("none") {
+            println!("the catalog that serves itself is left out");
+            return Ok(());
+        }
+        // What is there and serves the same stays as it is: clusters would load it once more.
+        let base = opm.unwrap_or(&self.publisher.bases.opm);
+        let serves = format!("{} on {base}", built.digest);
+        for tag in follow {
+            let followed = format!("{}:{tag}", self.publisher.image(&name));
+            if let Some(digest) = registry::digest(&followed)?
+                && registry::label(&followed, CONTENT)?.as_deref() == Some(&serves)
+            {
+                return self.put(&name, &digest, None, follow, &mut sign);
+            }
+        }
+        let label = format!("{CONTENT}={serves}");
+        let (argument, stage) = (format!("OPM={base}"), format!("cache={}", self.cache()?.display()));
+        let mut args = vec!["--build-context", &stage, "--build-arg", &argument, "--label", &label];
+        args.extend(base.starts_with("127.0.0.1:").then_some("--tls-verify=false"));
+        let refused = |why| format!("{why}; name an image that has /bin/opm in OPM_IMAGE, or none to leave it out");
+        let layout = self.builder.image(&name, &self.folder.join("Containerfile"), &self.folder, self.source, &args);
+        let layout = layout.map_err(refused)?;
+        self.put(&name, &layout.digest, Some(&layout), follow, &mut sign)
+    }
+
+    /// The catalog with opm's cache of it, in the place of stage `cache`: made here, it needs no base that runs here.
+    fn cache(&self) -> Result<PathBuf, String> {
+        let stage = self.builder.work().join("cache");
+        let (configs, cache) = (stage.join("configs"), stage.join("tmp/cache"));
+        let _ = std::fs::remove_dir_all(&stage);
+        std::fs::create_dir_all(&configs).map_err(|error| format!("cannot make {}: {error}", configs.display()))?;
+        std::fs::create_dir_all(stage.join("tmp")).map_err(|error| error.to_string())?;
+        for package in PACKAGES.iter().map(|package| self.folder.join(package.name)).filter(|folder| folder.is_dir()) {
+            run("copying the catalog", Command::new("cp").arg("-r").arg(package).arg(&configs))?;
+        }
+        let mut opm = Command::new(tool("opm"));
+        opm.arg("serve").arg(&configs).arg("--cache-only").arg("--cache-dir").arg(&cache);
+        opm.args(["--pprof-addr", "", "--termination-log"]).arg(stage.join("tmp/log"));
+        run("making opm's cache", &mut opm)?;
+        let _ = std::fs::remove_file(stage.join("tmp/log"));
+        // Clusters run it as any user.
+        run("chmod", Command::new("chmod").args(["-R", "a+rX"]).arg(&stage))?;
+        stage.canonicalize().map_err(|error| error.to_string())
+    }
+
+    fn put(
+        &self,
+        name: &str,
+        digest: &str,
+        layout: Option<&Layout>,
+        follow: &[&str],
+        sign: &mut impl FnMut(&str) -> Result<(), String>,
+    ) -> Result<(), String> {
+        // By its content, too: a catalog of one version may come again, with a deprecation.
+        let short: String = digest.trim_start_matches("sha256:").chars().take(12).collect();
+        let target = Target { name: self.publisher.image(name), tag: format!("{}-{short}", self.version) };
+        if let Some(layout) = layout {
+            target.push(layout)?;
+            sign(&target.at(digest))?;
+        }
+        for tag in follow {
+            target.follow(tag, digest)?;
+        }
+        println!("{}", target.at(digest));
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Signs images that were pushed, with cosign, and attests what they were made from.
+//!
+//! Attested are the provenance that was noted when the image was built, and the list of the operator's dependencies.
+//! Nothing is written to a transparency log unless TLOG=true. Must not sign a tag: it can move.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use oneagent_operator::olm::signatures::KEY;
+
+use super::registry;
+use super::run;
+use crate::tools::{crate_tool, tool};
+
+/// A key, as cosign names it: a file of `cosign generate-key-pair`, or one of a KMS.
+pub struct Signer {
+    key: String,
+    /// List of dependencies.
+    bom: PathBuf,
+}
+
+impl Signer {
+    /// Looks for the key, and lists the dependencies of the sources.
+    pub fn new(key: &str, source: &Path, work: &Path) -> Result<Self, String> {
+        has_key(key)?;
+        let bom = match std::env::var("SBOM") {
+            Ok(named) if !named.is_empty() => PathBuf::from(named),
+            _ => bill_of_materials(source, work)?,
+        };
+        Ok(Self { key: key.to_owned(), bom })
+    }
+
+    fn cosign(&self, verb: &str) -> Command {
+        let mut command = Command::new(tool("cosign"));
+        let log = std::env::var("TLOG").unwrap_or_else(|_| "false".into());
+        command.args([verb, "--key", &self.key, "--yes", &format!("--tlog-upload={log}")]);
+        command
+    }
+
+    /// Signs an image, and attests to it, unless it is signed.
+    pub fn sign(&self, image: &str, provenance: &Path, is_operator: bool) -> Result<(), String> {
+        let (name, digest) = image.split_once('@').ok_or_else(|| format!("{image} has no digest"))?;
+        if is_signed(name, digest)? {
+            return Ok(());
+        }
+        // A registry without TLS, as a test has it.
+        let plain = image.starts_with("127.0.0.1:").then_some("--allow-http-registry");
+        // The signature comes last: where it is, all of it is.
+        let mut attestations = vec![("slsaprovenance1", provenance)];
+        attestations.extend(is_operator.then_some(("cyclonedx", self.bom.as_path())));
+        for (kind, predicate) in attestations {
+            let mut attest = self.cosign("attest");
+            attest.args(plain).args(["--type", kind, "--predicate"]).arg(predicate);
+            run(&format!("attesting {kind} of {image}"), attest.arg(image))?;
+        }
+        run(&format!("signing {image}"), self.cosign("sign").args(plain).args(["--recursive", image])).map(drop)
+    }
+}
+
+/// Whether an image has a signature.
+pub fn is_signed(name: &str, digest: &str) -> Result<bool, String> {
+    Ok(registry::digest(&format!("{name}:{}.sig", digest.replace(':', "-")))?.is_some())
+}
+
+/// Makes a key pair; cosign asks for the password of the private half.
+pub fn key(root: &Path, folder: &Path) -> Result<(), String> {
+    let public = root.join(KEY);
+    if public.exists() {
+        return Err(format!("{KEY} is there already: what it signed could not be checked any more; remove it first"));
+    }
+    let inside = |path: &Path| Some(path.canonicalize().ok()?.starts_with(root.canonicalize().ok()?));
+    std::fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    if inside(folder) != Some(false) {
+        return Err(format!("{} is in the repository, and would be published: name another folder", folder.display()));
+    }
+    let status = Command::new(tool("cosign")).arg("generate-key-pair").current_dir(folder).status();
+    if !status.map_err(|error| format!("cannot run cosign: {error}"))?.success() {
+        return Err("cosign made no key".into());
+    }
+    std::fs::copy(folder.join("cosign.pub"), &public).map_err(|error| format!("cannot write {KEY}: {error}"))?;
+    println!(
+        "{} is the private half: keep it and its password; {KEY} is the public one: commit it",
+        folder.join("cosign.key").display()
+    );
+    Ok(())
+}
+
+/// Says so before the first push that a key is missing.
+pub fn has_key(key: &str) -> Result<(), String> {
+    // Keys of a KMS have a scheme.
+    if key.contains("://") || Path::new(key).is_file() {
+        return Ok(());
+    }
+    Err(format!("the key {key} is not there: `cosign generate-key-pair` makes one, or name a key of a KMS"))
+}
+
+/// The dependencies of the operator, as CycloneDX lists them.
+fn bill_of_materials(source: &Path, work: &Path) -> Result<PathBuf, String> {
+    let program = crate_tool("cargo-cyclonedx")?;
+    let mut command = Command::new(program);
+    command.args(["cyclonedx", "--quiet", "--format", "json", "--override-filename", "bom", "--manifest-path"]);
+    run("listing the dependencies", command.arg(source.join("Cargo.toml")).current_dir(source))?;
+    let to = work.join("bom.json");
+    std::fs::rename(source.join("bom.json"), &to).map_err(|error| format!("the list of dependencies: {error}"))?;
+    let _ = std::fs::remove_file(source.join("olm-tests/bom.json"));
+    Ok(to)
+}
