@@ -1,8 +1,8 @@
-//! A copy of the repository as it is, everything committed: what a maintainer works in.
+//! A copy of the repository as it is, everything committed: what a maintainer works in; and a stand-in for the
+//! compiler.
 //!
 //! Must not touch the repository itself.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,35 +15,20 @@ pub struct Checkout {
 }
 
 impl Checkout {
-    /// Makes a folder a copy. A file that is the same already keeps its time: Cargo need not build it again.
+    /// Makes a new folder a copy.
     #[must_use]
     pub fn at(root: &Path) -> Self {
         let checkout = Self { root: root.to_owned() };
-        let listed = said(Command::new("git").arg("-C").arg(repository("")).args([
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ]));
-        let wanted: BTreeSet<&str> = listed.lines().filter(|path| repository(path).is_file()).collect();
-        for path in &wanted {
-            let (from, to) = (repository(path), root.join(path));
-            let content = std::fs::read(&from).expect("a file");
-            if std::fs::read(&to).is_ok_and(|found| found == content) {
-                continue;
-            }
+        let mut list = Command::new("git");
+        list.arg("-C").arg(repository("")).args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+        for path in said(&mut list).lines().filter(|path| repository(path).is_file()) {
+            let to = root.join(path);
             std::fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
-            std::fs::copy(from, to).expect("a file is copied");
+            std::fs::copy(repository(path), to).expect("a file is copied");
         }
-        if !root.join(".git").is_dir() {
-            said(Command::new("git").args(["init", "--quiet", "--initial-branch", "main"]).arg(root));
-        }
+        said(Command::new("git").args(["init", "--quiet", "--initial-branch", "main"]).arg(root));
         for (key, value) in [("user.name", "Maintainer"), ("user.email", "maintainer@acme.org")] {
             let _ = checkout.git(&["config", key, value]);
-        }
-        let there = checkout.git(&["ls-files", "--cached", "--others", "--exclude-standard"]);
-        for path in there.lines().filter(|path| !wanted.contains(path)) {
-            let _ = std::fs::remove_file(root.join(path));
         }
         checkout.commit("The present code");
         checkout
@@ -74,4 +59,21 @@ impl Checkout {
         assert!(text.contains(from), "{path} has no {from}");
         std::fs::write(file, text.replace(from, to)).expect(path);
     }
+}
+
+/// A program in the place of Cargo for `make images`: the operator's binary as the tests have it, with the digest of
+/// the sources behind it, so that other sources make another image. A build of both architectures would take minutes.
+#[must_use]
+pub fn compiler(folder: &Path) -> PathBuf {
+    let path = folder.join("cargo");
+    let script = format!(
+        "#!/usr/bin/env bash\nset -euo pipefail\nif [ \"$1\" != auditable ]; then exec cargo \"$@\"; fi\n\
+        while [ $# -gt 0 ]; do case $1 in --target) target=$2;; --target-dir) into=$2;; esac; shift; done\n\
+        mkdir -p \"$into/$target/debug\"\nstrip -o \"$into/$target/debug/oneagent-operator\" {}\n\
+        find src -type f | LC_ALL=C sort | xargs sha256sum | sha256sum >> \"$into/$target/debug/oneagent-operator\"\n",
+        crate::operator::binary().display()
+    );
+    std::fs::write(&path, script).expect("a program");
+    let _ = said(Command::new("chmod").arg("+x").arg(&path));
+    path
 }

@@ -22,6 +22,8 @@ struct Module {
 
 const OLM: &str = "github.com/operator-framework/operator-lifecycle-manager";
 
+const OLM_V1: &str = "github.com/operator-framework/operator-controller";
+
 const OPENSHIFT: &str = "github.com/openshift/api";
 
 const MODULES: &[Module] = &[
@@ -80,8 +82,12 @@ const MODULES: &[Module] = &[
     Module {
         folder: "olmv1",
         programs: &[("catalogd", "catalogd")],
-        files: &[("github.com/operator-framework/operator-controller", "manifests/standard.yaml", "olmv1.yaml")],
+        files: &[(OLM_V1, "manifests/standard.yaml", "olmv1.yaml")],
     },
+    // The last in which a ClusterExtension must name a ServiceAccount.
+    Module { folder: "olmv1-10", programs: &[], files: &[(OLM_V1, "manifests/standard.yaml", "olmv1-10.yaml")] },
+    Module { folder: "actionlint", programs: &[("actionlint", "actionlint")], files: &[] },
+    Module { folder: "argocd", programs: &[("argocd", "argocd")], files: &[] },
 ];
 
 /// The modules that a control plane needs.
@@ -192,7 +198,7 @@ fn build(module: &Module) -> Result<PathBuf, String> {
 fn compile(module: &Module, source: &Path, making: &Path, flags: &str, tags: &str) -> Result<(), String> {
     let mut go = Command::new("go");
     if module.programs.is_empty() {
-        go.args(["mod", "download"]);
+        go.args(["mod", "download"]).args(module.files.iter().map(|(from, _, _)| *from));
     } else {
         go.args(["build", "-trimpath", "-ldflags", flags, "-tags", tags, "-o"])
             .arg(format!("{}/", making.display()))

@@ -218,6 +218,15 @@ impl Builder {
         Ok(layout)
     }
 
+    /// An image that was built here before, if it has this digest.
+    #[must_use]
+    pub fn found(&self, name: &str, digest: &str) -> Option<Layout> {
+        let folder = self.work.join("layouts").join(name);
+        let noted = std::fs::read_to_string(folder.with_extension("digest")).ok()?;
+        let is_it = noted.trim() == digest && folder.join("index.json").is_file() && self.provenance(digest).is_file();
+        is_it.then(|| Layout { folder, digest: digest.to_owned() })
+    }
+
     /// buildah, with a storage of its own, in a user namespace: it needs neither root nor an installation.
     fn buildah(&self) -> Result<Command, String> {
         let home = self.work.join("buildah");

@@ -66,11 +66,11 @@ impl Inputs<'_> {
     /// The files; of one kind, or all of them. What breaks a rule of OLM is an error.
     pub fn files(&self, what: &[What]) -> Result<Vec<File>, String> {
         let Self { publisher, list, version, .. } = *self;
-        let release = list.of(publisher, version);
         let wanted = |one: What| what.is_empty() || what.contains(&one);
         let key = std::fs::read_to_string(self.root.join(signatures::KEY)).ok();
         let (mut files, mut wrong) = (Vec::new(), Vec::new());
         for package in PACKAGES {
+            let release = list.of_package(publisher, version, package);
             let bundles = bundles(self.root, publisher, package, list, self.new)?;
             let published: Vec<Released> = bundles.into_iter().filter(|bundle| bundle.release.published).collect();
             for one in What::value_variants().iter().copied().filter(|one| wanted(*one)) {

@@ -4,6 +4,7 @@
 //! first thing is written or pushed. Must not make up content: that comes from the operator's `olm`.
 
 pub mod builder;
+pub mod catalogs;
 pub mod chart;
 pub mod files;
 pub mod generated;

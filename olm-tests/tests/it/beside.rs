@@ -1,6 +1,6 @@
 //! Beside OLM: kustomize, Helm and Argo CD, each by its own real program.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
@@ -45,6 +45,25 @@ fn kustomize_builds_what_config_installs_and_an_overlay_names_the_image() {
         let made = kustomize(overlay.path());
         let deployment = made.iter().find(|o| o["kind"] == "Deployment").unwrap();
         assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], "r.example/o:mine");
+    }
+}
+
+/// What an Application or a release brings, and every OneAgent would go with, neither Argo CD nor Helm takes away: by
+/// Argo CD's own function.
+#[test]
+fn argo_cd_neither_prunes_nor_deletes_what_a_fleet_hangs_on() {
+    for package in PACKAGES {
+        for file in ["install.yaml", "olm/subscription.yaml"] {
+            let all = objects(&format!("config/{}/{file}", package.name));
+            let mut argo = Command::new(tool("argocd")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            serde_json::to_writer(argo.stdin.take().unwrap(), &all).unwrap();
+            let kept: Vec<Vec<String>> = serde_json::from_slice(&argo.wait_with_output().unwrap().stdout).unwrap();
+            for (object, kept) in all.iter().zip(kept) {
+                let holds_fleet = ["Namespace", "CustomResourceDefinition"].contains(&object["kind"].as_str().unwrap());
+                let wanted: &[&str] = if holds_fleet { &["Prune=false", "Delete=false", "keep"] } else { &[] };
+                assert_eq!(kept, wanted, "{} of {file}", object["kind"]);
+            }
+        }
     }
 }
 

@@ -11,10 +11,12 @@ use kube::ResourceExt;
 use olm_tests::cluster::{Cluster, objects, repository};
 use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::olm::publisher;
 use olm_tests::openshift::{Admission, REQUIRED_SCC, SCC, says, serve, updates};
 use olm_tests::pages::{Shell, blocks, command};
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
+use oneagent_operator::olm::signatures::signatures;
 use serde_json::{Value, json};
 
 #[test]
@@ -23,7 +25,7 @@ fn what_the_console_the_mirrors_and_the_monitoring_are_given_is_valid_to_the_let
         let cluster = Cluster::bare(Vec::new()).await;
         let config = |name: &str| tool("openshift-config").join(format!("0000_10_config-operator_01_{name}.crd.yaml"));
         serve(&cluster);
-        let mut crds = vec![config("imagedigestmirrorsets"), config("imagetagmirrorsets")];
+        let mut crds = ["imagedigestmirrorsets", "imagetagmirrorsets", "clusterimagepolicies"].map(config).to_vec();
         for name in ["consolelinks", "consolequickstarts", "consoleyamlsamples"] {
             crds.push(tool("openshift-console").join(format!("00_{name}.crd.yaml")));
         }
@@ -51,6 +53,12 @@ fn what_the_console_the_mirrors_and_the_monitoring_are_given_is_valid_to_the_let
                 assert!(apply(&wrong).is_err(), "{path}");
             }
             samples_are_those_of_config(package.name);
+            // Made once there is a key.
+            let key = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYI\n-----END PUBLIC KEY-----\n";
+            let policies = signatures(package, &publisher(), key).unwrap();
+            let openshift = policies.iter().find(|file| file.path.ends_with("/openshift.yaml")).unwrap();
+            apply(&openshift.content).unwrap_or_else(|why| panic!("{why}"));
+            assert!(apply(&openshift.content.replace("policyType: PublicKey", "policyType: Key")).is_err());
         }
         let scc = std::fs::read_to_string(repository("config/oneagent-operator/scc-unprivileged.yaml")).unwrap();
         apply(&scc).unwrap();

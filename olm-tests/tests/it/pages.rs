@@ -160,6 +160,22 @@ fn the_policy_for_editors_lets_through_what_is_listed_and_names_what_is_not() {
 }
 
 #[test]
+fn the_workflows_are_what_their_forge_takes() {
+    let lint = |path: &std::path::Path| Command::new(tool("actionlint")).arg(path).output().unwrap();
+    let workflows: Vec<_> = std::fs::read_dir(repository(".github/workflows")).unwrap().flatten().collect();
+    assert_eq!(workflows.len(), 2);
+    let folder = tempfile::tempdir().unwrap();
+    for workflow in workflows {
+        let output = lint(&workflow.path());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let text = std::fs::read_to_string(workflow.path()).unwrap();
+        let wrong = folder.path().join("wrong.yml");
+        std::fs::write(&wrong, text.replace("runs-on:", "runs-at:")).unwrap();
+        assert!(!lint(&wrong).status.success(), "it would be noticed");
+    }
+}
+
+#[test]
 fn pages_and_descriptions_of_fields_are_spelt_right() {
     let read = |arguments: &[&str], more: &[std::path::PathBuf]| {
         let output = Command::new(tool("misspell")).args(arguments).args(more).output().unwrap();

@@ -145,6 +145,14 @@ impl Releases {
         listed.cloned().unwrap_or_else(|| Release::new(publisher, version, day, ""))
     }
 
+    /// The same for a package: where the version is a release of others alone, the newest one that is the package's.
+    #[must_use]
+    pub fn of_package(&self, publisher: &Publisher, version: &str, package: &Package) -> Release {
+        let release = self.of(publisher, version);
+        let newest = || self.releases.iter().rev().find(|release| release.has(package)).cloned();
+        if release.has(package) { release } else { newest().unwrap_or(release) }
+    }
+
     /// The published release that a release's bundle replaces. Pipelines that know no channels but the bundle's own
     /// would bring a pre-release into the default channel, if a release for everybody replaced it.
     #[must_use]

@@ -120,6 +120,8 @@ fn a_release_replaces_the_published_one_before_it_that_it_does_not_skip() {
     list.releases[2].packages = vec![WATCHER.name.into()];
     list.releases[2].bundle_images.retain(|name, _| name == WATCHER.name);
     list.publish("0.3.0").unwrap();
+    let of = |package| list.of_package(&Publisher::of_repository(), "0.3.0", package).version;
+    assert_eq!((of(&WATCHER), of(&ONEAGENT)), ("0.3.0".into(), "0.4.0".into()), "what is not its release is not named");
     assert_eq!(
         (before(&list, "0.4.0", &ONEAGENT), before(&list, "0.4.0", &WATCHER)),
         (Some("0.2.0".into()), Some("0.3.0".into())),
