@@ -57,7 +57,7 @@ pub fn recipes(package: &Package, publisher: &Publisher, release: &Release) -> R
         )?,
         file(
             "disconnected/mirrors.yaml",
-            "Applying this restarts the nodes one after the other, unless your OpenShift knows better.\n\
+            "Applying this restarts nodes one after the other, on most OpenShift releases.\n\
             Where nodes find the images instead, if oc-mirror did not make it: replace MIRROR. By digest, and by tag\n\
             for the catalog and for what has no digest.",
             &from.mirrors(),

@@ -27,8 +27,17 @@ fn a_minute_without_changes_writes_nothing_and_a_manual_edit_is_then_reverted_at
         lab.oneagent(&limits);
         lab.all_at("agent", V1, 5, SOON).await;
         lab.is_noted("agent").await;
-        // Token states settle, and the last status is written.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        let written = || lab.requests().iter().filter(|r| r.writes() && r.resource != "leases").count();
+        let settled = async |what: &str| {
+            eventually(what, SOON, || async {
+                let before = written();
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                let after = written();
+                if after == before { Ok(()) } else { Err(format!("{} writes in 3 seconds", after - before)) }
+            })
+            .await;
+        };
+        settled("token states settle, and the last status is written").await;
         let before = lab.requests();
         let status = lab.agents().get("agent").await.unwrap();
         let polls = || lab.cluster.vendor.with(&lab.name, |e| e.calls.values().sum::<u32>());
@@ -90,14 +99,7 @@ fn a_minute_without_changes_writes_nothing_and_a_manual_edit_is_then_reverted_at
             .await;
         }
         // The same quantities written another way: not even noticed.
-        let written = || lab.requests().iter().filter(|r| r.writes() && r.resource != "leases").count();
-        eventually("all of that is done and said", SOON, || async {
-            let before = written();
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            let after = written();
-            if after == before { Ok(()) } else { Err(format!("{} writes in 3 seconds", after - before)) }
-        })
-        .await;
+        settled("all of that is done and said").await;
         let count = lab.requests().len();
         let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
         let same = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "dynatrace-oneagent",

@@ -116,7 +116,8 @@ fn a_vendor_that_is_away_or_refuses_in_the_middle_of_a_rollout_holds_it_and_no_m
 fn requests_that_no_node_can_hold_are_stopped_at_the_budget_and_said() {
     olm_tests::run(async {
         let lab = Lab::new("hostile-room", 10).await;
-        lab.oneagent(&json!({ "waitReadySeconds": 5, "rollout": { "maxUnavailable": 2 } }));
+        // As long as a busy machine may need to start a good agent.
+        lab.oneagent(&json!({ "waitReadySeconds": 20, "rollout": { "maxUnavailable": 2 } }));
         lab.all_at("agent", V1, 10, SOON).await;
         lab.edit("agent", json!({ "resources": { "requests": { "cpu": "100000" } } })).await;
         lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
