@@ -78,7 +78,8 @@ pub struct Consent {
 pub struct Invalid(String);
 
 /// Whether a value stands for one that an owner must choose.
-fn is_placeholder(value: &str) -> bool {
+#[must_use]
+pub fn is_placeholder(value: &str) -> bool {
     value.to_lowercase().contains("example")
 }
 

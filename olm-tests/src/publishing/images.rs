@@ -9,7 +9,7 @@ use std::path::Path;
 use oneagent_operator::api::PACKAGES;
 use oneagent_operator::api::package::Package;
 use oneagent_operator::olm::manifests::{File, PRODUCT};
-use oneagent_operator::olm::publisher::Publisher;
+use oneagent_operator::olm::publisher::{Publisher, is_placeholder};
 use oneagent_operator::olm::release::{FLAVOUR, Release, Released};
 use oneagent_operator::olm::{catalog, check};
 
@@ -52,7 +52,7 @@ pub fn images(root: &Path, wish: &Wish) -> Result<(), String> {
 /// An image of a release: its name, the digest that the list has, and what it is built from.
 struct Listed<'a> {
     name: String,
-    digest: &'a str,
+    digest: String,
     from: From<'a>,
 }
 
@@ -75,25 +75,24 @@ enum From<'a> {
 /// The Containerfiles of a bundle, with what its image is called by.
 const FLAVOURS: [(&str, &str); 2] = [("", "Containerfile"), (FLAVOUR, "Containerfile.openshift")];
 
+/// What the image of a bundle is called.
+fn bundle_name(package: &Package, suffix: &str) -> String {
+    format!("{}-bundle{suffix}", package.name)
+}
+
 fn listed(release: &Release) -> Result<Vec<Listed<'_>>, String> {
     let mut all = Vec::new();
-    let digest = |what: &str, image: Option<&'_ String>| -> Result<String, String> {
-        let named = image.and_then(|image| image.split_once('@')).map(|(_, digest)| digest.to_owned());
-        named.ok_or_else(|| {
-            format!("{what} of {} has no digest in the release list; it was never built", release.version)
-        })
-    };
+    let none =
+        |what: &str| format!("{what} of {} has no digest in the release list; it was never built", release.version);
+    let digest = |image: &'_ str| image.split_once('@').map(|(_, digest)| digest.to_owned());
+    let operator = digest(&release.operator_image).ok_or_else(|| none("operatorImage"))?;
     for package in PACKAGES.iter().copied().filter(|package| release.has(package)) {
-        digest("operatorImage", Some(&release.operator_image))?;
-        let operator = release.operator_image.split_once('@').map_or("", |(_, digest)| digest);
-        all.push(Listed { name: package.name.to_owned(), digest: operator, from: From::Operator });
+        all.push(Listed { name: package.name.to_owned(), digest: operator.clone(), from: From::Operator });
         for (suffix, containerfile) in FLAVOURS {
             let key = format!("{}{suffix}", package.name);
-            let image = release.bundle_images.get(&key);
-            digest(&format!("bundleImages.{key}"), image)?;
-            let digest = image.and_then(|image| image.split_once('@')).map_or("", |(_, digest)| digest);
-            let name = format!("{}-bundle{suffix}", package.name);
-            all.push(Listed { name, digest, from: From::Bundle(package, containerfile) });
+            let digest = release.bundle_images.get(&key).and_then(|image| digest(image));
+            let digest = digest.ok_or_else(|| none(&format!("bundleImages.{key}")))?;
+            all.push(Listed { name: bundle_name(package, suffix), digest, from: From::Bundle(package, containerfile) });
         }
     }
     Ok(all)
@@ -113,8 +112,8 @@ fn released(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) 
     let target = |image: &Listed<'_>| Target { name: publisher.image(&image.name), tag: version.clone() };
     let mut missing = Vec::new();
     for image in &all {
-        let is_there = wish.push && target(image).is_there(image.digest)?;
-        let is_complete = wish.sign.is_none() || is_signed(&target(image).name, image.digest)?;
+        let is_there = wish.push && target(image).is_there(&image.digest)?;
+        let is_complete = wish.sign.is_none() || is_signed(&target(image).name, &image.digest)?;
         if !(is_there && is_complete) {
             missing.push(image);
         }
@@ -132,12 +131,12 @@ fn released(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) 
             let signer = signer.insert(Signer::new(key, &source.root, builder.work())?);
             for image in &missing {
                 let is_operator = matches!(image.from, From::Operator);
-                signer.sign(&target(image).at(image.digest), &builder.provenance(image.digest), is_operator)?;
+                signer.sign(&target(image).at(&image.digest), &builder.provenance(&image.digest), is_operator)?;
             }
         }
     }
     for image in &all {
-        println!("{}", target(image).at(image.digest));
+        println!("{}", target(image).at(&image.digest));
     }
     if !wish.push {
         println!("nothing was pushed: PUSH=1 does");
@@ -177,7 +176,7 @@ fn built(
     let mut operator: Option<Layout> = None;
     let mut layouts = Vec::new();
     for image in wanted {
-        if let Some(layout) = builder.found(&image.layout(), image.digest) {
+        if let Some(layout) = builder.found(&image.layout(), &image.digest) {
             layouts.push(layout);
             continue;
         }
@@ -203,20 +202,21 @@ fn built(
     Ok(layouts)
 }
 
-/// The bundles of a release, built from the files that are about to be kept: by the key of the list, with digest.
+/// The bundles of a release, built from the files that are about to be kept: the key of the list, the image's name, and
+/// the image.
 pub fn bundles(
     builder: &Builder,
     source: &Source,
     package: &Package,
     kept: &[File],
-) -> Result<Vec<(String, Layout)>, String> {
+) -> Result<Vec<(String, String, Layout)>, String> {
     let folder = builder.work().join("bundles").join(package.name);
     let _ = std::fs::remove_dir_all(&folder);
     files::write_all(&folder, kept)?;
     let one = |(suffix, containerfile): (&str, &str)| {
-        let name = format!("{}-bundle{suffix}", package.name);
+        let name = bundle_name(package, suffix);
         let layout = builder.image(&name, &folder.join(containerfile), &folder, source, &[])?;
-        Ok((format!("{}{suffix}", package.name), layout))
+        Ok((format!("{}{suffix}", package.name), name, layout))
     };
     FLAVOURS.into_iter().map(one).collect()
 }
@@ -232,7 +232,7 @@ fn preview_version(version: &str, time: i64) -> Result<String, String> {
 fn preview(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) -> Result<(), String> {
     if wish.push {
         is_clean(root)?;
-        if wish.registry.is_none() && publisher.registry.contains("example") {
+        if wish.registry.is_none() && is_placeholder(&publisher.registry) {
             return Err("REGISTRY is missing: name the host and folder to push to, such as quay.io/acme".into());
         }
     }
@@ -258,17 +258,14 @@ fn preview(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) -
             bundle.iter().map(|file| File { path: files::inside(package, file), ..file.clone() }).collect();
         all.extend(bundle);
         let images = bundles(&builder, &source, package, &kept)?;
-        let digest = images.first().map(|(_, layout)| layout.digest.clone()).unwrap_or_default();
+        let digest = images.first().map(|(_, _, layout)| layout.digest.clone()).unwrap_or_default();
         let released = Released {
             release: release.clone(),
             files: kept,
             image: publisher.image(&format!("{}-bundle@{digest}", package.name)),
         };
         all.extend(catalog::catalog(package, &[released], &[]).map_err(|error| error.to_string())?);
-        let name = |key: &str| {
-            key.strip_suffix(FLAVOUR).map_or(format!("{key}-bundle"), |name| format!("{name}-bundle{FLAVOUR}"))
-        };
-        pushed.extend(images.into_iter().map(|(key, layout)| (name(&key), layout)));
+        pushed.extend(images.into_iter().map(|(_, name, layout)| (name, layout)));
     }
     all.extend(catalog::images(&publisher, &all));
     let wrong = check::check(&all);

@@ -52,7 +52,7 @@ pub fn add(root: &Path, wish: &Wish, today: &str) -> Result<(), String> {
     decided(&publisher, &chosen)?;
     let source = Source::here(root)?;
     let mut release = Release::new(&publisher, version, today, &source.commit);
-    release.packages = if wish.packages.is_empty() { Vec::new() } else { wish.packages.clone() };
+    release.packages.clone_from(&wish.packages);
     if let Some(image) = &wish.agent_image {
         release.agent_image.clone_from(image);
     }
@@ -68,8 +68,7 @@ pub fn add(root: &Path, wish: &Wish, today: &str) -> Result<(), String> {
         let made = catalog::bundle(package, &publisher, &release, before).map_err(|error| error.to_string())?;
         let kept: Vec<File> =
             made.into_iter().map(|file| File { path: files::inside(package, &file), ..file }).collect();
-        for (key, layout) in bundles(&builder, &source, package, &kept)? {
-            let name = key.replacen(package.name, &format!("{}-bundle", package.name), 1);
+        for (key, name, layout) in bundles(&builder, &source, package, &kept)? {
             release.bundle_images.insert(key, publisher.image(&format!("{name}@{}", layout.digest)));
         }
         let folder = Released::folder(package.name, version);
