@@ -31,8 +31,8 @@ pub const SOON: Duration = Duration::from_secs(90);
 /// How long it waits for a rollout.
 pub const LONG: Duration = Duration::from_secs(240);
 
-/// A lease that outlives an API server that is away for a while: the operator does not end for it.
-pub const LONG_LEASE: [(&str, &str); 2] = [("LEASE_DURATION", "200s"), ("LEASE_RENEW_DEADLINE", "190s")];
+/// A Lease that ends soon after its holder is killed, for tests in which a standby takes over.
+pub const SHORT_LEASE: [(&str, &str); 2] = [("LEASE_DURATION", "30s"), ("LEASE_RENEW_DEADLINE", "25s")];
 
 /// A test's corner.
 pub struct Lab<'a> {
@@ -46,6 +46,9 @@ pub struct Lab<'a> {
     pub operators: Vec<Operator>,
     /// What all of them printed, also those that have ended.
     logs: Vec<PathBuf>,
+    /// How many Pods its operators stand for. One that starts after all others ended is the restarted container of the
+    /// last Pod, and holds that Pod's Lease.
+    pods: usize,
     /// When the API server itself was not ready, and forbade everything.
     pub unjudged: Option<(DateTime<Utc>, DateTime<Utc>)>,
 }
@@ -95,6 +98,7 @@ impl<'a> Lab<'a> {
             nodes: Vec::new(),
             operators: Vec::new(),
             logs: Vec::new(),
+            pods: 0,
             unjudged: None,
         };
         cluster.vendor.add(name, V1);
@@ -126,7 +130,11 @@ impl<'a> Lab<'a> {
 
     /// Starts one operator more, with settings fit for a test and `extra` on top.
     pub async fn start_operator(&mut self, extra: &[(&str, &str)]) {
-        let number = self.operators.len();
+        let number = self.logs.len();
+        if self.pods == 0 || self.operators.iter_mut().any(|operator| operator.process.ended().is_none()) {
+            self.pods += 1;
+        }
+        let pod = format!("{}-operator-{}", self.name, self.pods - 1);
         let file = self.cluster.path(&format!("{}.token", self.name));
         std::fs::write(&file, token(&self.cluster.client, &self.name, self.package.name, None).await)
             .expect("a token file");
@@ -135,14 +143,13 @@ impl<'a> Lab<'a> {
         let mut env: Vec<(String, String)> = [
             ("WATCH_NAMESPACE", self.name.as_str()),
             ("POD_NAMESPACE", &self.name),
-            ("POD_NAME", &process),
+            ("POD_NAME", &pod),
+            ("POD_UID", &pod),
             ("POLL_INTERVAL", "500ms"),
             ("SLOW_POLL_INTERVAL", "1s"),
             ("HOSTS_POLL_INTERVAL", "1s"),
             ("VENDOR_TIMEOUT", "2s"),
             ("DISCOVERY_INTERVAL", "1s"),
-            ("LEASE_DURATION", "5s"),
-            ("LEASE_RENEW_DEADLINE", "3s"),
             ("LEASE_RETRY_PERIOD", "1s"),
         ]
         .iter()

@@ -7,7 +7,7 @@ use olm_tests::cluster::Cluster;
 use olm_tests::control_plane::{CONTROLLER_MANAGER, SCHEDULER};
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{LONG, LONG_LEASE, Lab, SOON, V1, V2, V3};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3};
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::json;
 
@@ -28,9 +28,9 @@ fn without_controller_manager_or_scheduler_a_rollout_waits_and_condemns_nothing(
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
         let mut agents = Lab::without_operator(&cluster, "controllers", 8).await;
-        agents.start_operator(&LONG_LEASE).await;
+        agents.start_operator(&[]).await;
         let mut web = Lab::bare(&cluster, &PACKAGE, "controllers-web", 3).await;
-        web.start_operator(&LONG_LEASE).await;
+        web.start_operator(&[]).await;
         agents.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 2 } }));
         web.message("one");
         web.workload("Deployment", "webapp", &json!({}));

@@ -3,9 +3,10 @@
 use std::process::Command;
 
 use kube::ResourceExt;
+use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
+use olm_tests::lab::{LONG, Lab, SHORT_LEASE, SOON, V1, V2};
 use olm_tests::nodes::patch;
 use olm_tests::operator::token;
 use serde::Deserialize;
@@ -52,7 +53,8 @@ fn ask(lab: &Lab<'_>, kubeconfig: &str, what: &[&str]) -> (Option<i32>, String) 
 #[test]
 fn a_person_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
     olm_tests::run(async {
-        let mut lab = Lab::new("explained", 6).await;
+        let mut lab = Lab::without_operator(Cluster::shared().await, "explained", 6).await;
+        lab.start_operator(&SHORT_LEASE).await;
         let kubeconfig = on_call(&lab).await;
         lab.behave(|b| {
             b.nodes.insert(lab.nodes[1].clone(), Fault::CrashLoop);

@@ -8,7 +8,7 @@ use kube::api::Api;
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready};
+use olm_tests::lab::{LONG, Lab, SHORT_LEASE, SOON, V1, V2, V3, is_ready};
 use serde_json::json;
 
 async fn holder(lab: &Lab<'_>) -> Option<String> {
@@ -19,7 +19,8 @@ async fn holder(lab: &Lab<'_>) -> Option<String> {
 #[test]
 fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
     olm_tests::run(async {
-        let mut lab = Lab::new("recover-kill", 30).await;
+        let mut lab = Lab::without_operator(Cluster::shared().await, "recover-kill", 30).await;
+        lab.start_operator(&SHORT_LEASE).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(700));
         lab.oneagent(&json!({ "rollout": { "maxUnavailable": 3 } }));
         lab.all_at("agent", V1, 30, SOON).await;
@@ -28,22 +29,22 @@ fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
         lab.reached("agent", V2, 6).await;
         // Killed in the middle; the one that starts next goes on where that one was.
         lab.operators[0].process.kill();
-        lab.start_operator(&[]).await;
+        lab.start_operator(&SHORT_LEASE).await;
         lab.reached("agent", V2, 15).await;
         // And with a second one standing by: the leader dies, the other takes over.
-        lab.start_operator(&[]).await;
+        lab.start_operator(&SHORT_LEASE).await;
         eventually("the standby is ready", SOON, || async {
             let answer = lab.operators[2].get("/readyz").await;
             if answer.as_ref().is_some_and(|(code, _)| *code == 200) { Ok(()) } else { Err(format!("{answer:?}")) }
         })
         .await;
         let leader = holder(&lab).await.unwrap();
-        assert!(leader.contains("operator-1"), "{leader}");
+        assert!(leader.contains("operator-0"), "{leader}");
         let (_, standby) = lab.operators[2].get("/metrics").await.unwrap();
         assert!(standby.contains("oneagent_leader 0"), "{standby}");
         lab.operators[1].process.kill();
-        lab.all_at("agent", V2, 30, Duration::from_secs(60)).await;
-        assert!(holder(&lab).await.unwrap().contains("operator-2"));
+        lab.all_at("agent", V2, 30, LONG).await;
+        assert!(holder(&lab).await.unwrap().contains("operator-1"));
         {
             let seen = eyes.seen();
             assert!(seen.most_unready <= 3, "{} nodes at once were without an agent", seen.most_unready);

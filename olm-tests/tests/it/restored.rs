@@ -4,21 +4,17 @@
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{LONG, LONG_LEASE, Lab, SOON, V1, V2};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::json;
-
-/// As in one Pod, whose container is started again: it holds its Lease then.
-const SETTINGS: [(&str, &str); 3] = [LONG_LEASE[0], LONG_LEASE[1], ("POD_UID", "one-pod")];
 
 #[test]
 fn after_a_restore_of_etcd_a_running_operator_reads_what_is_there_and_goes_on_within_the_budget() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
-        let mut agents = Lab::without_operator(&cluster, "restored", 4).await;
-        agents.start_operator(&SETTINGS).await;
+        let mut agents = Lab::on(&cluster, "restored", 4).await;
         let mut web = Lab::bare(&cluster, &PACKAGE, "restored-web", 2).await;
-        web.start_operator(&SETTINGS).await;
+        web.start_operator(&[]).await;
         agents.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
         web.message("one");
         web.workload("Deployment", "webapp", &json!({}));
@@ -51,7 +47,7 @@ fn after_a_restore_of_etcd_a_running_operator_reads_what_is_there_and_goes_on_wi
             .await;
             lab.operators.clear();
             lab.unjudged = Some((began, chrono::Utc::now()));
-            lab.start_operator(&SETTINGS).await;
+            lab.start_operator(&[]).await;
         }
         let eyes = Eyes::on(&agents, "agent", 4).await;
         // The agents on the hosts are newer than their Pods say, which the environment knows: they are left alone.

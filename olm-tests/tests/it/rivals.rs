@@ -3,12 +3,9 @@
 
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
+use olm_tests::lab::{LONG, Lab, SHORT_LEASE, SOON, V1, V2};
 use oneagent_operator::api::config_watcher::package::PACKAGE as WATCHER;
 use serde_json::json;
-
-/// A busy machine may renew late: that must end no Lease here. A killed holder's ends in time for the test.
-const LEASE: [(&str, &str); 2] = [("LEASE_DURATION", "30s"), ("LEASE_RENEW_DEADLINE", "25s")];
 
 /// With another image than the other installation: each would find the other's DaemonSet wrong.
 const OTHER_IMAGE: (&str, &str) = ("RELATED_IMAGE_DYNATRACE_ONEAGENT", "r.example/another:1");
@@ -52,7 +49,7 @@ fn the_second_installation_leaves_objects_alone_until_the_first_has_ended_or_doe
     olm_tests::run(async {
         let cluster = Cluster::shared().await;
         let mut first = Lab::without_operator(cluster, "rivals-one", 3).await;
-        first.start_operator(&LEASE).await;
+        first.start_operator(&SHORT_LEASE).await;
         let mut second = Lab::without_operator(cluster, "rivals-two", 0).await;
         share(&first, &second);
         first.oneagent(&json!({}));
@@ -60,7 +57,7 @@ fn the_second_installation_leaves_objects_alone_until_the_first_has_ended_or_doe
         is_operated_by(&first, "rivals-one").await;
 
         let scope = ("WATCH_NAMESPACE", "rivals-one,rivals-two");
-        second.start_operator(&[scope, OTHER_IMAGE, LEASE[0], LEASE[1]]).await;
+        second.start_operator(&[scope, OTHER_IMAGE, SHORT_LEASE[0], SHORT_LEASE[1]]).await;
         let said = is_left_alone(&first, "agent").await;
         assert!(said.contains("namespace rivals-one operates") && said.contains("Lease rivals-one/"), "{said}");
         cluster.vendor.publish(&first.name, V2);
@@ -78,7 +75,7 @@ fn the_second_installation_leaves_objects_alone_until_the_first_has_ended_or_doe
 
         // And the first comes back: now it is the one that leaves it alone.
         let before = writes(&first, "rivals-one");
-        first.start_operator(&LEASE).await;
+        first.start_operator(&SHORT_LEASE).await;
         eventually("the first leaves it alone", SOON, || async {
             let printed = first.operators[0].printed();
             if printed.contains("left alone") { Ok(()) } else { Err(printed) }
@@ -88,7 +85,7 @@ fn the_second_installation_leaves_objects_alone_until_the_first_has_ended_or_doe
 
         // The second does not watch that namespace any more: nothing else ends.
         second.operators.clear();
-        second.start_operator(&[("WATCH_NAMESPACE", "rivals-two"), OTHER_IMAGE, LEASE[0], LEASE[1]]).await;
+        second.start_operator(&[("WATCH_NAMESPACE", "rivals-two"), OTHER_IMAGE, SHORT_LEASE[0], SHORT_LEASE[1]]).await;
         is_operated_by(&first, "rivals-one").await;
         first.daemonset_is("agent", "the first's image again", |object| !is_theirs(object)).await;
         second.end().await;
@@ -104,8 +101,8 @@ fn of_two_installations_that_begin_at_once_one_operates_each_object() {
         let mut second = Lab::without_operator(cluster, "rivals-b", 0).await;
         share(&first, &second);
         tokio::join!(
-            first.start_operator(&LEASE),
-            second.start_operator(&[("WATCH_NAMESPACE", "rivals-a"), OTHER_IMAGE, LEASE[0], LEASE[1]])
+            first.start_operator(&SHORT_LEASE),
+            second.start_operator(&[("WATCH_NAMESPACE", "rivals-a"), OTHER_IMAGE, SHORT_LEASE[0], SHORT_LEASE[1]])
         );
         first.oneagent(&json!({}));
         first.all_at("agent", V1, 3, SOON).await;
@@ -131,14 +128,14 @@ fn of_two_installations_of_configwatcher_one_operates_each_object_too() {
     olm_tests::run(async {
         let cluster = Cluster::shared().await;
         let mut first = Lab::bare(cluster, &WATCHER, "rivals-cw", 2).await;
-        first.start_operator(&LEASE).await;
+        first.start_operator(&SHORT_LEASE).await;
         let mut second = Lab::bare(cluster, &WATCHER, "rivals-cx", 0).await;
         share(&first, &second);
         first.message("one");
         first.workload("Deployment", "webapp", &json!({}));
         first.watcher(&json!({}));
         first.all_updated("one").await;
-        second.start_operator(&[("WATCH_NAMESPACE", "rivals-cw"), LEASE[0], LEASE[1]]).await;
+        second.start_operator(&[("WATCH_NAMESPACE", "rivals-cw"), SHORT_LEASE[0], SHORT_LEASE[1]]).await;
         is_left_alone(&first, "watcher").await;
         first.message("two");
         first.all_updated("two").await;

@@ -53,9 +53,9 @@ fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
             olm.cluster.kubectl(&["-n", "dynatrace", "get", "pods", "-l", &kind, "-o", "name"])
         };
         let (before, said) = (pods(), lab.uids_of("webapp").await);
-        let newer = [watchers[0].clone(), olm.release_of(&WATCHER, "9.9.9")];
+        let newer = [watchers[0].clone(), olm.release_of(&WATCHER, "0.9.9")];
         olm.publish_all(&[(&ROW, &agents), (&WATCHER, &newer)], &[]).await;
-        olm.installed_of(&WATCHER, "dynatrace", "9.9.9").await;
+        olm.installed_of(&WATCHER, "dynatrace", "0.9.9").await;
         assert_eq!(pods(), before);
         lab.message("three");
         lab.all_say("webapp", "three", 4, PATIENCE).await;
@@ -65,7 +65,7 @@ fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
         // And removed; its rights go before it does.
         olm.judge_of(&WATCHER, "dynatrace");
         olm.delete("Subscription", "dynatrace", WATCHER.name).await;
-        olm.delete("ClusterServiceVersion", "dynatrace", &format!("{}.v9.9.9", WATCHER.name)).await;
+        olm.delete("ClusterServiceVersion", "dynatrace", &format!("{}.v0.9.9", WATCHER.name)).await;
         eventually("its Deployment is gone", PATIENCE, || async {
             match olm.get("Deployment", "dynatrace", WATCHER.name).await {
                 None => Ok(()),

@@ -268,7 +268,7 @@ async fn stand_by<K: Operated>(
     let synced = watches.synced();
     let _ = status.synced.set(synced.clone());
     if !at_once {
-        tracing::info!("another operator leads; standing by");
+        tracing::info!("the Lease is not ours yet; standing by");
         tokio::select! {
             () = candidate.acquire() => {}
             () = stop.clone() => return Ok(None),

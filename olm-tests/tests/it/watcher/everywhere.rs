@@ -6,7 +6,7 @@ use std::time::Duration;
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{LONG, LONG_LEASE, Lab, SOON};
+use olm_tests::lab::{LONG, Lab, SOON};
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn all_namespaces_an_api_server_that_goes_and_rights_that_are_taken_away() {
         let other = Lab::bare(&cluster, &PACKAGE, "cw-second", 3).await;
         let whole = lab.rights();
         grant(&lab, &whole);
-        lab.start_operator(&[&LONG_LEASE[..], &[("WATCH_NAMESPACE", "")]].concat()).await;
+        lab.start_operator(&[("WATCH_NAMESPACE", "")]).await;
         webapp(&lab).await;
         webapp(&other).await;
         for lab in [&lab, &other] {

@@ -5,19 +5,22 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams};
+use olm_tests::cluster::Cluster;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::Lab;
+use olm_tests::lab::{Lab, SHORT_LEASE};
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::{Value, json};
 
-use super::{lab, next_second, one_is_gone};
+use super::{lab, next_second, one_is_gone, webapp};
 
 #[test]
 fn another_leader_goes_on_where_the_first_was_killed() {
     olm_tests::run(async {
-        let mut lab = lab("cw-leader").await;
-        lab.start_operator(&[]).await;
+        let mut lab = Lab::bare(Cluster::shared().await, &PACKAGE, "cw-leader", 3).await;
+        lab.start_operator(&SHORT_LEASE).await;
+        webapp(&lab).await;
+        lab.start_operator(&SHORT_LEASE).await;
         lab.behave(|b| b.ready_after = Duration::from_secs(1));
         let eyes = Eyes::on_replicas(&lab, "app=webapp", 4).await;
         lab.message("two");
