@@ -51,14 +51,32 @@ impl Checkout {
         let _ = self.git(&["add", "--all"]);
         let _ = self.git(&["commit", "--quiet", "--allow-empty", "--message", why]);
     }
+}
 
-    /// Edits a file.
-    pub fn edit(&self, path: &str, from: &str, to: &str) {
-        let file = self.root.join(path);
-        let text = std::fs::read_to_string(&file).expect(path);
-        assert!(text.contains(from), "{path} has no {from}");
-        std::fs::write(file, text.replace(from, to)).expect(path);
+/// Decides in a repository's `catalog/publisher.yaml` what an owner has to, with this registry and this base of the
+/// catalog's server.
+pub fn decide(root: &Path, registry: &str, opm: &str) {
+    for (from, to) in [
+        ("Example Organization", "Acme"),
+        ("https://oneagent-operator.example", "https://acme.org"),
+        ("Example Maintainers, through", "Maintainers, through"),
+        ("Example Maintainers", "Maintainers"),
+        ("maintainers@oneagent-operator.example", "maintainers@acme.org"),
+        ("https://git.example", "https://git.acme.org"),
+        ("registry.example/oneagent-operator", registry),
+        ("quay.io/operator-framework/opm:v1.73.0", opm),
+        ("recorded: \"\"", "recorded: https://acme.org/letter"),
+    ] {
+        edit(root, "catalog/publisher.yaml", from, to);
     }
+}
+
+/// Edits a file below a folder.
+pub fn edit(root: &Path, path: &str, from: &str, to: &str) {
+    let file = root.join(path);
+    let text = std::fs::read_to_string(&file).expect(path);
+    assert!(text.contains(from), "{path} has no {from}");
+    std::fs::write(file, text.replace(from, to)).expect(path);
 }
 
 /// A program in the place of Cargo for `make images`: the operator's binary as the tests have it, with the digest of

@@ -209,6 +209,14 @@ pub fn read(root: &Path) -> Vec<File> {
     files
 }
 
+/// Objects in a fixed order, however they came.
+#[must_use]
+pub fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
+    let key = |o: &Value| format!("{} {} {}", o["kind"], o["metadata"]["namespace"], o["metadata"]["name"]);
+    objects.sort_by_key(key);
+    objects
+}
+
 /// The objects of a file of the repository.
 #[must_use]
 pub fn objects(path: &str) -> Vec<Value> {

@@ -14,6 +14,7 @@ pub mod checkout;
 pub mod cluster;
 pub mod control_plane;
 pub mod eyes;
+pub mod front;
 pub mod images;
 pub mod kubelet;
 pub mod lab;

@@ -87,6 +87,7 @@ const MODULES: &[Module] = &[
     // The last in which a ClusterExtension must name a ServiceAccount.
     Module { folder: "olmv1-10", programs: &[], files: &[(OLM_V1, "manifests/standard.yaml", "olmv1-10.yaml")] },
     Module { folder: "actionlint", programs: &[("actionlint", "actionlint")], files: &[] },
+    Module { folder: "kubeconform", programs: &[("kubeconform", "kubeconform")], files: &[] },
     Module { folder: "argocd", programs: &[("argocd", "argocd")], files: &[] },
 ];
 

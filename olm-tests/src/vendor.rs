@@ -331,7 +331,9 @@ fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
     // By number, not by skipping: an endless list is read to its bound.
     let first = from.saturating_sub(environment.hosts.len());
     let invented = (first..environment.invented_hosts).map(|i| {
-        (format!("172.{}.{}.{}", 16 + i / 65536, (i / 256) % 256, i % 256), "1.100.0.20200101-000000".to_owned())
+        // Every third one is alone in a network zone.
+        let zone = if i % 3 == 0 { format!("@zone-{i}") } else { String::new() };
+        (format!("172.{}.{}.{}{zone}", 16 + i / 65536, (i / 256) % 256, i % 256), "1.100.0.20200101-000000".to_owned())
     });
     let own = environment.hosts.clone().into_iter().skip(from);
     let page: Vec<Value> = own.chain(invented).take(size).map(|(ip, version)| host(&ip, &version)).collect();

@@ -160,7 +160,7 @@ fn schema() -> Value {
         "properties": {
             "image": { "type": "string", "minLength": 1 },
             "imagePullSecrets": list(named.clone()),
-            "watchNamespaces": list(namespace),
+            "watchNamespaces": { "type": "array", "items": namespace, "uniqueItems": true },
             "env": list(named),
             "resources": object,
             "affinity": object,
@@ -228,7 +228,8 @@ fn watched(package: &Package) -> Result<String, Error> {
     let text = text.replace("-{{ .Chart", "-{{ $.Chart");
     let (head, objects) = text.split_once('\n').unwrap_or_default();
     Ok(format!(
-        "{head}\n{{{{- range without .Values.watchNamespaces .Release.Namespace }}}}\n---\n{objects}{{{{- end }}}}\n"
+        "{head}\n{{{{- $watched := .Values.watchNamespaces | default list }}}}\n\
+        {{{{- range without $watched .Release.Namespace }}}}\n---\n{objects}{{{{- end }}}}\n"
     ))
 }
 

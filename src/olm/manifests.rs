@@ -52,6 +52,8 @@ pub enum Error {
     Json(#[from] serde_json::Error),
     #[error("cannot write YAML")]
     Yaml(#[from] serde_yaml::Error),
+    #[error("{0} would refuse the pull request: {1}")]
+    Submission(&'static str, String),
 }
 
 /// The CRDs, a file each.

@@ -8,7 +8,9 @@
 pub fn line(text: &str, list: &str, at: usize, field: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let Some(head) = lines.iter().position(|line| line.starts_with(&format!("{list}:"))) else { return 1 };
-    let below = &lines[head + 1..];
+    // As far as the next key.
+    let is_below = |line: &&str| line.is_empty() || line.starts_with([' ', '#', '-']);
+    let below: Vec<&str> = lines[head + 1..].iter().copied().take_while(is_below).collect();
     let indent = |line: &str| line.len() - line.trim_start().len();
     let Some(first) = below.iter().find(|line| line.trim_start().starts_with("- ")) else { return head + 1 };
     let is_entry = |line: &&str| indent(line) == indent(first) && line.trim_start().starts_with("- ");
@@ -48,5 +50,7 @@ mod tests {
             (13, 11, 10)
         );
         assert_eq!(key(text, "absent", None), 1);
+        let flow = "releases: [{ version: x }]\nnext:\n- One.\n";
+        assert_eq!(line(flow, "releases", 0, "version"), 1, "nothing of another list");
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::manifests::{Error, File, PRODUCT, yaml};
 use super::publisher::Publisher;
+use super::release::{FLAVOUR, bundle_name};
 use crate::api::package::Package;
 
 /// The public key, below the repository.
@@ -17,8 +18,8 @@ pub const KEY: &str = "catalog/cosign.pub";
 pub fn signatures(package: &Package, publisher: &Publisher, key: &str) -> Result<Vec<File>, Error> {
     let names = [
         package.name.to_owned(),
-        format!("{}-bundle", package.name),
-        format!("{}-bundle-openshift", package.name),
+        bundle_name(package, ""),
+        bundle_name(package, FLAVOUR),
         format!("{PRODUCT}-catalog"),
         format!("{PRODUCT}-catalog-content"),
     ];

@@ -74,9 +74,14 @@ pub fn submission(
         let folder = format!("operators/{}", package.name);
         let request = request(repository, package, bundle, older, reviewers)?;
         let files = request.into_iter().map(|(path, content)| (format!("{folder}/{path}"), content));
+        let files: Vec<(String, String)> = files.collect();
+        let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+        if let Some(why) = refused(&paths, !older.is_empty()).first() {
+            return Err(Error::Submission(repository.name(), why.clone()));
+        }
         let notes = (NOTES.to_owned(), notes(repository, package, &bundle.release, older.is_empty()));
         let place = |(path, content)| File { path: format!("{}/{path}", repository.name()), content };
-        all.extend(files.chain([notes]).map(place));
+        all.extend(files.into_iter().chain([notes]).map(place));
     }
     Ok(all)
 }
@@ -178,8 +183,7 @@ fn notes(repository: Repository, package: &Package, release: &Release, is_first:
 
 /// What the pipelines would refuse in a pull request: its files by their path in the repository, and whether the
 /// operator is there already.
-#[must_use]
-pub fn refused(paths: &[&str], is_there: bool) -> Vec<String> {
+fn refused(paths: &[&str], is_there: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     let parts: Vec<Vec<&str>> = paths.iter().map(|path| path.split('/').collect()).collect();
     let distinct = |mut all: Vec<&str>| {

@@ -157,15 +157,22 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             return Some(self.away(place, touched_at));
         }
         let Some(Occupant { pod, .. }) = place.occupant else {
-            return Some(self.without_pod(place, touched_at, until));
+            let ended = place.loss.and_then(|loss| loss.why.clone());
+            return Some(self.without_pod(place, ended, touched_at, until));
         };
         if pod.deleting || self.inventory.deleted.contains(&pod.uid) {
             let stuck = pod.gone_by.map(|by| by + STUCK);
             let is_stuck = stuck.is_some_and(|stuck| stuck <= self.now);
-            if !is_stuck {
-                *until = stuck;
+            if is_stuck {
+                return Some(Cause::Terminating(true));
             }
-            return Some(Cause::Terminating(is_stuck));
+            *until = stuck;
+            // One that never ran and is taken away by others is as good as gone: what ended it is still the reason.
+            let ended = why_ended(place, pod).filter(|_| !self.inventory.deleted.contains(&pod.uid));
+            if ended.is_some() {
+                return Some(self.without_pod(place, ended, touched_at, until));
+            }
+            return Some(Cause::Terminating(false));
         }
         if let Some(since) = pod.ready_since {
             let available = since + self.policy.min_ready;
@@ -202,6 +209,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
     fn without_pod(
         &self,
         place: &Place<'_, R>,
+        ended: Option<String>,
         touched_at: Option<DateTime<Utc>>,
         until: &mut Option<DateTime<Utc>>,
     ) -> Cause {
@@ -216,11 +224,10 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let since = since.max(self.inventory.heard_since);
         let deadline = place.ready_since.map_or(since, |ready| since.max(ready)) + self.policy.wait_ready;
         let seconds = self.policy.wait_ready.num_seconds();
-        let ended = place.loss.and_then(|loss| loss.why.clone());
         if deadline <= self.now {
             return ended.map_or(Cause::Overdue(Start::NotMade), |why| Cause::Pulling(seconds, why));
         }
-        *until = Some(deadline);
+        *until = Some(until.map_or(deadline, |other| other.min(deadline)));
         Cause::Starting(ended.map_or(Start::NotMade, |why| Start::NotReady(seconds, Some(why))))
     }
 
@@ -268,6 +275,16 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             _ => Cause::Overdue(start),
         }
     }
+}
+
+/// What ended a Pod that never ran, or the one before it.
+fn why_ended<R>(place: &Place<'_, R>, pod: &Pod<R>) -> Option<String> {
+    let own = match &pod.trouble {
+        Some(Trouble::Ended(why)) => Some(why.clone()),
+        _ => None,
+    };
+    let has_run = pod.ready_since.is_some() || pod.was_ready.is_some();
+    own.or_else(|| place.loss.and_then(|loss| loss.why.clone())).filter(|_| !has_run)
 }
 
 /// Since when a place has no agent although Pods came and went. An agent that the rollout replaced has its own time.

@@ -89,6 +89,7 @@ impl Builder {
                 Err(needs) => eprintln!("not built: linux/{arch}; it needs {needs}"),
             }
         }
+        builder.prepare()?;
         if machines.is_empty() { Err("no architecture can be built".into()) } else { Ok(Self { machines, ..builder }) }
     }
 
@@ -199,17 +200,17 @@ impl Builder {
         args: &[&str],
     ) -> Result<Layout, String> {
         let tag = format!("localhost/{name}:build");
-        let _ = self.buildah()?.args(["manifest", "rm", &tag]).output();
+        let _ = self.buildah().args(["manifest", "rm", &tag]).output();
         // One after the other: built at once, their order in the index is left to chance.
         for (arch, _) in &self.machines {
-            let mut build = self.buildah()?;
+            let mut build = self.buildah();
             build.args(["build", "--quiet", "--format", "oci", "--timestamp", &source.time.to_string()]);
             build.args(["--platform", &format!("linux/{arch}"), "--manifest", &tag]).args(args);
             run(&format!("building image {name}"), build.arg("-f").arg(containerfile).arg(context))?;
         }
         let folder = self.fresh(&format!("layouts/{name}"))?;
         let noted = folder.with_extension("digest");
-        let mut push = self.buildah()?;
+        let mut push = self.buildah();
         push.args(["manifest", "push", "--quiet", "--all", "--digestfile"]).arg(&noted);
         run(&format!("packing image {name}"), push.arg(&tag).arg(format!("oci:{}:build", folder.display())))?;
         let digest = std::fs::read_to_string(&noted).map_err(|error| format!("{}: {error}", noted.display()))?;
@@ -227,10 +228,11 @@ impl Builder {
         is_it.then(|| Layout { folder, digest: digest.to_owned() })
     }
 
-    /// buildah, with a storage of its own, in a user namespace: it needs neither root nor an installation.
-    fn buildah(&self) -> Result<Command, String> {
+    /// Writes what buildah reads: its storage is its own, below our folder.
+    fn prepare(&self) -> Result<(), String> {
         let home = self.work.join("buildah");
-        let write = |path: PathBuf, text: &str| -> Result<PathBuf, String> {
+        let write = |path: &str, text: &str| -> Result<PathBuf, String> {
+            let path = home.join(path);
             std::fs::create_dir_all(path.parent().unwrap_or(&home)).map_err(|e| e.to_string())?;
             std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
             Ok(path)
@@ -240,25 +242,36 @@ impl Builder {
             ignore_chown_errors = \"true\"\n",
             home.display()
         );
-        let storage = write(home.join("storage.conf"), &storage)?;
+        write("storage.conf", &storage)?;
         // It looks for the network's program before it is clear that nothing needs a network.
-        let helpers = home.join("helpers");
-        let netavark = write(helpers.join("netavark"), "#!/bin/sh\necho no network is set up here >&2\nexit 1\n")?;
+        let netavark = write("helpers/netavark", "#!/bin/sh\necho no network is set up here >&2\nexit 1\n")?;
         run("chmod", Command::new("chmod").arg("+x").arg(netavark))?;
-        let containers = format!("[engine]\nhelper_binaries_dir = [\"{}\"]\n", helpers.display());
-        let containers = write(home.join("containers.conf"), &containers)?;
+        let containers = format!("[engine]\nhelper_binaries_dir = [\"{}\"]\n", home.join("helpers").display());
+        write("containers.conf", &containers)?;
         // Bases are pinned by digest; their signatures are nobody's that is known here.
-        write(home.join(".config/containers/policy.json"), r#"{"default":[{"type":"insecureAcceptAnything"}]}"#)?;
+        write(".config/containers/policy.json", r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).map(drop)
+    }
+
+    /// buildah, in a user namespace: it needs neither root nor an installation.
+    fn buildah(&self) -> Command {
+        let home = self.work.join("buildah");
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--mount"]).arg(tool("buildah"));
         command
             .env("HOME", &home)
             .env("TMPDIR", &home)
-            .env("CONTAINERS_STORAGE_CONF", storage)
-            .env("CONTAINERS_CONF", containers)
+            .env("CONTAINERS_STORAGE_CONF", home.join("storage.conf"))
+            .env("CONTAINERS_CONF", home.join("containers.conf"))
             .env("BUILDAH_ISOLATION", "chroot")
             .env("_CONTAINERS_USERNS_CONFIGURED", "done");
-        Ok(command)
+        // Its home is ours, the login is the user's, where there is one.
+        command.env_remove("DOCKER_CONFIG");
+        let docker = variable("DOCKER_CONFIG").or_else(|| variable("HOME").map(|home| format!("{home}/.docker")));
+        let login = docker.map(|folder| PathBuf::from(folder).join("config.json")).filter(|file| file.is_file());
+        if let Some(login) = login.filter(|_| variable("REGISTRY_AUTH_FILE").is_none()) {
+            command.env("REGISTRY_AUTH_FILE", login);
+        }
+        command
     }
 
     /// Where it is noted what an image was made from.

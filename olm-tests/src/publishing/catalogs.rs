@@ -11,6 +11,7 @@ use oneagent_operator::olm::publisher::Publisher;
 
 use super::builder::{Builder, Layout, Source};
 use super::registry::Target;
+use super::sign::{PROVENANCE, Signer};
 use super::{registry, run};
 use crate::tools::tool;
 
@@ -28,17 +29,12 @@ pub struct Catalogs<'a> {
 
 impl Catalogs<'_> {
     /// Pushes the catalog, without a server and with one, and lets the tags follow that users follow.
-    pub fn push(
-        &self,
-        opm: Option<&str>,
-        follow: &[&str],
-        mut sign: impl FnMut(&str) -> Result<(), String>,
-    ) -> Result<(), String> {
+    pub fn push(&self, opm: Option<&str>, follow: &[&str], signer: Option<&Signer>) -> Result<(), String> {
         let name = format!("{PRODUCT}-catalog");
         let content = format!("{name}-content");
         let built =
             self.builder.image(&content, &self.folder.join("Containerfile.content"), &self.folder, self.source, &[])?;
-        self.put(&content, &built.digest, Some(&built), follow, &mut sign)?;
+        self.put(&content, &built.digest, Some(&built), follow, signer)?;
         if opm == Some("none") {
             println!("the catalog that serves itself is left out");
             return Ok(());
@@ -51,7 +47,7 @@ impl Catalogs<'_> {
             if let Some(digest) = registry::digest(&followed)?
                 && registry::label(&followed, CONTENT)?.as_deref() == Some(&serves)
             {
-                return self.put(&name, &digest, None, follow, &mut sign);
+                return self.put(&name, &digest, None, follow, signer);
             }
         }
         let label = format!("{CONTENT}={serves}");
@@ -61,7 +57,7 @@ impl Catalogs<'_> {
         let refused = |why| format!("{why}; name an image that has /bin/opm in OPM_IMAGE, or none to leave it out");
         let layout = self.builder.image(&name, &self.folder.join("Containerfile"), &self.folder, self.source, &args);
         let layout = layout.map_err(refused)?;
-        self.put(&name, &layout.digest, Some(&layout), follow, &mut sign)
+        self.put(&name, &layout.digest, Some(&layout), follow, signer)
     }
 
     /// The catalog with opm's cache of it, in the place of stage `cache`: made here, it needs no base that runs here.
@@ -90,14 +86,15 @@ impl Catalogs<'_> {
         digest: &str,
         layout: Option<&Layout>,
         follow: &[&str],
-        sign: &mut impl FnMut(&str) -> Result<(), String>,
+        signer: Option<&Signer>,
     ) -> Result<(), String> {
         // By its content, too: a catalog of one version may come again, with a deprecation.
         let short: String = digest.trim_start_matches("sha256:").chars().take(12).collect();
         let target = Target { name: self.publisher.image(name), tag: format!("{}-{short}", self.version) };
         if let Some(layout) = layout {
             target.push(layout)?;
-            sign(&target.at(digest))?;
+            let attestation = (PROVENANCE, self.builder.provenance(digest));
+            signer.map_or(Ok(()), |signer| signer.sign(&target.name, digest, &[attestation]))?;
         }
         for tag in follow {
             target.follow(tag, digest)?;

@@ -16,11 +16,17 @@ pub fn folder(package: &str, version: &str) -> String {
     format!("catalog/charts/{package}/v{version}")
 }
 
-/// Pushes a chart, unless one of its version is there; its reference by digest.
-pub fn push(registry: &str, package: &str, version: &str, folder: &Path, work: &Path) -> Result<String, String> {
+/// Pushes a chart, unless one of its version is there; where it is, and its digest.
+pub fn push(
+    registry: &str,
+    package: &str,
+    version: &str,
+    folder: &Path,
+    work: &Path,
+) -> Result<(Target, String), String> {
     let target = Target { name: format!("{registry}/charts/{package}"), tag: version.to_owned() };
     if let Some(digest) = registry::digest(&target.tagged())? {
-        return Ok(target.at(&digest));
+        return Ok((target, digest));
     }
     let helm = || Command::new(tool("helm"));
     let to = work.join("charts");
@@ -29,6 +35,8 @@ pub fn push(registry: &str, package: &str, version: &str, folder: &Path, work: &
     push.arg("push").arg(to.join(format!("{package}-{version}.tgz"))).arg(format!("oci://{registry}/charts"));
     // A registry without TLS, as a test has it.
     run("helm push", push.args(registry.starts_with("127.0.0.1:").then_some("--plain-http")))?;
-    let digest = registry::digest(&target.tagged())?;
-    digest.map(|digest| target.at(&digest)).ok_or_else(|| format!("{} is not there after its push", target.tagged()))
+    match registry::digest(&target.tagged())? {
+        Some(digest) => Ok((target, digest)),
+        None => Err(format!("{} is not there after its push", target.tagged())),
+    }
 }

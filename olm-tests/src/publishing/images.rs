@@ -10,13 +10,13 @@ use oneagent_operator::api::PACKAGES;
 use oneagent_operator::api::package::Package;
 use oneagent_operator::olm::manifests::{File, PRODUCT};
 use oneagent_operator::olm::publisher::{Publisher, is_placeholder};
-use oneagent_operator::olm::release::{FLAVOUR, Release, Released};
+use oneagent_operator::olm::release::{FLAVOUR, Release, Released, bundle_name};
 use oneagent_operator::olm::{catalog, check};
 
 use super::builder::{Builder, Layout, Source};
 use super::catalogs::Catalogs;
 use super::registry::Target;
-use super::sign::{Signer, has_key, is_signed};
+use super::sign::{PROVENANCE, Signer, dependencies, is_signed};
 use super::{chart, files, is_clean};
 
 /// What is asked for.
@@ -37,15 +37,14 @@ pub struct Wish {
 /// Builds, and pushes and signs if that is wished; prints every image by digest.
 pub fn images(root: &Path, wish: &Wish) -> Result<(), String> {
     let (list, publisher, version) = (files::list(root)?, files::publisher(root)?, files::version(root)?);
-    if let Some(key) = &wish.sign {
-        if !wish.push {
-            return Err("SIGN without PUSH=1: what is not in a registry cannot be signed".into());
-        }
-        has_key(key)?;
+    if wish.sign.is_some() && !wish.push {
+        return Err("SIGN without PUSH=1: what is not in a registry cannot be signed".into());
     }
+    let signer = wish.sign.as_deref().map(Signer::new).transpose()?;
+    let signer = signer.as_ref();
     match list.releases.iter().find(|release| release.version == version) {
-        Some(release) => released(root, &publisher, release, wish),
-        None => preview(root, &publisher, &list.of(&publisher, &version), wish),
+        Some(release) => released(root, &publisher, release, wish, signer),
+        None => preview(root, &publisher, &list.of(&publisher, &version), wish, signer),
     }
 }
 
@@ -75,18 +74,13 @@ enum From<'a> {
 /// The Containerfiles of a bundle, with what its image is called by.
 const FLAVOURS: [(&str, &str); 2] = [("", "Containerfile"), (FLAVOUR, "Containerfile.openshift")];
 
-/// What the image of a bundle is called.
-fn bundle_name(package: &Package, suffix: &str) -> String {
-    format!("{}-bundle{suffix}", package.name)
-}
-
 fn listed(release: &Release) -> Result<Vec<Listed<'_>>, String> {
     let mut all = Vec::new();
     let none =
         |what: &str| format!("{what} of {} has no digest in the release list; it was never built", release.version);
     let digest = |image: &'_ str| image.split_once('@').map(|(_, digest)| digest.to_owned());
     let operator = digest(&release.operator_image).ok_or_else(|| none("operatorImage"))?;
-    for package in PACKAGES.iter().copied().filter(|package| release.has(package)) {
+    for package in release.its_packages() {
         all.push(Listed { name: package.name.to_owned(), digest: operator.clone(), from: From::Operator });
         for (suffix, containerfile) in FLAVOURS {
             let key = format!("{}{suffix}", package.name);
@@ -99,7 +93,13 @@ fn listed(release: &Release) -> Result<Vec<Listed<'_>>, String> {
 }
 
 /// A release that is listed: exactly the images of the list, built again only when one of them is missing.
-fn released(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) -> Result<(), String> {
+fn released(
+    root: &Path,
+    publisher: &Publisher,
+    release: &Release,
+    wish: &Wish,
+    signer: Option<&Signer>,
+) -> Result<(), String> {
     let version = &release.version;
     if let Some(other) = wish.registry.as_ref().filter(|registry| **registry != publisher.registry) {
         return Err(format!(
@@ -119,7 +119,6 @@ fn released(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) 
         }
     }
     let builder = Builder::new(root, wish.partial, wish.push && !missing.is_empty())?;
-    let mut signer = None;
     if !missing.is_empty() {
         let source = builder.source(&release.commit)?;
         let built = built(root, &builder, &source, release, &missing)?;
@@ -127,11 +126,12 @@ fn released(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) 
         for (image, layout) in missing.iter().zip(&built).filter(|_| wish.push) {
             target(image).push(layout)?;
         }
-        if let Some(key) = &wish.sign {
-            let signer = signer.insert(Signer::new(key, &source.root, builder.work())?);
+        if let Some(signer) = signer {
+            let dependencies = dependencies(&source.root, builder.work())?;
             for image in &missing {
-                let is_operator = matches!(image.from, From::Operator);
-                signer.sign(&target(image).at(&image.digest), &builder.provenance(&image.digest), is_operator)?;
+                let mut attestations = vec![(PROVENANCE, builder.provenance(&image.digest))];
+                attestations.extend(matches!(image.from, From::Operator).then(|| dependencies.clone()));
+                signer.sign(&target(image).name, &image.digest, &attestations)?;
             }
         }
     }
@@ -142,27 +142,19 @@ fn released(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) 
         println!("nothing was pushed: PUSH=1 does");
         return Ok(());
     }
-    for package in PACKAGES.iter().filter(|package| release.has(package)) {
+    for package in release.its_packages() {
         let folder = root.join(chart::folder(package.name, version));
-        let image = chart::push(&publisher.registry, package.name, version, &folder, builder.work())?;
-        println!("{image}");
+        let (target, digest) = chart::push(&publisher.registry, package.name, version, &folder, builder.work())?;
+        signer.map_or(Ok(()), |signer| signer.sign(&target.name, &digest, &[]))?;
+        println!("{}", target.at(&digest));
     }
     if !release.published {
         println!("catalogs do not name {version} yet: make publish VERSION={version}");
         return Ok(());
     }
     let source = Source::here(root)?;
-    let key = wish.sign.as_deref();
     let content = Catalogs { builder: &builder, publisher, source: &source, folder: root.join("catalog"), version };
-    content.push(wish.opm_image.as_deref(), &["latest"], |image| {
-        let Some(key) = key else { return Ok(()) };
-        let signer = match &signer {
-            Some(signer) => signer,
-            None => signer.insert(Signer::new(key, &builder.source(&release.commit)?.root, builder.work())?),
-        };
-        let digest = image.split_once('@').map_or("", |(_, digest)| digest);
-        signer.sign(image, &builder.provenance(digest), false)
-    })
+    content.push(wish.opm_image.as_deref(), &["latest"], signer)
 }
 
 /// Builds images of a release, and holds them against the list.
@@ -229,7 +221,13 @@ fn preview_version(version: &str, time: i64) -> Result<String, String> {
 }
 
 /// The present code alone, under a version of its own.
-fn preview(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) -> Result<(), String> {
+fn preview(
+    root: &Path,
+    publisher: &Publisher,
+    release: &Release,
+    wish: &Wish,
+    signer: Option<&Signer>,
+) -> Result<(), String> {
     if wish.push {
         is_clean(root)?;
         if wish.registry.is_none() && is_placeholder(&publisher.registry) {
@@ -262,7 +260,7 @@ fn preview(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) -
         let released = Released {
             release: release.clone(),
             files: kept,
-            image: publisher.image(&format!("{}-bundle@{digest}", package.name)),
+            image: publisher.image(&format!("{}@{digest}", bundle_name(package, ""))),
         };
         all.extend(catalog::catalog(package, &[released], &[]).map_err(|error| error.to_string())?);
         pushed.extend(images.into_iter().map(|(_, name, layout)| (name, layout)));
@@ -275,19 +273,14 @@ fn preview(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) -
     let folder = builder.work().join("preview");
     let _ = std::fs::remove_dir_all(&folder);
     files::write_all(&folder, &all)?;
-    let signer = wish.sign.as_ref().map(|key| Signer::new(key, &source.root, builder.work())).transpose()?;
-    let sign = |image: &str, is_operator: bool| match &signer {
-        Some(signer) => {
-            let digest = image.split_once('@').map_or("", |(_, digest)| digest);
-            signer.sign(image, &builder.provenance(digest), is_operator)
-        }
-        None => Ok(()),
-    };
+    let dependencies = signer.map(|_| dependencies(&source.root, builder.work())).transpose()?;
     for (name, layout) in &pushed {
         let target = Target { name: publisher.image(name), tag: version.clone() };
         if wish.push {
             target.push(layout)?;
-            sign(&target.at(&layout.digest), !name.contains("-bundle"))?;
+            let mut attestations = vec![(PROVENANCE, builder.provenance(&layout.digest))];
+            attestations.extend(dependencies.clone().filter(|_| layout.digest == operator.digest));
+            signer.map_or(Ok(()), |signer| signer.sign(&target.name, &layout.digest, &attestations))?;
         }
         println!("{}", target.at(&layout.digest));
     }
@@ -302,5 +295,5 @@ fn preview(root: &Path, publisher: &Publisher, release: &Release, wish: &Wish) -
         folder: folder.join("catalog"),
         version: &version,
     };
-    content.push(wish.opm_image.as_deref(), &["preview"], |image| sign(image, false))
+    content.push(wish.opm_image.as_deref(), &["preview"], signer)
 }

@@ -26,8 +26,11 @@ pub fn run(what: &str, command: &mut Command) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    Err(format!("{what} failed: {}", last.trim()))
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
+    let wants_login =
+        ["UNAUTHORIZED", "DENIED", "401 Unauthorized", "status code 401"].iter().any(|w| said.contains(w));
+    let remedy = if wants_login { "; log in to the registry first, with `docker login`" } else { "" };
+    Err(format!("{what} failed: {last}{remedy}"))
 }
 
 /// Asks git about a repository.

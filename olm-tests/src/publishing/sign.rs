@@ -12,42 +12,43 @@ use super::registry;
 use super::run;
 use crate::tools::{crate_tool, tool};
 
+/// What is attested of an image: the predicate's type, as cosign names it, and the file that has it.
+pub type Attestation = (&'static str, PathBuf);
+
+/// What an image was made from.
+pub const PROVENANCE: &str = "slsaprovenance1";
+/// What a program depends on.
+pub const DEPENDENCIES: &str = "cyclonedx";
+
 /// A key, as cosign names it: a file of `cosign generate-key-pair`, or one of a KMS.
-pub struct Signer {
-    key: String,
-    /// List of dependencies.
-    bom: PathBuf,
-}
+pub struct Signer(String);
 
 impl Signer {
-    /// Looks for the key, and lists the dependencies of the sources.
-    pub fn new(key: &str, source: &Path, work: &Path) -> Result<Self, String> {
-        has_key(key)?;
-        let bom = match std::env::var("SBOM") {
-            Ok(named) if !named.is_empty() => PathBuf::from(named),
-            _ => bill_of_materials(source, work)?,
-        };
-        Ok(Self { key: key.to_owned(), bom })
+    /// Refuses a key that is missing, before the first push.
+    pub fn new(key: &str) -> Result<Self, String> {
+        // Keys of a KMS have a scheme.
+        if key.contains("://") || Path::new(key).is_file() {
+            return Ok(Self(key.to_owned()));
+        }
+        Err(format!("the key {key} is not there: `cosign generate-key-pair` makes one, or name a key of a KMS"))
     }
 
     fn cosign(&self, verb: &str) -> Command {
         let mut command = Command::new(tool("cosign"));
         let log = std::env::var("TLOG").unwrap_or_else(|_| "false".into());
-        command.args([verb, "--key", &self.key, "--yes", &format!("--tlog-upload={log}")]);
+        command.args([verb, "--key", &self.0, "--yes", &format!("--tlog-upload={log}")]);
         command
     }
 
-    /// Signs an image, and attests to it, unless it is signed.
-    pub fn sign(&self, image: &str, provenance: &Path, is_operator: bool) -> Result<(), String> {
-        let (name, digest) = image.split_once('@').ok_or_else(|| format!("{image} has no digest"))?;
+    /// Attests to an image by its digest and signs it, unless it is signed.
+    pub fn sign(&self, name: &str, digest: &str, attestations: &[Attestation]) -> Result<(), String> {
         if is_signed(name, digest)? {
             return Ok(());
         }
+        let image = &format!("{name}@{digest}");
         // A registry without TLS, as a test has it.
         let plain = image.starts_with("127.0.0.1:").then_some("--allow-http-registry");
         // The signature comes last: where it is, all of it is.
-        let mut attestations = vec![("slsaprovenance1", provenance)];
-        attestations.extend(is_operator.then_some(("cyclonedx", self.bom.as_path())));
         for (kind, predicate) in attestations {
             let mut attest = self.cosign("attest");
             attest.args(plain).args(["--type", kind, "--predicate"]).arg(predicate);
@@ -85,17 +86,11 @@ pub fn key(root: &Path, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Says so before the first push that a key is missing.
-pub fn has_key(key: &str) -> Result<(), String> {
-    // Keys of a KMS have a scheme.
-    if key.contains("://") || Path::new(key).is_file() {
-        return Ok(());
-    }
-    Err(format!("the key {key} is not there: `cosign generate-key-pair` makes one, or name a key of a KMS"))
-}
-
 /// The dependencies of the operator, as CycloneDX lists them.
-fn bill_of_materials(source: &Path, work: &Path) -> Result<PathBuf, String> {
+pub fn dependencies(source: &Path, work: &Path) -> Result<Attestation, String> {
+    if let Some(named) = std::env::var_os("SBOM").filter(|named| !named.is_empty()) {
+        return Ok((DEPENDENCIES, named.into()));
+    }
     let program = crate_tool("cargo-cyclonedx")?;
     let mut command = Command::new(program);
     command.args(["cyclonedx", "--quiet", "--format", "json", "--override-filename", "bom", "--manifest-path"]);
@@ -103,5 +98,5 @@ fn bill_of_materials(source: &Path, work: &Path) -> Result<PathBuf, String> {
     let to = work.join("bom.json");
     std::fs::rename(source.join("bom.json"), &to).map_err(|error| format!("the list of dependencies: {error}"))?;
     let _ = std::fs::remove_file(source.join("olm-tests/bom.json"));
-    Ok(to)
+    Ok((DEPENDENCIES, to))
 }

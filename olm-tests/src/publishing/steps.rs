@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use oneagent_operator::api::PACKAGES;
 use oneagent_operator::api::package::Package;
 use oneagent_operator::olm::manifests::{File, PRODUCT};
 use oneagent_operator::olm::publisher::Publisher;
@@ -62,7 +61,7 @@ pub fn add(root: &Path, wish: &Wish, today: &str) -> Result<(), String> {
     let digest = builder.operator(&source, version)?.digest;
     release.operator_image = publisher.image(&format!("{PRODUCT}@{digest}"));
     let mut new = Vec::new();
-    let has: Vec<&Package> = PACKAGES.iter().copied().filter(|package| release.has(package)).collect();
+    let has: Vec<&Package> = release.its_packages().collect();
     for package in has {
         let before = list.before(package, &release);
         let made = catalog::bundle(package, &publisher, &release, before).map_err(|error| error.to_string())?;
@@ -89,7 +88,7 @@ pub fn publish(root: &Path, version: &str) -> Result<(), String> {
     let found = list.releases.iter().find(|release| release.version == version).cloned();
     let release = found
         .ok_or_else(|| format!("version {version} is not listed: add it first with make release VERSION={version}"))?;
-    let has = PACKAGES.iter().copied().filter(|package| release.has(package)).collect::<Vec<_>>();
+    let has: Vec<&Package> = release.its_packages().collect();
     decided(&publisher, &has)?;
     // All that the list itself refuses, before the registry is asked.
     list.publish(version).map_err(|error| error.to_string())?;

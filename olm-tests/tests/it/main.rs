@@ -10,6 +10,7 @@ mod beside;
 mod between;
 mod bundle;
 mod calm;
+mod chart;
 mod check;
 mod clock;
 mod controllers;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
+use olm_tests::checkout::{self, edit};
 use olm_tests::cluster::{documents, repository};
 use olm_tests::images::said;
 use olm_tests::olm::publisher;
@@ -66,28 +67,8 @@ fn files(root: &Path) -> BTreeMap<String, String> {
     listed.lines().map(|path| (path.to_owned(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-fn edit(root: &Path, file: &str, from: &str, to: &str) {
-    let path = root.join(file);
-    let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.contains(from), "{from}: {text}");
-    std::fs::write(&path, text.replace(from, to)).unwrap();
-}
-
-/// What an owner decides.
 fn decide(root: &Path) {
-    for (from, to) in [
-        ("Example Organization", "Acme"),
-        ("https://oneagent-operator.example", "https://acme.org"),
-        ("Example Maintainers, through", "Maintainers, through"),
-        ("Example Maintainers", "Maintainers"),
-        ("maintainers@oneagent-operator.example", "maintainers@acme.org"),
-        ("git.example", "git.acme.org"),
-        ("registry.example/oneagent-operator", "quay.io/acme"),
-        ("quay.io/operator-framework/opm:v1.73.0", &format!("quay.io/operator-framework/opm@{DIGEST}")),
-        ("recorded: \"\"", "recorded: https://acme.org/letter"),
-    ] {
-        edit(root, PUBLISHER, from, to);
-    }
+    checkout::decide(root, "quay.io/acme", &format!("quay.io/operator-framework/opm@{DIGEST}"));
 }
 
 #[test]

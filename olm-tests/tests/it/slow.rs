@@ -10,9 +10,9 @@ use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready, version_of};
-use olm_tests::nodes;
+use olm_tests::nodes::{self, Shape};
 use olm_tests::webhook::Webhook;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// Nobody was blamed.
@@ -23,15 +23,18 @@ async fn is_innocent(lab: &Lab<'_>) {
 }
 
 /// All kubelets lose the API server in the middle of a rollout, for longer than an agent may take.
-async fn partition(name: &str, on_failure: &str) {
-    let lab = Lab::new(name, 12).await;
+/// In two zones, with `reached` nodes done before.
+async fn partition(name: &str, rollout: Value, reached: usize) {
+    let mut lab = Lab::new(name, 0).await;
+    for zone in ["a", "b"] {
+        lab.add_nodes(6, &Shape::default().zone(zone)).await;
+    }
     lab.behave(|b| b.ready_after = Duration::from_secs(2));
-    lab.oneagent(&json!({ "waitReadySeconds": 15,
-        "rollout": { "maxUnavailable": 3, "maxFailures": 1, "onFailure": on_failure } }));
+    lab.oneagent(&json!({ "waitReadySeconds": 15, "rollout": rollout }));
     lab.all_at("agent", V1, 12, LONG).await;
     let eyes = Eyes::on(&lab, "agent", 12).await;
     lab.cluster.vendor.publish(&lab.name, V2);
-    lab.reached("agent", V2, 5).await;
+    lab.reached("agent", V2, reached).await;
     let all = async |ready: bool| {
         join_all(lab.nodes.iter().map(|node| nodes::set_ready(&lab.cluster.client, node, ready))).await;
     };
@@ -49,12 +52,20 @@ async fn partition(name: &str, on_failure: &str) {
 
 #[test]
 fn an_outage_of_all_nodes_rejects_no_version() {
-    olm_tests::run(partition("slow-partition", "Pause"));
+    olm_tests::run(partition("slow-partition", json!({ "maxUnavailable": 3, "maxFailures": 1 }), 5));
+}
+
+#[test]
+fn an_outage_of_all_nodes_while_a_canary_is_watched_and_one_node_goes_at_a_time_rejects_no_version() {
+    let rollout = json!({ "maxUnavailable": 1, "maxFailures": 1, "order": "ZoneByZone", "onFailure": "Rollback",
+        "canary": { "nodes": 1, "soak": "20s" } });
+    olm_tests::run(partition("slow-partition-canary", rollout, 1));
 }
 
 #[test]
 fn an_outage_of_all_nodes_takes_nobody_back() {
-    olm_tests::run(partition("slow-partition-back", "Rollback"));
+    let rollout = json!({ "maxUnavailable": 3, "maxFailures": 1, "order": "ZoneByZone", "onFailure": "Rollback" });
+    olm_tests::run(partition("slow-partition-back", rollout, 5));
 }
 
 /// A registry that takes several times as long as an agent may.

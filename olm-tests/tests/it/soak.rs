@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
+use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, is_ready, version_of};
+use olm_tests::lab::{LONG, Lab, SHORT_LEASE, SOON, V1, V2, V3, is_ready, version_of};
 use olm_tests::nodes::{patch, set_ready};
 use serde_json::{Value, json};
 
@@ -39,7 +40,11 @@ async fn are(lab: &Lab<'_>, old: usize, new: usize) -> Vec<String> {
 
 /// Six nodes, of which one is watched as a canary for an hour; and which one.
 async fn soaking(name: &str) -> (Lab<'static>, String) {
-    let lab = Lab::new(name, 6).await;
+    soaks(Lab::new(name, 6).await).await
+}
+
+/// The same in a corner that is there.
+async fn soaks(lab: Lab<'static>) -> (Lab<'static>, String) {
     let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
     lab.oneagent(&json!({ "rollout": rollout }));
     lab.all_at("agent", V1, 6, SOON).await;
@@ -132,9 +137,11 @@ fn a_canary_that_is_tainted_between_its_old_pod_and_its_new_one_gives_way_to_ano
 #[test]
 fn neither_another_leader_nor_a_wiped_status_nor_half_a_fleet_that_is_away_takes_another_canary() {
     olm_tests::run(async {
-        let (mut lab, canary) = soaking("soak-leaders").await;
+        let mut lab = Lab::without_operator(Cluster::shared().await, "soak-leaders", 6).await;
+        lab.start_operator(&SHORT_LEASE).await;
+        let (mut lab, canary) = soaks(lab).await;
         let eyes = Eyes::on(&lab, "agent", 6).await;
-        lab.start_operator(&[]).await;
+        lab.start_operator(&SHORT_LEASE).await;
         lab.operators[0].process.kill();
         lab.operators.remove(0);
         lab.is_looked_at().await;

@@ -53,7 +53,8 @@ fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
             olm.cluster.kubectl(&["-n", "dynatrace", "get", "pods", "-l", &kind, "-o", "name"])
         };
         let (before, said) = (pods(), lab.uids_of("webapp").await);
-        let newer = [watchers[0].clone(), olm.release_of(&WATCHER, "0.9.9")];
+        let newer = ["0.9.9", "1.0.0"].map(|version| olm.release_of(&WATCHER, version));
+        let newer = [&watchers[..], &newer].concat();
         olm.publish_all(&[(&ROW, &agents), (&WATCHER, &newer)], &[]).await;
         olm.installed_of(&WATCHER, "dynatrace", "0.9.9").await;
         assert_eq!(pods(), before);
@@ -62,10 +63,24 @@ fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
         assert!(lab.uids_of("webapp").await.is_disjoint(&said));
         assert_eq!(lab.uids("agent").await, uids);
 
+        // The next major version is in channels of its own, and comes when somebody chooses one of them.
+        let patch = json!({ "spec": { "channel": "stable-v1" } }).to_string();
+        olm.cluster.kubectl(&[
+            "-n",
+            "dynatrace",
+            "patch",
+            "subscriptions.operators.coreos.com",
+            WATCHER.name,
+            "--type=merge",
+            "-p",
+            &patch,
+        ]);
+        olm.installed_of(&WATCHER, "dynatrace", "1.0.0").await;
+
         // And removed; its rights go before it does.
         olm.judge_of(&WATCHER, "dynatrace");
         olm.delete("Subscription", "dynatrace", WATCHER.name).await;
-        olm.delete("ClusterServiceVersion", "dynatrace", &format!("{}.v0.9.9", WATCHER.name)).await;
+        olm.delete("ClusterServiceVersion", "dynatrace", &format!("{}.v1.0.0", WATCHER.name)).await;
         eventually("its Deployment is gone", PATIENCE, || async {
             match olm.get("Deployment", "dynatrace", WATCHER.name).await {
                 None => Ok(()),

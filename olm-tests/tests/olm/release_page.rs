@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use olm_tests::checkout::{Checkout, compiler};
+use olm_tests::checkout::{self, Checkout, compiler};
 use olm_tests::cluster::documents;
-use olm_tests::images::{Config, Registry, home, said};
+use olm_tests::front::{Front, PASSWORD, USER};
+use olm_tests::images::{Config, home, said};
 use olm_tests::lab::{Lab, V1};
 use olm_tests::olm::{CATALOGS, Olm, PACKAGE};
 use olm_tests::pages::blocks;
@@ -28,30 +29,19 @@ struct Maintainer {
     checkout: Checkout,
     home: tempfile::TempDir,
     compiler: PathBuf,
+    front: Front,
     registry: String,
     version: String,
 }
 
 impl Maintainer {
-    fn new(registry: &Registry, opm: &str) -> Self {
+    fn new(front: Front, opm: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let checkout = Checkout::at(&home.path().join("repository"));
-        let address = format!("{}/{FOLDER}", registry.address());
-        for (from, to) in [
-            ("Example Organization", "Acme"),
-            ("https://oneagent-operator.example", "https://acme.org"),
-            ("Example Maintainers, through", "Maintainers, through"),
-            ("Example Maintainers", "Maintainers"),
-            ("maintainers@oneagent-operator.example", "maintainers@acme.org"),
-            ("https://git.example", "https://git.acme.org"),
-            ("registry.example/oneagent-operator", &address),
-            ("quay.io/operator-framework/opm:v1.73.0", opm),
-            ("recorded: \"\"", "recorded: https://acme.org/letter"),
-        ] {
-            checkout.edit("catalog/publisher.yaml", from, to);
-        }
+        let address = format!("{}/{FOLDER}", front.address());
+        checkout::decide(checkout.root(), &address, opm);
         let compiler = compiler(home.path());
-        Self { checkout, home, compiler, registry: address, version: FIRST.into() }
+        Self { checkout, home, compiler, front, registry: address, version: FIRST.into() }
     }
 
     /// Types commands; what was printed, or what was said.
@@ -75,6 +65,7 @@ impl Maintainer {
             .env("PARTIAL", "1")
             .env("BINARIES", self.home.path().join("images"))
             .env("COSIGN_PASSWORD", "password of a test")
+            .env("DOCKER_CONFIG", self.home.path().join("docker"))
             .env_remove("MAKEFLAGS");
         let output = shell.output().unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -95,6 +86,13 @@ impl Maintainer {
             before,
             "{commands} changed something"
         );
+    }
+
+    /// Step 3, as `docker login` does it.
+    fn log_in(&self) {
+        let mut crane = Command::new(tool("crane"));
+        crane.args(["auth", "login", self.front.address(), "-u", USER, "-p", PASSWORD]);
+        said(crane.env("DOCKER_CONFIG", self.home.path().join("docker")));
     }
 
     /// The block of a step of the page; there is one for each.
@@ -129,7 +127,8 @@ impl Maintainer {
     fn releases(&mut self, version: &str, packages: &str) {
         const EACH: &str = "For each release";
         if version != self.version {
-            self.checkout.edit(
+            checkout::edit(
+                self.checkout.root(),
                 "Cargo.toml",
                 &format!("version = \"{}\"", self.version),
                 &format!("version = \"{version}\""),
@@ -152,6 +151,15 @@ impl Maintainer {
         if version == FIRST {
             // Somebody else's machine has nothing yet: all of it is built again, from the release's commit.
             std::fs::remove_dir_all(self.home.path().join("images/layouts")).unwrap();
+        }
+        if version == FIRST {
+            // The registry goes away in the middle.
+            self.front.takes(Some(20));
+            let said = self.try_to("make images PUSH=1 SIGN=KEYS/cosign.key").unwrap_err();
+            assert!(said.contains("failed") && said.contains("503"), "{said}");
+            self.front.takes(None);
+            let list = self.checkout.git(&["status", "--porcelain"]);
+            assert!(list.is_empty(), "{list}");
         }
         self.step(EACH, 8, 2);
         self.step(EACH, 10, 3);
@@ -210,14 +218,17 @@ fn the_page_goes_from_an_empty_registry_to_a_second_release_and_nothing_that_was
         std::fs::create_dir(root.path().join("bin")).unwrap();
         std::fs::copy(tool("opm"), root.path().join("bin/opm")).unwrap();
         let opm = olm.registry.push("opm:base", root.path(), &["bin"], &Config::default());
-        let mut maintainer = Maintainer::new(&olm.registry, &opm);
+        let mut maintainer = Maintainer::new(Front::of(&olm.registry).await, &opm);
         maintainer.step("Once", 1, 0);
         maintainer.step("Once", 2, 1);
 
         // A preview comes first, as everybody has it until there is a release.
         maintainer.types("echo x > strange");
         maintainer.is_refused("make images PUSH=1", "there are uncommitted changes, in strange");
-        maintainer.types("rm strange && make images PUSH=1");
+        maintainer.types("rm strange");
+        maintainer.is_refused("make images PUSH=1", "log in to the registry first");
+        maintainer.log_in();
+        maintainer.types("make images PUSH=1");
         let previews = maintainer.tags();
         assert!(previews.keys().all(|tag| tag.contains("-dev.") || tag.ends_with(":preview")), "{previews:?}");
         olm.namespace("dynatrace");
@@ -251,9 +262,11 @@ fn the_page_goes_from_an_empty_registry_to_a_second_release_and_nothing_that_was
         assert!(!build.exists(), "it was built again");
         assert_eq!(maintainer.tags(), first);
         assert_eq!(printed.lines().filter(|line| line.contains("@sha256:")).count(), 10, "{printed}");
-        for image in printed.lines().filter(|line| line.contains("@sha256:") && !line.contains("/charts/")) {
+        for image in printed.lines().filter(|line| line.contains("@sha256:")) {
             maintainer.verifies(&["verify"], image);
-            maintainer.verifies(&["verify-attestation", "--type", "slsaprovenance1"], image);
+            if !image.contains("/charts/") {
+                maintainer.verifies(&["verify-attestation", "--type", "slsaprovenance1"], image);
+            }
         }
         let operator = printed.lines().find(|line| line.contains("/oneagent-operator@")).unwrap();
         let listed = maintainer.verifies(&["verify-attestation", "--type", "cyclonedx"], operator);
@@ -302,7 +315,7 @@ fn the_page_goes_from_an_empty_registry_to_a_second_release_and_nothing_that_was
 
         // Somebody else's image under a tag of ours is not pushed over, and the list does not take a version twice.
         maintainer.is_refused(&format!("make release VERSION={SECOND}"), "is listed already");
-        let tag = format!("{}/oneagent-operator:{SECOND}", maintainer.registry);
+        let tag = olm.registry.reference(&format!("{FOLDER}/oneagent-operator:{SECOND}"));
         said(Command::new(tool("crane")).args(["copy", &opm, &tag]));
         maintainer.is_refused("make images PUSH=1", "a tag never moves");
         maintainer.types("make submission PACKAGE=oneagent-operator REVIEWERS=somebody");

@@ -15,6 +15,12 @@ use crate::olm::publisher::Publisher;
 /// What follows a package's name where the bundle's OpenShift flavour is meant.
 pub const FLAVOUR: &str = "-openshift";
 
+/// The name of a bundle's image; `flavour`: nothing, or [`FLAVOUR`].
+#[must_use]
+pub fn bundle_name(package: &Package, flavour: &str) -> String {
+    format!("{}-bundle{flavour}", package.name)
+}
+
 /// One release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -139,7 +145,7 @@ impl Release {
                 return Err(("packages", why));
             }
         }
-        let of_none = !PACKAGES.iter().any(|package| self.has(package));
+        let of_none = self.its_packages().next().is_none();
         if of_none { Err(("packages", format!("{version} is a release of no package"))) } else { Ok(()) }
     }
 
@@ -170,8 +176,7 @@ impl Release {
                 return Err((field, why));
             }
         }
-        let has_bundle = |package: &&&Package| self.bundle_images.contains_key(package.name);
-        match PACKAGES.iter().filter(|package| self.has(package)).find(|package| !has_bundle(package)) {
+        match self.its_packages().find(|package| !self.bundle_images.contains_key(package.name)) {
             Some(package) if self.published => {
                 let why = format!(
                     "bundleImages.{} of {version} is missing, and it is published; `make release` writes its digest",
@@ -247,6 +252,12 @@ impl Release {
         is_named && without(&self.version) >= without(package.since)
     }
 
+    /// The packages that it is a release of.
+    #[must_use = "an iterator does nothing by itself"]
+    pub fn its_packages(&self) -> impl Iterator<Item = &'static Package> {
+        PACKAGES.iter().copied().filter(|package| self.has(package))
+    }
+
     /// The operator's image under the package's own name: every package has the same bytes in a repository of its own.
     #[must_use]
     pub fn image_of(&self, package: &Package) -> String {
@@ -262,7 +273,7 @@ impl Release {
     #[must_use]
     pub fn bundle_image(&self, publisher: &Publisher, package: &Package) -> String {
         let named = self.bundle_images.get(package.name).cloned();
-        named.unwrap_or_else(|| publisher.image(&format!("{}-bundle:{}", package.name, self.version)))
+        named.unwrap_or_else(|| publisher.image(&format!("{}:{}", bundle_name(package, ""), self.version)))
     }
 
     /// Whether every image that a package needs is named by its digest, so that it can be mirrored.

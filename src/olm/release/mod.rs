@@ -8,7 +8,7 @@ mod entry;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{FLAVOUR, Release, channels_of};
+pub use entry::{FLAVOUR, Release, bundle_name, channels_of};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

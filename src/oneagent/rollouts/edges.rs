@@ -243,6 +243,15 @@ fn a_node_that_lost_its_agent_lacks_one_and_its_time_goes_on_while_pods_come_and
     assert_eq!(without.since, Some(at(700)));
     assert_eq!(look(&fleet, 999).report.bucket(Bucket::Starting), 1);
     assert_eq!(look(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
+    // While the Pod is taken away it is the same, also for the first that was refused.
+    fleet.change(0, |pod| pod.deleting = true);
+    assert_eq!(look(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
+    let known = fleet.losses.insert("node-000".into(), Loss { since: at(700), is_futile: false, why: None });
+    fleet.change(0, |pod| pod.trouble = Some(Trouble::Ended("OutOfcpu".into())));
+    let report = look(&fleet, 950).report;
+    assert!(report.without[0].cause.to_string().contains("OutOfcpu"), "{}", report.without[0].cause);
+    fleet.losses.extend(known.map(|loss| ("node-000".into(), loss)));
+    fleet.change(0, |pod| pod.deleting = false);
     // Without a Pod for the moment it is the same.
     let pod = fleet.pods.remove(0);
     assert_eq!(look(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);

@@ -153,10 +153,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
             ),
         );
     }
-    // After a start nothing is doubted before the vendor was heard.
-    let is_at_rest = picture.memory().rollout.started().is_none() && report.state == State::Complete;
-    let is_unheard = report.unheard > 0 && report.unheard == report.unknown.count;
-    if let Some(kept) = kept(C::Ready, R::AllUpdated, picture).filter(|_| is_at_rest && is_unheard) {
+    if let Some(kept) = all_updated_before(picture) {
         return kept;
     }
     if report.unknown.count > 0 {
@@ -336,6 +333,15 @@ fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, picture
 }
 
 /// After a start what held is not doubted before it was looked at again.
+/// What `Ready` said while all agents were as desired, as long as nothing else is new but that this process has not
+/// heard of their versions yet: after a start nothing is doubted before that.
+pub(super) fn all_updated_before(picture: &Picture<'_>) -> Option<Finding> {
+    let report = picture.report();
+    let is_at_rest = picture.memory().rollout.started().is_none() && report.state == State::Complete;
+    let is_unheard = report.unheard > 0 && report.unheard == report.unknown.count;
+    if is_at_rest && is_unheard { kept(C::Ready, R::AllUpdated, picture) } else { None }
+}
+
 fn kept(type_: C, reason: R, picture: &Picture<'_>) -> Option<Finding> {
     let held = picture.before.conditions.iter().find(|c| c.type_ == type_.to_string())?;
     (held.reason == reason.to_string())

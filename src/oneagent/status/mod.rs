@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
 
-use findings::findings;
+use findings::{all_updated_before, findings};
 
 use super::done::Done;
 use super::hold::STOPPED;
@@ -27,7 +27,7 @@ use crate::api::oneagent::status::{INSTANCES_AT_MOST, Instance};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::api::rollout::{NodeCounts, RolloutStatus, WithoutAgent};
 use crate::dynatrace::Snapshot;
-use crate::rollout::{Bucket, Report, State, Without};
+use crate::rollout::{Bucket, Report, State, WaitingOn, Without};
 
 /// All that a status is made from.
 #[derive(Clone, Copy)]
@@ -76,7 +76,9 @@ impl<'a> Picture<'a> {
     /// of OneAgents shows.
     fn waiting_on(&self, findings: &[Finding], problems: &[Problem]) -> Vec<String> {
         let report = self.report();
-        let waits = report.waiting_on.iter().map(|waiting| waiting.said(&WORDS));
+        let is_kept = all_updated_before(self).is_some();
+        let is_news = |waiting: &&WaitingOn| !(is_kept && matches!(waiting, WaitingOn::Unheard(..)));
+        let waits = report.waiting_on.iter().filter(is_news).map(|waiting| waiting.said(&WORDS));
         let is_quiet = matches!(report.state, State::Complete | State::Waiting);
         let problem = problems.first().filter(|_| is_quiet);
         let problem = problem.map(|(reason, message)| format!("{reason}: {message}"));
@@ -118,6 +120,7 @@ pub fn status(
         _ => "Deploying",
     };
     let (memory, choice) = (picture.memory(), &picture.assessment.choice);
+    let is_kept = all_updated_before(picture).is_some();
     let text = |version: Option<Version>| version.map(|v| v.to_string());
     let addresses: HashMap<&str, IpAddr> = seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect();
     let status = OneAgentStatus {
@@ -134,7 +137,7 @@ pub fn status(
         rejected_versions: memory.rejected.iter().map(ToString::to_string).collect(),
         phase: Some(phase.to_owned()),
         conditions,
-        nodes: Some(NodeCounts { without_agent: without_agent(report, before), ..counts(report) }),
+        nodes: Some(NodeCounts { without_agent: without_agent(report, before), ..counts(report, is_kept) }),
         rollout: Some(RolloutStatus { history, ..rollout_status(picture, picture.waiting_on(&findings, &problems))? }),
         instances: seen
             .pods
@@ -149,14 +152,11 @@ pub fn status(
                 // A host reports the newer agent of before until its new one has reported: a pin is not outdone by it.
                 let is_pinned = choice.strict && made_from == choice.version;
                 let version = if is_pinned { made_from } else { made_from.max(reported) };
-                (
-                    pod.node.to_string(),
-                    Instance {
-                        pod_name: Some(pod.name.to_string()),
-                        version: text(version),
-                        ip_address: ip.map(|ip| ip.to_string()),
-                    },
-                )
+                let known = before.instances.get(&*pod.node).filter(|_| is_kept);
+                let known = known.filter(|known| known.pod_name.as_deref() == Some(&*pod.name));
+                let version = known.map_or_else(|| text(version), |known| known.version.clone());
+                let (pod_name, ip_address) = (Some(pod.name.to_string()), ip.map(|ip| ip.to_string()));
+                (pod.node.to_string(), Instance { pod_name, version, ip_address })
             })
             .collect(),
         instances_truncated: (seen.pods.len() > INSTANCES_AT_MOST).then_some(true),
@@ -233,19 +233,22 @@ fn version(picture: &Picture<'_>) -> Option<Version> {
     good.filter(|_| soaks).or(picture.assessment.template)
 }
 
-fn counts(report: &Report) -> NodeCounts {
+/// `is_kept`: agents that nobody has been heard of yet are as desired, as they were before.
+fn counts(report: &Report, is_kept: bool) -> NodeCounts {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let kept = if is_kept { report.unheard } else { 0 };
+    let updated = report.updated + kept;
     let bucket = |bucket| number(report.bucket(bucket));
     NodeCounts {
         selected: number(report.selected),
         running: number(report.running),
-        updated: number(report.updated),
+        updated: number(updated),
         outdated: number(report.outdated),
-        version_unknown: number(report.unknown.count),
+        version_unknown: number(report.unknown.count - kept),
         held_back: number(report.held_back.count),
         unplanned: number(report.unplanned),
         surplus: number(report.surplus.count),
-        progress: format!("{}/{}", report.updated, report.selected),
+        progress: format!("{updated}/{}", report.selected),
         agents: agents(report),
         untolerated: bucket(Bucket::Untolerated),
         arch: bucket(Bucket::Arch),
@@ -264,7 +267,7 @@ fn counts(report: &Report) -> NodeCounts {
         overdue: bucket(Bucket::Overdue),
         terminating: bucket(Bucket::Terminating),
         without_agent: Vec::new(),
-        examples: examples(report),
+        examples: examples(report, is_kept),
     }
 }
 
@@ -299,11 +302,11 @@ pub fn says_refused(status: &OneAgentStatus) -> bool {
 }
 
 /// Names of nodes by the key under which they are counted.
-fn examples(report: &Report) -> BTreeMap<String, Vec<String>> {
+fn examples(report: &Report, is_kept: bool) -> BTreeMap<String, Vec<String>> {
     let buckets = report.buckets.iter().chain(&report.closed).map(|(bucket, nodes)| (bucket.to_string(), nodes));
     let others = [("versionUnknown", &report.unknown), ("heldBack", &report.held_back), ("surplus", &report.surplus)];
     let all = buckets.chain(others.map(|(key, nodes)| (key.to_owned(), nodes)));
-    all.filter(|(_, nodes)| nodes.count > 0)
+    all.filter(|(key, nodes)| nodes.count > 0 && !(is_kept && key == "versionUnknown"))
         .map(|(key, nodes)| (key, nodes.examples.iter().map(ToString::to_string).collect()))
         .collect()
 }
