@@ -40,7 +40,7 @@ pub fn images(root: &Path, wish: &Wish) -> Result<(), String> {
     if wish.sign.is_some() && !wish.push {
         return Err("SIGN without PUSH=1: what is not in a registry cannot be signed".into());
     }
-    let signer = wish.sign.as_deref().map(Signer::new).transpose()?;
+    let signer = wish.sign.as_deref().map(|key| Signer::new(root, key)).transpose()?;
     let signer = signer.as_ref();
     match list.releases.iter().find(|release| release.version == version) {
         Some(release) => released(root, &publisher, release, wish, signer),

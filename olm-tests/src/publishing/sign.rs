@@ -24,13 +24,25 @@ pub const DEPENDENCIES: &str = "cyclonedx";
 pub struct Signer(String);
 
 impl Signer {
-    /// Refuses a key that is missing, before the first push.
-    pub fn new(key: &str) -> Result<Self, String> {
+    /// Refuses a key that is missing, or not the one that the repository's policies name, before the first push.
+    pub fn new(root: &Path, key: &str) -> Result<Self, String> {
         // Keys of a KMS have a scheme.
-        if key.contains("://") || Path::new(key).is_file() {
+        let is_file = !key.contains("://");
+        if is_file && !Path::new(key).is_file() {
+            return Err(format!("the key {key} is not there: `make key` makes one, or name a key of a KMS"));
+        }
+        if is_file && std::env::var_os("COSIGN_PASSWORD").is_none() {
+            return Err(format!("COSIGN_PASSWORD is missing: set it to the password of {key}, for it is used often"));
+        }
+        let Ok(known) = std::fs::read_to_string(root.join(KEY)) else { return Ok(Self(key.to_owned())) };
+        let own = run("reading the key", Command::new(tool("cosign")).args(["public-key", "--key", key]))?;
+        if own.trim() == known.trim() {
             return Ok(Self(key.to_owned()));
         }
-        Err(format!("the key {key} is not there: `cosign generate-key-pair` makes one, or name a key of a KMS"))
+        Err(format!(
+            "{key} does not belong to {KEY}, which users and the policies in config/ check signatures with: sign with \
+            the key of step 2 in docs/release.md"
+        ))
     }
 
     fn cosign(&self, verb: &str) -> Command {

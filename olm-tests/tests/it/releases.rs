@@ -138,7 +138,7 @@ fn a_step_out_of_order_is_one_sentence_and_changes_nothing() {
     refuses(&["submit", "oneagent-operator"], "REVIEWERS is missing");
     refuses(&["submit", "oneagent-operator", "--reviewer", "a"], "no release of oneagent-operator is published");
     refuses(&["images", "--sign", "cosign.key"], "SIGN without PUSH=1");
-    refuses(&["images", "--push", "1", "--sign", &missing], "no.key is not there: `cosign generate-key-pair`");
+    refuses(&["images", "--push", "1", "--sign", &missing], "no.key is not there: `make key` makes one");
     refuses(&["key", &root.join("keys").display().to_string()], "is in the repository, and would be published");
 }
 

@@ -151,8 +151,25 @@ impl Maintainer {
         if version == FIRST {
             // Somebody else's machine has nothing yet: all of it is built again, from the release's commit.
             std::fs::remove_dir_all(self.home.path().join("images/layouts")).unwrap();
-        }
-        if version == FIRST {
+            // Somebody edits the list in between.
+            let list = "catalog/releases.yaml";
+            checkout::edit(self.checkout.root(), list, "oneagent-operator@sha256:", "oneagent-operator@sha256:0000");
+            let text = std::fs::read_to_string(self.checkout.root().join(list)).unwrap();
+            let line = text.lines().find(|line| line.contains("operator@sha256:0000")).unwrap();
+            checkout::edit(self.checkout.root(), list, line, &line[..line.len() - 4]);
+            self.is_refused("make images PUSH=1", "comes out as sha256:");
+            let _ = self.checkout.git(&["checkout", "--quiet", list]);
+            // Or signs with another key.
+            self.is_refused(
+                "env -u COSIGN_PASSWORD make images PUSH=1 SIGN=KEYS/cosign.key",
+                "COSIGN_PASSWORD is missing",
+            );
+            let other = self.home.path().join("other");
+            std::fs::create_dir(&other).unwrap();
+            let mut cosign = Command::new(tool("cosign"));
+            said(cosign.arg("generate-key-pair").current_dir(&other).env("COSIGN_PASSWORD", "password of a test"));
+            let sign = format!("make images PUSH=1 SIGN={}", other.join("cosign.key").display());
+            self.is_refused(&sign, "does not belong to catalog/cosign.pub");
             // The registry goes away in the middle.
             self.front.takes(Some(20));
             let said = self.try_to("make images PUSH=1 SIGN=KEYS/cosign.key").unwrap_err();
@@ -303,6 +320,12 @@ fn the_page_goes_from_an_empty_registry_to_a_second_release_and_nothing_that_was
         let latest = format!("{}/oneagent-operator-catalog:latest", maintainer.registry);
         let rendered = said(Command::new(tool("opm")).args(["render", "--use-http", &latest]).env("HOME", home.path()));
         assert!(rendered.contains(&format!("{PACKAGE}.v{SECOND}")), "the catalog that users follow has the release");
+
+        // Helm finds the chart without a login.
+        let chart = format!("oci://{}/charts/oneagent-operator", maintainer.registry);
+        let mut helm = Command::new(tool("helm"));
+        helm.args(["template", "mine", &chart, "--version", SECOND, "--plain-http", "--kube-version", "1.36.0"]);
+        assert!(said(helm.env("HOME", home.path())).contains(&format!("{PACKAGE}-{SECOND}")));
 
         // OLM looks again, and goes on to it; agents stay.
         olm.delete("CatalogSource", CATALOGS, "oneagent-operator").await;
