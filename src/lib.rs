@@ -13,6 +13,7 @@
 //!               ├─▶ config_watcher           the other kind, on the same rooms but dynatrace
 //!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
 //!               └─▶ telemetry                  logs, metrics, probes; beside all of them clock and backoff
+//!  sim                                         a small world on a virtual clock, for tests alone
 //! ```
 //!
 //! A kind is what implements [`kernel::runtime::Kind`]: its package, its objects, what it keeps of one between two
@@ -70,4 +71,6 @@ pub mod kernel;
 pub mod olm;
 pub mod oneagent;
 pub mod rollout;
+#[cfg(test)]
+mod sim;
 pub mod telemetry;

@@ -159,10 +159,15 @@ fn transition<T: Type>(type_: T, before: Option<&Condition>, finding: &Finding<T
     match type_.weight(finding.holds, finding.reason) {
         Weight::Normal => tell(reason, finding.message.clone(), false),
         Weight::Warning => tell(reason, finding.message.clone(), true),
-        // The end of what was a Warning is news.
+        // The end of what was a Warning is news; another reason for the same is no end.
         Weight::Quiet => {
-            let before = before.filter(|before| was_warned_of(type_, before))?;
-            tell("Recovered".to_owned(), format!("{} of condition {type_} is over", before.reason), false)
+            let has_ended = |before: &&Condition| before.status != finding.status() && was_warned_of(type_, before);
+            let before = before.filter(has_ended)?;
+            tell(
+                "Recovered".to_owned(),
+                format!("Condition {type_} is {} again, after {}.", finding.status(), before.reason),
+                false,
+            )
         }
     }
 }

@@ -13,6 +13,8 @@ mod edited;
 pub mod explain;
 pub mod fleet;
 pub mod from_cluster;
+#[cfg(test)]
+mod goldens;
 mod hold;
 pub mod known;
 pub mod listed;

@@ -160,7 +160,7 @@ impl<R: Revision> WayBack<R> {
         let waiting = WaitingOn::Back {
             to: self.to.to_string(),
             tried: place.clone(),
-            left,
+            left: left - chosen.len(),
             patience,
             refused: tried.filter(|_| phase == BackPhase::Refused).and_then(Cell::why),
         };

@@ -71,10 +71,12 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             blinks: false,
             unplanned: self.is_unplanned(place),
             until: None,
+            deadline: None,
         };
         let touched_at = self.touched_at(place);
         (cell.touched, cell.touched_at) = (touched_at.is_some(), touched_at);
         cell.cause = self.cause(place, touched_at, &mut cell.until);
+        cell.deadline = cell.until;
         let Some(bucket) = cell.bucket() else {
             self.crashed(&mut cell);
             return cell;
@@ -91,10 +93,12 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         cell
     }
 
-    /// An agent that has not been Ready for a moment only is said to run: a single probe that fails is no news.
+    /// An agent that has not been Ready for a moment only is said to run: a single probe that fails is no news. One
+    /// whose Pod is another one is news.
     fn blinks(&self, cell: &mut Cell<'a, R>) {
         let unready = cell.pod().and_then(|pod| pod.unready_since);
-        let since = cell.place.loss.map(|loss| loss.since).or(unready).filter(|_| cell.has_lost());
+        let has_ceased = cell.has_lost() && cell.cause.as_ref().is_some_and(Cause::has_ceased);
+        let since = cell.place.loss.map(|loss| loss.since).or(unready).filter(|_| has_ceased);
         let Some(until) = since.map(|since| since + MOMENT).filter(|until| *until > self.now) else { return };
         cell.blinks = true;
         cell.until = cell.until.into_iter().chain([until]).min();

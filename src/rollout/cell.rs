@@ -40,6 +40,8 @@ pub(super) struct Cell<'a, R> {
     pub(super) unplanned: bool,
     /// When this may change without an event.
     pub(super) until: Option<DateTime<Utc>>,
+    /// When the time is over that its cause gives it.
+    pub(super) deadline: Option<DateTime<Utc>>,
 }
 
 impl<'a, R> Cell<'a, R> {

@@ -290,7 +290,7 @@ fn places<R>(sorted: &Sorted<'_, R>, bounds: &Bounds<'_>) -> Vec<WaitingOn> {
         names: cells.iter().take(NAMES).map(|cell| cell.name().to_owned()).collect(),
         count: cells.len(),
         cause: cause.clone(),
-        until: cells.iter().filter_map(|cell| cell.until).min(),
+        until: cells.iter().filter_map(|cell| cell.deadline).min(),
     };
     let mut places: Vec<WaitingOn> = causes.into_iter().map(place).collect();
     places.extend(sorted.outside.first().map(|(_, cause)| WaitingOn::Closed {

@@ -142,6 +142,10 @@ impl WaitingOn {
             Self::Back { to, tried: Some(place), refused: Some(why), .. } => {
                 format!("going back to {to} ended on {} {place}, which it does not run on any more: {why}", words.place)
             }
+            Self::Back { to, tried: Some(place), left: 0, .. } => {
+                format!("going back to {to}: {} {place} is tried", words.place)
+            }
+            Self::Back { to, left: 0, .. } => format!("going back to {to}: no other {} are left", words.places),
             Self::Back { to, left, patience: Some(until), tried: None, .. } => format!(
                 "going back to {to}: {left} {} are left; running agents are kept until {}, in case that what failed \
                 recovers",

@@ -35,14 +35,12 @@ impl condition::Type for ConditionType {
 
     fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {
         match (self, reason) {
-            // Of rollouts the milestones tell.
-            (_, Reason::RolloutFailed | Reason::RolledBack) => Weight::Quiet,
             (Self::Ready | Self::Available, Reason::AgentsUnavailable) => Weight::Warning,
-            // Of what Degraded warns of the others do not tell again.
-            (Self::Ready | Self::Available | Self::Progressing, _) => match reason {
-                Reason::Paused | Reason::Stopped | Reason::Held | Reason::NoNodesSelected => Weight::Normal,
-                _ => Weight::Quiet,
-            },
+            (Self::Ready, Reason::NoNodesSelected)
+            | (Self::Progressing, Reason::Paused | Reason::Stopped | Reason::Held) => Weight::Normal,
+            // Of rollouts the milestones tell; and what Degraded warns of the others do not tell again.
+            (_, Reason::RolloutFailed | Reason::RolledBack)
+            | (Self::Ready | Self::Available | Self::Progressing, _) => Weight::Quiet,
             (Self::Degraded | Self::NodesConflict, _) if holds == Some(true) => Weight::Warning,
             (Self::ApiToken | Self::PaasToken, _) if holds == Some(false) => Weight::Warning,
             _ => Weight::Quiet,

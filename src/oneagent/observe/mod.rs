@@ -191,7 +191,7 @@ pub async fn observe(
     let ledger = context.deletions.ledger(&resolved.uid);
     let able = able(resolved, &nodes);
     let lacking = lacks(context, resolved, &able, &pods, &ledger);
-    let missing = if daemonset.is_some() { missing(desk, &able, &pods, now) } else { Missing::new() };
+    let missing = if daemonset.is_some() { missing(&desk.missing(), &able, &pods, now) } else { Missing::new() };
     let asked = (is_short(resolved, &nodes, &pods), daemonset.as_deref().filter(|_| lacking && !missing.is_empty()));
     let refused = refused(context, (desk, was_refused), &key, asked, (&pods, &missing), now).await;
     let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
@@ -258,7 +258,7 @@ fn is_believed(desk: &Desk, live: &DaemonSet) -> bool {
 }
 
 /// Selected nodes that are Ready.
-fn able<'a>(resolved: &Resolved, nodes: &'a [Arc<Node>]) -> Vec<&'a Arc<Node>> {
+pub(super) fn able<'a>(resolved: &Resolved, nodes: &'a [Arc<Node>]) -> Vec<&'a Arc<Node>> {
     let is_able = |node: &&Arc<Node>| node.ready && resolved.placement.verdict(node) == Verdict::Selected;
     nodes.iter().filter(is_able).collect()
 }
@@ -285,10 +285,9 @@ fn is_short(resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> bool
 }
 
 /// Since when those have no Pod at all, as this process saw it: the cluster does not say.
-fn missing(desk: &Desk, able: &[&Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
+pub(super) fn missing(before: &Missing, able: &[&Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
     let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
     let without = able.iter().filter(|node| !has_pod.contains(&*node.name));
-    let before = desk.missing();
     without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect()
 }
 

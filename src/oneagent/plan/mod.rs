@@ -51,6 +51,9 @@ use crate::rollout::{self, Hold, Policy, State, Step};
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
 
+/// What was judged in one look changes what the next one wants.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
 /// Whether earlier agents, or those of another OneAgent, have left is looked at this often: not all of them wake us.
 const LEAVING: Duration = Duration::from_secs(3);
 
@@ -227,7 +230,7 @@ fn plan_beside(
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     let bundle = from_cluster::missing_bundle(resolved, seen, hands_off.is_some());
     Ok(Plan {
-        next: next_look(&decision.plan, hands_off.as_ref(), now),
+        next: next_look(&decision, memory, hands_off.as_ref(), now),
         objects: Objects { pull_secret, daemonset, istio, bundle },
         steps: std::mem::take(&mut decision.plan.steps),
         guard,
@@ -290,9 +293,24 @@ fn gone(seen: &Observed, placement: &Placement, is_blocked: bool, now: DateTime<
     (known, gone)
 }
 
+/// Whether a verdict or the last good revision is another one now: the version is chosen by them.
+fn is_judged_otherwise(before: &Memory, now: &Memory) -> bool {
+    let of = |memory: &Memory| {
+        let good = memory.rollout.last_good.clone();
+        (memory.rejected.clone(), good, memory.rollout.failure.is_some())
+    };
+    of(before) != of(now)
+}
+
 /// When to look again if nothing happens before.
-fn next_look(rollout: &rollout::Plan<Revision>, hands_off: Option<&Problem>, now: DateTime<Utc>) -> Option<Duration> {
-    let report = &rollout.report;
+fn next_look(
+    decision: &Decision,
+    before: &Memory,
+    hands_off: Option<&Problem>,
+    now: DateTime<Utc>,
+) -> Option<Duration> {
+    let (rollout, report) = (&decision.plan, &decision.plan.report);
+    let judged = is_judged_otherwise(before, &decision.memory).then_some(AT_ONCE);
     let until = rollout
         .next
         .filter(|at| *at > now)
@@ -305,7 +323,7 @@ fn next_look(rollout: &rollout::Plan<Revision>, hands_off: Option<&Problem>, now
         _ => BLOCKED,
     });
     let excludes = (report.bucket(rollout::Bucket::NamespaceSelector) > 0).then_some(EXCLUDED);
-    [until, looks_for, excludes, blocked].into_iter().flatten().min()
+    [until, looks_for, excludes, blocked, judged].into_iter().flatten().min()
 }
 
 /// What is needed of the environment.

@@ -5,6 +5,7 @@
 //! updated themselves) is taken from the status. Must not decide anything itself.
 
 mod cause;
+mod seen;
 mod text;
 mod world;
 
@@ -17,8 +18,12 @@ use super::places::WORDS;
 use super::revision::Pod;
 use crate::api::condition::timestamp;
 use crate::rollout::{Report, State, WaitingOn};
-pub use world::Surroundings;
+pub use seen::Surroundings;
+#[cfg(test)]
+pub(super) use seen::observed;
 use world::World;
+#[cfg(test)]
+pub(super) use world::applied;
 
 use super::listed::Cluster;
 use crate::api::oneagent::OneAgent;

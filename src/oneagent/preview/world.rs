@@ -10,48 +10,25 @@ use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
-use secrecy::SecretString;
 
 use super::super::MANAGER;
-use super::super::build::record::Record;
-use super::super::build::template::marks;
 use super::super::listed::Cluster;
 use super::super::memory::{self, Memory};
-use super::super::observe::{Missing, Named, Observed, OpenShift, Token, Undeletable, in_its_place, is_ignored};
+use super::super::observe::{Observed, in_its_place};
 use super::super::plan::{plan, template_revision};
-use super::super::resolve::{ProxySource, Resolved, Wish};
+use super::super::resolve::{Resolved, Wish};
 use super::super::revision::Pod;
+use super::seen::{Surroundings, observed};
 use crate::api::name::Version;
-use crate::api::oneagent::condition::{ConditionType, Reason};
+use crate::api::oneagent::condition::Reason;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::types::zone_key;
 use crate::dynatrace::{Hosts, Snapshot, TokenState};
-use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::Verdict;
-use crate::kernel::Answer;
-use crate::kernel::named::Look;
 use crate::rollout::Report;
-use crate::rollout::ledger::Ledger;
 
 /// Label of a node: its zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
-
-/// What is asked of the cluster beside its lists.
-#[derive(Debug, Default)]
-pub struct Surroundings {
-    /// The node selector that the namespace itself carries.
-    pub selector: Selector,
-    /// What OpenShift says of its own update, when the spec wants it.
-    pub update: Answer,
-    /// The ConfigMap that lists the versions, where the spec names one.
-    pub list: Option<Look>,
-}
-
-/// Whether the operator was stopped when it looked last: an idle OneAgent says so in its condition alone.
-fn is_stopped(status: &OneAgentStatus) -> bool {
-    let (type_, reason) = (ConditionType::Progressing.to_string(), Reason::Stopped.to_string());
-    status.conditions.iter().any(|condition| condition.type_ == type_ && condition.reason == reason)
-}
 
 /// The cluster.
 pub(super) struct World {
@@ -91,53 +68,10 @@ impl World {
         around: &Surroundings,
         now: DateTime<Utc>,
     ) -> Self {
-        let key = (resolved.namespace.clone(), resolved.name.clone());
         let status = agent.status.clone().unwrap_or_default();
-        let daemonset = cluster.fleet.daemonset(&key);
-        let pods = cluster.fleet.pods(&key);
-        let containers = daemonset.as_ref().and_then(|live| live.spec.as_ref()?.template.spec.as_ref());
+        let seen = observed(&cluster.fleet, &resolved, &status, around, now);
+        let containers = seen.daemonset.as_ref().and_then(|live| live.spec.as_ref()?.template.spec.as_ref());
         let image = containers.and_then(|pod| pod.containers.first()?.image.clone()).unwrap_or_default();
-        let seen = Observed {
-            named_objects: Vec::new(),
-            paas: token(&status),
-            api: Token::There { value: SecretString::default(), blanks: false },
-            proxy: resolved.proxy.as_ref().map(|proxy| match proxy {
-                ProxySource::Value(url, _) => Named::There(url.clone(), String::new()),
-                ProxySource::Secret(_) => mark(daemonset.as_deref(), 0),
-            }),
-            trusted: resolved.trusted_cas.as_ref().map(|_| mark(daemonset.as_deref(), 1)),
-            bundle_is_missing: false,
-            openshift: OpenShift {
-                is_one: None,
-                proxy: Answer::Unread("not asked".to_owned()),
-                version: around.update.clone(),
-            },
-            admissions: cluster.fleet.admissions(&key),
-            pull_secret: None,
-            istio: None,
-            environment: None,
-            unlisted: None,
-            known: None,
-            told: Vec::new(),
-            is_believed: true,
-            nodes: cluster.fleet.nodes(),
-            pods: pods.clone(),
-            losses: Arc::default(),
-            undeletable: Undeletable::default(),
-            ledger: Ledger::default(),
-            missing: Missing::new(),
-            deciding_since: now,
-            heard_since: DateTime::UNIX_EPOCH,
-            refused: None,
-            namespace_selector: around.selector.labels.clone(),
-            selector_is_default: around.selector.is_default,
-            selector_enforced: !around.selector.labels.is_empty()
-                && !is_ignored(&around.selector, &cluster.fleet.nodes(), &pods),
-            cluster_id: daemonset.as_deref().and_then(cluster_id).unwrap_or_default(),
-            stopped: is_stopped(&status),
-            other_operator: false,
-            daemonset,
-        };
         let memory = memory::read(&status);
         let mut world =
             Self { now, each: TimeDelta::zero(), seen, resolved, memory, image, due: BTreeMap::new(), made: 0 };
@@ -309,33 +243,6 @@ impl World {
     }
 }
 
-/// The token, as far as the status tells: what nobody complains of is there.
-fn token(status: &OneAgentStatus) -> Token {
-    let missing = [Reason::TokenSecretNotFound, Reason::TokenMissing].map(|reason| reason.to_string());
-    let is_it = ConditionType::PaasToken.to_string();
-    let found = status.conditions.iter().find(|condition| condition.type_ == is_it);
-    if found.is_some_and(|condition| missing.contains(&condition.reason)) {
-        return Token::NoSecret;
-    }
-    Token::There { value: SecretString::default(), blanks: false }
-}
-
-/// An object that the spec names, by the mark that its last content left on the template.
-fn mark(live: Option<&DaemonSet>, which: usize) -> Named {
-    let mark = live.and_then(|live| {
-        let record = Record::of(live);
-        marks(&record.templates.first()?.template)[which].clone()
-    });
-    Named::There(SecretString::default(), mark.unwrap_or_default())
-}
-
-/// UID of Namespace kube-system, as the template has it.
-fn cluster_id(live: &DaemonSet) -> Option<String> {
-    let record = Record::of(live);
-    let container = record.templates.first()?.template.spec.as_ref()?.containers.first()?.clone();
-    container.env?.into_iter().find(|entry| entry.name == "DT_K8S_CLUSTER_ID")?.value
-}
-
 /// The environment, as far as the status tells.
 fn environment(world: &World, status: &OneAgentStatus) -> Snapshot {
     let desired: Option<Version> = status.desired_version.as_ref().and_then(|version| version.parse().ok());
@@ -380,7 +287,7 @@ fn is_unoffered(status: &OneAgentStatus, version: Version) -> bool {
 }
 
 /// A DaemonSet as it is after our write, once its controller has seen it.
-fn applied(wanted: serde_json::Value) -> Result<DaemonSet, serde_json::Error> {
+pub(in super::super) fn applied(wanted: serde_json::Value) -> Result<DaemonSet, serde_json::Error> {
     let mut live: DaemonSet = serde_json::from_value(wanted)?;
     live.metadata.generation = Some(1);
     live.status = Some(DaemonSetStatus { observed_generation: Some(1), ..DaemonSetStatus::default() });

@@ -255,11 +255,16 @@ fn a_node_that_lost_its_agent_lacks_one_and_its_time_goes_on_while_pods_come_and
     // Without a Pod for the moment it is the same.
     let pod = fleet.pods.remove(0);
     assert_eq!(look(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
-    // One whose agent ran until a moment ago has all its time, and for that moment it is no news.
+    // One whose agent ran until a moment ago has all its time.
     fleet.pods.insert(0, pod);
     fleet.losses.insert("node-000".into(), Loss { since: at(899), is_futile: false, why: None });
+    assert_eq!(look(&fleet, 901).report.lacking, 1, "another Pod is no probe that failed");
+    assert_eq!(look(&fleet, 1_199).report.bucket(Bucket::Starting), 1);
+    // Of the same Pod, a moment is no news.
+    fleet.change(0, |pod| {
+        (pod.was_ready, pod.unready_since, pod.trouble) = (Some(at(890) - at(0)), Some(at(899)), None);
+    });
     let report = look(&fleet, 901).report;
     assert_eq!((report.running, report.lacking), (4, 0));
     assert_eq!(look(&fleet, 902).report.lacking, 1);
-    assert_eq!(look(&fleet, 1_199).report.bucket(Bucket::Starting), 1);
 }

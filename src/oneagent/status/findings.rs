@@ -116,8 +116,13 @@ fn ready(picture: &Picture<'_>) -> Finding {
     if report.lacking > 0 {
         let named = [report.troubled.as_slice(), &report.ceased].concat();
         let who = if named.is_empty() { String::new() } else { format!(": {}", pairs(&named)) };
-        let reason = if named.is_empty() { R::RollingOut } else { R::AgentsUnavailable };
-        return not(reason, format!("{} of {} nodes have no Ready agent{who}", report.lacking, report.selected));
+        // While the Pods of what was unavailable come and go, it still is.
+        let is_known = kept(C::Ready, R::AgentsUnavailable, picture).is_some();
+        let reason = if named.is_empty() && !is_known { R::RollingOut } else { R::AgentsUnavailable };
+        // Of nodes that are NotReady nobody expects one.
+        let away = report.bucket(Bucket::NodeNotReady);
+        let away = if away > 0 { format!("; besides, {away} nodes are NotReady") } else { String::new() };
+        return not(reason, format!("{} of {} nodes have no Ready agent{who}{away}", report.lacking, report.selected));
     }
     if report.state == State::RolledBack && report.running > 0 && report.outdated == 0 {
         let message = format!("{} of {} nodes run the last good agent again", report.running, report.selected);
@@ -259,7 +264,10 @@ fn progressing(picture: &Picture<'_>) -> Finding {
         (State::Complete, _) if report.joining > 0 => finding(
             true,
             R::Starting,
-            format!("{} nodes start their agent: {}", report.joining, report.such_as(Bucket::Starting)),
+            match report.joining {
+                1 => format!("1 node starts its agent: {}", report.such_as(Bucket::Starting)),
+                joining => format!("{joining} nodes start their agents: {}", report.such_as(Bucket::Starting)),
+            },
         ),
         (State::Complete, _) if picture.seen.stopped => {
             finding(false, R::Stopped, format!("nothing is under way, and nothing will be: {}", STOPPED.why))

@@ -1,0 +1,55 @@
+//! What a kubelet writes of its Pods.
+//!
+//! Must not decide what becomes of one.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Value, json};
+
+pub(super) fn text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+pub(super) fn condition(type_: &str, is_true: bool, at: DateTime<Utc>) -> Value {
+    json!({ "type": type_, "status": if is_true { "True" } else { "False" }, "lastTransitionTime": text(at) })
+}
+
+pub(super) fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+fn container(is_ready: bool, restarts: i64, state: &Value, at: DateTime<Utc>) -> Value {
+    json!({ "phase": "Running", "startTime": text(at),
+        "conditions": [condition("PodScheduled", true, at), condition("Ready", is_ready, at)],
+        "containerStatuses": [{ "ready": is_ready, "restartCount": restarts, "state": state }] })
+}
+
+pub(super) fn ready(at: DateTime<Utc>) -> Value {
+    container(true, 0, &json!({ "running": { "startedAt": text(at) } }), at)
+}
+
+pub(super) fn crashing(at: DateTime<Utc>) -> Value {
+    let state =
+        json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off restarting failed container" } });
+    let mut status = container(false, 3, &state, at);
+    status["containerStatuses"][0]["lastState"] = json!({ "terminated": { "exitCode": 1, "reason": "Error" } });
+    status
+}
+
+pub(super) fn creating(at: DateTime<Utc>) -> Value {
+    pending(container(false, 0, &json!({ "waiting": { "reason": "ContainerCreating" } }), at))
+}
+
+pub(super) fn no_image(at: DateTime<Utc>) -> Value {
+    pending(container(false, 0, &json!({ "waiting": { "reason": "ImagePullBackOff", "message": "not found" } }), at))
+}
+
+/// Before its containers were started.
+fn pending(mut status: Value) -> Value {
+    status["phase"] = "Pending".into();
+    status
+}
+
+pub(super) fn refused(at: DateTime<Utc>) -> Value {
+    json!({ "phase": "Failed", "reason": "OutOfcpu", "message": "too little cpu", "startTime": text(at) })
+}
