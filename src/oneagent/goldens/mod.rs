@@ -2,8 +2,8 @@
 //! that the operator did and said, second by second.
 //!
 //! The operator's own plan and status run in a small world; nothing looks again except after an event, or when the
-//! plan asked for it. Each script runs in several orders of what happens at one time, too: where it ends must not depend
-//! on that. Must not decide anything.
+//! plan asked for it. Each script runs in several orders of what happens at one time, too: where it ends must not
+//! depend on that. Must not decide anything.
 
 mod happens;
 mod operator;
