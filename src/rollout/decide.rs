@@ -211,7 +211,9 @@ fn begin<R: Revision>(
     }
     // It goes back and forth while there are canaries.
     let known = inventory.memory.proof.as_ref().is_some_and(|proof| proof.revision == desired.revision);
-    let resumes = memory.stuck().is_some() || (known && memory.started().is_some());
+    // One that had stopped for trouble of the world goes on, also where that has just ended.
+    let was_stuck = [&*memory, inventory.memory].into_iter().any(|memory| memory.stuck().is_some());
+    let resumes = was_stuck || (known && memory.started().is_some());
     let work = sorted.cells.iter().any(Cell::is_open);
     let is_out = is_out || inventory.template == Some(&desired.revision);
     let late = memory.started().is_none() && is_out && work;

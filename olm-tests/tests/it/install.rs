@@ -32,7 +32,7 @@ fn a_oneagent_becomes_agents_on_selected_and_tolerated_nodes() {
 
         // Without it the agent there goes on running, counted apart, and the command that removes it is said and works.
         lab.edit("agent", json!({ "tolerations": null })).await;
-        let said = lab.says("agent", "Ready", "1 agents run on nodes with a taint").await;
+        let said = lab.says("agent", "Ready", "1 agent runs on a node with a taint").await;
         assert_eq!(lab.uids("agent").await, after, "an agent was deleted for a taint");
         let nodes = lab.status("agent").await.nodes.unwrap();
         assert_eq!((nodes.selected, nodes.surplus, nodes.progress.as_str()), (3, 1, "3/3"));

@@ -40,8 +40,9 @@ async fn partition(name: &str, rollout: Value, reached: usize) {
     };
     all(false).await;
     lab.says("agent", "Progressing", "12 of 12 nodes are NotReady").await;
-    // Longer than an agent may take.
-    tokio::time::sleep(Duration::from_secs(17)).await;
+    // Longer than an agent may take; a maintainer may want to see it longer.
+    let seconds = std::env::var("OUTAGE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(17);
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
     is_innocent(&lab).await;
     all(true).await;
     lab.all_at("agent", V2, 12, LONG).await;

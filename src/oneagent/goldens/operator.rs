@@ -265,7 +265,8 @@ impl Operator {
         let status = &pod["status"];
         let container = &status["containerStatuses"][0];
         let waits = container["state"]["waiting"]["reason"].as_str();
-        let is_ready = container["ready"] == true;
+        let conditions = status["conditions"].as_array();
+        let is_ready = conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
         let how = match (status["reason"].as_str(), waits) {
             _ if !pod["metadata"]["deletionTimestamp"].is_null() => return,
             (Some(refused), _) => refused,

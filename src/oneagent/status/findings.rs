@@ -190,11 +190,13 @@ fn surplus(picture: &Picture<'_>) -> String {
     let Some(first) = report.surplus.examples.first() else { return String::new() };
     let node = &first.name;
     let (namespace, name) = (&picture.resolved.namespace, &picture.resolved.name);
+    let (who, then) = match report.surplus.count {
+        1 => ("1 agent runs on a node".to_owned(), "it goes on, and gets no update"),
+        count => (format!("{count} agents run on nodes"), "they go on, and get no update"),
+    };
     format!(
-        "; {} agents run on nodes with a taint that spec.tolerations does not tolerate ({}): they go on, and get no \
-        update; tolerate the taint, or remove such an agent by kubectl -n {namespace} delete pod -l oneagent={name} \
-        --field-selector=spec.nodeName={node}",
-        report.surplus.count,
+        "; {who} with a taint that spec.tolerations does not tolerate ({}): {then}; tolerate the taint, or remove such \
+        an agent by kubectl -n {namespace} delete pod -l oneagent={name} --field-selector=spec.nodeName={node}",
         report.surplus.such_as(),
     )
 }
