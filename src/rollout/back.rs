@@ -143,7 +143,7 @@ impl<R: Revision> WayBack<R> {
             healthy.clear();
         }
         // Those that cost nothing, too, are at most the budget at a time.
-        let coming = |cell: &&Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+        let coming = |cell: &&Cell<'_, R>| cell.is_on_its_way();
         let free = bounds.budget.saturating_sub(sorted.cells.iter().filter(coming).count());
         let room = bounds.budget.saturating_sub(bounds.used);
         let chosen: Vec<&Cell<'_, R>> = match phase {

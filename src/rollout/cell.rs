@@ -80,6 +80,11 @@ impl<'a, R> Cell<'a, R> {
         may_start && !self.counts && (self.place.loss.is_some() || self.cause.as_ref().is_some_and(Cause::has_ceased))
     }
 
+    /// Whether its Pod is starting, or is going so that another one comes.
+    pub(super) fn is_on_its_way(&self) -> bool {
+        matches!(self.bucket(), Some(Bucket::Starting | Bucket::Terminating))
+    }
+
     /// Since when it has no Ready agent, as far as that is known.
     pub(super) fn without_since(&self) -> Option<DateTime<Utc>> {
         let of_pod = || self.pod().map(|pod| pod.unready_since.unwrap_or(pod.created));

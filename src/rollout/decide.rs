@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use super::back::{WayBack, is_back, is_of};
 use super::bucket::sort;
 use super::canary::{self, Canaries, is_unproven};
-use super::cause::{Bucket, Cause};
+use super::cause::Cause;
 use super::cell::{Cell, Sorted};
 use super::failure::{is_about, judge, stand_still, stick, stuck_until, withdraw, withdrawal_due};
 use super::forecast::finish;
@@ -211,7 +211,7 @@ fn begin<R: Revision>(
     }
     // It goes back and forth while there are canaries.
     let known = inventory.memory.proof.as_ref().is_some_and(|proof| proof.revision == desired.revision);
-    // One that had stopped for trouble of the world goes on, also where that has just ended.
+    // One that external trouble stopped goes on, also where that trouble has just ended.
     let was_stuck = [&*memory, inventory.memory].into_iter().any(|memory| memory.stuck().is_some());
     let resumes = was_stuck || (known && memory.started().is_some());
     let work = sorted.cells.iter().any(Cell::is_open);
@@ -323,7 +323,7 @@ fn finish_or_wait<R: Revision>(
     let Fleet { sorted, bounds, coming } = *fleet;
     let left = sorted.cells.iter().filter(|cell| cell.is_open()).count();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
-    let starts = |cell: &Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+    let starts = |cell: &Cell<'_, R>| cell.is_on_its_way();
     let moves = |cell: &&Cell<'_, R>| cell.counts && (cell.pending || cell.is_the_worlds || starts(cell));
     // A node that is drained gets its agent from the template of then; a replica that may not go now stays as it is.
     let held = if inventory.workloads.is_empty() { 0 } else { report.waiting };

@@ -77,7 +77,7 @@ pub(super) fn stand_still<R: Revision>(
         return None;
     }
     // Windows, storms, holds and soaks end by themselves; what starts goes later.
-    let is_soon = |cell: &Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+    let is_soon = |cell: &Cell<'_, R>| cell.is_on_its_way();
     let open = || sorted.cells.iter().filter(|cell| cell.is_open());
     let soaks = bounds.canaries.as_ref().is_some_and(|canaries| canaries.until.is_some());
     if open().next().is_none() || open().any(is_soon) || soaks {

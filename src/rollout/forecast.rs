@@ -8,7 +8,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::Policy;
 use super::calendar::Calendar;
 use super::canary::Canaries;
-use super::cause::Bucket;
 use super::cell::{Cell, Sorted};
 use super::memory::Memory;
 use super::pace::Bounds;
@@ -31,7 +30,7 @@ pub(super) fn finish<R>(
     let proof = memory.proof.as_ref().filter(|proof| proof.passed).and_then(|proof| proof.since);
     let followed = policy.canary.zip(proof).map_or(started, |(canary, since)| since + canary.soak);
     let left = sorted.cells.iter().filter(|cell| cell.is_open()).count();
-    let is_coming = |cell: &&Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+    let is_coming = |cell: &&Cell<'_, R>| cell.is_on_its_way();
     let counts = || sorted.cells.iter().filter(|cell| cell.counts);
     let coming = counts().filter(is_coming).count();
     // Those that do not come back take from what others could have.

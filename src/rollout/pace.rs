@@ -112,7 +112,7 @@ impl<'i> Bounds<'i> {
         let Some(stuck) = memory.stuck().filter(|stuck| stuck.phase == StuckPhase::Trial) else { return self };
         let is_tried = |cell: &Cell<'_, R>| {
             let is_new = || cell.touched_at.is_none_or(|touched| touched >= stuck.since);
-            matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating)) || (cell.is_the_worlds && is_new())
+            cell.is_on_its_way() || (cell.is_the_worlds && is_new())
         };
         let tried = sorted.cells.iter().filter(|cell| cell.counts && is_tried(cell)).count();
         self.whole = self.whole.min((self.used + 1).saturating_sub(tried));
@@ -126,7 +126,7 @@ impl<'i> Bounds<'i> {
     pub(super) fn steps<R>(&mut self, policy: &Policy, sorted: &Sorted<'_, R>, storm: bool) -> Vec<Step<R>> {
         let (mut free, mut healthy) = (Vec::new(), Vec::new());
         // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
-        let on_its_way = |cell: &Cell<'_, R>| matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+        let on_its_way = |cell: &Cell<'_, R>| cell.is_on_its_way();
         let is_freed = |cell: &Cell<'_, R>| cell.freed || (cell.touched && !cell.counts && on_its_way(cell));
         let mut of_each: Vec<Vec<&Cell<'_, R>>> = self.each.iter().map(|_| Vec::new()).collect();
         let canaries = self.canaries.clone();

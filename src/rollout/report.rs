@@ -314,6 +314,15 @@ pub struct Without {
 const WITHOUT: usize = 20;
 
 impl Report {
+    /// The same where the agents whose versions are not heard yet are as desired, and no other version is unknown.
+    #[must_use]
+    pub fn with_unheard_updated(&self) -> Self {
+        let mut report =
+            Self { updated: self.updated + self.unheard, unheard: 0, unknown: Nodes::default(), ..self.clone() };
+        report.waiting_on.retain(|waiting| !matches!(waiting, WaitingOn::Unheard(..)));
+        report
+    }
+
     /// The counts of a sorted fleet; state and waiting come from the decision.
     pub(super) fn count<R>(sorted: &Sorted<'_, R>) -> Self {
         let mut report = Self { selected: sorted.cells.len(), ..Self::default() };

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::cell::{Cell, Sorted};
 use super::rule::{Rule, holds};
-use super::{Bucket, Order, Policy};
+use super::{Order, Policy};
 
 /// What is known of a zone.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,8 +52,7 @@ pub(super) fn next_ones<'c, 'a, R>(
     }
     if policy.order == Order::ByZone && holds(Rule::Zones) {
         // Places without a zone come last. A zone has its turn until what is on its way there has arrived.
-        let on_its_way =
-            |cell: &&Cell<'_, R>| cell.counts && matches!(cell.bucket(), Some(Bucket::Starting | Bucket::Terminating));
+        let on_its_way = |cell: &&Cell<'_, R>| cell.counts && cell.is_on_its_way();
         let moving = sorted.cells.iter().filter(on_its_way).map(|cell| cell.place.zone);
         let turn = open.keys().copied().chain(moving).min_by_key(|zone| (zone.is_none(), *zone));
         open.retain(|zone, _| Some(*zone) == turn);

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use status::{condition, crashing, creating, is_ready, no_image, ready, refused, text};
+pub use status::is_ready;
+use status::{condition, crashing, creating, no_image, ready, refused, text};
 
 /// What becomes of a Pod that a kubelet starts; times in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -65,8 +66,10 @@ const BACK_OFF: i64 = 10;
 /// The world.
 pub struct World {
     pub now: DateTime<Utc>,
-    /// Key of the annotation by which Pods differ, and what becomes of those with a value of it.
-    pub fates: (&'static str, BTreeMap<String, Fate>),
+    /// Key of the annotation by which Pods differ.
+    annotation: &'static str,
+    /// What becomes of Pods with a value of it.
+    pub fates: BTreeMap<String, Fate>,
     /// What becomes of Pods on a node, whatever they are made from.
     pub fates_on: BTreeMap<String, Fate>,
     /// Why the API server refuses new Pods.
@@ -89,7 +92,8 @@ impl World {
     pub fn new(now: DateTime<Utc>, owner: Value, annotation: &'static str, random: Option<u64>) -> Self {
         Self {
             now,
-            fates: (annotation, BTreeMap::new()),
+            annotation,
+            fates: BTreeMap::new(),
             fates_on: BTreeMap::new(),
             refuses: None,
             nodes: BTreeMap::new(),
@@ -235,7 +239,7 @@ impl World {
     #[must_use]
     pub fn runs(&self, node: &str) -> Option<String> {
         let pod = self.pods.values().find(|pod| pod["spec"]["nodeName"] == node && is_ready(pod))?;
-        pod["metadata"]["annotations"][self.fates.0].as_str().map(str::to_owned)
+        pod["metadata"]["annotations"][self.annotation].as_str().map(str::to_owned)
     }
 
     fn pods_on(&self, node: &str) -> Vec<String> {
@@ -290,8 +294,8 @@ impl World {
         if !is_up || !pod["metadata"]["deletionTimestamp"].is_null() {
             return;
         }
-        let (key, fates) = &self.fates;
-        let of_its_own = pod["metadata"]["annotations"][*key].as_str().and_then(|value| fates.get(value));
+        let value = pod["metadata"]["annotations"][self.annotation].as_str();
+        let of_its_own = value.and_then(|value| self.fates.get(value));
         let fate = self.fates_on.get(&node).or(of_its_own).copied().unwrap_or(Fate::Ready(5));
         let status = |seconds: i64, status: fn(DateTime<Utc>) -> Value| {
             (seconds, Due::Status(name.to_owned(), status(self.now + TimeDelta::seconds(seconds))))

@@ -13,7 +13,8 @@ pub(super) fn condition(type_: &str, is_true: bool, at: DateTime<Utc>) -> Value 
     json!({ "type": type_, "status": if is_true { "True" } else { "False" }, "lastTransitionTime": text(at) })
 }
 
-pub(super) fn is_ready(pod: &Value) -> bool {
+/// Whether a Pod's status says that it is Ready.
+pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }

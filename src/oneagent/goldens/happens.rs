@@ -29,20 +29,17 @@ impl Operator {
     pub(super) fn act(&mut self, act: &Act) {
         let told = match act {
             Act::Publish(version) => {
-                if let Some(environment) = &mut self.environment {
-                    environment.latest = version.parse().ok();
-                    environment.latest_at = Some(self.world.now);
-                }
+                self.environment.latest = version.parse().ok();
+                self.environment.latest_at = Some(self.world.now);
                 format!("the environment offers {version}")
             }
             Act::EnvironmentAway(away) => {
-                if let Some(environment) = &mut self.environment {
-                    (environment.away, environment.trouble) = (*away, away.then(|| "connection refused".to_owned()));
-                }
+                self.environment.away = *away;
+                self.environment.trouble = away.then(|| "connection refused".to_owned());
                 (if *away { "the environment is away" } else { "the environment answers again" }).to_owned()
             }
             Act::Fate(fates) => {
-                self.world.fates.1.extend(fates.iter().map(|(version, fate)| (full(version), *fate)));
+                self.world.fates.extend(fates.iter().map(|(version, fate)| (full(version), *fate)));
                 format!("agents from now on: {fates:?}")
             }
             Act::FateOn(fates) => {

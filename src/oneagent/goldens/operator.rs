@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use kube::runtime::watcher;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::done::Done;
 use super::super::fleet::Fleet;
-use super::super::known::Known;
 use super::super::memory;
 use super::super::observe::{Missing, Observed, able, missing};
 use super::super::plan::{plan, template_revision};
@@ -29,7 +28,7 @@ use crate::dynatrace::{Hosts, Snapshot, TokenState};
 use crate::k8s::facts::VERSION_ANNOTATION;
 use crate::k8s::placement::Verdict;
 use crate::rollout::ledger::Ledger;
-use crate::sim::{Event, World};
+use crate::sim::{Event, World, is_ready};
 
 /// An operator, its world, and what it did and said.
 pub(super) struct Operator {
@@ -38,10 +37,9 @@ pub(super) struct Operator {
     pub(super) world: World,
     pub(super) fleet: Fleet,
     pub(super) agent: OneAgent,
-    pub(super) environment: Option<Snapshot>,
+    pub(super) environment: Snapshot,
     pub(super) ledger: Ledger,
     pub(super) missing: Missing,
-    known: Known,
     pub(super) deciding_since: DateTime<Utc>,
     /// What hosts report, whatever runs there now.
     reported: BTreeMap<String, Version>,
@@ -66,16 +64,15 @@ impl Operator {
             world: World::new(began, owner, VERSION_ANNOTATION, random),
             fleet: Fleet::new(Clock::at(began)),
             agent: serde_json::from_value(agent).expect("a OneAgent"),
-            environment: Some(Snapshot {
+            environment: Snapshot {
                 paas: TokenState::Ready,
                 api: TokenState::Ready,
                 answered_at: Some(began),
                 hosts_at: Some(began),
                 ..Snapshot::default()
-            }),
+            },
             ledger: Ledger::default(),
             missing: Missing::new(),
-            known: Known::default(),
             deciding_since: began,
             reported: BTreeMap::new(),
             joined: BTreeMap::new(),
@@ -162,17 +159,16 @@ impl Operator {
         let mut wrote = false;
         if let Some(wanted) = plan.objects.daemonset.take() {
             let metadata = wanted["spec"]["template"]["metadata"].clone();
-            let was = seen.daemonset.as_deref().and_then(template_revision);
-            let is_other = was.as_ref() != Some(&revision_of(&metadata));
-            done.template_replaced = was.is_some() && is_other;
-            wrote = is_other;
-            if is_other {
-                let version = metadata["annotations"][VERSION_ANNOTATION].as_str().unwrap_or("no version").to_owned();
+            let live = applied(wanted).expect("a DaemonSet");
+            let (was, is) = (seen.daemonset.as_deref().and_then(template_revision), template_revision(&live));
+            wrote = was != is;
+            done.template_replaced = was.is_some() && wrote;
+            if wrote {
+                let version = is.and_then(|revision| revision.version).map(|version| version.to_string());
                 let what = if was.is_some() { "now has" } else { "is created with" };
-                self.line("  ", &format!("the DaemonSet {what} {}", short(&version)));
+                self.line("  ", &format!("the DaemonSet {what} {}", short(&version.unwrap_or_default())));
             }
             self.world.set_template(metadata);
-            let live = applied(wanted).expect("a DaemonSet");
             self.fleet.daemonset_event("", watcher::Event::Apply(live));
         }
         let mut ledger = plan.ledger;
@@ -239,15 +235,12 @@ impl Operator {
                 hosts.add(zone, ip, *version);
             }
         }
-        let environment = self.environment.clone().map(|environment| {
-            let is_away = environment.away;
-            let at = |before: Option<DateTime<Utc>>| if is_away { before } else { Some(now) };
-            let (answered_at, hosts_at) = (at(environment.answered_at), at(environment.hosts_at));
-            Snapshot { answered_at, hosts_at, hosts: Some(Arc::new(hosts)), ..environment }
-        });
-        self.environment.clone_from(&environment);
-        seen.environment = environment.map(|environment| Ok(Arc::new(environment)));
-        seen.known = Some(Arc::new(self.known.clone()));
+        if !self.environment.away {
+            (self.environment.answered_at, self.environment.hosts_at) = (Some(now), Some(now));
+        }
+        self.environment.hosts = Some(Arc::new(hosts));
+        seen.environment = Some(Ok(Arc::new(self.environment.clone())));
+        seen.known = Some(Arc::default());
         seen.cluster_id = "cluster".to_owned();
         seen.ledger = self.ledger.clone();
         seen.deciding_since = self.deciding_since;
@@ -265,13 +258,11 @@ impl Operator {
         let status = &pod["status"];
         let container = &status["containerStatuses"][0];
         let waits = container["state"]["waiting"]["reason"].as_str();
-        let conditions = status["conditions"].as_array();
-        let is_ready = conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
         let how = match (status["reason"].as_str(), waits) {
             _ if !pod["metadata"]["deletionTimestamp"].is_null() => return,
             (Some(refused), _) => refused,
             (_, Some(reason)) => reason,
-            _ if is_ready => "Ready",
+            _ if is_ready(pod) => "Ready",
             _ => return,
         };
         let version = pod["metadata"]["annotations"][VERSION_ANNOTATION].as_str().unwrap_or_default();
@@ -320,13 +311,5 @@ pub(super) fn show(fleet: &Fleet, event: Event) {
         Event::NodeGone(node) => drop(fleet.node(&watcher::Event::Delete(serde_json::from_value(node).expect(read)))),
         Event::Pod(pod) => drop(fleet.pod("", &watcher::Event::Apply(serde_json::from_value(pod).expect(read)))),
         Event::PodGone(pod) => drop(fleet.pod("", &watcher::Event::Delete(serde_json::from_value(pod).expect(read)))),
-    }
-}
-
-fn revision_of(metadata: &Value) -> super::super::revision::Revision {
-    let annotation = |key: &str| metadata["annotations"][key].as_str().map(str::to_owned);
-    super::super::revision::Revision {
-        version: annotation(VERSION_ANNOTATION).and_then(|version| version.parse().ok()),
-        hash: annotation(crate::k8s::facts::HASH_ANNOTATION).unwrap_or_default(),
     }
 }

@@ -27,7 +27,7 @@ use crate::api::oneagent::status::{INSTANCES_AT_MOST, Instance};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::api::rollout::{NodeCounts, RolloutStatus, WithoutAgent};
 use crate::dynatrace::Snapshot;
-use crate::rollout::{Bucket, Report, State, WaitingOn, Without};
+use crate::rollout::{Bucket, Report, State, Without};
 
 /// All that a status is made from.
 #[derive(Clone, Copy)]
@@ -74,11 +74,8 @@ impl<'a> Picture<'a> {
 
     /// What is waited for. Where that is nothing, or a version, what a human must mend comes first: it is what a list
     /// of OneAgents shows.
-    fn waiting_on(&self, findings: &[Finding], problems: &[Problem]) -> Vec<String> {
-        let report = self.report();
-        let is_kept = all_updated_before(self).is_some();
-        let is_news = |waiting: &&WaitingOn| !(is_kept && matches!(waiting, WaitingOn::Unheard(..)));
-        let waits = report.waiting_on.iter().filter(is_news).map(|waiting| waiting.said(&WORDS));
+    fn waiting_on(&self, report: &Report, findings: &[Finding], problems: &[Problem]) -> Vec<String> {
+        let waits = report.waiting_on.iter().map(|waiting| waiting.said(&WORDS));
         let is_quiet = matches!(report.state, State::Complete | State::Waiting);
         let problem = problems.first().filter(|_| is_quiet);
         let problem = problem.map(|(reason, message)| format!("{reason}: {message}"));
@@ -108,7 +105,10 @@ pub fn status(
     if let Some((reason, message)) = &done.refused {
         return Ok(invalid(object.metadata.generation, before, *reason, message, now));
     }
-    let (report, environment) = (picture.report(), picture.environment());
+    let environment = picture.environment();
+    let is_kept = all_updated_before(picture).is_some();
+    let kept = is_kept.then(|| picture.report().with_unheard_updated());
+    let report = kept.as_ref().unwrap_or_else(|| picture.report());
     let (findings, problems) = findings(picture);
     let (conditions, mut transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
     let (told, history) = milestones::milestones(picture, now);
@@ -120,7 +120,6 @@ pub fn status(
         _ => "Deploying",
     };
     let (memory, choice) = (picture.memory(), &picture.assessment.choice);
-    let is_kept = all_updated_before(picture).is_some();
     let text = |version: Option<Version>| version.map(|v| v.to_string());
     let addresses: HashMap<&str, IpAddr> = seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect();
     let status = OneAgentStatus {
@@ -137,8 +136,11 @@ pub fn status(
         rejected_versions: memory.rejected.iter().map(ToString::to_string).collect(),
         phase: Some(phase.to_owned()),
         conditions,
-        nodes: Some(NodeCounts { without_agent: without_agent(report, before), ..counts(report, is_kept) }),
-        rollout: Some(RolloutStatus { history, ..rollout_status(picture, picture.waiting_on(&findings, &problems))? }),
+        nodes: Some(NodeCounts { without_agent: without_agent(report, before), ..counts(report) }),
+        rollout: Some(RolloutStatus {
+            history,
+            ..rollout_status(picture, picture.waiting_on(report, &findings, &problems))?
+        }),
         instances: seen
             .pods
             .iter()
@@ -233,22 +235,19 @@ fn version(picture: &Picture<'_>) -> Option<Version> {
     good.filter(|_| soaks).or(picture.assessment.template)
 }
 
-/// `is_kept`: agents that nobody has been heard of yet are as desired, as they were before.
-fn counts(report: &Report, is_kept: bool) -> NodeCounts {
+fn counts(report: &Report) -> NodeCounts {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    let kept = if is_kept { report.unheard } else { 0 };
-    let updated = report.updated + kept;
     let bucket = |bucket| number(report.bucket(bucket));
     NodeCounts {
         selected: number(report.selected),
         running: number(report.running),
-        updated: number(updated),
+        updated: number(report.updated),
         outdated: number(report.outdated),
-        version_unknown: number(report.unknown.count - kept),
+        version_unknown: number(report.unknown.count),
         held_back: number(report.held_back.count),
         unplanned: number(report.unplanned),
         surplus: number(report.surplus.count),
-        progress: format!("{updated}/{}", report.selected),
+        progress: format!("{}/{}", report.updated, report.selected),
         agents: agents(report),
         untolerated: bucket(Bucket::Untolerated),
         arch: bucket(Bucket::Arch),
@@ -267,7 +266,7 @@ fn counts(report: &Report, is_kept: bool) -> NodeCounts {
         overdue: bucket(Bucket::Overdue),
         terminating: bucket(Bucket::Terminating),
         without_agent: Vec::new(),
-        examples: examples(report, is_kept),
+        examples: examples(report),
     }
 }
 
@@ -302,11 +301,11 @@ pub fn says_refused(status: &OneAgentStatus) -> bool {
 }
 
 /// Names of nodes by the key under which they are counted.
-fn examples(report: &Report, is_kept: bool) -> BTreeMap<String, Vec<String>> {
+fn examples(report: &Report) -> BTreeMap<String, Vec<String>> {
     let buckets = report.buckets.iter().chain(&report.closed).map(|(bucket, nodes)| (bucket.to_string(), nodes));
     let others = [("versionUnknown", &report.unknown), ("heldBack", &report.held_back), ("surplus", &report.surplus)];
     let all = buckets.chain(others.map(|(key, nodes)| (key.to_owned(), nodes)));
-    all.filter(|(key, nodes)| nodes.count > 0 && !(is_kept && key == "versionUnknown"))
+    all.filter(|(_, nodes)| nodes.count > 0)
         .map(|(key, nodes)| (key, nodes.examples.iter().map(ToString::to_string).collect()))
         .collect()
 }
