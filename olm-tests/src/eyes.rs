@@ -9,7 +9,7 @@ use std::time::Instant;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::Api;
+use kube::api::{Api, ListParams, ObjectList};
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio::sync::watch;
 
@@ -18,8 +18,10 @@ use crate::lab::{Lab, SOON, is_ready};
 use crate::watched::Soon;
 
 /// What was seen.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Seen {
+    /// The newest resourceVersion.
+    newest: u64,
     ready: BTreeMap<String, BTreeSet<String>>,
     counting: bool,
     /// How many nodes were without a Ready agent at once, since all had one.
@@ -43,6 +45,7 @@ impl Seen {
 
     /// Takes a Pod as the watch shows it, with its place.
     fn take(&mut self, pod: &Pod, place: Option<String>, gone: bool) {
+        self.newest = self.newest.max(revision(pod.resource_version().as_ref()));
         let (Some(place), Some(uid)) = (place, pod.uid()) else { return };
         if (gone || pod.metadata.deletion_timestamp.is_some()) && self.deleting.insert(uid.clone()) {
             self.deletions.push(Instant::now());
@@ -79,6 +82,14 @@ impl Seen {
         }
     }
 
+    /// Whether it is as new as this list: what is in it was seen, and what was seen before but is not in it went.
+    fn has_caught_up(&self, before: &Self, list: &ObjectList<Pod>) -> bool {
+        let newest = list.items.iter().map(|pod| revision(pod.resource_version().as_ref())).max();
+        let listed: BTreeSet<String> = list.items.iter().filter_map(kube::ResourceExt::uid).collect();
+        let mut gone = before.pods.values().flatten().filter(|uid| !listed.contains(*uid));
+        newest.is_none_or(|newest| newest <= self.newest) && gone.all(|uid| self.deleting.contains(uid))
+    }
+
     /// Nodes that did not have exactly so many Pods, one after the other.
     #[must_use]
     pub fn without(&self, count: usize) -> Vec<(&String, usize)> {
@@ -86,8 +97,15 @@ impl Seen {
     }
 }
 
+/// Resource versions of one API server can be compared.
+fn revision(version: Option<&String>) -> u64 {
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
 #[derive(Debug)]
 pub struct Eyes {
+    pods: Api<Pod>,
+    of_it: ListParams,
     seen: Arc<Mutex<Seen>>,
     changes: watch::Receiver<()>,
 }
@@ -111,8 +129,10 @@ impl Eyes {
         place: impl Fn(&Pod) -> Option<String> + Send + 'static,
     ) -> Self {
         let (tell, changes) = watch::channel(());
-        let eyes = Self { seen: Arc::default(), changes };
-        let (shared, api) = (eyes.seen.clone(), Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name));
+        let api = Api::<Pod>::namespaced(lab.cluster.client.clone(), &lab.name);
+        let of_it = ListParams::default().labels(labels);
+        let eyes = Self { pods: api.clone(), of_it, seen: Arc::default(), changes };
+        let shared = eyes.seen.clone();
         let config = watcher::Config::default().labels(labels);
         tokio::spawn(async move {
             let mut events = watcher(api, config).backoff(Soon).boxed();
@@ -139,7 +159,7 @@ impl Eyes {
             }
         });
         eventually("the test sees the whole fleet", SOON, || async {
-            if eyes.seen().counting { Ok(()) } else { Err("not yet".to_owned()) }
+            if eyes.so_far().counting { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;
         eyes
@@ -150,8 +170,19 @@ impl Eyes {
         let _ = self.changes.changed().await;
     }
 
-    /// What was seen so far.
-    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+    /// What was seen until now. A watch is behind what a test knows from elsewhere, so it catches up first.
+    pub async fn seen(&self) -> Seen {
+        let before = self.so_far().clone();
+        let list = self.pods.list(&self.of_it).await.expect("the Pods");
+        eventually("the test's watch has caught up", SOON, || async {
+            let seen = self.so_far().clone();
+            if seen.has_caught_up(&before, &list) { Ok(seen) } else { Err("not yet".to_owned()) }
+        })
+        .await
+    }
+
+    /// What the watch has shown so far.
+    pub fn so_far(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().expect("what was seen")
     }
 }

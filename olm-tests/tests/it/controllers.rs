@@ -17,7 +17,7 @@ const V4: &str = "1.303.40.20250401-100000";
 /// Waits until somebody was replaced, beyond so many.
 async fn more_than(eyes: &Eyes, count: usize) {
     eventually("one more is gone", SOON, || async {
-        let gone = eyes.seen().deletions.len();
+        let gone = eyes.seen().await.deletions.len();
         if gone > count { Ok(()) } else { Err(gone.to_string()) }
     })
     .await;
@@ -42,7 +42,7 @@ fn without_controller_manager_or_scheduler_a_rollout_waits_and_condemns_nothing(
         }
         let eyes = (Eyes::on(&agents, "agent", 8).await, Eyes::on_replicas(&web, "app=webapp", 4).await);
         for (controller, version, message) in [(CONTROLLER_MANAGER, V2, "two"), (SCHEDULER, V3, "three")] {
-            let before = (eyes.0.seen().deletions.len(), eyes.1.seen().deletions.len());
+            let before = (eyes.0.seen().await.deletions.len(), eyes.1.seen().await.deletions.len());
             agents.cluster.vendor.publish(&agents.name, version);
             web.message(message);
             more_than(&eyes.0, before.0).await;
@@ -57,12 +57,12 @@ fn without_controller_manager_or_scheduler_a_rollout_waits_and_condemns_nothing(
             cluster.plane.lock().await.start_controller(controller);
             agents.all_at("agent", version, 8, LONG).await;
             web.all_updated(message).await;
-            assert!(eyes.0.seen().most_unready <= 2, "{controller}: {}", eyes.0.seen().most_unready);
-            assert_eq!(eyes.1.seen().most_unready, 1, "{controller}");
+            assert!(eyes.0.seen().await.most_unready <= 2, "{controller}: {}", eyes.0.seen().await.most_unready);
+            assert_eq!(eyes.1.seen().await.most_unready, 1, "{controller}");
         }
         // And the store of all: every writer waits.
         let began = chrono::Utc::now();
-        let before = (eyes.0.seen().deletions.len(), eyes.1.seen().deletions.len());
+        let before = (eyes.0.seen().await.deletions.len(), eyes.1.seen().await.deletions.len());
         agents.cluster.vendor.publish(&agents.name, V4);
         web.message("four");
         more_than(&eyes.0, before.0).await;
@@ -75,9 +75,9 @@ fn without_controller_manager_or_scheduler_a_rollout_waits_and_condemns_nothing(
         }
         agents.all_at("agent", V4, 8, LONG).await;
         web.all_updated("four").await;
-        assert!(eyes.0.seen().most_unready <= 2, "{}", eyes.0.seen().most_unready);
-        assert_eq!(eyes.1.seen().counts(), (1, 12), "nobody was replaced twice");
-        assert_eq!(eyes.0.seen().deletions.len(), 24, "nobody was replaced twice");
+        assert!(eyes.0.seen().await.most_unready <= 2, "{}", eyes.0.seen().await.most_unready);
+        assert_eq!(eyes.1.seen().await.counts(), (1, 12), "nobody was replaced twice");
+        assert_eq!(eyes.0.seen().await.deletions.len(), 24, "nobody was replaced twice");
         agents.end().await;
         web.end().await;
     });

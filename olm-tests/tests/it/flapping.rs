@@ -28,7 +28,7 @@ fn while_nodes_flap_a_good_version_reaches_everybody_and_a_bad_one_is_stopped_at
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.reached("agent", V2, 40).await;
         {
-            let seen = eyes.seen();
+            let seen = eyes.seen().await;
             // Those that flap are unready by themselves.
             assert!(seen.most_unready <= 4 + 2, "{} at once", seen.most_unready);
             assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));

@@ -248,7 +248,7 @@ fn a_switch_of_mode_zone_or_proxy_replaces_every_agent_once_and_within_the_budge
             // The environment is not reached through that proxy: the version stays, and yet agents get it.
             lab.edit("agent", change.clone()).await;
             eventually(&format!("every agent was replaced for {change}"), SOON * 2, || async {
-                let seen = eyes.seen();
+                let seen = eyes.seen().await;
                 assert!(seen.most_unready <= 3, "{} nodes without an agent at once", seen.most_unready);
                 let others = seen.without(turn + 2);
                 if others.is_empty() { Ok(()) } else { Err(format!("{others:?}")) }
@@ -258,7 +258,7 @@ fn a_switch_of_mode_zone_or_proxy_replaces_every_agent_once_and_within_the_budge
         }
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         {
-            let seen = eyes.seen();
+            let seen = eyes.seen().await;
             assert!(seen.most_unready > 0 && seen.without(5).is_empty(), "{seen:?}");
         }
         lab.end().await;

@@ -32,12 +32,12 @@ fn an_edited_budget_and_a_wiped_status_in_the_middle_replace_nobody_twice() {
         ];
         lab.cluster.kubectl(&wipe);
         lab.reached("agent", V2, 8).await;
-        let so_far = eyes.seen().most_unready;
+        let so_far = eyes.seen().await.most_unready;
         assert!(so_far <= 2, "{so_far} at once after the status was wiped");
         lab.edit("agent", json!({ "rollout": { "maxUnavailable": 5 } })).await;
         lab.all_at("agent", V2, 20, LONG).await;
         {
-            let seen = eyes.seen();
+            let seen = eyes.seen().await;
             assert!(seen.most_unready <= 5, "{} at once", seen.most_unready);
             assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));
         }
@@ -118,10 +118,10 @@ fn a_node_that_is_tainted_while_it_has_no_agent_keeps_its_place_in_the_budget() 
         lab.behave(|b| b.gone_after = Duration::from_millis(50));
         // Nobody else goes meanwhile: it lost its agent by us.
         tokio::time::sleep(Duration::from_secs(6)).await;
-        assert_eq!(eyes.seen().counts(), (1, 1));
+        assert_eq!(eyes.seen().await.counts(), (1, 1));
         nodes::patch(&lab.cluster.client, &node, &taints(serde_json::Value::Null)).await;
         lab.all_at("agent", V2, 6, LONG).await;
-        assert_eq!(eyes.seen().most_unready, 1);
+        assert_eq!(eyes.seen().await.most_unready, 1);
         lab.end().await;
     });
 }
@@ -169,10 +169,10 @@ fn while_a_status_cannot_be_written_nobody_is_replaced_who_would_not_be_remember
         .await;
         lab.cluster.vendor.publish(&lab.name, V2);
         tokio::time::sleep(Duration::from_secs(6)).await;
-        assert_eq!(eyes.seen().deletions.len(), 0, "what is begun must be remembered first");
+        assert_eq!(eyes.seen().await.deletions.len(), 0, "what is begun must be remembered first");
         lab.cluster.kubectl(&["delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "no-status"]);
         lab.all_at("agent", V2, 6, LONG).await;
-        assert_eq!(eyes.seen().counts(), (1, 6));
+        assert_eq!(eyes.seen().await.counts(), (1, 6));
         lab.end().await;
     });
 }

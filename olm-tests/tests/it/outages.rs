@@ -39,10 +39,18 @@ fn a_registry_that_is_away_condemns_no_version_and_the_rollout_completes_by_itse
             (0, None),
             "the registry was held against the version"
         );
-        assert!(eyes.seen().most_unready <= 3, "{} nodes at once were without an agent", eyes.seen().most_unready);
+        assert!(
+            eyes.seen().await.most_unready <= 3,
+            "{} nodes at once were without an agent",
+            eyes.seen().await.most_unready
+        );
         lab.behave(|b| b.versions.clear());
         lab.all_at("agent", V2, 21, LONG).await;
-        assert!(eyes.seen().most_unready <= 3, "{} nodes at once were without an agent", eyes.seen().most_unready);
+        assert!(
+            eyes.seen().await.most_unready <= 3,
+            "{} nodes at once were without an agent",
+            eyes.seen().await.most_unready
+        );
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
         lab.end().await;
     });

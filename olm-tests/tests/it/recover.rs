@@ -46,7 +46,7 @@ fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
         lab.all_at("agent", V2, 30, LONG).await;
         assert!(holder(&lab).await.unwrap().contains("operator-1"));
         {
-            let seen = eyes.seen();
+            let seen = eyes.seen().await;
             assert!(seen.most_unready <= 3, "{} nodes at once were without an agent", seen.most_unready);
             assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));
         }

@@ -58,7 +58,7 @@ fn after_a_restore_of_etcd_a_running_operator_reads_what_is_there_and_goes_on_wi
             })
             .await;
         let status = agents.status("agent").await;
-        assert!(status.rejected_versions.is_empty() && eyes.seen().deletions.is_empty(), "{status:#?}");
+        assert!(status.rejected_versions.is_empty() && eyes.seen().await.deletions.is_empty(), "{status:#?}");
 
         // What is edited from now on is carried out within the budget, and the lost edit is not.
         agents.edit("agent", json!({ "env": [{ "name": "SINCE", "value": "yes" }] })).await;
@@ -73,7 +73,7 @@ fn after_a_restore_of_etcd_a_running_operator_reads_what_is_there_and_goes_on_wi
         })
         .await;
         agents.all_at("agent", V2, 4, SOON).await;
-        assert_eq!(eyes.seen().counts(), (1, 4), "within the budget, and each once");
+        assert_eq!(eyes.seen().await.counts(), (1, 4), "within the budget, and each once");
         web.message("three");
         web.all_updated("three").await;
         agents.end().await;

@@ -47,7 +47,7 @@ async fn partition(name: &str, rollout: Value, reached: usize) {
     all(true).await;
     lab.all_at("agent", V2, 12, LONG).await;
     is_innocent(&lab).await;
-    assert!(eyes.seen().without(2).is_empty(), "not replaced exactly once: {:?}", eyes.seen().without(2));
+    assert!(eyes.seen().await.without(2).is_empty(), "not replaced exactly once: {:?}", eyes.seen().await.without(2));
     lab.end().await;
 }
 
@@ -165,7 +165,7 @@ fn no_more_canaries_go_than_were_asked_for_and_none_goes_twice() {
         lab.is_looked_at().await;
         let deletions = lab.requests().iter().filter(|r| r.resource == "pods" && r.verb == "delete").count();
         assert_eq!(deletions, 260);
-        assert!(eyes.seen().without(1).iter().all(|(_, pods)| *pods <= 2), "{:?}", eyes.seen().without(1));
+        assert!(eyes.seen().await.without(1).iter().all(|(_, pods)| *pods <= 2), "{:?}", eyes.seen().await.without(1));
         let at =
             lab.pods("agent").await.values().filter(|p| version_of(p).as_deref() == Some(V2) && is_ready(p)).count();
         assert_eq!(at, 260);

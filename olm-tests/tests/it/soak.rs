@@ -165,7 +165,7 @@ fn neither_another_leader_nor_a_wiped_status_nor_half_a_fleet_that_is_away_takes
             lab.is_looked_at().await;
         }
         assert_eq!(are(&lab, 5, 1).await, std::slice::from_ref(&canary));
-        assert!(eyes.seen().deletions.is_empty(), "somebody was replaced");
+        assert!(eyes.seen().await.deletions.is_empty(), "somebody was replaced");
         ends(lab, 6).await;
     });
 }

@@ -39,7 +39,7 @@ fn a_rollout_whose_memory_and_record_are_torn_while_the_operator_is_away_goes_on
         lab.start_operator(&[]).await;
         lab.all_at("agent", V2, 12, LONG).await;
         {
-            let seen = eyes.seen();
+            let seen = eyes.seen().await;
             assert!(seen.most_unready <= 2, "{} at once", seen.most_unready);
             assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));
         }
@@ -72,7 +72,7 @@ fn a_record_that_is_mangled_while_an_edit_waits_in_a_pause_restarts_nobody() {
         lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
         lab.condition_within(LONG, "agent", "Ready", "True", "AllUpdated").await;
         {
-            let seen = eyes.seen();
+            let seen = eyes.seen().await;
             assert!(seen.most_unready <= 1, "{} at once", seen.most_unready);
             assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));
         }

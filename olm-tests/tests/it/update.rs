@@ -20,7 +20,7 @@ fn two_hundred_outdated_pods_are_replaced_once_each_and_never_more_than_a_tenth_
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.all_at("agent", V2, 200, Duration::from_secs(120)).await;
         {
-            let seen = eyes.seen();
+            let seen = eyes.seen().await;
             assert!(seen.most_unready <= 20, "{} at once", seen.most_unready);
             assert!(seen.most_unready > 10, "only {} at once: the budget is not used", seen.most_unready);
             assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));

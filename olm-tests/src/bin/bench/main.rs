@@ -226,7 +226,7 @@ async fn rollout_of(size: usize) {
     let took = began.elapsed().as_secs_f64();
     let cpu = lab.operators[0].cpu().saturating_sub(cpu).as_secs_f64();
     let (span, gaps) = {
-        let seen = eyes.seen();
+        let seen = eyes.seen().await;
         (span(&seen), gaps(&seen, size / 10))
     };
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -276,10 +276,10 @@ async fn bare_rollout(lab: &Lab<'_>, budget: usize) -> (f64, Vec<f64>) {
             deletions.spawn(async move { drop(pods.delete(&name, &DeleteParams::default()).await) });
         }
         eyes.changed().await;
-        ready = eyes.seen().readies.len();
+        ready = eyes.so_far().readies.len();
     }
     deletions.join_all().await;
-    let seen = eyes.seen();
+    let seen = eyes.seen().await;
     (span(&seen), gaps(&seen, budget))
 }
 

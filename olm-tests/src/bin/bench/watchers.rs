@@ -154,7 +154,7 @@ pub(super) async fn edit(size: usize) {
         &format!("an edit reaches {size} Pods of a Deployment, 10 % at a time, Ready after 1 s, 3 s of debounce"),
         &format!("{:.1} s", began.elapsed().as_secs_f64()),
     );
-    row("… most Pods unavailable at once", &format!("{}", eyes.seen().most_unready));
+    row("… most Pods unavailable at once", &format!("{}", eyes.seen().await.most_unready));
     row("… CPU time of the operator", &format!("{:.2} s", cpu.as_secs_f64()));
     row("… API writes per replaced Pod, lease apart", &format!("{:.3}", writes as f64 / size as f64));
     lab.end().await;

@@ -22,7 +22,7 @@ fn an_edit_reaches_every_pod_once_and_one_at_a_time() {
         lab.all_say("webapp", "two", 4, LONG).await;
         lab.is_applied("watcher", &status).await;
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
-        assert_eq!(eyes.seen().counts(), (1, 4), "one at a time, each once");
+        assert_eq!(eyes.seen().await.counts(), (1, 4), "one at a time, each once");
         assert!(lab.uids_of("webapp").await.is_disjoint(&before));
         assert_eq!(lab.uids_of("other").await, others);
         lab.end().await;
@@ -49,7 +49,7 @@ fn what_changes_no_data_restarts_nobody_and_what_is_undone_neither() {
         lab.watcher_is("watcher", "Degraded", "True", "ConfigMapNotFound").await;
         lab.message("one");
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
-        assert_eq!(eyes.seen().deletions.len(), 0);
+        assert_eq!(eyes.seen().await.deletions.len(), 0);
         assert_eq!(lab.uids_of("webapp").await, before);
         // Gone and made again otherwise; ten edits in a row are one.
         lab.edit_watcher(json!({ "debounceSeconds": 5 })).await;
@@ -58,7 +58,7 @@ fn what_changes_no_data_restarts_nobody_and_what_is_undone_neither() {
             lab.message(&number.to_string());
         }
         lab.all_say("webapp", "9", 4, LONG).await;
-        assert_eq!(eyes.seen().deletions.len(), 4);
+        assert_eq!(eyes.seen().await.deletions.len(), 4);
         lab.end().await;
     });
 }
@@ -81,7 +81,7 @@ fn another_configmap_is_a_baseline_and_one_that_is_not_there_is_said() {
         lab.watcher_is("watcher", "Degraded", "True", "ConfigMapNotFound").await;
         lab.edit_watcher(json!({ "configMap": "other" })).await;
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
-        assert_eq!(eyes.seen().deletions.len(), 0);
+        assert_eq!(eyes.seen().await.deletions.len(), 0);
         assert_eq!(lab.uids_of("webapp").await, before);
         // What goes was never edited since the start.
         let api: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);

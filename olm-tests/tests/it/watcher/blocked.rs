@@ -83,7 +83,7 @@ fn successors_that_crash_stop_it_after_the_budget_and_the_next_edit_tries_again(
         lab.message("three");
         lab.all_updated("three").await;
         lab.watcher_is("watcher", "Degraded", "False", "AsExpected").await;
-        assert_eq!(eyes.seen().deletions.len(), 4);
+        assert_eq!(eyes.seen().await.deletions.len(), 4);
         lab.end().await;
     });
 }
@@ -131,7 +131,7 @@ fn of_many_workloads_only_the_first_budgets_worth_meets_a_change_that_crashes() 
         let eyes = Eyes::on_replicas(&lab, "group=all", 100).await;
         lab.message("bad");
         lab.watcher_is("watcher", "Degraded", "True", "RolloutFailed").await;
-        assert_eq!(eyes.seen().deletions.len(), 1, "not one of each workload");
+        assert_eq!(eyes.seen().await.deletions.len(), 1, "not one of each workload");
         lab.end().await;
     });
 }

@@ -45,7 +45,7 @@ fn all_namespaces_an_api_server_that_goes_and_rights_that_are_taken_away() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         cluster.plane.lock().await.start_apiserver().await;
         lab.all_updated("two").await;
-        assert_eq!((eyes.0.seen().counts(), eyes.1.seen().counts()), ((1, 4), (0, 0)));
+        assert_eq!((eyes.0.seen().await.counts(), eyes.1.seen().await.counts()), ((1, 4), (0, 0)));
 
         // A right that goes while it is used is missed when the watch is taken up again.
         let mut less = whole.clone();
@@ -66,12 +66,12 @@ fn all_namespaces_an_api_server_that_goes_and_rights_that_are_taken_away() {
             let said = lab.watcher_is("watcher", "Degraded", "True", "RightsMissing").await;
             assert!(said.contains("pods") && said.contains("grant the operator list and watch"), "{said}");
         }
-        assert_eq!(eyes.1.seen().counts(), (0, 0), "nothing is decided from what is old");
+        assert_eq!(eyes.1.seen().await.counts(), (0, 0), "nothing is decided from what is old");
         roles(&whole);
         other.all_say("webapp", "two", 4, LONG).await;
         other.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
-        assert_eq!((eyes.0.seen().counts(), eyes.1.seen().counts()), ((1, 4), (1, 4)));
+        assert_eq!((eyes.0.seen().await.counts(), eyes.1.seen().await.counts()), ((1, 4), (1, 4)));
         lab.unjudged = Some((began, chrono::Utc::now()));
         lab.end().await;
     });

@@ -161,7 +161,7 @@ fn below_a_partition_pods_are_replaced_and_come_back_as_they_were() {
         lab.all_say("db", "two", 3, LONG).await;
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
         assert_eq!(images(&lab).await, images_then);
-        assert_eq!(eyes.seen().counts(), (1, 3));
+        assert_eq!(eyes.seen().await.counts(), (1, 3));
         lab.watchers().delete("watcher", &DeleteParams::default()).await.unwrap();
         lab.end().await;
     });

@@ -28,7 +28,7 @@ fn another_leader_goes_on_where_the_first_was_killed() {
         lab.operators[0].process.signal("KILL");
         drop(lab.operators.remove(0));
         lab.all_updated("two").await;
-        assert_eq!(eyes.seen().counts(), (1, 4));
+        assert_eq!(eyes.seen().await.counts(), (1, 4));
         lab.end().await;
     });
 }
@@ -44,12 +44,12 @@ fn a_configmap_that_goes_in_the_middle_holds_everything_until_it_is_back() {
         let api: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         api.delete("config", &DeleteParams::default()).await.unwrap();
         lab.watcher_is("watcher", "Degraded", "True", "ConfigMapNotFound").await;
-        let gone = eyes.seen().deletions.len();
+        let gone = eyes.seen().await.deletions.len();
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert_eq!(eyes.seen().deletions.len(), gone, "a successor could not start");
+        assert_eq!(eyes.seen().await.deletions.len(), gone, "a successor could not start");
         lab.message("two");
         lab.all_updated("two").await;
-        assert_eq!(eyes.seen().most_unready, 1);
+        assert_eq!(eyes.seen().await.most_unready, 1);
         lab.end().await;
     });
 }

@@ -40,7 +40,7 @@ pub(super) async fn webapp(lab: &Lab<'_>) {
 /// Waits until one Pod of `webapp` was replaced.
 pub(super) async fn one_is_gone(eyes: &Eyes) {
     olm_tests::eventually("the first is gone", SOON, || async {
-        if eyes.seen().deletions.is_empty() { Err("none".to_owned()) } else { Ok(()) }
+        if eyes.so_far().deletions.is_empty() { Err("none".to_owned()) } else { Ok(()) }
     })
     .await;
 }

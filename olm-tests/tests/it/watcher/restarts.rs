@@ -52,7 +52,7 @@ fn killed_again_and_again_in_the_middle_it_does_nothing_twice() {
             lab.start_operator(&[]).await;
         }
         lab.all_updated("two").await;
-        assert_eq!(eyes.seen().counts(), (1, 4));
+        assert_eq!(eyes.seen().await.counts(), (1, 4));
         lab.end().await;
     });
 }

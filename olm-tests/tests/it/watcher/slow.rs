@@ -40,11 +40,11 @@ fn pods_that_need_longer_than_they_are_given_are_all_replaced_once_they_are_give
         // Twice their recovery lifts the verdict.
         failed(&lab, "it goes on by itself once all Pods of Deployment webapp have been available for 3 s").await;
         failed(&lab, "recovered twice before").await;
-        assert_eq!(eyes.seen().deletions.len(), 3);
+        assert_eq!(eyes.seen().await.deletions.len(), 3);
         lab.edit_watcher(json!({ "rollout": { "waitReadySeconds": 60 } })).await;
         lab.all_updated("two").await;
         lab.watcher_is("watcher", "Degraded", "False", "AsExpected").await;
-        assert_eq!(eyes.seen().counts(), (1, 4));
+        assert_eq!(eyes.seen().await.counts(), (1, 4));
         lab.end().await;
     });
 }
@@ -200,7 +200,7 @@ fn a_configmap_that_comes_late_reaches_the_pods_that_ran_without_it() {
         lab.message("first");
         lab.all_say("webapp", "first", 4, LONG).await;
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
-        assert_eq!(eyes.seen().counts(), (1, 4));
+        assert_eq!(eyes.seen().await.counts(), (1, 4));
         lab.end().await;
     });
 }

@@ -43,7 +43,7 @@ fn a_statefulset_goes_from_its_highest_ordinal_down_and_daemonsets_of_either_str
             lab.watcher_is(app, "Ready", "True", "AllUpdated").await;
         }
         for eyes in &eyes {
-            assert_eq!(eyes.seen().counts(), (1, 3));
+            assert_eq!(eyes.seen().await.counts(), (1, 3));
         }
         let mut pods: Vec<Pod> = lab.labelled("app=db").await.into_values().collect();
         assert!(pods.iter().all(|pod| !before.contains(&pod.uid().unwrap())));
@@ -88,7 +88,7 @@ fn a_replicaset_of_a_foreign_kind_goes_and_what_nobody_would_make_again_stays() 
         lab.message("two");
         lab.all_say("foreign", "two", 3, LONG).await;
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
-        assert_eq!(eyes.seen().counts(), (1, 3));
+        assert_eq!(eyes.seen().await.counts(), (1, 3));
         assert_eq!(lab.labelled("app=webapp").await["lone"].uid(), uid);
         lab.end().await;
     });
@@ -141,7 +141,7 @@ fn two_watchers_that_share_a_pod_replace_it_once_and_hold_the_smaller_budget() {
             })
             .await;
         }
-        assert_eq!(eyes.seen().counts(), (1, 4));
+        assert_eq!(eyes.seen().await.counts(), (1, 4));
         assert!(lab.labelled("app=webapp").await.values().all(is_ready));
         lab.watchers().delete("second", &DeleteParams::default()).await.unwrap();
         lab.end().await;

@@ -31,7 +31,7 @@ fn a_workload_that_is_edited_or_scaled_in_the_middle_keeps_its_budget() {
         let edit = annotation.to_string();
         lab.cluster.kubectl(&["-n", &lab.name, "patch", "deployment", "webapp", "--type=merge", "-p", &edit]);
         lab.all_updated("two").await;
-        assert_eq!(eyes.seen().most_unready, 1);
+        assert_eq!(eyes.seen().await.most_unready, 1);
         assert!(evictions(&lab) <= 2, "whom the workload replaces itself is not evicted");
 
         let scale = |replicas: &str| {
@@ -70,7 +70,7 @@ fn a_second_change_and_another_selector_in_the_middle_go_on_from_where_it_stands
         one_is_gone(&eyes).await;
         lab.message("three");
         lab.all_updated("three").await;
-        assert_eq!(eyes.seen().most_unready, 1);
+        assert_eq!(eyes.seen().await.most_unready, 1);
         assert!(evictions(&lab) <= 7, "four, and those that had the second message");
 
         next_second().await;
@@ -148,7 +148,7 @@ fn a_status_that_somebody_writes_is_put_right_and_one_that_is_lost_restarts_nobo
         let odd = json!({ "state": "Odd", "memory": { "engine": "?" } });
         status(json!({ "appliedHash": "rubbish", "pending": null, "rollout": odd })).await;
         lab.all_updated("two").await;
-        assert_eq!(eyes.seen().counts(), (1, 4));
+        assert_eq!(eyes.seen().await.counts(), (1, 4));
 
         // While nobody looks what was remembered is made unreadable: what people read there is left.
         next_second().await;
@@ -159,7 +159,7 @@ fn a_status_that_somebody_writes_is_put_right_and_one_that_is_lost_restarts_nobo
         status(json!({ "rollout": { "memory": { "tracked": 7 } } })).await;
         lab.start_operator(&[]).await;
         lab.all_updated("three").await;
-        assert_eq!(eyes.seen().counts(), (1, 8));
+        assert_eq!(eyes.seen().await.counts(), (1, 8));
 
         // All of it is taken away: nobody can know what Pods were made with.
         lab.operators.clear();
@@ -168,7 +168,7 @@ fn a_status_that_somebody_writes_is_put_right_and_one_that_is_lost_restarts_nobo
         next_second().await;
         lab.start_operator(&[]).await;
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
-        assert_eq!(eyes.seen().counts(), (1, 8), "not knowing is no reason to evict");
+        assert_eq!(eyes.seen().await.counts(), (1, 8), "not knowing is no reason to evict");
         lab.end().await;
     });
 }
