@@ -56,7 +56,7 @@ fn rooms_use_only_the_rooms_that_they_may() {
             "olm" => &["api", "olm"],
             "telemetry" => &["api", "k8s", "telemetry"],
             "config_watcher" => &["api", "clock", "config_watcher", "fleet", "k8s", "kernel", "rollout", "telemetry"],
-            "sim" => &["sim"],
+            "sim" => &["api", "sim"],
             // The small world in tests only.
             "oneagent" => {
                 &["api", "clock", "dynatrace", "fleet", "k8s", "kernel", "oneagent", "rollout", "sim", "telemetry"]

@@ -2,12 +2,13 @@
 //!
 //! Writes only through `kernel`. Must not decide, nor wait for a Pod.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::places::{By, Obstacle};
 use super::resolve::Resolved;
-use super::revision::Config;
-use super::{Context, Desk};
+use super::revision::{Config, Pod};
+use super::{Context, Desk, Kept};
 use crate::kernel;
 use crate::kernel::delete::{Blocked, By as ForbiddenBy, How, Outcome, Target};
 use crate::rollout::Step;
@@ -79,12 +80,7 @@ pub async fn evict(
             Ok(Outcome::Blocked(blocked)) => {
                 tracing::info!(namespace, name, pod = pod_name, why = blocked.why, "Pod may not be evicted now");
                 done.is_blocked = true;
-                let obstacle = obstacle(&pod.name, !costs, &blocked);
-                if blocked.by != ForbiddenBy::Budget {
-                    desk.own.step_aside(&pod.uid, obstacle.clone(), OTHERS_FIRST * AGAIN);
-                }
-                // Another Pod of its workload is most likely refused for the same cause, and not asked for at once.
-                desk.own.step_aside(workload.unwrap_or(&pod.uid), obstacle, AGAIN);
+                step_aside(&desk.own, workload, (pod, *costs), &blocked);
             }
             Err(error) => {
                 done.refused = desk.complaint(&error);
@@ -93,6 +89,16 @@ pub async fn evict(
         }
     }
     Ok(done)
+}
+
+/// One that may not be evicted now is not asked for again at once.
+pub(super) fn step_aside(kept: &Kept, workload: Option<&Arc<str>>, (pod, costs): (&Pod, bool), blocked: &Blocked) {
+    let obstacle = obstacle(&pod.name, !costs, blocked);
+    if blocked.by != ForbiddenBy::Budget {
+        kept.step_aside(&pod.uid, obstacle.clone(), OTHERS_FIRST * AGAIN);
+    }
+    // Another Pod of its workload is most likely refused for the same cause, and not asked for at once.
+    kept.step_aside(workload.unwrap_or(&pod.uid), obstacle, AGAIN);
 }
 
 /// What kept a Pod from being evicted, in words. `is_broken`: it was not available itself.

@@ -7,6 +7,8 @@ pub mod change;
 pub mod controller;
 mod desk;
 pub mod fleet;
+#[cfg(test)]
+mod goldens;
 mod memory;
 mod metrics;
 mod observe;

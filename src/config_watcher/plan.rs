@@ -26,9 +26,10 @@ const STOPPED: Hold = Hold {
     why: "ConfigMap configwatcher-operator in the operator's namespace has key stop; delete the ConfigMap to go on",
 };
 const UNREAD: Hold = Hold { state: State::Held, why: "the ConfigMap is not there, or cannot be read" };
-const RESTLESS: Hold = Hold {
+/// While a change may not be the last one.
+pub(super) const RESTLESS: Hold = Hold {
     state: State::Held,
-    why: "the ConfigMap has changed again; it must stay the same for debounceSeconds first",
+    why: "the ConfigMap has changed; it must stay the same for debounceSeconds first",
 };
 
 /// Since when workloads lack the same replicas, and what they looked like then, by name.

@@ -10,7 +10,7 @@ use super::act::Done;
 use super::change::Tracked;
 use super::observe::Content;
 use super::places::{By, WORDS};
-use super::plan::Plan;
+use super::plan::{Plan, RESTLESS};
 use super::resolve::Resolved;
 use crate::api::condition::{Transition, keep_what_is_urgent, merge, timestamp};
 use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
@@ -112,7 +112,7 @@ fn waiting_on(picture: &Picture<'_>) -> Vec<String> {
     let mut waiting: Vec<String> =
         blocked(report).into_iter().chain(report.waiting_on.iter().map(|one| one.said(&WORDS))).collect();
     if picture.plan.restless.is_some() && waiting.is_empty() {
-        waiting.push("the ConfigMap has changed; it must stay the same for debounceSeconds first".to_owned());
+        waiting.push(RESTLESS.why.to_owned());
     }
     waiting.truncate(EXAMPLES);
     waiting
@@ -166,6 +166,10 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
     let name = format!("ConfigMap {}/{}", resolved.namespace, resolved.config_map);
     let waits = if waiting.is_empty() { String::new() } else { format!("; waiting: {}", waiting.join("; ")) };
     let trouble = trouble(picture, &name);
+    let debouncing = format!(
+        "the data of {name} has changed; Pods are replaced once it has stayed the same for {} s (spec.debounceSeconds)",
+        resolved.debounce.num_seconds()
+    );
     // Those that are terminating or not made yet are no Pods that the selector matches, and are missing all the same.
     let lacking: usize = plan.survey.workloads.iter().map(Workload::unavailable).sum();
     let absent = lacking.saturating_sub(report.selected - report.running);
@@ -182,7 +186,7 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
         );
         Finding::new(C::Ready, false, R::NoPodsSelected, message)
     } else if plan.restless.is_some() {
-        Finding::new(C::Ready, false, R::Debouncing, format!("{name} has changed a moment ago{waits}"))
+        Finding::new(C::Ready, false, R::Debouncing, debouncing.clone())
     } else if report.outdated > 0 {
         let reason = match report.state {
             State::Paused => R::Paused,
@@ -205,7 +209,7 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
         Finding::new(C::Ready, true, R::AllUpdated, message)
     };
     let progressing = if plan.restless.is_some() {
-        Finding::new(C::Progressing, true, R::Debouncing, format!("{name} has changed a moment ago{waits}"))
+        Finding::new(C::Progressing, true, R::Debouncing, debouncing)
     } else if report.state == State::Rolling
         && !is_blocked(report)
         && trouble.as_ref().is_none_or(|(reason, _)| *reason == R::EvictionRefused)

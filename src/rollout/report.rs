@@ -175,16 +175,18 @@ impl WaitingOn {
             ),
             Self::Budget { of: Some(of), used, whole } => {
                 format!(
-                    "{of}: {used} of its {} are {}, and {whole} may be; the next goes when one is back",
-                    words.places, words.lacking
+                    "{of}: {used} of its {} {} {}, and {whole} may be; the next goes when one is back",
+                    words.places,
+                    are(*used),
+                    words.lacking
                 )
             }
             Self::Budget { of: None, used, whole } => {
-                format!("{used} of at most {whole} {} are {}", words.places, words.lacking)
+                format!("{used} of at most {whole} {} {} {}", words.places, are(*used), words.lacking)
             }
             Self::Replicas { of, missing, expected, refused } => format!(
                 "{of}: {missing} of {expected} Pods {} terminating or not made yet{}",
-                if *missing == 1 { "is" } else { "are" },
+                are(*missing),
                 refused.as_ref().map(|why| format!("; the API server refuses new ones: {why}")).unwrap_or_default()
             ),
             Self::Places { names, count, cause, until } => format!(
@@ -198,6 +200,10 @@ impl WaitingOn {
             ),
         }
     }
+}
+
+fn are(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 fn said_of_calendar(closed: &Closed) -> String {

@@ -19,6 +19,16 @@ pub fn is_ready(pod: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
+/// What somebody who watches would say of a Pod that is not being deleted.
+pub fn how(pod: &Value) -> Option<&str> {
+    if !pod["metadata"]["deletionTimestamp"].is_null() {
+        return None;
+    }
+    let waits = pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str();
+    let said = pod["status"]["reason"].as_str().or(waits);
+    said.or_else(|| is_ready(pod).then_some("Ready"))
+}
+
 fn container(is_ready: bool, restarts: i64, state: &Value, at: DateTime<Utc>) -> Value {
     json!({ "phase": "Running", "startTime": text(at),
         "conditions": [condition("PodScheduled", true, at), condition("Ready", is_ready, at)],

@@ -1,0 +1,93 @@
+//! What a script lets happen to the world.
+//!
+//! Must not look at what comes of it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::world::{Fate, World};
+
+/// What happens.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Act {
+    /// What becomes of Pods with this value of the annotation.
+    Fate(BTreeMap<String, Fate>),
+    /// What becomes of Pods on a node; nothing: what their annotation makes of them.
+    FateOn(BTreeMap<String, Option<Fate>>),
+    /// Kubelets fall silent.
+    NotReady(Vec<String>),
+    /// Kubelets are heard again.
+    Ready(Vec<String>),
+    Cordon(Vec<String>),
+    Uncordon(Vec<String>),
+    /// Taints of nodes, as `key:effect`; none: they go.
+    Taint(BTreeMap<String, Vec<String>>),
+    /// Nodes are deleted.
+    Leave(Vec<String>),
+    /// So many nodes join a zone.
+    Join(BTreeMap<String, usize>),
+    /// Somebody deletes the Pods of nodes.
+    Delete(Vec<String>),
+    /// The API server refuses new Pods with these words; none: no longer.
+    Refuse(Option<String>),
+    /// Deployments get so many replicas.
+    Scale(BTreeMap<String, usize>),
+    /// A PodDisruptionBudget keeps so many Pods of each workload available; none: there is none.
+    MinAvailable(Option<usize>),
+}
+
+impl World {
+    /// Lets it happen; returns what somebody who watches would say.
+    pub fn act(&mut self, act: &Act) -> String {
+        match act {
+            Act::Fate(fates) => {
+                self.fates.extend(fates.iter().map(|(value, fate)| (value.clone(), *fate)));
+                format!("Pods from now on: {fates:?}")
+            }
+            Act::FateOn(fates) => {
+                for (node, fate) in fates {
+                    match fate {
+                        Some(fate) => self.fates_on.insert(node.clone(), *fate),
+                        None => self.fates_on.remove(node),
+                    };
+                }
+                format!("Pods on nodes from now on: {fates:?}")
+            }
+            Act::NotReady(nodes) => self.each(nodes, "NotReady", |world, node| world.set_ready(node, false)),
+            Act::Ready(nodes) => self.each(nodes, "Ready again", |world, node| world.set_ready(node, true)),
+            Act::Cordon(nodes) => self.each(nodes, "cordoned", |world, node| world.cordon(node, true)),
+            Act::Uncordon(nodes) => self.each(nodes, "uncordoned", |world, node| world.cordon(node, false)),
+            Act::Leave(nodes) => self.each(nodes, "deleted", Self::leave),
+            Act::Delete(nodes) => self.each(nodes, "losing their Pods to somebody", Self::delete_on),
+            Act::Taint(nodes) => {
+                nodes.iter().for_each(|(node, taints)| self.taint(node, taints));
+                format!("taints: {nodes:?}")
+            }
+            Act::Join(zones) => {
+                zones.iter().for_each(|(zone, count)| self.join(zone, *count));
+                format!("nodes join: {zones:?}")
+            }
+            Act::Refuse(words) => {
+                self.refuses.clone_from(words);
+                let words = words.as_deref().unwrap_or("nothing any more");
+                format!("the API server refuses new Pods: {words}")
+            }
+            Act::Scale(workloads) => {
+                workloads.iter().for_each(|(name, replicas)| self.scale(name, *replicas));
+                format!("replicas: {workloads:?}")
+            }
+            Act::MinAvailable(count) => {
+                self.min_available = *count;
+                let count = count.map_or_else(|| "gone".to_owned(), |count| format!("minAvailable {count}"));
+                format!("PodDisruptionBudget: {count}")
+            }
+        }
+    }
+
+    fn each(&mut self, nodes: &[String], what: &str, act: impl Fn(&mut Self, &str)) -> String {
+        nodes.iter().for_each(|node| act(self, node));
+        format!("{what}: {}", nodes.join(", "))
+    }
+}
