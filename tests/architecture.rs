@@ -55,9 +55,11 @@ fn rooms_use_only_the_rooms_that_they_may() {
             // The samples are resolved in a test only.
             "olm" => &["api", "olm"],
             "telemetry" => &["api", "k8s", "telemetry"],
-            "config_watcher" => &["api", "clock", "config_watcher", "fleet", "k8s", "kernel", "rollout", "telemetry"],
+            // Nobody uses it but tests.
             "sim" => &["api", "sim"],
-            // The small world in tests only.
+            "config_watcher" => {
+                &["api", "clock", "config_watcher", "fleet", "k8s", "kernel", "rollout", "sim", "telemetry"]
+            }
             "oneagent" => {
                 &["api", "clock", "dynatrace", "fleet", "k8s", "kernel", "oneagent", "rollout", "sim", "telemetry"]
             }

@@ -27,10 +27,8 @@ const STOPPED: Hold = Hold {
 };
 const UNREAD: Hold = Hold { state: State::Held, why: "the ConfigMap is not there, or cannot be read" };
 /// While a change may not be the last one.
-pub(super) const RESTLESS: Hold = Hold {
-    state: State::Held,
-    why: "the ConfigMap has changed; it must stay the same for debounceSeconds first",
-};
+pub(super) const RESTLESS: Hold =
+    Hold { state: State::Held, why: "the ConfigMap has changed; it must stay the same for debounceSeconds first" };
 
 /// Since when workloads lack the same replicas, and what they looked like then, by name.
 pub type Missing = HashMap<Arc<str>, (DateTime<Utc>, Sign)>;

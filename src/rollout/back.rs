@@ -5,18 +5,19 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::cause::Bucket;
-use super::cell::{Cell, Sorted};
+use super::cell::Cell;
 use super::failure::{is_about, patience};
 use super::memory::{Back, BackPhase, Failure, Memory};
-use super::pace::{Bounds, storm};
+use super::pace::Bounds;
 use super::place::{Pod, Revision, Trouble};
+use super::reading::Reading;
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
 use super::zones::next_ones;
-use super::{Desired, Inventory, LOOK_AGAIN, Policy, Source, Step};
+use super::{Desired, LOOK_AGAIN, Source, Step};
 
 /// A way back.
 pub(super) struct WayBack<R> {
@@ -26,16 +27,21 @@ pub(super) struct WayBack<R> {
     is_unproven: bool,
 }
 
+/// What is done now on a way back.
+pub(super) struct Stretch<R> {
+    pub(super) steps: Vec<Step<R>>,
+    /// How far the way is then.
+    pub(super) back: Back<R>,
+    pub(super) waiting_on: WaitingOn,
+    /// When that may change by itself.
+    pub(super) next: Option<DateTime<Utc>>,
+}
+
 impl<R: Revision> WayBack<R> {
     /// The way back that is to be gone now, if there is one: the template is the last good one already, and some agent
     /// is not.
-    pub(super) fn of(
-        policy: &Policy,
-        desired: &Desired<R>,
-        inventory: &Inventory<'_, R>,
-        sorted: &Sorted<'_, R>,
-        memory: &Memory<R>,
-    ) -> Option<Self> {
+    pub(super) fn of(reading: &Reading<'_, '_, R>, desired: &Desired<R>, memory: &Memory<R>) -> Option<Self> {
+        let Reading { policy, inventory, .. } = *reading;
         if !policy.rolls_back || policy.hold.is_some() || !inventory.settled {
             return None;
         }
@@ -50,7 +56,7 @@ impl<R: Revision> WayBack<R> {
             return None;
         }
         let way = Self { failure, to, is_unproven: inventory.source == Source::Unasked };
-        let is_open = sorted.cells.iter().any(|cell| way.is_bad(cell)) || way.tried(sorted, memory).is_some();
+        let is_open = reading.cells.iter().any(|cell| way.is_bad(cell)) || way.tried(reading, memory).is_some();
         is_open.then_some(way)
     }
 
@@ -70,21 +76,21 @@ impl<R: Revision> WayBack<R> {
     }
 
     /// The place that is tried, once its Pod went: until the others follow, what comes of it is waited for.
-    fn tried<'s, 'a>(&self, sorted: &'s Sorted<'a, R>, memory: &Memory<R>) -> Option<&'s Cell<'a, R>> {
+    fn tried<'s, 'a>(&self, reading: &'s Reading<'_, 'a, R>, memory: &Memory<R>) -> Option<&'s Cell<'a, R>> {
         let back = memory.back.as_ref().filter(|back| self.is_this(back) && back.phase != BackPhase::Going)?;
         let name = back.place.as_ref()?;
-        let mut went = sorted.cells.iter().filter(|cell| !self.is_bad(cell) || cell.is_going());
+        let mut went = reading.cells.iter().filter(|cell| !self.is_bad(cell) || cell.is_going());
         went.find(|cell| cell.name() == name.as_str())
     }
 
     /// How far it is, by what became of the place that was tried, and which that is. Those that follow are judged, too.
     fn phase<'s, 'a>(
         &self,
-        sorted: &'s Sorted<'a, R>,
+        reading: &'s Reading<'_, 'a, R>,
         memory: &Memory<R>,
-        (policy, limit): (&Policy, usize),
-        now: DateTime<Utc>,
+        limit: usize,
     ) -> (BackPhase, Option<&'s Cell<'a, R>>) {
+        let Reading { policy, now, .. } = *reading;
         let crashes = |cell: &&Cell<'_, R>| {
             let crashes = |pod: &Arc<Pod<R>>| {
                 let stays = pod.ready_since.is_some_and(|since| since + policy.wait_ready <= now);
@@ -100,12 +106,12 @@ impl<R: Revision> WayBack<R> {
             return (BackPhase::Going, None);
         }
         if memory.back.as_ref().is_some_and(|back| self.is_this(back) && back.phase == BackPhase::Going) {
-            let first = sorted.cells.iter().find(crashes);
-            let is_over = sorted.cells.iter().filter(crashes).count() >= limit;
+            let first = reading.cells.iter().find(crashes);
+            let is_over = reading.cells.iter().filter(crashes).count() >= limit;
             return first.filter(|_| is_over).map_or((BackPhase::Going, None), |cell| (BackPhase::Refused, Some(cell)));
         }
         let known = memory.back.as_ref().map_or(BackPhase::Trial, |back| back.phase);
-        let tried = self.tried(sorted, memory);
+        let tried = self.tried(reading, memory);
         let phase = match tried {
             Some(cell) if self.is_bad(cell) || cell.pod().is_none() => known,
             Some(cell) if cell.is_available() && !crashes(&cell) => BackPhase::Going,
@@ -124,18 +130,17 @@ impl<R: Revision> WayBack<R> {
         (phase, tried)
     }
 
-    /// The next steps; what they wait for; and when that may have changed by itself.
-    pub(super) fn go(
+    /// What is done now.
+    pub(super) fn next_steps(
         &self,
-        policy: &Policy,
-        sorted: &Sorted<'_, R>,
+        reading: &Reading<'_, '_, R>,
         bounds: &Bounds<'_>,
-        memory: &mut Memory<R>,
-        now: DateTime<Utc>,
-    ) -> (Vec<Step<R>>, WaitingOn, Option<DateTime<Utc>>) {
-        let (phase, tried) = self.phase(sorted, memory, (policy, policy.max_failures.unwrap_or(bounds.budget)), now);
-        let patience = patience(sorted, policy, &self.failure, now);
-        let (mut broken, mut healthy) = self.open(policy, sorted, now);
+        memory: &Memory<R>,
+    ) -> Stretch<R> {
+        let Reading { policy, now, .. } = *reading;
+        let (phase, tried) = self.phase(reading, memory, policy.max_failures.unwrap_or(bounds.budget));
+        let patience = patience(reading, &self.failure);
+        let (mut broken, mut healthy) = self.open(reading);
         // Those that say something first.
         broken.sort_by_key(|cell| is_excused(cell, memory));
         let left = broken.len() + healthy.len();
@@ -144,16 +149,16 @@ impl<R: Revision> WayBack<R> {
         }
         // Those that cost nothing, too, are at most the budget at a time.
         let coming = |cell: &&Cell<'_, R>| cell.is_on_its_way();
-        let free = bounds.budget.saturating_sub(sorted.cells.iter().filter(coming).count());
+        let free = bounds.budget.saturating_sub(reading.cells.iter().filter(coming).count());
         let room = bounds.budget.saturating_sub(bounds.used);
         let chosen: Vec<&Cell<'_, R>> = match phase {
             BackPhase::Refused => Vec::new(),
             BackPhase::Trial if tried.is_some() => Vec::new(),
             BackPhase::Trial => {
                 let first = broken.first().filter(|_| free > 0).copied();
-                first.or_else(|| next_ones(policy, sorted, healthy, room.min(1)).pop()).into_iter().collect()
+                first.or_else(|| next_ones(reading, healthy, room.min(1)).pop()).into_iter().collect()
             }
-            BackPhase::Going => broken.into_iter().take(free).chain(next_ones(policy, sorted, healthy, room)).collect(),
+            BackPhase::Going => broken.into_iter().take(free).chain(next_ones(reading, healthy, room)).collect(),
         };
         let is_trial = phase != BackPhase::Going;
         let place = tried.or(chosen.first().copied()).filter(|_| is_trial).map(|cell| cell.name().to_owned());
@@ -164,12 +169,7 @@ impl<R: Revision> WayBack<R> {
             patience,
             refused: tried.filter(|_| phase == BackPhase::Refused).and_then(Cell::why),
         };
-        memory.back = Some(Back { from: self.failure.revision.clone(), to: self.to.clone(), place, phase });
-        if !chosen.is_empty() && memory.touched.since.is_none() {
-            // The API's times are whole seconds: what is made in this one is made because of us.
-            memory.touched.since = Some(now - TimeDelta::seconds(1));
-            memory.touched.joined_after = Some(now);
-        }
+        let back = Back { from: self.failure.revision.clone(), to: self.to.clone(), place, phase };
         let stays = tried.and_then(|cell| cell.pod()?.ready_since).map(|since| since + policy.wait_ready);
         let until = tried.and_then(|cell| cell.until).into_iter().chain(stays.filter(|at| *at > now)).min();
         let opens = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
@@ -177,19 +177,20 @@ impl<R: Revision> WayBack<R> {
             let costs = cell.pod()?.ready_since.is_some();
             cell.pod().map(|pod| Step { place: cell.place.name.clone(), pod: pod.clone(), costs })
         };
-        (chosen.into_iter().filter_map(step).collect(), waiting, until.into_iter().chain(opens).chain(patience).min())
+        Stretch {
+            steps: chosen.into_iter().filter_map(step).collect(),
+            back,
+            waiting_on: waiting,
+            next: until.into_iter().chain(opens).chain(patience).min(),
+        }
     }
 
     /// Those that can go back now: without an available agent, the oldest first; and with one.
-    fn open<'s, 'a>(
-        &self,
-        policy: &Policy,
-        sorted: &'s Sorted<'a, R>,
-        now: DateTime<Utc>,
-    ) -> (Vec<&'s Cell<'a, R>>, Vec<&'s Cell<'a, R>>) {
+    fn open<'s, 'a>(&self, reading: &'s Reading<'_, 'a, R>) -> (Vec<&'s Cell<'a, R>>, Vec<&'s Cell<'a, R>>) {
         // Where no agent runs nobody waits for a window; where one runs nobody takes it for a failure that is none.
-        let only_broken = policy.calendar.closed(now).is_some() || storm(sorted, now).is_some() || self.is_unproven;
-        let open = || sorted.cells.iter().filter(|cell| self.is_open(cell));
+        let is_closed = reading.policy.calendar.closed(reading.now).is_some();
+        let only_broken = is_closed || reading.storm().is_some() || self.is_unproven;
+        let open = || reading.cells.iter().filter(|cell| self.is_open(cell));
         let mut broken: Vec<&Cell<'_, R>> =
             open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).collect();
         broken.sort_unstable_by_key(|cell| cell.pod().map(|pod| (pod.created, pod.name.clone())));
@@ -204,11 +205,11 @@ fn is_excused<R>(cell: &Cell<'_, R>, memory: &Memory<R>) -> bool {
 }
 
 /// Whether all that had a revision that failed are back, where the policy wants that.
-pub(super) fn is_back<R: Revision>(policy: &Policy, sorted: &Sorted<'_, R>, memory: &Memory<R>) -> bool {
-    let Some(failure) = memory.failure.as_ref().filter(|_| policy.rolls_back) else { return false };
+pub(super) fn is_back<R: Revision>(reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> bool {
+    let Some(failure) = memory.failure.as_ref().filter(|_| reading.policy.rolls_back) else { return false };
     let is_refused = memory.back.as_ref().is_some_and(|back| back.phase == BackPhase::Refused);
     let went = memory.back.as_ref().is_some_and(|back| back.from == failure.revision);
-    went && !is_refused && !sorted.cells.iter().any(|cell| is_of(failure, cell) || cell.counts)
+    went && !is_refused && !reading.cells.iter().any(|cell| is_of(failure, cell) || cell.counts)
 }
 
 /// Whether the agent of a place is of a revision that failed.

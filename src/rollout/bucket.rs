@@ -6,9 +6,10 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::{Bucket, Cause, Start};
-use super::cell::{Cell, Judge, Sorted};
+use super::cell::{Cell, Judge};
 use super::outage;
 use super::place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble};
+use super::reading::Reading;
 use super::rule::{Rule, holds};
 use super::verdict::went_since;
 use super::{Desired, Inventory, Policy};
@@ -19,18 +20,13 @@ const STUCK: TimeDelta = TimeDelta::seconds(60);
 const MOMENT: TimeDelta = TimeDelta::seconds(3);
 
 /// Reads the fleet.
-pub(super) fn sort<'a, R: Revision>(
-    policy: &Policy,
-    desired: Option<&Desired<R>>,
-    inventory: &Inventory<'a, R>,
+pub(super) fn read<'r, 'a, R: Revision>(
+    policy: &'r Policy,
+    desired: Option<&'r Desired<R>>,
+    inventory: &'r Inventory<'a, R>,
     now: DateTime<Utc>,
-) -> Sorted<'a, R> {
-    let mut sorted = Sorted {
-        cells: Vec::with_capacity(inventory.places.len()),
-        closed: Vec::new(),
-        surplus: Vec::new(),
-        outside: Vec::new(),
-    };
+) -> Reading<'r, 'a, R> {
+    let mut reading = Reading::new(policy, inventory, now);
     let is_selected = |place: &&Place<'_, R>| place.selection == Selection::Selected;
     let is_outdated =
         |place: &Place<'_, R>| place.occupant.is_some_and(|occupant| occupant.standing == Standing::Outdated);
@@ -40,19 +36,19 @@ pub(super) fn sort<'a, R: Revision>(
     let judge = Judge { policy, desired, inventory, rolling, now };
     for place in inventory.places {
         match &place.selection {
-            Selection::Selected => sorted.cells.push(judge.cell(place)),
+            Selection::Selected => reading.cells.push(judge.cell(place)),
             Selection::Closed(cause) => {
                 // A Pod that we made and that never ran shows it; where there is none, only the ledger knows.
                 let never_ran = |pod: &Pod<R>| pod.ready_since.is_none() && !pod.was_available(policy);
                 let is_new = place.occupant.is_some_and(|occupant| never_ran(occupant.pod));
                 let made = is_new && judge.touched_at(place).is_some() && !judge.was_broken(place);
-                sorted.close(place, cause, inventory, made);
+                reading.close(place, cause, made);
             }
             Selection::NotSelected => {}
         }
     }
-    outage::excuse(&mut sorted.cells, policy, now);
-    sorted
+    outage::excuse(&mut reading.cells, policy, now);
+    reading
 }
 
 impl<'a, R: Revision> Judge<'_, 'a, R> {

@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::Bucket;
-use super::cell::{Cell, Sorted};
+use super::cell::Cell;
 use super::memory::{Memory, Proof, REMEMBERED};
 use super::place::{Revision, Standing};
+use super::reading::Reading;
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
 use super::share::Share;
-use super::{Desired, Inventory, Policy};
+use super::{Desired, Policy};
 
 /// So long a Pod that others deleted may be away.
 const A_MOMENT: TimeDelta = TimeDelta::seconds(10);
@@ -61,9 +62,9 @@ pub(super) struct Canaries {
     wanted: usize,
     /// How many of them have a Pod of the desired revision.
     pub made: usize,
-    /// Whether others may be kept from the desired revision: it has reached no more than them, and none of them waits
+    /// Whether the template may be the one of before: the desired revision has reached no others, and no canary waits
     /// for its new Pod.
-    pub are_alone: bool,
+    pub hold_template: bool,
     /// When they will have proven themselves.
     pub until: Option<DateTime<Utc>>,
 }
@@ -106,19 +107,19 @@ fn served<R>(proof: &Proof<R>, now: DateTime<Utc>) -> TimeDelta {
 
 /// How far they are, and notes it; `None`: there are none, or they have proven themselves. `absent`: of replicas, those
 /// that went and whose successors are not made yet.
-pub(super) fn look<R: Revision>(
-    (policy, desired): (&Policy, &Desired<R>),
-    (sorted, absent): (&Sorted<'_, R>, Option<usize>),
-    inventory: &Inventory<'_, R>,
+pub(super) fn evaluate<R: Revision>(
+    reading: &Reading<'_, '_, R>,
+    desired: &Desired<R>,
+    absent: Option<usize>,
     memory: &mut Memory<R>,
-    now: DateTime<Utc>,
 ) -> Option<Canaries> {
+    let Reading { policy, inventory, now, .. } = *reading;
     let canary = policy.canary.filter(|_| is_unproven(policy, desired, memory))?;
     let known = memory.proof.take().filter(|proof| proof.revision == desired.revision);
     let mut places = known.as_ref().map(|proof| proof.places.clone()).unwrap_or_default();
     // One that is closed for a while has had it all the same.
-    let is_there = |name: &str| sorted.cells.iter().any(|cell| cell.name() == name);
-    places.retain(|name| is_there(name) || sorted.closed.iter().any(|(place, _)| &**place.name == name.as_str()));
+    let is_there = |name: &str| reading.cells.iter().any(|cell| cell.name() == name);
+    places.retain(|name| is_there(name) || reading.closed.iter().any(|(place, _)| &**place.name == name.as_str()));
     let is_made = |cell: &Cell<'_, R>| cell.pod().is_some() && !cell.is_going();
     let is_current = |cell: &Cell<'_, R>| cell.standing() == Some(Standing::Current);
     let has_it = |cell: &&Cell<'_, R>| {
@@ -127,15 +128,15 @@ pub(super) fn look<R: Revision>(
     };
     if known.is_none() {
         // What was known of them was lost, or they failed and are tried again.
-        let few = sorted.cells.iter().filter(has_it).take(canary.most(sorted.cells.len()) + 1);
+        let few = reading.cells.iter().filter(has_it).take(canary.most(reading.cells.len()) + 1);
         let few: Vec<&str> = few.map(Cell::name).collect();
-        if few.len() <= canary.most(sorted.cells.len()).min(REMEMBERED) {
+        if few.len() <= canary.most(reading.cells.len()).min(REMEMBERED) {
             places.extend(few.into_iter().map(str::to_owned));
         }
     }
     let mut had = known.as_ref().map(|proof| proof.made.clone()).unwrap_or_default();
     had.retain(|name| places.contains(name));
-    let of_them = sorted.cells.iter().filter(has_it).map(Cell::name).filter(|name| places.contains(*name));
+    let of_them = reading.cells.iter().filter(has_it).map(Cell::name).filter(|name| places.contains(*name));
     had.extend(of_them.map(str::to_owned));
     // More may be in flight than are remembered by name.
     let started = memory.started();
@@ -156,8 +157,8 @@ pub(super) fn look<R: Revision>(
         |cell: &Cell<'_, R>| cell.place.is_left_out || (flapped(cell) && cell.bucket().is_some_and(Bucket::is_broken));
     // One that gave way to another before its new Pod was made never had it, and needs it no more.
     let counts = |cell: &&Cell<'_, R>| places.contains(cell.name()) && is_current(cell) && !is_void(cell);
-    let have = sorted.cells.iter().filter(has_it).filter(counts).count();
-    let are_enough = matches!(canary.who, Who::Some(_)) && have >= canary.most(sorted.cells.len());
+    let have = reading.cells.iter().filter(has_it).filter(counts).count();
+    let are_enough = matches!(canary.who, Who::Some(_)) && have >= canary.most(reading.cells.len());
     let needs_it = |cell: &Cell<'_, R>| !are_enough || had.contains(cell.name());
     // A node that went away may take its Pod along for good.
     let is_missing = |cell: &Cell<'_, R>| {
@@ -175,13 +176,13 @@ pub(super) fn look<R: Revision>(
     };
     // Where nobody is left to follow there is nothing to prove.
     let follows = |cell: &Cell<'_, R>| matches!(cell.standing(), Some(Standing::Outdated | Standing::Unheard));
-    if !sorted.cells.iter().any(|cell| follows(cell) || is_missing(cell)) {
+    if !reading.cells.iter().any(|cell| follows(cell) || is_missing(cell)) {
         memory.proof = known;
         return None;
     }
     let marked = canary.who == Who::Marked;
     let is_one = |cell: &&Cell<'_, R>| !marked || cell.place.is_canary;
-    let candidates = || sorted.cells.iter().filter(is_one);
+    let candidates = || reading.cells.iter().filter(is_one);
     let taken = candidates().filter(|cell| is_taken(cell)).count() + absent.unwrap_or_default();
     let is_open = |cell: &&Cell<'_, R>| !is_taken(cell) && cell.is_open();
     let open = candidates().filter(is_open).count();
@@ -194,7 +195,7 @@ pub(super) fn look<R: Revision>(
     let may_be = |cell: &&Cell<'_, R>| is_open(cell) && (former.is_empty() || former.contains(cell.name()));
     let has_healthy = candidates().filter(may_be).any(Cell::is_available);
     let wanted = match canary.who {
-        Who::Some(_) => canary.most(sorted.cells.len()).min(taken + open),
+        Who::Some(_) => canary.most(reading.cells.len()).min(taken + open),
         Who::Marked => taken + open,
     };
     let available = candidates().filter(|cell| is_taken(cell) && cell.is_available() && is_current(cell)).count();
@@ -214,8 +215,8 @@ pub(super) fn look<R: Revision>(
         available,
         wanted,
         made,
-        are_alone: !sorted.cells.iter().any(is_missing)
-            && (made <= wanted || sorted.cells.iter().filter(has_it).all(was_deleted)),
+        hold_template: !reading.cells.iter().any(is_missing)
+            && (made <= wanted || reading.cells.iter().filter(has_it).all(was_deleted)),
         until,
     };
     let (revision, served) = (desired.revision.clone(), served.num_seconds());

@@ -1,4 +1,4 @@
-//! A place as it was read: why it has no available agent, whether it counts, whether it speaks; and the whole fleet so.
+//! A place as it was read: why it has no available agent, whether it counts, whether it speaks against a revision.
 //!
 //! Here because reading it and judging it are two things. Must not do either (that is `bucket` and `verdict`).
 
@@ -104,19 +104,6 @@ impl<'a, R> Cell<'a, R> {
     }
 }
 
-/// The fleet, sorted.
-#[derive(Debug)]
-pub(super) struct Sorted<'a, R> {
-    /// Selected places.
-    pub(super) cells: Vec<Cell<'a, R>>,
-    /// Places where no new Pod may start, and why.
-    pub(super) closed: Vec<(&'a Place<'a, R>, &'a Cause)>,
-    /// Those of them with an agent that runs on.
-    pub(super) surplus: Vec<(&'a Place<'a, R>, &'a Cause)>,
-    /// Those of them whose agent we took, and that are kept from getting another.
-    pub(super) outside: Vec<(&'a Place<'a, R>, &'a Cause)>,
-}
-
 /// What every cell is judged by.
 pub(super) struct Judge<'p, 'a, R> {
     pub(super) policy: &'p Policy,
@@ -124,32 +111,6 @@ pub(super) struct Judge<'p, 'a, R> {
     pub(super) inventory: &'p Inventory<'a, R>,
     pub(super) rolling: bool,
     pub(super) now: DateTime<Utc>,
-}
-
-impl<'a, R> Sorted<'a, R> {
-    /// Only a taint comes while an agent is there and while it is replaced.
-    pub(super) fn close(
-        &mut self,
-        place: &'a Place<'a, R>,
-        cause: &'a Cause,
-        inventory: &Inventory<'_, R>,
-        made: bool,
-    ) {
-        self.closed.push((place, cause));
-        if cause.bucket() != Bucket::Untolerated {
-            return;
-        }
-        let stays = |pod: &&Arc<Pod<R>>| !pod.deleting && !inventory.deleted.contains(&pod.uid);
-        let pod = place.occupant.map(|occupant| occupant.pod).filter(stays);
-        let is_known = made || inventory.memory.touched.closed.contains(&**place.name);
-        let is_ours = (is_known || inventory.lost.contains_key(place.name)) && !place.is_left_out;
-        if is_ours && pod.is_none_or(|pod| pod.ready_since.is_none()) {
-            self.outside.push((place, cause));
-        }
-        if pod.is_some() && place.busy.is_none() {
-            self.surplus.push((place, cause));
-        }
-    }
 }
 
 impl<R: Revision> Judge<'_, '_, R> {

@@ -9,13 +9,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::canary::is_unproven;
 use super::cause::{Bucket, Cause};
-use super::cell::{Cell, Sorted};
+use super::cell::Cell;
 use super::memory::{Failure, Memory, Phase, REMEMBERED, Stuck, StuckPhase, Withdrawn};
 use super::pace::Bounds;
 use super::place::{Revision, Standing};
+use super::reading::Reading;
 use super::report::State;
 use super::rule::{Rule, holds};
-use super::{Desired, Inventory, Policy, Source};
+use super::{Desired, Policy, Source};
 
 /// How many places of a failure are named.
 const NAMES: usize = 5;
@@ -35,63 +36,57 @@ pub(super) fn is_about<R: Revision>(failure: &Failure<R>, desired: &Desired<R>) 
 
 /// Rule 9: as many places that speak against a revision as are allowed to stop the rollout.
 pub(super) fn judge<R: Revision>(
-    sorted: &Sorted<'_, R>,
+    reading: &Reading<'_, '_, R>,
     desired: &Desired<R>,
-    inventory: &Inventory<'_, R>,
-    (policy, budget): (&Policy, usize),
+    budget: usize,
     memory: &mut Memory<R>,
-    now: DateTime<Utc>,
 ) {
-    let failures = speakers(sorted, inventory);
+    let failures = reading.failing().len();
     // A budget larger than what can be reached must not let everything fail without a word.
     let all_fail = || {
         let excused = |cell: &Cell<'_, R>| matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeBusy(_)));
-        !failures.is_empty() && sorted.cells.iter().all(|cell| cell.speaks || excused(cell))
+        failures > 0 && reading.cells.iter().all(|cell| cell.speaks || excused(cell))
     };
     // Of replicas behind a PodDisruptionBudget not so many may go as the budget wants.
     let nothing_goes = || {
-        let counts = |cell: &&Cell<'_, R>| cell.counts;
-        let is_stuck = !failures.is_empty() && !sorted.cells.iter().any(Cell::is_open);
-        is_stuck && !inventory.workloads.is_empty() && sorted.cells.iter().filter(counts).all(|cell| cell.speaks)
+        let is_stuck = failures > 0 && reading.open().next().is_none();
+        is_stuck && !reading.is_named() && reading.in_flight().all(|cell| cell.speaks)
     };
-    let limit = policy.max_failures.unwrap_or(if is_unproven(policy, desired, memory) { 1 } else { budget });
-    if failures.len() >= limit || all_fail() || nothing_goes() {
-        condemn(sorted, (policy, desired), inventory, "", memory, now);
+    let one_is_enough = is_unproven(reading.policy, desired, memory);
+    let limit = reading.policy.max_failures.unwrap_or(if one_is_enough { 1 } else { budget });
+    if failures >= limit || all_fail() || nothing_goes() {
+        condemn(reading, desired, "", memory);
     }
 }
 
 /// A rollout that stands still has failed, though `maxFailures` allows more: all that is in flight speaks against the
 /// revision, and nothing else may go. Each has as long as one that is not Ready; returns until when, if it has.
 pub(super) fn stand_still<R: Revision>(
-    (sorted, bounds): (&Sorted<'_, R>, &Bounds<'_>),
-    (policy, desired): (&Policy, &Desired<R>),
-    inventory: &Inventory<'_, R>,
+    reading: &Reading<'_, '_, R>,
+    desired: &Desired<R>,
+    bounds: &Bounds<'_>,
     memory: &mut Memory<R>,
-    now: DateTime<Utc>,
 ) -> Option<DateTime<Utc>> {
-    let in_flight = || sorted.cells.iter().filter(|cell| cell.counts);
+    let Reading { policy, inventory, now, .. } = *reading;
     // What is no place's any more is no failure either, and ends by itself.
-    let all_speak = bounds.used > 0 && in_flight().count() == bounds.used && in_flight().all(|cell| cell.speaks);
+    let is_all = bounds.used > 0 && reading.in_flight().count() == bounds.used;
+    let all_speak = is_all && reading.in_flight().all(|cell| cell.speaks);
     let is_known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
-    if is_known || !all_speak || speakers(sorted, inventory).is_empty() || !holds(Rule::Standstill) {
+    if is_known || !all_speak || reading.failing().is_empty() || !holds(Rule::Standstill) {
         return None;
     }
     // Windows, storms, holds and soaks end by themselves; what starts goes later.
-    let is_soon = |cell: &Cell<'_, R>| cell.is_on_its_way();
-    let open = || sorted.cells.iter().filter(|cell| cell.is_open());
     let soaks = bounds.canaries.as_ref().is_some_and(|canaries| canaries.until.is_some());
-    if open().next().is_none() || open().any(is_soon) || soaks {
+    let is_last = reading.open().next().is_none() || reading.open().any(Cell::is_on_its_way);
+    if is_last || soaks || bounds.has_room(reading, false) {
         return None;
     }
-    if !bounds.clone().steps(policy, sorted, false).is_empty() {
-        return None;
-    }
-    let due = in_flight().filter_map(|cell| failing_since(cell, policy)).max()?;
+    let due = reading.in_flight().filter_map(|cell| failing_since(cell, policy)).max()?;
     let due = due.max(inventory.heard_since) + policy.wait_ready;
     if due > now {
         return Some(due);
     }
-    condemn(sorted, (policy, desired), inventory, STANDSTILL, memory, now);
+    condemn(reading, desired, STANDSTILL, memory);
     None
 }
 
@@ -103,14 +98,8 @@ fn failing_since<R>(cell: &Cell<'_, R>, policy: &Policy) -> Option<DateTime<Utc>
 }
 
 /// What stops the rollout and is remembered. `note` ends the sentence.
-fn condemn<R: Revision>(
-    sorted: &Sorted<'_, R>,
-    (policy, desired): (&Policy, &Desired<R>),
-    inventory: &Inventory<'_, R>,
-    note: &str,
-    memory: &mut Memory<R>,
-    now: DateTime<Utc>,
-) {
+fn condemn<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, note: &str, memory: &mut Memory<R>) {
+    let Reading { policy, inventory, now, .. } = *reading;
     let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     // Outside of a rollout an agent that fails says nothing about a revision.
     let is_out = is_unproven(policy, desired, memory) || inventory.template == Some(&desired.revision);
@@ -119,7 +108,7 @@ fn condemn<R: Revision>(
         // A failure is over when something else is wanted and that is done; the one that finishes forgets it.
         return;
     }
-    let failures = speakers(sorted, inventory);
+    let failures = reading.failing();
     let names: Vec<&str> = failures.iter().take(NAMES).map(|cell| cell.name()).collect();
     let more = failures.len().saturating_sub(names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -130,11 +119,11 @@ fn condemn<R: Revision>(
         revision.is_some_and(|r| *r != desired.revision && !r.is_another_release(&desired.revision))
     };
     let is_another = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
-    let is_release = is_another && !sorted.cells.iter().any(runs_otherwise);
+    let is_release = is_another && !reading.cells.iter().any(runs_otherwise);
     let what = if is_release { desired.revision.to_string() } else { inventory.words.template.to_owned() };
     let before = memory.failure.take().into_iter().flat_map(|before| [vec![before.revision], before.earlier].concat());
     let has_pods = |revision: &R| {
-        sorted.cells.iter().any(|cell| cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(revision)))
+        reading.cells.iter().any(|cell| cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(revision)))
     };
     let earlier = before.filter(|before| *before != desired.revision && has_pods(before)).take(EARLIER).collect();
     (memory.back, memory.proof) = (None, None);
@@ -147,7 +136,7 @@ fn condemn<R: Revision>(
         message: format!(
             "{what} failed on {} of {} {} it reached ({}{more}): {}{note}",
             failures.len(),
-            reached(sorted),
+            reading.reached(),
             inventory.words.places,
             names.join(", "),
             why.as_deref().unwrap_or("not Ready")
@@ -155,55 +144,37 @@ fn condemn<R: Revision>(
         places: failures.iter().take(REMEMBERED).map(|cell| cell.name().to_owned()).collect(),
         at: Some(now),
         only_lost: failures.iter().all(|cell| matches!(cell.bucket(), Some(Bucket::NodeLost | Bucket::Overdue))),
-        workloads: workloads_of(&failures, inventory),
+        workloads: workloads_of(reading, &failures),
         whole_since: None,
     });
 }
 
 /// The workloads of these replicas.
-fn workloads_of<R>(cells: &[&Cell<'_, R>], inventory: &Inventory<'_, R>) -> Vec<String> {
-    let workload = |cell: &&Cell<'_, R>| Some(inventory.workloads.get(cell.place.workload)?.name.to_string());
+fn workloads_of<R>(reading: &Reading<'_, '_, R>, cells: &[&Cell<'_, R>]) -> Vec<String> {
+    let workload = |cell: &&Cell<'_, R>| Some(reading.inventory.workloads.get(cell.place.workload)?.name.to_string());
     let names: BTreeSet<String> = cells.iter().filter_map(workload).collect();
     names.into_iter().take(REMEMBERED).collect()
 }
 
-/// The places that speak against the desired revision. Of a workload that had broken replicas before, as many are not
-/// heard: which of them those are nobody can say.
-fn speakers<'s, 'a, R>(sorted: &'s Sorted<'a, R>, inventory: &Inventory<'_, R>) -> Vec<&'s Cell<'a, R>> {
-    let lacking = &inventory.memory.touched.lacking;
-    let mut excused: Vec<usize> =
-        inventory.workloads.iter().map(|workload| lacking.get(&*workload.name).copied().unwrap_or_default()).collect();
-    let is_heard = |cell: &&Cell<'_, R>| match excused.get_mut(cell.place.workload) {
-        Some(left) if *left > 0 => {
-            *left -= 1;
-            false
-        }
-        _ => true,
-    };
-    sorted.cells.iter().filter(|cell| cell.speaks).filter(is_heard).collect()
-}
-
-fn reached<R>(sorted: &Sorted<'_, R>) -> usize {
-    sorted.cells.iter().filter(|cell| cell.standing() == Some(Standing::Current) || cell.speaks).count()
-}
-
 /// When what spoke against a revision will have been available for as long as it had been given; `None`: it is not. A
 /// place has its Pod of that revision again; a workload lacks no more replicas than before, whatever their names.
-fn recovered_at<R: Revision>(sorted: &Sorted<'_, R>, policy: &Policy, failure: &Failure<R>) -> Option<DateTime<Utc>> {
+fn recovered_at<R: Revision>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> Option<DateTime<Utc>> {
+    let wait_ready = reading.policy.wait_ready;
     if !failure.workloads.is_empty() {
-        return failure.whole_since.map(|since| since + policy.wait_ready);
+        return failure.whole_since.map(|since| since + wait_ready);
     }
     let mut at = None;
     for name in &failure.places {
-        let cell = sorted.cells.iter().find(|cell| cell.name() == name.as_str())?;
+        let cell = reading.cells.iter().find(|cell| cell.name() == name.as_str())?;
         let pod = cell.pod().filter(|pod| cell.is_available() && pod.revision.as_ref() == Some(&failure.revision))?;
-        at = at.max(pod.ready_since.map(|since| since + policy.wait_ready));
+        at = at.max(pod.ready_since.map(|since| since + wait_ready));
     }
     at
 }
 
 /// Whether none of the workloads that spoke lacks more replicas than it did before. One that is gone lacks nothing.
-fn is_whole<R>(failure: &Failure<R>, inventory: &Inventory<'_, R>) -> bool {
+fn is_whole<R>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> bool {
+    let inventory = reading.inventory;
     let before = |name: &str| inventory.memory.touched.lacking.get(name).copied().unwrap_or_default();
     failure.workloads.iter().all(|name| {
         let workload = inventory.workloads.iter().find(|workload| *workload.name == **name);
@@ -212,18 +183,13 @@ fn is_whole<R>(failure: &Failure<R>, inventory: &Inventory<'_, R>) -> bool {
 }
 
 /// Rule 9: a verdict is withdrawn when what spoke recovered by itself.
-pub(super) fn withdraw<R: Revision>(
-    sorted: &Sorted<'_, R>,
-    policy: &Policy,
-    inventory: &Inventory<'_, R>,
-    memory: &mut Memory<R>,
-    now: DateTime<Utc>,
-) {
+pub(super) fn withdraw<R: Revision>(reading: &Reading<'_, '_, R>, memory: &mut Memory<R>) {
+    let now = reading.now;
     let is_final = memory.is_final();
     let Some(failure) = &mut memory.failure else { return };
-    let is_whole = !failure.workloads.is_empty() && is_whole(failure, inventory);
+    let is_whole = !failure.workloads.is_empty() && is_whole(reading, failure);
     failure.whole_since = is_whole.then(|| failure.whole_since.unwrap_or(now));
-    let is_well = recovered_at(sorted, policy, failure).is_some_and(|at| at <= now);
+    let is_well = recovered_at(reading, failure).is_some_and(|at| at <= now);
     if is_final || !is_well || !holds(Rule::Withdrawal) {
         return;
     }
@@ -235,26 +201,17 @@ pub(super) fn withdraw<R: Revision>(
 
 /// Until when no running agent goes back: those that were only away or late have their time to show that the revision
 /// is good.
-pub(super) fn patience<R: Revision>(
-    sorted: &Sorted<'_, R>,
-    policy: &Policy,
-    failure: &Failure<R>,
-    now: DateTime<Utc>,
-) -> Option<DateTime<Utc>> {
+pub(super) fn patience<R: Revision>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> Option<DateTime<Utc>> {
     if !failure.only_lost || !holds(Rule::Patience) {
         return None;
     }
-    let given = failure.at.map(|at| at + policy.wait_ready);
-    given.max(recovered_at(sorted, policy, failure)).filter(|until| *until > now)
+    let given = failure.at.map(|at| at + reading.policy.wait_ready);
+    given.max(recovered_at(reading, failure)).filter(|until| *until > reading.now)
 }
 
-pub(super) fn withdrawal_due<R: Revision>(
-    sorted: &Sorted<'_, R>,
-    policy: &Policy,
-    memory: &Memory<R>,
-    now: DateTime<Utc>,
-) -> Option<DateTime<Utc>> {
-    recovered_at(sorted, policy, memory.failure.as_ref()?).filter(|at| *at > now && !memory.is_final())
+/// When the verdict is withdrawn, if nothing happens before.
+pub(super) fn withdrawal_due<R: Revision>(reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> Option<DateTime<Utc>> {
+    recovered_at(reading, memory.failure.as_ref()?).filter(|at| *at > reading.now && !memory.is_final())
 }
 
 impl<R: PartialEq> Memory<R> {
@@ -277,12 +234,12 @@ impl<R: PartialEq> Memory<R> {
 /// Rule 9: trouble of the world rejects nothing. If it lasts the template goes back meanwhile; where nothing is left
 /// that tries by itself, or the trouble is that of a few places and others may go, one place is tried.
 pub(super) fn stick<R: Revision>(
-    sorted: &Sorted<'_, R>,
+    reading: &Reading<'_, '_, R>,
     desired: &Desired<R>,
-    (policy, others_may_go): (&Policy, impl Fn() -> bool),
+    others_may_go: impl Fn() -> bool,
     memory: &mut Memory<R>,
-    now: DateTime<Utc>,
 ) {
+    let Reading { policy, now, .. } = *reading;
     let may_go = memory.stuck_phase() == Some(StuckPhase::Back) && others_may_go();
     let Phase::Rolling { stuck, .. } = &mut memory.phase else { return };
     // What kept another revision from starting says nothing about this one: a typo in an image's name, say, that was
@@ -290,7 +247,7 @@ pub(super) fn stick<R: Revision>(
     let before = stuck.take().filter(|stuck| stuck.revision == desired.revision);
     let is_this = |cell: &Cell<'_, R>| cell.standing() != Some(Standing::Outdated);
     // Where no agent ran before, none is lacking because of it.
-    let in_trouble = sorted.cells.iter().any(|cell| cell.counts && is_this(cell) && cell.is_the_worlds);
+    let in_trouble = reading.in_flight().any(|cell| is_this(cell) && cell.is_the_worlds);
     let to = |phase, tries| Some(Stuck { revision: desired.revision.clone(), phase, since: now, tries });
     let Some(before) = before else {
         *stuck = if in_trouble { to(StuckPhase::Waiting, 0) } else { None };
@@ -308,10 +265,10 @@ pub(super) fn stick<R: Revision>(
     let is_out = || {
         let has_it = |cell: &Cell<'_, R>| cell.is_available() && cell.standing() == Some(Standing::Current);
         let is_old = |cell: &Cell<'_, R>| cell.standing() == Some(Standing::Outdated);
-        sorted.cells.iter().any(has_it) && !sorted.cells.iter().any(is_old)
+        reading.cells.iter().any(has_it) && !reading.cells.iter().any(is_old)
     };
     *stuck = match before.phase {
-        _ if sorted.cells.iter().any(is_proof) => None,
+        _ if reading.cells.iter().any(is_proof) => None,
         StuckPhase::Waiting if !in_trouble => None,
         // A pause keeps the template.
         StuckPhase::Waiting if too_long && !is_paused && !is_out() => to(StuckPhase::Back, 0),
@@ -322,8 +279,8 @@ pub(super) fn stick<R: Revision>(
 }
 
 /// When being stuck changes by the clock alone; what is past changes by an event only.
-pub(super) fn stuck_until<R>(memory: &Memory<R>, policy: &Policy, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+pub(super) fn stuck_until<R>(reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> Option<DateTime<Utc>> {
     let stuck = memory.stuck()?;
-    let wait = if stuck.phase == StuckPhase::Back { TRY_AGAIN } else { policy.wait_ready };
-    Some(stuck.since + wait).filter(|at| *at > now)
+    let wait = if stuck.phase == StuckPhase::Back { TRY_AGAIN } else { reading.policy.wait_ready };
+    Some(stuck.since + wait).filter(|at| *at > reading.now)
 }

@@ -5,13 +5,13 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::Policy;
 use super::calendar::Calendar;
 use super::canary::Canaries;
-use super::cell::{Cell, Sorted};
+use super::cell::Cell;
 use super::memory::Memory;
 use super::pace::Bounds;
 use super::place::Standing;
+use super::reading::Reading;
 
 /// So many of the latest replacements are looked at.
 const LATEST: usize = 256;
@@ -20,32 +20,30 @@ const OPENINGS: usize = 1_000;
 
 /// When a rollout that began at some time will have finished; `None`: that is not known.
 pub(super) fn finish<R>(
-    policy: &Policy,
-    sorted: &Sorted<'_, R>,
+    reading: &Reading<'_, '_, R>,
     bounds: &Bounds<'_>,
     memory: &Memory<R>,
-    now: DateTime<Utc>,
 ) -> Option<DateTime<Utc>> {
+    let policy = reading.policy;
     let started = memory.started()?;
     let proof = memory.proof.as_ref().filter(|proof| proof.passed).and_then(|proof| proof.since);
     let followed = policy.canary.zip(proof).map_or(started, |(canary, since)| since + canary.soak);
-    let left = sorted.cells.iter().filter(|cell| cell.is_open()).count();
-    let is_coming = |cell: &&Cell<'_, R>| cell.is_on_its_way();
-    let counts = || sorted.cells.iter().filter(|cell| cell.counts);
-    let coming = counts().filter(is_coming).count();
+    let left = reading.open().count();
+    let coming = reading.in_flight().filter(|cell| cell.is_on_its_way()).count();
     // Those that do not come back take from what others could have.
-    let stuck = counts().count() - coming + sorted.outside.len();
+    let stuck = reading.in_flight().count() - coming + reading.outside.len();
     let room = bounds.budget.checked_sub(stuck).filter(|room| *room > 0)?;
-    let each = cycle(policy, sorted, bounds.budget, (started, followed))?;
+    let each = cycle(reading, bounds.budget, started, followed)?;
     // Of those that are on their way half of the time is over, as a rule.
     let batches = left as f64 / room as f64 + if coming > 0 { 0.5 } else { 0.0 };
     let work = TimeDelta::milliseconds((each.num_milliseconds() as f64 * batches) as i64);
-    let begins = soaked(policy, bounds.canaries.as_ref(), each, now);
+    let begins = soaked(reading, bounds.canaries.as_ref(), each);
     passed(&policy.calendar, begins, work)
 }
 
 /// When the canaries let others follow.
-fn soaked(policy: &Policy, canaries: Option<&Canaries>, each: TimeDelta, now: DateTime<Utc>) -> DateTime<Utc> {
+fn soaked<R>(reading: &Reading<'_, '_, R>, canaries: Option<&Canaries>, each: TimeDelta) -> DateTime<Utc> {
+    let Reading { policy, now, .. } = *reading;
     let Some(canaries) = canaries else { return now };
     let soak = policy.canary.map_or(TimeDelta::zero(), |canary| canary.soak);
     canaries.until.unwrap_or(now + each + soak).max(now)
@@ -54,13 +52,13 @@ fn soaked(policy: &Policy, canaries: Option<&Canaries>, each: TimeDelta, now: Da
 /// How long it takes until as many as the budget were replaced: the median over the latest, so that a pause or a window
 /// that was closed does not count.
 fn cycle<R>(
-    policy: &Policy,
-    sorted: &Sorted<'_, R>,
+    reading: &Reading<'_, '_, R>,
     budget: usize,
-    (started, followed): (DateTime<Utc>, DateTime<Utc>),
+    started: DateTime<Utc>,
+    followed: DateTime<Utc>,
 ) -> Option<TimeDelta> {
     let is_done = |cell: &&Cell<'_, R>| cell.is_available() && cell.standing() == Some(Standing::Current);
-    let new = sorted.cells.iter().filter(is_done).filter_map(Cell::pod).filter(|pod| pod.created >= started);
+    let new = reading.cells.iter().filter(is_done).filter_map(Cell::pod).filter(|pod| pod.created >= started);
     let mut done: Vec<(DateTime<Utc>, DateTime<Utc>)> =
         new.filter_map(|pod| Some((pod.ready_since?, pod.created))).collect();
     if done.len() > LATEST {
@@ -75,7 +73,7 @@ fn cycle<R>(
     let mut cycles: Vec<TimeDelta> =
         others.iter().zip(others.iter().skip(budget)).map(|(first, next)| *next - *first).collect();
     if cycles.is_empty() {
-        cycles = done.iter().map(|(ready, created)| *ready - *created + policy.min_ready).collect();
+        cycles = done.iter().map(|(ready, created)| *ready - *created + reading.policy.min_ready).collect();
     }
     cycles.sort_unstable();
     cycles.get(cycles.len() / 2).map(|cycle| (*cycle).max(TimeDelta::seconds(1)))

@@ -11,11 +11,13 @@
 //! ```
 
 mod back;
+mod begin;
 mod bucket;
 pub mod calendar;
 pub mod canary;
 mod cause;
 mod cell;
+mod count;
 mod decide;
 mod failure;
 mod forecast;
@@ -25,14 +27,18 @@ mod memory;
 mod outage;
 mod pace;
 mod place;
+mod reading;
 mod remember;
 mod report;
 #[cfg_attr(not(test), allow(dead_code, reason = "tests name every rule"))]
 pub mod rule;
+mod rules;
+mod scene;
 mod share;
 #[cfg(test)]
 mod tests;
 mod verdict;
+mod waiting;
 mod zones;
 
 use std::collections::{HashMap, HashSet};

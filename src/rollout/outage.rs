@@ -10,8 +10,15 @@ use chrono::{DateTime, Utc};
 use super::Policy;
 use super::cause::Bucket;
 use super::cell::Cell;
-use super::pace::is_storm;
 use super::rule::{Rule, holds};
+
+/// Fewer places than these are no storm.
+const STORM: usize = 3;
+
+/// Whether so many places that are away make a storm.
+pub(super) fn is_storm(down: usize, all: usize) -> bool {
+    down >= STORM && down * 3 >= all
+}
 
 /// How many places of a zone, or of the fleet, are there, and how many of them are or were away.
 #[derive(Debug, Default, Clone, Copy)]

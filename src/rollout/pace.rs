@@ -4,22 +4,18 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
+use super::Step;
 use super::canary::Canaries;
 use super::cause::Bucket;
-use super::cell::{Cell, Sorted};
+use super::cell::Cell;
 use super::memory::{Memory, REMEMBERED, StuckPhase};
 use super::place::{Standing, Workload};
+use super::reading::Reading;
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
 use super::zones::{age, next_ones};
-use super::{Inventory, Policy, Step};
-
-/// Fewer places than these are no storm.
-const STORM: usize = 3;
-/// A place that is NotReady for so long is switched off.
-const OFF: TimeDelta = TimeDelta::hours(6);
 
 /// What may be in flight at once.
 #[derive(Clone)]
@@ -51,22 +47,18 @@ struct Bound<'i> {
 }
 
 impl<'i> Bounds<'i> {
-    pub(super) fn of<R>(
-        policy: &Policy,
-        sorted: &Sorted<'_, R>,
-        inventory: &Inventory<'i, R>,
-        memory: &Memory<R>,
-    ) -> Self {
-        if inventory.workloads.is_empty() {
+    pub(super) fn of<R>(reading: &Reading<'_, 'i, R>, memory: &Memory<R>) -> Self {
+        let Reading { policy, inventory, .. } = *reading;
+        if reading.is_named() {
             let memorable = REMEMBERED.saturating_sub(memory.touched.broken.len());
             let removed = memory.touched.away.values().flatten().count();
-            let used = sorted.cells.iter().filter(|cell| cell.counts).count() + sorted.outside.len() + removed;
-            let budget = policy.budget.of(sorted.cells.len());
+            let used = reading.in_flight().count() + reading.outside.len() + removed;
+            let budget = policy.budget.of(reading.cells.len());
             let each = vec![Bound { of: None, budget, used, missing: 0, absent: 0 }];
             return Self { each, budget, whole: budget, used, memorable, canaries: None };
         }
         let mut unready = vec![0; inventory.workloads.len()];
-        for cell in sorted.cells.iter().filter(|cell| !cell.is_available() && !cell.is_going()) {
+        for cell in reading.cells.iter().filter(|cell| !cell.is_available() && !cell.is_going()) {
             unready[cell.place.workload] += 1;
         }
         let bound = |(workload, unready): (&'i Workload, usize)| {
@@ -83,12 +75,12 @@ impl<'i> Bounds<'i> {
         let each: Vec<Bound<'_>> = inventory.workloads.iter().zip(unready).map(bound).collect();
         let budget = each.iter().map(|bound| bound.budget).max().unwrap_or(1);
         // In all only that counts which this rollout has done: what others do to a workload is that one's alone.
-        let counts = sorted.cells.iter().filter(|cell| cell.counts && !cell.is_going()).count();
+        let counts = reading.in_flight().filter(|cell| !cell.is_going()).count();
         let used = counts + each.iter().map(|bound| bound.absent).sum::<usize>();
         let is_done =
             |cell: &&Cell<'_, R>| cell.touched && cell.is_available() && cell.standing() == Some(Standing::Current);
         Self {
-            whole: budget + sorted.cells.iter().filter(is_done).count(),
+            whole: budget + reading.cells.iter().filter(is_done).count(),
             each,
             budget,
             used,
@@ -108,13 +100,13 @@ impl<'i> Bounds<'i> {
 
     /// While one place is tried: one that may still come counts as that one; what is lost otherwise, or has been in
     /// trouble since before, does not.
-    pub(super) fn for_a_trial<R>(mut self, sorted: &Sorted<'_, R>, memory: &Memory<R>) -> Self {
+    pub(super) fn for_a_trial<R>(mut self, reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> Self {
         let Some(stuck) = memory.stuck().filter(|stuck| stuck.phase == StuckPhase::Trial) else { return self };
         let is_tried = |cell: &Cell<'_, R>| {
             let is_new = || cell.touched_at.is_none_or(|touched| touched >= stuck.since);
             cell.is_on_its_way() || (cell.is_the_worlds && is_new())
         };
-        let tried = sorted.cells.iter().filter(|cell| cell.counts && is_tried(cell)).count();
+        let tried = reading.in_flight().filter(|cell| is_tried(cell)).count();
         self.whole = self.whole.min((self.used + 1).saturating_sub(tried));
         for bound in &mut self.each {
             bound.budget = bound.budget.min(self.whole);
@@ -122,8 +114,13 @@ impl<'i> Bounds<'i> {
         self
     }
 
-    /// Whom to replace now: broken ones first, for they cost nothing; then the oldest.
-    pub(super) fn steps<R>(&mut self, policy: &Policy, sorted: &Sorted<'_, R>, storm: bool) -> Vec<Step<R>> {
+    /// Whether any may be replaced now.
+    pub(super) fn has_room<R>(&self, reading: &Reading<'_, '_, R>, storm: bool) -> bool {
+        !self.clone().steps(reading, storm).0.is_empty()
+    }
+
+    /// What to replace now: broken ones first, for they cost nothing; then the oldest. And what is left then.
+    pub(super) fn steps<R>(mut self, reading: &Reading<'_, '_, R>, storm: bool) -> (Vec<Step<R>>, Self) {
         let (mut free, mut healthy) = (Vec::new(), Vec::new());
         // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
         let on_its_way = |cell: &Cell<'_, R>| cell.is_on_its_way();
@@ -132,7 +129,7 @@ impl<'i> Bounds<'i> {
         let canaries = self.canaries.clone();
         let canaries = canaries.as_ref();
         let may_go = |cell: &Cell<'_, R>| cell.is_open() && canaries.is_none_or(|canaries| canaries.admits(cell));
-        for cell in sorted.cells.iter().filter(|cell| may_go(cell) || is_freed(cell)) {
+        for cell in reading.cells.iter().filter(|cell| may_go(cell) || is_freed(cell)) {
             of_each[self.index(cell)].push(cell);
         }
         let mut freed_in_all = 0;
@@ -141,7 +138,7 @@ impl<'i> Bounds<'i> {
             freed_in_all += freed;
             let open = || cells.iter().copied().filter(|cell| cell.is_open());
             let available = open().filter(|cell| cell.is_available()).collect();
-            let next = next_ones(policy, sorted, available, bound.budget.saturating_sub(bound.used));
+            let next = next_ones(reading, available, bound.budget.saturating_sub(bound.used));
             // As a canary one that was broken before proves little, but it may hold what the others wait for.
             let may_prove = |cell: &&Cell<'_, R>| {
                 canaries.is_none_or(|canaries| {
@@ -176,7 +173,8 @@ impl<'i> Bounds<'i> {
             cell.pod().map(|pod| Step { place: cell.place.name.clone(), pod: pod.clone(), costs })
         };
         let free = free.into_iter().filter_map(|cell| step(cell, false));
-        free.chain(healthy.into_iter().filter_map(|cell| step(cell, true))).collect()
+        let steps = free.chain(healthy.into_iter().filter_map(|cell| step(cell, true))).collect();
+        (steps, self)
     }
 
     fn index<R>(&self, cell: &Cell<'_, R>) -> usize {
@@ -184,8 +182,8 @@ impl<'i> Bounds<'i> {
     }
 
     /// The budget that those who are left wait for, if they do.
-    pub(super) fn exhausted<R>(&self, sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
-        let is_left = |index: usize| sorted.cells.iter().any(|cell| cell.is_open() && self.index(cell) == index);
+    pub(super) fn exhausted<R>(&self, reading: &Reading<'_, '_, R>) -> Option<WaitingOn> {
+        let is_left = |index: usize| reading.open().any(|cell| self.index(cell) == index);
         let used_up = |(index, bound): &(usize, &Bound<'_>)| bound.used >= bound.budget && is_left(*index);
         let of_one = |(_, bound): (usize, &Bound<'_>)| WaitingOn::Budget {
             of: bound.of.map(|workload| workload.name.clone()),
@@ -193,19 +191,15 @@ impl<'i> Bounds<'i> {
             whole: bound.budget,
         };
         let in_all = || {
-            let left = self.used >= self.whole && sorted.cells.iter().any(Cell::is_open);
+            let left = self.used >= self.whole && reading.open().next().is_some();
             left.then_some(WaitingOn::Budget { of: None, used: self.used, whole: self.whole })
         };
         self.each.iter().enumerate().find(used_up).map(of_one).or_else(in_all)
     }
 
     /// Replicas that are not there and may come yet; and when the first of them is overdue.
-    pub(super) fn coming<R>(
-        &self,
-        policy: &Policy,
-        inventory: &Inventory<'_, R>,
-        now: DateTime<Utc>,
-    ) -> (usize, Option<DateTime<Utc>>) {
+    pub(super) fn coming<R>(&self, reading: &Reading<'_, '_, R>) -> (usize, Option<DateTime<Utc>>) {
+        let Reading { policy, inventory, now, .. } = *reading;
         let (mut coming, mut until) = (0, None);
         for (bound, workload) in self.missing() {
             let due = inventory.missing.get(&workload.name).copied().unwrap_or(now) + policy.wait_ready;
@@ -218,12 +212,8 @@ impl<'i> Bounds<'i> {
     }
 
     /// Replicas that should have been there for long, by workload.
-    pub(super) fn overdue<R>(
-        &self,
-        policy: &Policy,
-        inventory: &Inventory<'_, R>,
-        now: DateTime<Utc>,
-    ) -> BTreeMap<String, usize> {
+    pub(super) fn overdue<R>(&self, reading: &Reading<'_, '_, R>) -> BTreeMap<String, usize> {
+        let Reading { policy, inventory, now, .. } = *reading;
         let is_overdue = |workload: &Workload| {
             inventory.missing.get(&workload.name).is_some_and(|since| *since + policy.wait_ready <= now)
         };
@@ -232,10 +222,10 @@ impl<'i> Bounds<'i> {
     }
 
     /// How many agents that were broken before were replaced and still are, where that keeps others from their turn.
-    pub(super) fn unmended<R>(&self, sorted: &Sorted<'_, R>) -> Option<WaitingOn> {
-        let is_left = |cell: &Cell<'_, R>| cell.is_open() && cell.bucket().is_some_and(Bucket::is_broken);
+    pub(super) fn unmended<R>(&self, reading: &Reading<'_, '_, R>) -> Option<WaitingOn> {
+        let is_left = |cell: &Cell<'_, R>| cell.bucket().is_some_and(Bucket::is_broken);
         let is_full = self.memorable == 0 && holds(Rule::Broken);
-        (is_full && sorted.cells.iter().any(is_left)).then_some(WaitingOn::Broken(REMEMBERED))
+        (is_full && reading.open().any(is_left)).then_some(WaitingOn::Broken(REMEMBERED))
     }
 
     /// The workloads that lack Pods.
@@ -252,21 +242,4 @@ impl<'i> Bounds<'i> {
         let is_missing = |bound: &&Bound<'_>| bound.missing > 0;
         self.each.iter().filter(is_missing).filter_map(|bound| Some((bound, bound.of?)))
     }
-}
-
-/// Rule 3: while a third of the places is NotReady no agent is taken from any. Those that are away for hours are
-/// switched off, not in a storm. Returns also when the next of them is.
-pub(super) fn storm<R>(sorted: &Sorted<'_, R>, now: DateTime<Utc>) -> Option<(WaitingOn, Option<DateTime<Utc>>)> {
-    let off_at = |cell: &Cell<'_, R>| cell.place.ready_since.map(|since| since + OFF);
-    let is_off = |cell: &&Cell<'_, R>| !cell.place.is_ready && off_at(cell).is_some_and(|at| at <= now);
-    let all = sorted.cells.len() - sorted.cells.iter().filter(is_off).count();
-    let down = || sorted.cells.iter().filter(|cell| !cell.place.is_ready && !is_off(cell));
-    let count = down().count();
-    let until = down().filter_map(off_at).min();
-    (holds(Rule::Storm) && is_storm(count, all)).then_some((WaitingOn::Storm(count, all), until))
-}
-
-/// Whether so many places that are away make a storm.
-pub(super) fn is_storm(down: usize, all: usize) -> bool {
-    down >= STORM && down * 3 >= all
 }

@@ -9,21 +9,18 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::Bucket;
-use super::cell::{Cell, Sorted};
+use super::cell::Cell;
 use super::memory::{Memory, Outage, REMEMBERED, Touched};
 use super::place::Place;
-use super::{Inventory, Source, Step};
+use super::reading::Reading;
+use super::{Source, Step};
 
 /// A place that went away because of us and was removed counts for so long.
 const REMOVED: TimeDelta = TimeDelta::hours(1);
 
 /// Notes what a later look cannot find out any more: places that went away, what was broken before, and outages.
-pub(super) fn remember<R>(
-    sorted: &Sorted<'_, R>,
-    inventory: &Inventory<'_, R>,
-    memory: &mut Memory<R>,
-    now: DateTime<Utc>,
-) {
+pub(super) fn remember<R>(reading: &Reading<'_, '_, R>, memory: &mut Memory<R>) {
+    let Reading { inventory, now, .. } = *reading;
     let is_there = |name: &str| inventory.places.iter().find(|place| &**place.name == name);
     let mut away: BTreeMap<String, Option<DateTime<Utc>>> = BTreeMap::new();
     for (name, gone) in &memory.touched.away {
@@ -39,12 +36,12 @@ pub(super) fn remember<R>(
             }
         }
     }
-    let lost = sorted.cells.iter().filter(|cell| cell.counts && !cell.place.is_ready);
+    let lost = reading.cells.iter().filter(|cell| cell.counts && !cell.place.is_ready);
     away.extend(lost.take(REMEMBERED).map(|cell| (cell.name().to_owned(), None)));
     memory.touched.away = away;
-    memory.touched.closed = sorted.outside.iter().take(REMEMBERED).map(|(place, _)| place.name.to_string()).collect();
+    memory.touched.closed = reading.outside.iter().take(REMEMBERED).map(|(place, _)| place.name.to_string()).collect();
     if !memory.touched.broken.is_empty() {
-        for cell in sorted.cells.iter().filter(|cell| cell.is_available()) {
+        for cell in reading.cells.iter().filter(|cell| cell.is_available()) {
             memory.touched.broken.remove(cell.name());
         }
     }
@@ -64,14 +61,10 @@ pub(super) fn remember<R>(
 
 /// How many replicas of each workload are broken, or have been missing for too long. Of others that start, or are not
 /// there, somebody else may just have replaced them.
-pub(super) fn lacking<R>(
-    sorted: &Sorted<'_, R>,
-    inventory: &Inventory<'_, R>,
-    overdue: &BTreeMap<String, usize>,
-) -> BTreeMap<String, usize> {
-    let mut lacking = overdue.clone();
-    for cell in sorted.cells.iter().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)) {
-        let Some(workload) = inventory.workloads.get(cell.place.workload) else { continue };
+pub(super) fn lacking<R>(reading: &Reading<'_, '_, R>, overdue: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
+    let mut lacking = overdue;
+    for cell in reading.cells.iter().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)) {
+        let Some(workload) = reading.inventory.workloads.get(cell.place.workload) else { continue };
         if lacking.len() < REMEMBERED || lacking.contains_key(&*workload.name) {
             *lacking.entry(workload.name.to_string()).or_default() += 1;
         }
@@ -80,12 +73,12 @@ pub(super) fn lacking<R>(
 }
 
 /// Places that lack an agent because of this rollout, and of which the ledger does not know.
-pub(super) fn missing<R>(sorted: &Sorted<'_, R>, inventory: &Inventory<'_, R>) -> Vec<(Arc<str>, DateTime<Utc>)> {
-    if !inventory.workloads.is_empty() {
+pub(super) fn missing<R>(reading: &Reading<'_, '_, R>) -> Vec<(Arc<str>, DateTime<Utc>)> {
+    if !reading.is_named() {
         return Vec::new();
     }
-    let is_missing = |cell: &&Cell<'_, R>| cell.counts && !inventory.lost.contains_key(cell.place.name);
-    let missing = sorted.cells.iter().filter(is_missing);
+    let is_unknown = |cell: &&Cell<'_, R>| !reading.inventory.lost.contains_key(cell.place.name);
+    let missing = reading.in_flight().filter(is_unknown);
     missing.filter_map(|cell| Some((cell.place.name.clone(), cell.touched_at?))).collect()
 }
 
@@ -94,15 +87,9 @@ fn has_agent<R>(place: &Place<'_, R>) -> bool {
 }
 
 /// What steps leave behind, and which places they made canaries.
-pub(super) fn note_all<R>(
-    steps: &[Step<R>],
-    sorted: &Sorted<'_, R>,
-    are_canaries: bool,
-    memory: &mut Memory<R>,
-    now: DateTime<Utc>,
-) {
+pub(super) fn note_all<R>(steps: &[Step<R>], reading: &Reading<'_, '_, R>, are_canaries: bool, memory: &mut Memory<R>) {
     for step in steps {
-        note(step, sorted, &mut memory.touched, now);
+        note(step, reading, &mut memory.touched);
         if let Some(proof) = memory.proof.as_mut().filter(|proof| are_canaries && proof.has_room()) {
             proof.places.insert(step.place.to_string());
         }
@@ -110,11 +97,11 @@ pub(super) fn note_all<R>(
 }
 
 /// What a step leaves behind: its place was broken before, or had an agent that restarted again and again.
-fn note<R>(step: &Step<R>, sorted: &Sorted<'_, R>, touched: &mut Touched, now: DateTime<Utc>) {
+fn note<R>(step: &Step<R>, reading: &Reading<'_, '_, R>, touched: &mut Touched) {
     let pod = &step.pod;
-    let days = (now - pod.created).num_days() + 1;
+    let days = (reading.now - pod.created).num_days() + 1;
     let restarts = i64::from(pod.restarts);
-    let find = || sorted.cells.iter().find(|cell| cell.place.name == &step.place);
+    let find = || reading.cells.iter().find(|cell| cell.place.name == &step.place);
     // What a revision did that this rollout, or one that failed before it, brought there excuses no other.
     let was_untouched = || find().is_some_and(|cell| !cell.touched);
     if restarts >= 3 && restarts >= days && touched.flapping.len() < REMEMBERED && was_untouched() {

@@ -12,12 +12,10 @@ use chrono::{DateTime, Utc};
 
 use super::calendar::Closed;
 use super::cause::{Bucket, Cause};
-use super::cell::Sorted;
-use super::place::Standing;
 use super::{Hold, Words};
 
 /// How many names stand as an example.
-const EXAMPLES: usize = 5;
+pub(super) const EXAMPLES: usize = 5;
 /// How many things are named that are waited for.
 pub(super) const WAITING: usize = 5;
 
@@ -246,7 +244,7 @@ impl fmt::Display for Example {
 }
 
 impl Nodes {
-    fn add(&mut self, name: &str, cause: Option<&Cause>) {
+    pub(super) fn add(&mut self, name: &str, cause: Option<&Cause>) {
         self.count += 1;
         if self.examples.len() < EXAMPLES {
             self.examples.push(Example { name: name.to_owned(), cause: cause.cloned() });
@@ -316,9 +314,6 @@ pub struct Without {
     pub cause: Cause,
 }
 
-/// So many of them are named.
-const WITHOUT: usize = 20;
-
 impl Report {
     /// The same where the agents whose versions are not heard yet are as desired, and no other version is unknown.
     #[must_use]
@@ -326,63 +321,6 @@ impl Report {
         let mut report =
             Self { updated: self.updated + self.unheard, unheard: 0, unknown: Nodes::default(), ..self.clone() };
         report.waiting_on.retain(|waiting| !matches!(waiting, WaitingOn::Unheard(..)));
-        report
-    }
-
-    /// The counts of a sorted fleet; state and waiting come from the decision.
-    pub(super) fn count<R>(sorted: &Sorted<'_, R>) -> Self {
-        let mut report = Self { selected: sorted.cells.len(), ..Self::default() };
-        for (place, cause) in &sorted.closed {
-            let cause_of = Some(*cause).filter(|cause| **cause != Cause::NamespaceSelector);
-            report.closed.entry(cause.bucket()).or_default().add(place.name, cause_of);
-        }
-        for (place, cause) in &sorted.surplus {
-            report.surplus.add(place.name, Some(cause));
-        }
-        for cell in &sorted.cells {
-            match cell.standing() {
-                Some(Standing::Outdated) => {
-                    report.outdated += 1;
-                    let busy = cell.place.busy.as_ref();
-                    report.waiting += usize::from(busy.is_some());
-                    let is_named = cell.is_available() && report.postponed.len() < EXAMPLES;
-                    if let Some(why) = busy.filter(|_| is_named) {
-                        report.postponed.push((cell.name().to_owned(), why.clone()));
-                    }
-                }
-                Some(standing @ (Standing::Unknown | Standing::Unheard)) => {
-                    report.unheard += usize::from(standing == Standing::Unheard);
-                    report.unknown.add(cell.name(), None);
-                }
-                Some(Standing::HeldBack) => report.held_back.add(cell.name(), None),
-                Some(Standing::Current) if cell.is_available() || cell.blinks => report.updated += 1,
-                _ => {}
-            }
-            report.unplanned += usize::from(cell.unplanned);
-            let Some(cause) = cell.cause.as_ref().filter(|_| !cell.blinks) else {
-                report.running += 1;
-                continue;
-            };
-            report.buckets.entry(cause.bucket()).or_default().add(cell.name(), None);
-            let has_lost = cell.has_lost();
-            if has_lost && report.ceased.len() < EXAMPLES {
-                report.ceased.push((cell.name().to_owned(), cause.clone()));
-            }
-            let joining = cause.bucket() == Bucket::Starting && !cell.counts && !has_lost;
-            report.joining += usize::from(joining);
-            let is_lacking = !joining && !matches!(cause, Cause::NodeNotReady | Cause::NodeBusy(_));
-            report.lacking += usize::from(is_lacking);
-            if is_lacking && report.without.len() < WITHOUT {
-                report.without.push(Without {
-                    place: cell.name().to_owned(),
-                    since: cell.without_since(),
-                    cause: cause.clone(),
-                });
-            }
-            if cause.is_trouble() && report.troubled.len() < EXAMPLES {
-                report.troubled.push((cell.name().to_owned(), cause.clone()));
-            }
-        }
         report
     }
 

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::cell::{Cell, Sorted};
+use super::Order;
+use super::cell::Cell;
+use super::reading::Reading;
 use super::rule::{Rule, holds};
-use super::{Order, Policy};
 
 /// What is known of a zone.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,11 +22,11 @@ struct Zone {
 /// The healthy places that go next, so many of them at most: of those of the lowest rank the oldest Pods, except what
 /// the policy says of zones.
 pub(super) fn next_ones<'c, 'a, R>(
-    policy: &Policy,
-    sorted: &Sorted<'_, R>,
+    reading: &Reading<'_, '_, R>,
     mut cells: Vec<&'c Cell<'a, R>>,
     count: usize,
 ) -> Vec<&'c Cell<'a, R>> {
+    let policy = reading.policy;
     let first = cells.first().and_then(|cell| cell.place.zone);
     // Most clusters have one zone, or none.
     let is_one = policy.per_zone.is_none() && cells.iter().all(|cell| cell.place.zone == first);
@@ -35,11 +36,11 @@ pub(super) fn next_ones<'c, 'a, R>(
     }
     let mut zones: BTreeMap<Option<&str>, Zone> = BTreeMap::new();
     let mut used: BTreeMap<Option<&str>, usize> = BTreeMap::new();
-    for cell in &sorted.cells {
+    for cell in &reading.cells {
         zones.entry(cell.place.zone).or_default().places += 1;
         *used.entry(cell.place.zone).or_default() += usize::from(cell.counts);
     }
-    for (place, _) in &sorted.outside {
+    for (place, _) in &reading.outside {
         *used.entry(place.zone).or_default() += 1;
     }
     for (name, zone) in &mut zones {
@@ -53,7 +54,7 @@ pub(super) fn next_ones<'c, 'a, R>(
     if policy.order == Order::ByZone && holds(Rule::Zones) {
         // Places without a zone come last. A zone has its turn until what is on its way there has arrived.
         let on_its_way = |cell: &&Cell<'_, R>| cell.counts && cell.is_on_its_way();
-        let moving = sorted.cells.iter().filter(on_its_way).map(|cell| cell.place.zone);
+        let moving = reading.cells.iter().filter(on_its_way).map(|cell| cell.place.zone);
         let turn = open.keys().copied().chain(moving).min_by_key(|zone| (zone.is_none(), *zone));
         open.retain(|zone, _| Some(*zone) == turn);
     }

@@ -62,11 +62,15 @@ impl World {
             Act::Leave(nodes) => self.each(nodes, "deleted", Self::leave),
             Act::Delete(nodes) => self.each(nodes, "losing their Pods to somebody", Self::delete_on),
             Act::Taint(nodes) => {
-                nodes.iter().for_each(|(node, taints)| self.taint(node, taints));
+                for (node, taints) in nodes {
+                    self.taint(node, taints);
+                }
                 format!("taints: {nodes:?}")
             }
             Act::Join(zones) => {
-                zones.iter().for_each(|(zone, count)| self.join(zone, *count));
+                for (zone, count) in zones {
+                    self.join(zone, *count);
+                }
                 format!("nodes join: {zones:?}")
             }
             Act::Refuse(words) => {
@@ -75,7 +79,9 @@ impl World {
                 format!("the API server refuses new Pods: {words}")
             }
             Act::Scale(workloads) => {
-                workloads.iter().for_each(|(name, replicas)| self.scale(name, *replicas));
+                for (name, replicas) in workloads {
+                    self.scale(name, *replicas);
+                }
                 format!("replicas: {workloads:?}")
             }
             Act::MinAvailable(count) => {
@@ -87,7 +93,9 @@ impl World {
     }
 
     fn each(&mut self, nodes: &[String], what: &str, act: impl Fn(&mut Self, &str)) -> String {
-        nodes.iter().for_each(|node| act(self, node));
+        for node in nodes {
+            act(self, node);
+        }
         format!("{what}: {}", nodes.join(", "))
     }
 }

@@ -34,7 +34,7 @@ impl World {
         self.workloads.insert(workload.name.clone(), workload);
     }
 
-    /// What the ReplicaSet controller does: another Pod for each that is away, the newest goes where there are too many.
+    /// What the ReplicaSet controller does: another Pod for each that is away; where there are too many, some go.
     pub fn control_replicas(&mut self) {
         for workload in self.workloads.clone().into_values() {
             let is_there = |pod: &&Value| workload.is_of(pod) && pod["metadata"]["deletionTimestamp"].is_null();
@@ -55,7 +55,8 @@ impl World {
     fn create_replica(&mut self, workload: &Workload) {
         let nodes = self.open_nodes();
         let Some(node) = nodes.iter().min_by_key(|node| self.pods_on(node).len()) else { return };
-        let metadata = json!({ "labels": { "app": workload.name }, "annotations": { self.annotation: workload.value } });
+        let metadata =
+            json!({ "labels": { "app": workload.name }, "annotations": { self.annotation: workload.value } });
         let owner = json!({ "kind": "ReplicaSet", "name": workload.set(), "uid": workload.set() });
         self.create(metadata, &owner, node);
     }

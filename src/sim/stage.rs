@@ -87,8 +87,12 @@ impl Stage {
     pub fn new<A>(script: &Script<A>, namespace: &'static str, annotation: &'static str, random: Option<u64>) -> Self {
         let began = script.begins;
         let mut world = World::new(began, namespace, annotation, random);
-        script.nodes.iter().for_each(|(zone, count)| world.join(zone, *count));
-        script.workloads.iter().for_each(|(name, replicas)| world.scale(name, *replicas));
+        for (zone, count) in &script.nodes {
+            world.join(zone, *count);
+        }
+        for (name, replicas) in &script.workloads {
+            world.scale(name, *replicas);
+        }
         Self { world, next: Some(began), began, log: String::new(), last_line: String::new() }
     }
 

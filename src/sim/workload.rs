@@ -24,7 +24,8 @@ impl Workload {
 
     /// Its ReplicaSet.
     pub(super) fn object(&self) -> Value {
-        let failure = self.failure.as_ref().map(|why| json!({ "type": "ReplicaFailure", "status": "True", "message": why }));
+        let failure =
+            self.failure.as_ref().map(|why| json!({ "type": "ReplicaFailure", "status": "True", "message": why }));
         json!({
             "metadata": { "name": self.set(), "namespace": self.namespace, "uid": self.set(),
                 "generation": self.generation, "resourceVersion": "1", "ownerReferences": [{ "apiVersion": "apps/v1",

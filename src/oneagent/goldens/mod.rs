@@ -1,5 +1,5 @@
-//! Whole rollouts of a OneAgent as text: a script in `scripts/`, from a spec and a list of events, and beside it the log
-//! of all that the operator did and said, second by second. How scripts run, `sim` says.
+//! Whole rollouts of a OneAgent as text: a script in `scripts/`, from a spec and a list of events, and beside it the
+//! log of all that the operator did and said, second by second. How scripts run, `sim` says.
 //!
 //! Must not decide anything.
 

@@ -1,0 +1,60 @@
+//! The beginning of a rollout, and what is remembered from then on.
+//!
+//! Must not decide what the first step is.
+
+use super::Template;
+use super::cell::Cell;
+use super::memory::{Memory, Phase, REMEMBERED, Touched};
+use super::place::Revision;
+use super::reading::Reading;
+use super::remember::lacking;
+use super::scene::Scene;
+
+/// A rollout begins when the template advances, or with Pods that do not have it.
+pub(super) fn begun<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Memory<R> {
+    let Scene { reading, desired, bounds, .. } = scene;
+    let Reading { inventory, now, .. } = **reading;
+    let mut memory = scene.memory.clone();
+    let advances = scene.template == Template::Advance && inventory.template.is_some();
+    if advances && memory.touched.since.is_some() {
+        // Those that joined since have the revision of before, and their agents are taken like the others'.
+        memory.touched.joined_after = Some(now);
+        // A canary whose Pod is not there is none that was broken before.
+        let is_canary = |cell: &Cell<'_, R>| memory.proof.as_ref().is_some_and(|p| p.places.contains(cell.name()));
+        let is_broken =
+            |cell: &&Cell<'_, R>| !cell.is_available() && !cell.counts && cell.place.busy.is_none() && !is_canary(cell);
+        let room = REMEMBERED.saturating_sub(memory.touched.broken.len());
+        let broken = reading.cells.iter().filter(is_broken).take(room).map(|cell| cell.name().to_owned());
+        let broken: Vec<String> = broken.collect();
+        memory.touched.broken.extend(broken);
+    }
+    // It goes back and forth while there are canaries.
+    let known = inventory.memory.proof.as_ref().is_some_and(|proof| proof.revision == desired.revision);
+    // One that external trouble stopped goes on, also where that trouble has just ended.
+    let was_stuck = [&memory, inventory.memory].into_iter().any(|memory| memory.stuck().is_some());
+    let resumes = was_stuck || (known && memory.started().is_some());
+    let is_with_canaries = scene.keeps_template && bounds.canaries.as_ref().is_some_and(|canaries| canaries.made > 0);
+    let is_out = is_with_canaries || inventory.template == Some(&desired.revision);
+    let is_late = memory.started().is_none() && is_out && reading.open().next().is_some();
+    if !(advances && !resumes || is_late) {
+        return memory;
+    }
+    memory.phase = Phase::Rolling { since: now, stuck: None };
+    // What has proven itself and was on its way is what agents go back to.
+    let proven = inventory.memory.proof.clone().filter(|proof| proof.passed && advances && !known);
+    let proven = proven.map(|proof| proof.revision).filter(|proven| inventory.template == Some(proven));
+    memory.last_good = proven.or(memory.last_good.take());
+    if memory.touched.since.is_none() {
+        memory.touched =
+            Touched { since: Some(now), lacking: lacking(reading, bounds.overdue(reading)), ..Touched::default() };
+    }
+    memory.touched.joined_after = Some(now);
+    if memory.last_good.is_none() {
+        // Never completed by us, or forgotten, yet it is what agents run: better than nothing to go back to.
+        memory.last_good = inventory.template.filter(|template| **template != desired.revision).cloned();
+    }
+    if let Some(from) = inventory.template.filter(|template| template.is_another_release(&desired.revision)) {
+        memory.from = Some(from.clone());
+    }
+    memory
+}

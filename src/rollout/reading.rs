@@ -1,0 +1,141 @@
+//! The fleet, read once: all that a decision asks of it. Nothing of it changes while the decision is made.
+//!
+//! Must not judge a place (that is `bucket` and `verdict`), nor decide anything.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::cause::{Bucket, Cause};
+use super::cell::Cell;
+use super::outage::is_storm;
+use super::place::{Place, Pod, Revision, Standing};
+use super::report::{State, WaitingOn};
+use super::rule::{Rule, holds};
+use super::{Inventory, Policy};
+
+/// A place that is NotReady for so long is switched off.
+const OFF: TimeDelta = TimeDelta::hours(6);
+
+/// The fleet, and what it is read with.
+#[derive(Debug)]
+pub(super) struct Reading<'r, 'a, R> {
+    pub(super) policy: &'r Policy,
+    pub(super) inventory: &'r Inventory<'a, R>,
+    pub(super) now: DateTime<Utc>,
+    /// Selected places.
+    pub(super) cells: Vec<Cell<'a, R>>,
+    /// Places where no new Pod may start, and why.
+    pub(super) closed: Vec<(&'a Place<'a, R>, &'a Cause)>,
+    /// Those of them with an agent that runs on.
+    pub(super) surplus: Vec<(&'a Place<'a, R>, &'a Cause)>,
+    /// Those of them whose agent we took, and that are kept from getting another.
+    pub(super) outside: Vec<(&'a Place<'a, R>, &'a Cause)>,
+}
+
+/// So many places are NotReady that nothing that runs is taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Storm {
+    down: usize,
+    all: usize,
+    /// When the next of them has been away for so long that it is switched off.
+    pub(super) until: Option<DateTime<Utc>>,
+}
+
+impl Storm {
+    pub(super) fn waiting_on(self) -> WaitingOn {
+        WaitingOn::Storm(self.down, self.all)
+    }
+}
+
+impl<'r, 'a, R> Reading<'r, 'a, R> {
+    /// One without places yet.
+    pub(super) fn new(policy: &'r Policy, inventory: &'r Inventory<'a, R>, now: DateTime<Utc>) -> Self {
+        let cells = Vec::with_capacity(inventory.places.len());
+        let (closed, surplus, outside) = (Vec::new(), Vec::new(), Vec::new());
+        Self { policy, inventory, now, cells, closed, surplus, outside }
+    }
+
+    /// Takes note of a place where no new Pod may start. Only a taint comes while an agent is there and while it is
+    /// replaced.
+    pub(super) fn close(&mut self, place: &'a Place<'a, R>, cause: &'a Cause, made: bool) {
+        self.closed.push((place, cause));
+        if cause.bucket() != Bucket::Untolerated {
+            return;
+        }
+        let Inventory { deleted, lost, memory, .. } = self.inventory;
+        let stays = |pod: &&Arc<Pod<R>>| !pod.deleting && !deleted.contains(&pod.uid);
+        let pod = place.occupant.map(|occupant| occupant.pod).filter(stays);
+        let is_known = made || memory.touched.closed.contains(&**place.name);
+        let is_ours = (is_known || lost.contains_key(place.name)) && !place.is_left_out;
+        if is_ours && pod.is_none_or(|pod| pod.ready_since.is_none()) {
+            self.outside.push((place, cause));
+        }
+        if pod.is_some() && place.busy.is_none() {
+            self.surplus.push((place, cause));
+        }
+    }
+
+    /// Places that take from the budget.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = &Cell<'a, R>> {
+        self.cells.iter().filter(|cell| cell.counts)
+    }
+
+    /// Places whose agent is to be replaced and can be.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Cell<'a, R>> {
+        self.cells.iter().filter(|cell| cell.is_open())
+    }
+
+    /// Whether places have names of their own, and the template is ours to write.
+    pub(super) fn is_named(&self) -> bool {
+        self.inventory.workloads.is_empty()
+    }
+
+    /// When a place changes by the clock alone.
+    pub(super) fn until(&self) -> Option<DateTime<Utc>> {
+        self.cells.iter().filter_map(|cell| cell.until).min()
+    }
+
+    /// Rule 3: while a third of the places is NotReady no agent is taken from any. Those that are away for hours are
+    /// switched off, not in a storm.
+    pub(super) fn storm(&self) -> Option<Storm> {
+        let off_at = |cell: &Cell<'_, R>| cell.place.ready_since.map(|since| since + OFF);
+        let is_off = |cell: &&Cell<'_, R>| !cell.place.is_ready && off_at(cell).is_some_and(|at| at <= self.now);
+        let all = self.cells.len() - self.cells.iter().filter(is_off).count();
+        let away = || self.cells.iter().filter(|cell| !cell.place.is_ready && !is_off(cell));
+        let down = away().count();
+        let until = away().filter_map(off_at).min();
+        (holds(Rule::Storm) && is_storm(down, all)).then_some(Storm { down, all, until })
+    }
+
+    /// Rules 2 and 3: what the rollout is meanwhile, and waits for, while nothing may be replaced.
+    pub(super) fn held(&self) -> Option<(State, WaitingOn)> {
+        let hold = self.policy.hold.filter(|_| holds(Rule::Hold));
+        let closed = || self.policy.calendar.closed(self.now).filter(|_| holds(Rule::Calendar));
+        let hold = hold.map(|hold| (hold.state, WaitingOn::Hold(hold)));
+        hold.or_else(|| closed().map(|closed| (State::Held, WaitingOn::Calendar(closed))))
+    }
+}
+
+impl<'a, R: Revision> Reading<'_, 'a, R> {
+    /// The places that speak against the desired revision. Of a workload that had broken replicas before, as many are
+    /// not heard: which of them those are nobody can say.
+    pub(super) fn failing(&self) -> Vec<&Cell<'a, R>> {
+        let lacking = &self.inventory.memory.touched.lacking;
+        let before = |name: &str| lacking.get(name).copied().unwrap_or_default();
+        let mut excused: Vec<usize> = self.inventory.workloads.iter().map(|workload| before(&workload.name)).collect();
+        let is_heard = |cell: &&Cell<'_, R>| match excused.get_mut(cell.place.workload) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        };
+        self.cells.iter().filter(|cell| cell.speaks).filter(is_heard).collect()
+    }
+
+    /// How many places the desired revision has reached.
+    pub(super) fn reached(&self) -> usize {
+        self.cells.iter().filter(|cell| cell.standing() == Some(Standing::Current) || cell.speaks).count()
+    }
+}

@@ -1,0 +1,230 @@
+//! The rules in the order in which they hold: the first that has something to say decides.
+//!
+//! Must not read the fleet itself (that is `bucket`) nor word what it found (that is `cause` and `report`).
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::back::{Stretch, WayBack, is_back, is_of};
+use super::begin::begun;
+use super::canary::Canaries;
+use super::cell::Cell;
+use super::failure::stuck_until;
+use super::forecast::finish;
+use super::memory::{Memory, Phase, StuckPhase, Touched};
+use super::pace::Bounds;
+use super::place::Revision;
+use super::reading::{Reading, Storm};
+use super::remember::note_all;
+use super::report::{State, WAITING, WaitingOn};
+use super::rule::{Rule as Switch, holds};
+use super::scene::Scene;
+use super::waiting::places;
+use super::{Step, Template};
+
+/// What a rule says.
+pub(super) struct Verdict<R> {
+    pub(super) state: State,
+    pub(super) waiting_on: Vec<WaitingOn>,
+    pub(super) steps: Vec<Step<R>>,
+    /// What is remembered afterwards.
+    pub(super) memory: Memory<R>,
+    /// When the rollout will have finished, where that can be known.
+    pub(super) finish: Option<DateTime<Utc>>,
+    /// When this may be otherwise though nothing happens.
+    pub(super) next: Option<DateTime<Utc>>,
+}
+
+impl<R> Verdict<R> {
+    /// Without a step.
+    fn new(memory: Memory<R>, state: State, waiting_on: Vec<WaitingOn>) -> Self {
+        Self { state, waiting_on, steps: Vec::new(), memory, finish: None, next: None }
+    }
+}
+
+/// A rule: `None` where it has nothing to say.
+type Rule<R> = fn(&Scene<'_, '_, '_, R>) -> Option<Verdict<R>>;
+
+/// What the rules say.
+pub(super) fn verdict<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Verdict<R> {
+    let rules: [Rule<R>; 4] = [goes_back, has_failed, is_held, waits_for_template];
+    rules.iter().find_map(|rule| rule(scene)).unwrap_or_else(|| replaces(scene))
+}
+
+/// An unresolved failure, and agents that go back from it.
+fn goes_back<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    let Scene { reading, desired, .. } = scene;
+    if scene.template != Template::Keep {
+        return None;
+    }
+    let way = WayBack::of(reading, desired, &scene.memory)?;
+    let Stretch { steps, back, waiting_on, next } = way.next_steps(reading, &scene.bounds, &scene.memory);
+    let mut memory = ended(scene.memory.clone());
+    memory.back = Some(back);
+    if !steps.is_empty() && memory.touched.since.is_none() {
+        // The API's times are whole seconds: what is created in this one is created because of us.
+        memory.touched.since = Some(reading.now - TimeDelta::seconds(1));
+        memory.touched.joined_after = Some(reading.now);
+    }
+    note_all(&steps, reading, false, &mut memory);
+    let waiting_on = vec![WaitingOn::Failure(way.failure.message), waiting_on];
+    Some(Verdict { steps, next, ..Verdict::new(memory, State::Failed, waiting_on) })
+}
+
+/// An unresolved failure.
+fn has_failed<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    let failure = scene.failure.as_ref()?;
+    let memory = ended(scene.memory.clone());
+    let waiting_on = vec![WaitingOn::Failure(failure.message.clone())];
+    Some(rolled_back(scene.reading, Verdict::new(memory, State::Failed, waiting_on)))
+}
+
+/// A pause, a stop, a window that is not open. What is in flight when it comes is waited for as always, so that a
+/// rollout that completes meanwhile is known to be complete.
+fn is_held<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    let Scene { reading, desired, report, .. } = scene;
+    let template = reading.inventory.template;
+    let is_left = report.outdated > 0 || template != Some(&desired.revision);
+    let (state, waiting_on) = reading.held().filter(|_| is_left)?;
+    let memory = scene.memory.clone();
+    let ends_by_itself = reading.policy.hold.is_none() && reading.is_named();
+    let finish = if ends_by_itself { finish(reading, &scene.bounds, &memory) } else { None };
+    let held = if report.outdated > 0 || template.is_some() {
+        Verdict::new(memory, state, vec![waiting_on])
+    } else {
+        Verdict::new(memory, State::Complete, Vec::new())
+    };
+    Some(Verdict { finish, ..held })
+}
+
+/// A template that is not what is desired yet, or that its controller has not seen.
+fn waits_for_template<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    let Scene { reading, bounds, report, .. } = scene;
+    let is_unseen = !reading.inventory.settled && holds(Switch::Settled);
+    if scene.template == Template::Keep && scene.is_out() && !is_unseen {
+        return None;
+    }
+    let memory = begun(scene);
+    let is_idle = report.outdated == 0 && bounds.used == 0 && scene.is_out();
+    let state = if is_idle { State::Complete } else { State::Rolling };
+    let soaked = bounds.canaries.as_ref().and_then(|canaries| canaries.until);
+    if memory.stuck_phase() != Some(StuckPhase::Back) {
+        let waiting_on = if is_idle { Vec::new() } else { vec![WaitingOn::Template] };
+        return Some(Verdict { next: soaked, ..Verdict::new(memory, state, waiting_on) });
+    }
+    let tried = stuck_until(reading, &memory);
+    let may_go = scene.is_free && bounds.has_room(reading, false);
+    let mut waiting_on = places(reading, bounds);
+    waiting_on.extend(tried.filter(|_| may_go).map(WaitingOn::Trial));
+    Some(Verdict { next: soaked.into_iter().chain(tried).min(), ..Verdict::new(memory, state, waiting_on) })
+}
+
+/// Rules 4, 5 and 7: what is in flight occupies the budget; broken ones go first, then the oldest.
+fn replaces<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Verdict<R> {
+    let Scene { reading, report, .. } = scene;
+    let (mut memory, canaries, storm) = (begun(scene), scene.bounds.canaries.as_ref(), reading.storm());
+    let (steps, bounds) = scene.bounds.clone().steps(reading, storm.is_some());
+    note_all(&steps, reading, canaries.is_some(), &mut memory);
+    let mut waiting_on = Vec::new();
+    // Before it is known what the agents are none can be a canary yet.
+    let has_canaries = |canaries: &&Canaries| canaries.are_watched() || (report.outdated > 0 && report.unheard == 0);
+    waiting_on.extend(canaries.filter(has_canaries).map(Canaries::waiting_on));
+    if report.outdated > 0 {
+        waiting_on.extend(storm.map(Storm::waiting_on));
+        waiting_on.extend(bounds.unmended(reading));
+    }
+    let soaked = canaries.and_then(|canaries| canaries.until);
+    let next = soaked.into_iter().chain(stuck_until(reading, &memory)).min();
+    let verdict = Verdict { steps, next, ..Verdict::new(memory, State::Rolling, waiting_on) };
+    finish_or_wait(scene, &bounds, verdict)
+}
+
+fn finish_or_wait<R: Revision>(
+    scene: &Scene<'_, '_, '_, R>,
+    bounds: &Bounds<'_>,
+    mut verdict: Verdict<R>,
+) -> Verdict<R> {
+    let Scene { reading, report, .. } = scene;
+    let left = reading.open().count();
+    // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
+    let moves = |cell: &&Cell<'_, R>| cell.pending || cell.is_the_worlds || cell.is_on_its_way();
+    // A node that is drained gets its agent from the template of then; a replica that may not go now stays as it is.
+    let held = if reading.is_named() { 0 } else { report.waiting };
+    let watched = usize::from(bounds.canaries.as_ref().is_some_and(Canaries::are_watched));
+    let (coming, _) = bounds.coming(reading);
+    let is_over = left == 0 && reading.in_flight().filter(moves).count() + coming + held + watched == 0;
+    let unheard = WaitingOn::Unheard(report.unheard, reading.inventory.words.authority);
+    if is_over && report.unheard > 0 {
+        // After a start nothing is under way until somebody says otherwise.
+        let is_started = verdict.memory.started().is_some();
+        verdict.state = if is_started { State::Rolling } else { State::Complete };
+        verdict.waiting_on.push(unheard);
+        return verdict;
+    }
+    if is_over {
+        verdict.waiting_on = places(reading, bounds);
+        return complete(scene, verdict);
+    }
+    if reading.is_named() && reading.storm().is_none() {
+        verdict.finish = finish(reading, bounds, &verdict.memory);
+    }
+    verdict.waiting_on.extend(bounds.exhausted(reading));
+    if report.unheard > 0 {
+        verdict.waiting_on.push(unheard);
+    }
+    verdict.waiting_on.extend(places(reading, bounds));
+    verdict.waiting_on.truncate(WAITING);
+    verdict
+}
+
+/// Nothing is left to do.
+fn complete<R: Revision>(scene: &Scene<'_, '_, '_, R>, mut verdict: Verdict<R>) -> Verdict<R> {
+    let Scene { reading, desired, report, .. } = scene;
+    let memory = &mut verdict.memory;
+    if let Some(started) = memory.started() {
+        memory.phase = Phase::Complete { since: Some(started), at: reading.now };
+    }
+    // What canaries began to prove is another time's.
+    memory.proof = memory.proof.take().filter(|proof| proof.passed);
+    // What is wanted runs: whatever failed before it is history.
+    if report.updated > 0 && report.joining == 0 {
+        memory.last_good = Some(desired.revision.clone());
+        let failure = memory.failure.take();
+        memory.failure = failure.filter(|failure| !(desired.insists || desired.revision.supersedes(&failure.revision)));
+    }
+    if is_settled(reading, memory) {
+        memory.touched = Touched::default();
+    }
+    verdict.state = State::Complete;
+    if let Some(failure) = &verdict.memory.failure {
+        verdict.state = State::Failed;
+        verdict.waiting_on.insert(0, WaitingOn::Failure(failure.message.clone()));
+        verdict.waiting_on.truncate(WAITING);
+    }
+    rolled_back(reading, verdict)
+}
+
+/// Whether no place lacks an agent because of this rollout, now or once a cordon or taint ends. Those that are to go
+/// back yet are counted beside those that went.
+fn is_settled<R: Revision>(reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> bool {
+    let failure = memory.failure.as_ref().filter(|_| reading.policy.rolls_back);
+    let goes_back = failure.is_some_and(|failure| reading.cells.iter().any(|cell| is_of(failure, cell)));
+    let is_back = reading.cells.iter().all(|cell| !cell.touched || cell.is_available());
+    !goes_back && is_back && reading.outside.is_empty() && memory.touched.away.is_empty()
+}
+
+/// What a failure leaves: no rollout is under way.
+fn ended<R>(mut memory: Memory<R>) -> Memory<R> {
+    if memory.started().is_some() {
+        memory.phase = Phase::Idle;
+    }
+    memory
+}
+
+/// A failure whose way back has been gone is waited for no more.
+fn rolled_back<R: Revision>(reading: &Reading<'_, '_, R>, mut verdict: Verdict<R>) -> Verdict<R> {
+    if verdict.state == State::Failed && is_back(reading, &verdict.memory) {
+        verdict.state = State::RolledBack;
+        verdict.waiting_on.retain(|waiting| !matches!(waiting, WaitingOn::Failure(_)));
+    }
+    verdict
+}
