@@ -206,6 +206,17 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         if touched_at.is_some_and(|touched| went_since(place, touched)) { Cause::NodeLost } else { Cause::NodeNotReady }
     }
 
+    /// Since when a place has no agent although Pods came and went. One whose agent we took has its time, unless what
+    /// came since ended by itself.
+    fn futile(&self, place: &Place<'_, R>, touched_at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+        let loss = place.loss.filter(|loss| loss.is_futile)?;
+        if touched_at.is_none() {
+            return Some(loss.since);
+        }
+        let taken_at = self.inventory.lost.get(place.name).filter(|_| loss.why.is_some())?;
+        Some(loss.since.max(*taken_at))
+    }
+
     fn without_pod(
         &self,
         place: &Place<'_, R>,
@@ -220,7 +231,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             return Cause::Admission(refused.to_owned());
         }
         let missing = self.inventory.missing.get(place.name).copied().unwrap_or(self.now);
-        let since = futile(place, touched_at).map_or(missing, |since| missing.min(since));
+        let since = self.futile(place, touched_at).map_or(missing, |since| missing.min(since));
         let since = since.max(self.inventory.heard_since);
         let deadline = place.ready_since.map_or(since, |ready| since.max(ready)) + self.policy.wait_ready;
         let seconds = self.policy.wait_ready.num_seconds();
@@ -262,7 +273,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let since = [pod.unready_since, place.ready_since, Some(self.inventory.heard_since)];
         let own = since.into_iter().flatten().fold(pod.created, DateTime::max);
         let known = [place.ready_since, Some(self.inventory.heard_since)].into_iter().flatten();
-        let since = futile(place, touched_at).map_or(own, |lost| known.fold(lost, DateTime::max).min(own));
+        let since = self.futile(place, touched_at).map_or(own, |lost| known.fold(lost, DateTime::max).min(own));
         let deadline = since + self.policy.wait_ready;
         if deadline > self.now {
             *until = Some(deadline);
@@ -285,9 +296,4 @@ fn why_ended<R>(place: &Place<'_, R>, pod: &Pod<R>) -> Option<String> {
     };
     let has_run = pod.ready_since.is_some() || pod.was_ready.is_some();
     own.or_else(|| place.loss.and_then(|loss| loss.why.clone())).filter(|_| !has_run)
-}
-
-/// Since when a place has no agent although Pods came and went. An agent that the rollout replaced has its own time.
-fn futile<R>(place: &Place<'_, R>, touched_at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
-    place.loss.filter(|loss| loss.is_futile && touched_at.is_none()).map(|loss| loss.since)
 }

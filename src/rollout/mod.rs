@@ -6,7 +6,7 @@
 //! client, a clock or a log.
 //!
 //! ```text
-//! Policy, Desired, Inventory, now ──▶ bucket::sort ──▶ cells ──▶ decide ──▶ Plan { template, steps, report, memory }
+//! Policy, Inventory, now ──▶ bucket ──▶ Reading ──▶ scene (memory after it) ──▶ rules ──▶ Plan { template, steps, … }
 //! Policy, places ──▶ guard: the last word before a Pod goes      Ledger: what went and is not back
 //! ```
 

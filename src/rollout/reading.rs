@@ -33,7 +33,7 @@ pub(super) struct Reading<'r, 'a, R> {
     pub(super) outside: Vec<(&'a Place<'a, R>, &'a Cause)>,
 }
 
-/// So many places are NotReady that nothing that runs is taken.
+/// So many places are away that nothing that runs is taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Storm {
     down: usize,
@@ -96,15 +96,16 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
         self.cells.iter().filter_map(|cell| cell.until).min()
     }
 
-    /// Rule 3: while a third of the places is NotReady no agent is taken from any. Those that are away for hours are
-    /// switched off, not in a storm.
+    /// Rule 3: no agent is taken from any place while a third of them is away, NotReady or with an agent that ran and
+    /// has its time to run again. Those that are NotReady for hours are switched off, not in a storm.
     pub(super) fn storm(&self) -> Option<Storm> {
         let off_at = |cell: &Cell<'_, R>| cell.place.ready_since.map(|since| since + OFF);
         let is_off = |cell: &&Cell<'_, R>| !cell.place.is_ready && off_at(cell).is_some_and(|at| at <= self.now);
         let all = self.cells.len() - self.cells.iter().filter(is_off).count();
-        let away = || self.cells.iter().filter(|cell| !cell.place.is_ready && !is_off(cell));
-        let down = away().count();
-        let until = away().filter_map(off_at).min();
+        let is_down = |cell: &&Cell<'_, R>| !cell.place.is_ready && !is_off(cell);
+        let has_ceased = |cell: &&Cell<'_, R>| cell.has_lost() && self.is_named();
+        let down = self.cells.iter().filter(|cell| is_down(cell) || has_ceased(cell)).count();
+        let until = self.cells.iter().filter(is_down).filter_map(off_at).min();
         (holds(Rule::Storm) && is_storm(down, all)).then_some(Storm { down, all, until })
     }
 

@@ -72,7 +72,7 @@ pub enum WaitingOn {
     Trial(DateTime<Utc>),
     /// Somebody who says what so many Pods are.
     Unheard(usize, &'static str),
-    /// Places that are NotReady, of so many.
+    /// Places that are away, of so many.
     Storm(usize, usize),
     /// So many broken agents that were replaced and are broken still: no other one is.
     Broken(usize),
@@ -129,7 +129,8 @@ impl WaitingOn {
                 format!("{authority}, because {agents} agents may have updated themselves")
             }
             Self::Storm(down, all) => format!(
-                "{down} of {all} {} are NotReady; no agent is replaced while it is a third of them",
+                "{down} of {all} {} are NotReady, or their agent ceased to be Ready; no agent is replaced while they \
+                are a third",
                 words.places
             ),
             Self::Broken(count) => format!(

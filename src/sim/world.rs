@@ -358,7 +358,8 @@ impl World {
     fn set_unready(&mut self, name: &str) {
         let Some(mut status) = self.pods.get(name).map(|pod| pod["status"].clone()) else { return };
         let now = self.now;
-        for found in status["conditions"].as_array_mut().into_iter().flatten().filter(|c| c["type"] == "Ready") {
+        let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+        for found in conditions.into_iter().flatten().filter(|c| c["type"] == "Ready") {
             if found["status"] == "True" {
                 *found = condition("Ready", false, now);
             }

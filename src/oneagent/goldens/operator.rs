@@ -36,6 +36,7 @@ pub(super) struct Operator {
     stage: Stage,
     fleet: Fleet,
     agent: OneAgent,
+    stopped: bool,
     /// The status that this process wrote last.
     last: Option<OneAgentStatus>,
     environment: Snapshot,
@@ -56,6 +57,8 @@ pub(super) enum Act {
     EnvironmentAway(bool),
     /// A merge patch of the spec.
     Edit(Value),
+    /// Somebody stops everything, or no longer.
+    Stop(bool),
     /// The operator's process starts again.
     Restart,
     /// Somebody empties the status.
@@ -77,6 +80,7 @@ impl sim::Operator for Operator {
             stage: Stage::new(script, NAMESPACE, VERSION_ANNOTATION, random),
             fleet: Fleet::new(Clock::at(script.begins)),
             agent: serde_json::from_value(agent).expect("a OneAgent"),
+            stopped: false,
             last: None,
             environment: Snapshot {
                 paas: TokenState::Ready,
@@ -101,6 +105,9 @@ impl sim::Operator for Operator {
             Act::World(act) => self.stage.world.act(act),
             Act::Publish(version) => {
                 self.environment.latest = version.parse().ok();
+                let offered = self.environment.offered.iter().flat_map(|offered| offered.iter().copied());
+                let offered: Vec<Version> = self.environment.latest.into_iter().chain(offered).collect();
+                self.environment.offered = Some(Arc::new(offered));
                 self.environment.latest_at = Some(self.stage.world.now);
                 format!("the environment offers {version}")
             }
@@ -115,6 +122,10 @@ impl sim::Operator for Operator {
                 self.agent.spec = serde_json::from_value(spec).expect("a spec");
                 self.agent.metadata.generation = self.agent.metadata.generation.map(|generation| generation + 1);
                 format!("edit: {patch}")
+            }
+            Act::Stop(stopped) => {
+                self.stopped = *stopped;
+                (if *stopped { "somebody stops everything" } else { "nothing is stopped any more" }).to_owned()
             }
             Act::Restart => {
                 let now = self.stage.world.now;
@@ -255,6 +266,7 @@ impl Operator {
         seen.environment = Some(Ok(Arc::new(self.environment.clone())));
         seen.known = Some(Arc::default());
         seen.cluster_id = "cluster".to_owned();
+        seen.stopped = self.stopped;
         seen.ledger = self.ledger.clone();
         seen.deciding_since = self.deciding_since;
         let able = able(resolved, &seen.nodes);

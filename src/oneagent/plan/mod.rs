@@ -128,7 +128,18 @@ pub fn plan(
     let recorded = ours.and_then(|live| record.template(template_hash(live)?)).map(|base| base.from_cluster.clone());
     let from_cluster = from_cluster::from_cluster(resolved, seen, recorded.as_ref());
     let base = base(resolved, seen, &record, from_cluster, default_image)?;
-    plan_beside(&memory.retrying(resolved.retry, now), resolved, seen, (&record, &base), default_image, now)
+    let again = |memory: &Memory| plan_beside(memory, resolved, seen, (&record, &base), default_image, now);
+    let memory = memory.retrying(resolved.retry, now);
+    let plan = again(&memory)?;
+    // Until a verdict is withdrawn another version is wanted: what was found of that one is not true any more.
+    let is_withdrawn = is_withdrawn(&memory, &plan.assessment.decision.memory);
+    if is_withdrawn { again(&plan.assessment.decision.memory) } else { Ok(plan) }
+}
+
+/// Whether a verdict that stood is gone.
+fn is_withdrawn(before: &Memory, now: &Memory) -> bool {
+    let is_lifted = before.rejected.iter().any(|version| !now.rejected.contains(version));
+    is_lifted || (before.rollout.failure.is_some() && now.rollout.failure.is_none())
 }
 
 /// The plan beside what is recorded, and what the spec asks for now.

@@ -15,6 +15,7 @@ use super::super::problem::{Problem, lift_selectors, whose_selector};
 use super::super::refusal;
 use super::super::resolve::{Resolved, Wish};
 use super::super::revision::Pod;
+use super::super::revision::Revision;
 use super::super::version::withdrawn;
 use super::versions::downloads;
 use crate::api::name::Version;
@@ -156,8 +157,21 @@ pub(super) fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> 
     ))
 }
 
+/// How a version that failed is tried again, by what the spec names already.
+fn how_to_retry(resolved: &Resolved, failure: &rollout::Failure<Revision>) -> String {
+    match (resolved.retry, failure.revision.version) {
+        (Some(retried), Some(failed)) if retried == failed => {
+            "remove spec.rollout.retry and set it again to have the version tried once more".to_owned()
+        }
+        (Some(named), Some(failed)) => {
+            format!("name {failed} in spec.rollout.retry, which names {named}, to have it tried again")
+        }
+        _ => "name the version in spec.rollout.retry to have it tried again".to_owned(),
+    }
+}
+
 /// What there is to do once agents went back.
-fn rolled_back(decision: &Decision) -> Option<Problem> {
+fn rolled_back(resolved: &Resolved, decision: &Decision) -> Option<Problem> {
     let engines = &decision.memory.rollout;
     let failure = engines.failure.as_ref().filter(|_| decision.plan.report.state == rollout::State::RolledBack)?;
     let good = decision.memory.last_good_version();
@@ -165,9 +179,10 @@ fn rolled_back(decision: &Decision) -> Option<Problem> {
     Some((
         Reason::RolledBack,
         format!(
-            "{}; all agents that had it run {good} again. A newer version is taken by itself; to have this one tried \
-            again, correct the cause and name the version in spec.rollout.retry",
-            failure.message
+            "{}; all agents that had it run {good} again. A newer version is taken by itself; or correct the cause, \
+            and {}",
+            failure.message,
+            how_to_retry(resolved, failure)
         ),
     ))
 }
@@ -223,8 +238,8 @@ pub(super) fn complaints(
             "correct the cause: when these nodes' agents recover it goes on by itself"
         };
         let remedy = format!(
-            "the other agents keep the previous version, and nodes that join get that one; {by_itself}; or name the \
-            version in spec.rollout.retry to have it tried again, {next}"
+            "the other agents keep the previous version, and nodes that join get that one; {by_itself}; or {}, {next}",
+            how_to_retry(resolved, failure)
         );
         // An outage there looks like a version that fails.
         let asked = resolved.versions.is_none() || !downloads(resolved);
@@ -237,7 +252,7 @@ pub(super) fn complaints(
     // While another revision is rolled out, what failed before it is history.
     let is_now = report.state == rollout::State::Failed;
     problems.extend(failure.clone().filter(|_| is_now));
-    problems.extend(rolled_back(decision));
+    problems.extend(rolled_back(resolved, decision));
     problems.extend(refused.map(|refused| {
         if refused.account_missing {
             (Reason::ServiceAccountMissing, refused.full)

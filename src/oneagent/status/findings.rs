@@ -121,7 +121,11 @@ fn ready(picture: &Picture<'_>) -> Finding {
         let reason = if named.is_empty() && !is_known { R::RollingOut } else { R::AgentsUnavailable };
         // Of nodes that are NotReady nobody expects one.
         let away = report.bucket(Bucket::NodeNotReady);
-        let away = if away > 0 { format!("; besides, {away} nodes are NotReady") } else { String::new() };
+        let away = match away {
+            0 => String::new(),
+            1 => "; besides, 1 node is NotReady".to_owned(),
+            _ => format!("; besides, {away} nodes are NotReady"),
+        };
         return not(reason, format!("{} of {} nodes have no Ready agent{who}{away}", report.lacking, report.selected));
     }
     if report.state == State::RolledBack && report.running > 0 && report.outdated == 0 {
