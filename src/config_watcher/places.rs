@@ -24,6 +24,7 @@ pub const WORDS: Words = Words {
     places: "Pods",
     lacking: "not available",
     template: "the ConfigMap",
+    closes: "",
 };
 
 /// A selected Pod.

@@ -91,20 +91,27 @@ impl Cluster {
         let account = &resolved.pod.service_account;
         let refusal = around.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, account));
         let obstacles = (refusal.as_ref(), &around.selector);
-        let (cause, standing) = self.judged(agent, &resolved, (node, nodes), (&pods, obstacles), now);
+        let judged = self.judged(agent, &resolved, (node, nodes), (&pods, obstacles), now);
         let status = agent.status.clone().unwrap_or_default();
         let has_none = self.workload(agent).0.is_none();
         if let Some(degraded) = status.conditions.iter().find(|c| has_none && is_degraded(c)) {
             let what = format!("no agent is installed yet ({}): {}", degraded.reason, degraded.message);
             return finding(Kind::Act, what, None);
         }
+        let Some((cause, standing)) = judged else {
+            let what = format!(
+                "no available agent: the namespace's own node selector excludes it{}{}",
+                stands(&status),
+                unread(around)
+            );
+            return finding(Kind::Act, what, Some(lift_selectors(&resolved.namespace)));
+        };
         match (cause, refusal) {
             (Some(cause), Some(refusal)) if cause.bucket() == Bucket::Admission => {
                 finding(Kind::Act, format!("no available agent: {cause}{}", stands(&status)), Some(refusal.full))
             }
             (Some(cause), _) => {
-                let unread = around.unread.iter().map(|why| format!("; {why}, so more is not known"));
-                let unread = unread.collect::<Vec<_>>().concat();
+                let unread = unread(around);
                 // What the kubelet said of a Pod that is gone only the operator saw.
                 let known = status.nodes.iter().flat_map(|nodes| &nodes.without_agent);
                 let known = known.clone().find(|without| *without.node == *node.name);
@@ -124,7 +131,8 @@ impl Cluster {
         }
     }
 
-    /// Why a selected node has no available agent, if it has none, and how its agent stands.
+    /// Why a selected node has no available agent, if it has none, and how its agent stands; `None`: the namespace's
+    /// node selector excludes it.
     fn judged(
         &self,
         agent: &OneAgent,
@@ -132,7 +140,7 @@ impl Cluster {
         (node, nodes): (&Arc<Node>, &[Arc<Node>]),
         (pods, (refusal, selector)): (&[Arc<Pod>], (Option<&Refusal>, &Selector)),
         now: DateTime<Utc>,
-    ) -> (Option<Cause>, Option<Standing>) {
+    ) -> Option<(Option<Cause>, Option<Standing>)> {
         let status = agent.status.clone().unwrap_or_default();
         let live = self.fleet.daemonset(&(resolved.namespace.clone(), resolved.name.clone()));
         let template = live.as_deref().and_then(template_revision);
@@ -169,14 +177,14 @@ impl Cluster {
             memory: &memory,
         };
         let all = places(desired.as_ref(), &inventory);
-        let Some(place) = all.iter().find(|place| *place.name == node.name) else { return (None, None) };
-        if let Selection::Closed(cause) = &place.selection {
-            return (Some(cause.clone()), None);
+        let Some(place) = all.iter().find(|place| *place.name == node.name) else { return Some((None, None)) };
+        if matches!(place.selection, Selection::Closed(_)) {
+            return None;
         }
         let wanted = desired.as_ref().map(|d| rollout::Desired { revision: d.revision.clone(), insists: false });
         let one = std::slice::from_ref(place);
         let cause = rollout::cause(&resolved.policy, wanted.as_ref(), &inventory.for_engine(one), now);
-        (cause, place.occupant.map(|occupant| occupant.standing))
+        Some((cause, place.occupant.map(|occupant| occupant.standing)))
     }
 }
 
@@ -255,6 +263,11 @@ fn runs(standing: Option<Standing>, pod: Option<&Arc<Pod>>, node: &Node, status:
     }
 }
 
+/// What could not be read, and so is not known.
+fn unread(around: &Around) -> String {
+    around.unread.iter().map(|why| format!("; {why}, so more is not known")).collect::<Vec<_>>().concat()
+}
+
 /// Whether exactly the desired version will do, and a newer one goes back. A pin that is not obeyed keeps what runs.
 fn is_exact(wish: Wish, desired: Option<Version>) -> bool {
     match wish {
@@ -294,7 +307,6 @@ fn remedy(cause: &Cause, resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>
     match cause.bucket() {
         Bucket::NodeNotReady | Bucket::NodeLost => of_node(),
         Bucket::NodeBusy => left_out(node).unwrap_or_else(of_node),
-        Bucket::NamespaceSelector => lift_selectors(namespace),
         Bucket::Crash => of_pod("logs", " --previous"),
         // A Pod keeps the node selector that its namespace had when it was made.
         Bucket::Capacity if cause.to_string().contains("node affinity/selector") => of_pod(

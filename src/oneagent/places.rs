@@ -16,7 +16,7 @@ use crate::k8s::node::Node;
 use crate::k8s::placement::{Placement, Verdict, has_labels};
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{self, Cause, Loss, Occupant, Place, Policy, Selection, Source, Standing, Trouble, Words};
+use crate::rollout::{self, Loss, Occupant, Place, Policy, Selection, Source, Standing, Trouble, Words};
 
 /// What is waited for, in this kind's words.
 pub const WORDS: Words = Words {
@@ -26,7 +26,38 @@ pub const WORDS: Words = Words {
     places: "nodes",
     lacking: "without an available agent",
     template: "the new Pod template",
+    closes: "taint",
 };
+
+/// What closes a node to new agents.
+pub mod closed {
+    use crate::rollout::Closed;
+
+    pub const UNTOLERATED: &str = "untolerated";
+    pub const ARCH: &str = "arch";
+    pub const NAMESPACE_SELECTOR: &str = "namespaceSelector";
+    pub const OVERLAP: &str = "overlap";
+
+    /// A taint that is not tolerated: it concerns no Pod that runs.
+    pub(super) fn untolerated(taint: String) -> Closed {
+        Closed { name: UNTOLERATED, by: Some(taint), keeps_pods: true, may_open: true }
+    }
+
+    /// An architecture that there is no agent for.
+    pub(super) fn arch(architecture: String) -> Closed {
+        Closed { name: ARCH, by: Some(architecture), keeps_pods: false, may_open: false }
+    }
+
+    /// The namespace's own node selector.
+    pub(super) fn namespace_selector() -> Closed {
+        Closed { name: NAMESPACE_SELECTOR, by: None, keeps_pods: false, may_open: true }
+    }
+
+    /// Another OneAgent, which keeps it.
+    pub(super) fn overlap(other: String) -> Closed {
+        Closed { name: OVERLAP, by: Some(other), keeps_pods: false, may_open: false }
+    }
+}
 
 /// All that a decision needs.
 #[derive(Debug, Clone)]
@@ -185,11 +216,11 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
     for node in inventory.nodes {
         let pod = by_node.get(&*node.name).copied();
         let selection = match inventory.placement.verdict(node) {
-            Verdict::Selected if is_excluded(inventory, node, pod) => Selection::Closed(Cause::NamespaceSelector),
+            Verdict::Selected if is_excluded(inventory, node, pod) => Selection::Closed(closed::namespace_selector()),
             Verdict::Selected => Selection::Selected,
-            Verdict::Untolerated(taint) => Selection::Closed(Cause::Untolerated(taint.to_string())),
-            Verdict::Architecture(architecture) => Selection::Closed(Cause::Arch(architecture)),
-            Verdict::Overlap(other) => Selection::Closed(Cause::Overlap(other)),
+            Verdict::Untolerated(taint) => Selection::Closed(closed::untolerated(taint.to_string())),
+            Verdict::Architecture(architecture) => Selection::Closed(closed::arch(architecture)),
+            Verdict::Overlap(other) => Selection::Closed(closed::overlap(other)),
             Verdict::NotMatching if inventory.memory.rollout.touched.away.contains_key(&*node.name) => {
                 Selection::NotSelected
             }

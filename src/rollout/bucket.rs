@@ -37,12 +37,12 @@ pub(super) fn read<'r, 'a, R: Revision>(
     for place in inventory.places {
         match &place.selection {
             Selection::Selected => reading.cells.push(judge.cell(place)),
-            Selection::Closed(cause) => {
+            Selection::Closed(closed) => {
                 // A Pod that we made and that never ran shows it; where there is none, only the ledger knows.
                 let never_ran = |pod: &Pod<R>| pod.ready_since.is_none() && !pod.was_available(policy);
                 let is_new = place.occupant.is_some_and(|occupant| never_ran(occupant.pod));
                 let made = is_new && judge.touched_at(place).is_some() && !judge.was_broken(place);
-                reading.close(place, cause, made);
+                reading.close(place, closed, made);
             }
             Selection::NotSelected => {}
         }

@@ -40,14 +40,6 @@ pub enum Cause {
     Overdue(Start),
     /// Being deleted, and whether it should be gone by now.
     Terminating(bool),
-    /// Closed: a taint that is not tolerated.
-    Untolerated(String),
-    /// Closed: of an architecture that is not served.
-    Arch(String),
-    /// Closed: the namespace's own node selector excludes it.
-    NamespaceSelector,
-    /// Closed: another object keeps it.
-    Overlap(String),
 }
 
 /// How far a Pod is that is not available.
@@ -132,10 +124,6 @@ impl fmt::Display for Cause {
                 "the Pod should be gone by now and is not: is its node's kubelet at work, and its \
                     container not stuck in a system call?",
             ),
-            Self::Untolerated(taint) => f.write_str(taint),
-            Self::Arch(architecture) => f.write_str(architecture),
-            Self::NamespaceSelector => f.write_str("the namespace's own node selector excludes it"),
-            Self::Overlap(other) => f.write_str(other),
         }
     }
 }

@@ -13,12 +13,11 @@ const WITHOUT: usize = 20;
 /// The counts of a fleet; state and waiting come from the decision.
 pub(super) fn count<R>(reading: &Reading<'_, '_, R>) -> Report {
     let mut report = Report { selected: reading.cells.len(), ..Report::default() };
-    for (place, cause) in &reading.closed {
-        let cause_of = Some(*cause).filter(|cause| **cause != Cause::NamespaceSelector);
-        report.closed.entry(cause.bucket()).or_default().add(place.name, cause_of);
+    for (place, closed) in &reading.closed {
+        report.closed.entry(closed.name).or_default().add(place.name, closed.by.as_deref());
     }
-    for (place, cause) in &reading.surplus {
-        report.surplus.add(place.name, Some(cause));
+    for (place, closed) in &reading.surplus {
+        report.surplus.add(place.name, closed.by.as_deref());
     }
     for cell in &reading.cells {
         match cell.standing() {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Policy;
-use super::cause::Cause;
 use super::guard::Guard;
 use super::place::{Place, Pod, Selection};
 
@@ -163,10 +162,11 @@ impl Ledger {
     /// A place that we touched counts until it has an agent again, whatever keeps it from that; one that is drained or
     /// no longer ours does not for as long as that lasts, and one that is gone is none.
     fn successor<R>(&self, policy: &Policy, place: &Place<'_, R>, now: DateTime<Utc>) -> Successor {
-        let is_ours = matches!(
-            &place.selection,
-            Selection::Selected | Selection::Closed(Cause::Untolerated(_) | Cause::NamespaceSelector)
-        );
+        let is_ours = match &place.selection {
+            Selection::Selected => true,
+            Selection::Closed(closed) => closed.may_open,
+            Selection::NotSelected => false,
+        };
         // While it is NotReady nobody can say.
         let is_left = !is_ours || (place.is_ready && place.busy.is_some());
         match self.agent(policy, place, now) {

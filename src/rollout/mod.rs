@@ -51,7 +51,7 @@ pub use canary::{Canary, Who};
 pub use cause::{Bucket, Cause, Start};
 pub use decide::{cause, plan};
 pub use memory::{Back, BackPhase, Failure, Memory, Outage, Phase, Proof, Stuck, StuckPhase, Touched, Withdrawn};
-pub use place::{Loss, Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
+pub use place::{Closed, Loss, Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 pub use report::{Example, Nodes, Report, State, WaitingOn, Without};
 pub use share::Share;
 
@@ -159,6 +159,8 @@ pub struct Words {
     pub lacking: &'static str,
     /// What failed where no other release did.
     pub template: &'static str,
+    /// What closes a place while its Pod is being replaced.
+    pub closes: &'static str,
 }
 
 /// All that a decision needs.

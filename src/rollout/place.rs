@@ -10,7 +10,6 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Policy;
-use super::cause::Cause;
 use super::share::Share;
 
 /// What a Pod was made from. Displays as a sentence names it.
@@ -95,9 +94,22 @@ pub enum Selection {
     /// It shall.
     Selected,
     /// It was asked for, and no new Pod may start there.
-    Closed(Cause),
+    Closed(Closed),
     /// It was not asked for; here because the engine remembers it.
     NotSelected,
+}
+
+/// Why no new Pod may start at a place, in the kind's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closed {
+    /// Under which name a status counts it.
+    pub name: &'static str,
+    /// What closed this one, where the name does not say it.
+    pub by: Option<String>,
+    /// Whether a Pod that is there runs on.
+    pub keeps_pods: bool,
+    /// Whether it may open again, so that an agent which we took there is still missing because of us.
+    pub may_open: bool,
 }
 
 /// A Pod at its place.

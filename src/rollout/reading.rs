@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::cause::{Bucket, Cause};
 use super::cell::Cell;
 use super::outage::is_storm;
-use super::place::{Place, Pod, Revision, Standing};
+use super::place::{Closed, Place, Pod, Revision, Standing};
 use super::report::{State, WaitingOn};
 use super::rule::{Rule, holds};
 use super::{Inventory, Policy};
@@ -26,11 +25,11 @@ pub(super) struct Reading<'r, 'a, R> {
     /// Selected places.
     pub(super) cells: Vec<Cell<'a, R>>,
     /// Places where no new Pod may start, and why.
-    pub(super) closed: Vec<(&'a Place<'a, R>, &'a Cause)>,
+    pub(super) closed: Vec<(&'a Place<'a, R>, &'a Closed)>,
     /// Those of them with an agent that runs on.
-    pub(super) surplus: Vec<(&'a Place<'a, R>, &'a Cause)>,
+    pub(super) surplus: Vec<(&'a Place<'a, R>, &'a Closed)>,
     /// Those of them whose agent we took, and that are kept from getting another.
-    pub(super) outside: Vec<(&'a Place<'a, R>, &'a Cause)>,
+    pub(super) outside: Vec<(&'a Place<'a, R>, &'a Closed)>,
 }
 
 /// So many places are away that nothing that runs is taken.
@@ -56,11 +55,10 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
         Self { policy, inventory, now, cells, closed, surplus, outside }
     }
 
-    /// Takes note of a place where no new Pod may start. Only a taint comes while an agent is there and while it is
-    /// replaced.
-    pub(super) fn close(&mut self, place: &'a Place<'a, R>, cause: &'a Cause, made: bool) {
-        self.closed.push((place, cause));
-        if cause.bucket() != Bucket::Untolerated {
+    /// Takes note of a place where no new Pod may start.
+    pub(super) fn close(&mut self, place: &'a Place<'a, R>, closed: &'a Closed, made: bool) {
+        self.closed.push((place, closed));
+        if !closed.keeps_pods {
             return;
         }
         let Inventory { deleted, lost, memory, .. } = self.inventory;
@@ -69,10 +67,10 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
         let is_known = made || memory.touched.closed.contains(&**place.name);
         let is_ours = (is_known || lost.contains_key(place.name)) && !place.is_left_out;
         if is_ours && pod.is_none_or(|pod| pod.ready_since.is_none()) {
-            self.outside.push((place, cause));
+            self.outside.push((place, closed));
         }
         if pod.is_some() && place.busy.is_none() {
-            self.surplus.push((place, cause));
+            self.surplus.push((place, closed));
         }
     }
 

@@ -114,7 +114,7 @@ pub enum WaitingOn {
         /// How many they are.
         count: usize,
         /// What closed the first.
-        cause: Cause,
+        by: Option<String>,
     },
 }
 
@@ -193,9 +193,11 @@ impl WaitingOn {
                 named(words, names, *count),
                 until.map(|until| format!(" (until {})", until.format("%H:%M:%SZ"))).unwrap_or_default()
             ),
-            Self::Closed { names, count, cause } => format!(
-                "{}: its agent was being replaced when taint {cause} came, which keeps the new one off",
-                named(words, names, *count)
+            Self::Closed { names, count, by } => format!(
+                "{}: its agent was being replaced when {}{} came, which keeps the new one off",
+                named(words, names, *count),
+                words.closes,
+                by.as_ref().map(|by| format!(" {by}")).unwrap_or_default()
             ),
         }
     }
@@ -228,11 +230,11 @@ pub struct Nodes {
     pub examples: Vec<Example>,
 }
 
-/// A place by name, with a cause where its bucket does not say it.
+/// A place by name, with a cause where nothing else says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
     pub name: String,
-    pub cause: Option<Cause>,
+    pub cause: Option<String>,
 }
 
 impl fmt::Display for Example {
@@ -245,10 +247,10 @@ impl fmt::Display for Example {
 }
 
 impl Nodes {
-    pub(super) fn add(&mut self, name: &str, cause: Option<&Cause>) {
+    pub(super) fn add(&mut self, name: &str, cause: Option<&str>) {
         self.count += 1;
         if self.examples.len() < EXAMPLES {
-            self.examples.push(Example { name: name.to_owned(), cause: cause.cloned() });
+            self.examples.push(Example { name: name.to_owned(), cause: cause.map(str::to_owned) });
         }
     }
 
@@ -284,8 +286,8 @@ pub struct Report {
     pub surplus: Nodes,
     /// The places in each bucket.
     pub buckets: BTreeMap<Bucket, Nodes>,
-    /// The places where no new Pod may start, in each bucket.
-    pub closed: BTreeMap<Bucket, Nodes>,
+    /// The places where no new Pod may start, by the name of what closed them.
+    pub closed: BTreeMap<&'static str, Nodes>,
     /// What is waited for, most important first, at most five.
     pub waiting_on: Vec<WaitingOn>,
     /// When it will have finished, where that can be known.
@@ -325,15 +327,21 @@ impl Report {
         report
     }
 
-    /// How many places are in a bucket, closed ones too.
+    /// How many places are in a bucket.
     #[must_use]
     pub fn bucket(&self, bucket: Bucket) -> usize {
-        [&self.buckets, &self.closed].iter().filter_map(|of| of.get(&bucket)).map(|nodes| nodes.count).sum()
+        self.buckets.get(&bucket).map_or(0, |nodes| nodes.count)
     }
 
-    /// The first places in a bucket, closed ones too, as people read them.
+    /// The first places in a bucket, as people read them.
     #[must_use]
     pub fn such_as(&self, bucket: Bucket) -> String {
-        self.buckets.get(&bucket).or_else(|| self.closed.get(&bucket)).map(Nodes::such_as).unwrap_or_default()
+        self.buckets.get(&bucket).map(Nodes::such_as).unwrap_or_default()
+    }
+
+    /// How many places something of this name keeps new Pods off.
+    #[must_use]
+    pub fn closed(&self, by: &str) -> usize {
+        self.closed.get(by).map_or(0, |nodes| nodes.count)
     }
 }

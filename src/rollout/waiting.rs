@@ -31,10 +31,10 @@ pub(super) fn places<R>(reading: &Reading<'_, '_, R>, bounds: &Bounds<'_>) -> Ve
         until: cells.iter().filter_map(|cell| cell.deadline).min(),
     };
     let mut places: Vec<WaitingOn> = causes.into_iter().map(place).collect();
-    places.extend(reading.outside.first().map(|(_, cause)| WaitingOn::Closed {
+    places.extend(reading.outside.first().map(|(_, closed)| WaitingOn::Closed {
         names: reading.outside.iter().take(NAMES).map(|(place, _)| place.name.to_string()).collect(),
         count: reading.outside.len(),
-        cause: (*cause).clone(),
+        by: closed.by.clone(),
     }));
     places.extend(bounds.replicas().take(WAITING));
     places

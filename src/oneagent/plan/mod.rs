@@ -32,7 +32,7 @@ use super::hold::{DOWNGRADE, ENVIRONMENT, LIST, NAMESPACE_SELECTOR, RETURNING, S
 use super::known::{Known, News};
 use super::memory::Memory;
 use super::observe::Observed;
-use super::places::{Decision, Inventory, rollout};
+use super::places::{Decision, Inventory, closed, rollout};
 use super::problem::Problem;
 use super::refusal;
 use super::resolve::Resolved;
@@ -333,7 +333,7 @@ fn next_look(
         Reason::BeingRemoved | Reason::NodesConflict => LEAVING,
         _ => BLOCKED,
     });
-    let excludes = (report.bucket(rollout::Bucket::NamespaceSelector) > 0).then_some(EXCLUDED);
+    let excludes = (report.closed(closed::NAMESPACE_SELECTOR) > 0).then_some(EXCLUDED);
     [until, looks_for, excludes, blocked, judged].into_iter().flatten().min()
 }
 

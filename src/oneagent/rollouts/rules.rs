@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::k8s::node::Taint;
+use crate::oneagent::places::closed;
 
 #[test]
 pub(super) fn the_template_advances_before_the_first_deletion_and_only_then_do_pods_go() {
@@ -152,14 +153,14 @@ fn a_namespace_keeps_agents_off_nodes_only_where_no_pod_gets_there() {
     fleet.pods.remove(2);
     let report = fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report;
     assert_eq!(
-        (report.selected, report.bucket(Bucket::NamespaceSelector), report.running),
+        (report.selected, report.closed(closed::NAMESPACE_SELECTOR), report.running),
         (2, 2, 2),
         "an agent that runs on the fourth says that nobody enforces it there"
     );
-    assert_eq!(report.such_as(Bucket::NamespaceSelector), "node-001, node-002");
+    assert_eq!(report.closed[closed::NAMESPACE_SELECTOR].such_as(), "node-001, node-002");
     // A Pod that we deleted is missing because of us.
     fleet.lost.insert(fleet.nodes[2].name.clone(), at(0));
-    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report.bucket(Bucket::NamespaceSelector), 1);
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 0).report.closed(closed::NAMESPACE_SELECTOR), 1);
 }
 
 #[test]
@@ -291,7 +292,7 @@ fn an_agent_whose_node_gets_a_taint_is_left_running_and_counted_apart() {
     let plan = fleet.plan(&policy(Share::Count(3)), &desired(2), 0);
     let names: Vec<&str> = plan.steps.iter().map(|step| &*step.pod.name).collect();
     assert_eq!(names, ["pod-2"], "their successors could not start");
-    assert_eq!((plan.report.selected, plan.report.surplus.count, plan.report.bucket(Bucket::Untolerated)), (1, 2, 2));
+    assert_eq!((plan.report.selected, plan.report.surplus.count, plan.report.closed(closed::UNTOLERATED)), (1, 2, 2));
     assert_eq!(plan.report.surplus.such_as(), "node-000 (x:NoSchedule), node-001 (x:NoSchedule)");
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use super::super::conflict::Conflict;
 use super::super::hold::STOPPED;
 use super::super::observe::Token;
-use super::super::places::WORDS;
+use super::super::places::{WORDS, closed};
 use super::super::problem::{Problem, lift_selectors, whose_selector};
 use super::Picture;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
@@ -77,20 +77,20 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
 /// Why no node is selected, as far as nodes come near it.
 fn none_selected(picture: &Picture<'_>) -> String {
     let report = picture.report();
-    let near = |bucket: Bucket, why: &str| {
-        let count = report.bucket(bucket);
-        (count > 0).then(|| format!("; {count} nodes match {why}, such as {}", report.such_as(bucket)))
+    let near = |by: &str, why: &str| {
+        let nodes = report.closed.get(by)?;
+        Some(format!("; {} nodes match {why}, such as {}", nodes.count, nodes.such_as()))
     };
     let has_affinity = !picture.resolved.placement.terms.is_empty();
     let fields = if has_affinity { "spec.nodeSelector, spec.affinity" } else { "spec.nodeSelector" };
     let reasons = [
-        near(Bucket::Untolerated, "but carry a taint that spec.tolerations does not tolerate"),
+        near(closed::UNTOLERATED, "but carry a taint that spec.tolerations does not tolerate"),
         near(
-            Bucket::Arch,
+            closed::ARCH,
             "but are of an architecture that this agent is not for (spec.nodeSelector can name another one in \
             kubernetes.io/arch)",
         ),
-        near(Bucket::Overlap, "and are kept by an older OneAgent, see condition NodesConflict"),
+        near(closed::OVERLAP, "and are kept by an older OneAgent, see condition NodesConflict"),
     ];
     let reasons: String = reasons.into_iter().flatten().collect();
     format!("no node is selected by {fields} and spec.tolerations{reasons}{}", excluded(picture))
@@ -208,11 +208,8 @@ fn surplus(picture: &Picture<'_>) -> String {
 /// The nodes that the namespace keeps agents off, and how to let them in.
 fn excluded(picture: &Picture<'_>) -> String {
     let report = picture.report();
-    let (count, namespace) = (report.bucket(Bucket::NamespaceSelector), &picture.resolved.namespace);
-    if count == 0 {
-        return String::new();
-    }
-    let such = report.such_as(Bucket::NamespaceSelector);
+    let Some(nodes) = report.closed.get(closed::NAMESPACE_SELECTOR) else { return String::new() };
+    let (count, such, namespace) = (nodes.count, nodes.such_as(), &picture.resolved.namespace);
     format!(
         "; {}: it keeps agents off {count} nodes, such as {such}; to let them in: {} && kubectl -n \
         {namespace} delete pod -l oneagent={} --field-selector=status.phase=Pending",

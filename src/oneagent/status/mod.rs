@@ -16,7 +16,7 @@ use super::done::Done;
 use super::hold::STOPPED;
 use super::memory::{self, Memory};
 use super::observe::Observed;
-use super::places::WORDS;
+use super::places::{WORDS, closed};
 use super::plan::Assessment;
 use super::problem::Problem;
 use super::resolve::Resolved;
@@ -238,6 +238,7 @@ fn version(picture: &Picture<'_>) -> Option<Version> {
 fn counts(report: &Report) -> NodeCounts {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let bucket = |bucket| number(report.bucket(bucket));
+    let is_closed = |by| number(report.closed(by));
     NodeCounts {
         selected: number(report.selected),
         running: number(report.running),
@@ -249,10 +250,10 @@ fn counts(report: &Report) -> NodeCounts {
         surplus: number(report.surplus.count),
         progress: format!("{}/{}", report.updated, report.selected),
         agents: agents(report),
-        untolerated: bucket(Bucket::Untolerated),
-        arch: bucket(Bucket::Arch),
-        namespace_selector: bucket(Bucket::NamespaceSelector),
-        overlap: bucket(Bucket::Overlap),
+        untolerated: is_closed(closed::UNTOLERATED),
+        arch: is_closed(closed::ARCH),
+        namespace_selector: is_closed(closed::NAMESPACE_SELECTOR),
+        overlap: is_closed(closed::OVERLAP),
         node_not_ready: bucket(Bucket::NodeNotReady),
         node_lost: bucket(Bucket::NodeLost),
         node_busy: bucket(Bucket::NodeBusy),
@@ -272,8 +273,8 @@ fn counts(report: &Report) -> NodeCounts {
 
 /// How many nodes have an agent, of all that match; those that another OneAgent keeps are not ours.
 fn agents(report: &Report) -> String {
-    let kept_off = [Bucket::Untolerated, Bucket::Arch, Bucket::NamespaceSelector];
-    let kept_off: usize = kept_off.into_iter().map(|bucket| report.bucket(bucket)).sum();
+    let kept_off = [closed::UNTOLERATED, closed::ARCH, closed::NAMESPACE_SELECTOR];
+    let kept_off: usize = kept_off.into_iter().map(|by| report.closed(by)).sum();
     format!("{}/{}", report.running + report.surplus.count, report.selected + kept_off)
 }
 
@@ -302,7 +303,8 @@ pub fn says_refused(status: &OneAgentStatus) -> bool {
 
 /// Names of nodes by the key under which they are counted.
 fn examples(report: &Report) -> BTreeMap<String, Vec<String>> {
-    let buckets = report.buckets.iter().chain(&report.closed).map(|(bucket, nodes)| (bucket.to_string(), nodes));
+    let buckets = report.buckets.iter().map(|(bucket, nodes)| (bucket.to_string(), nodes));
+    let buckets = buckets.chain(report.closed.iter().map(|(by, nodes)| ((*by).to_owned(), nodes)));
     let others = [("versionUnknown", &report.unknown), ("heldBack", &report.held_back), ("surplus", &report.surplus)];
     let all = buckets.chain(others.map(|(key, nodes)| (key.to_owned(), nodes)));
     all.filter(|(_, nodes)| nodes.count > 0)

@@ -45,6 +45,7 @@ const WORDS: Words = Words {
     places: "places",
     lacking: "empty",
     template: "the template",
+    closes: "a gate",
 };
 
 fn at(second: i64) -> DateTime<Utc> {
@@ -66,6 +67,11 @@ fn places(pods: &[Arc<Pod<Number>>]) -> Vec<Place<'_, Number>> {
         |pod: &Pod<Number>| if pod.revision == Some(Number(1)) { Standing::Outdated } else { Standing::Current };
     let place = |pod| Place { occupant: Some(Occupant { pod, standing: standing(pod) }), ..empty(&pod.node) };
     pods.iter().map(place).collect()
+}
+
+/// Closed to new Pods, for a while.
+fn closed() -> Selection {
+    Selection::Closed(Closed { name: "gate", by: None, keeps_pods: true, may_open: true })
 }
 
 fn empty(name: &Arc<str>) -> Place<'_, Number> {
@@ -122,7 +128,7 @@ proptest! {
 fn a_planner_that_lies_takes_nothing_while_held_nor_from_places_that_are_closed_or_busy() {
     let pods = [pod(0, true), pod(1, true), pod(2, true)];
     let mut places = places(&pods);
-    places[1].selection = Selection::Closed(Cause::Untolerated("x".into()));
+    places[1].selection = closed();
     places[2].busy = Some("cordoned".into());
     let guard = Guard::count(&policy(5), &places, at(0));
     assert!(guard.admits("p0", 0) && !guard.admits("p1", 0) && !guard.admits("p2", 0));
@@ -139,7 +145,7 @@ fn a_planner_that_lies_takes_nothing_while_held_nor_from_places_that_are_closed_
 fn the_guard_counts_places_and_running_agents_itself() {
     let pods = [pod(0, true), pod(1, false), pod(2, true), pod(3, true), pod(4, true)];
     let mut places = places(&pods);
-    places[4].selection = Selection::Closed(Cause::Untolerated("x".into()));
+    places[4].selection = closed();
     let guard = Guard::count(&Policy { budget: Share::Percent(50), ..policy(1) }, &places, at(0));
     assert!(guard.admits("", 1) && !guard.admits("", 2), "half of four, for the fifth is not selected");
     assert!(guard.costs("p0") && !guard.costs("p1"));
