@@ -30,9 +30,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the operator: watch OneAgents and make them so. Started by the Deployment.
+    /// Run the operator: watch and reconcile the objects of one kind. The Deployment starts it.
     Run(Box<run::Args>),
-    /// Try an environment as the operator would, and say what to mend. Changes nothing.
+    /// Try an environment as the operator would, and say what to fix. Changes nothing.
     Check(check::Args),
     /// Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing.
     Explain(explain::Args),
@@ -53,7 +53,7 @@ impl Failed {
     }
 }
 
-/// Prints what was found. A reader that reads no further (`| head`) is told no more.
+/// Prints what was found. Where the reader reads no further (`| head`), printing ends.
 fn put(text: Arguments<'_>) {
     match std::io::stdout().write_fmt(text) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

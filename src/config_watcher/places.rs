@@ -218,7 +218,7 @@ fn skip(lens: &Lens<'_>, replica: &Replica<Config>) -> Option<Cow<'static, str>>
     }
     let kind = replica.controller.as_ref().filter(|controller| !controller.makes_again())?.full_kind();
     let is_named = lens.resolved.owner_kinds.contains(&kind);
-    (!is_named).then(|| format!("its owner is a {kind}; if that makes it again, name it in spec.ownerKinds").into())
+    (!is_named).then(|| format!("its owner is a {kind}; if that creates it again, name it in spec.ownerKinds").into())
 }
 
 fn selected(lens: &Lens<'_>, corner: &Corner<Config>, replica: &Replica<Config>, workload: usize) -> Selected {

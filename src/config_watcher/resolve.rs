@@ -1,4 +1,4 @@
-//! Resolve: what the spec means, defaults included; or which field makes no sense, and the remedy.
+//! Resolve: what the spec means, defaults included; or which field is invalid, and the remedy.
 //!
 //! Pure. Must not look at a ConfigMap or a Pod.
 
@@ -20,7 +20,7 @@ pub struct Resolved {
     pub name: String,
     pub config_map: String,
     pub selector: BTreeMap<String, String>,
-    /// Kinds whose Pods are made again, beside those that are known, with their API group.
+    /// Kinds whose Pods are created again, beside those that are known, with their API group.
     pub owner_kinds: Vec<String>,
     pub debounce: TimeDelta,
     pub policy: Policy,
@@ -35,7 +35,7 @@ impl Resolved {
     }
 }
 
-/// The meaning of a spec, or what to mend.
+/// The meaning of a spec, or what to fix.
 pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
     let spec = &object.spec;
     let mut wrong = Vec::new();

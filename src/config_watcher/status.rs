@@ -170,7 +170,7 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
         "the data of {name} has changed; Pods are replaced once it has stayed the same for {} s (spec.debounceSeconds)",
         resolved.debounce.num_seconds()
     );
-    // Those that are terminating or not made yet are no Pods that the selector matches, and are missing all the same.
+    // Those that are terminating or not created yet are no Pods that the selector matches, and are missing as well.
     let lacking: usize = plan.survey.workloads.iter().map(Workload::unavailable).sum();
     let absent = lacking.saturating_sub(report.selected - report.running);
     let progress = format!("{} of {} Pods are newer than the change", report.updated, report.selected);

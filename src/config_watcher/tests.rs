@@ -202,7 +202,7 @@ fn only_pods_that_somebody_is_known_to_make_again_are_evicted() {
     let pods = world.status.pods.clone().unwrap();
     assert_eq!((pods.selected, pods.skipped), (1, 7));
     let named = pods.examples["skipped"].join("; ");
-    assert!(named.contains("its owner is a CloneSet.apps.kruise.io; if that makes it again, name it in"), "{named}");
+    assert!(named.contains("its owner is a CloneSet.apps.kruise.io; if that creates it again, name it in"), "{named}");
     world.edit(&json!({ "ownerKinds": ["CloneSet.apps.kruise.io", "Workflow.argoproj.io"] }));
     assert_eq!((world.look().1.pods.unwrap().selected), 2, "one that ends is left alone, whatever is named");
     let wrong: ConfigWatcher = read(json!({ "apiVersion": "k8spatterns.io/v1", "kind": "ConfigWatcher",

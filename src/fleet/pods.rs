@@ -257,7 +257,7 @@ mod tests {
         seldom["containerStatuses"][0]["lastState"]["terminated"]["finishedAt"] = json!("2026-01-01T00:10:01Z");
         assert!(matches!(trouble_of(seldom), Some(Trouble::Start(_))), "not within ten minutes");
         let mut creating = container(json!({ "waiting": { "reason": "ContainerCreating" } }), 0);
-        assert_eq!(trouble_of(creating.clone()), None, "it ran before, and its container is made again");
+        assert_eq!(trouble_of(creating.clone()), None, "it ran before, and its container is created again");
         creating["containerStatuses"][0]["lastState"] = json!({});
         let trouble = trouble_of(creating.clone());
         assert!(matches!(trouble, Some(Trouble::Unstarted(why)) if why.ends_with("(ContainerCreating)")));

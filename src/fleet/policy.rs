@@ -1,4 +1,4 @@
-//! Policy: what the parts of a rollout's policy mean that every kind embeds; or which field makes no sense.
+//! Policy: what the parts of a rollout's policy mean that every kind embeds; or which field is invalid.
 //!
 //! Pure. Every refusal names the field and the remedy.
 

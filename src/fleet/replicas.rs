@@ -99,7 +99,7 @@ impl<R> Replica<R> {
     pub fn skip(&self) -> Option<&'static str> {
         match &self.controller {
             _ if self.is_finished => Some("it has ended"),
-            None => Some("it has no controller: nobody would make it again"),
+            None => Some("it has no controller: nobody would create it again"),
             Some(controller) if controller.kind == "Job" => Some("it is a Job's"),
             Some(controller) if controller.kind == "Node" => Some("it is a static Pod of its node"),
             Some(_) if self.will_end => Some("its restartPolicy is not Always: it runs to its end"),

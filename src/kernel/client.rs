@@ -16,7 +16,7 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
-use kube::config::{InferConfigError, Kubeconfig};
+use kube::config::{InferConfigError, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 use tracing::info;
@@ -51,6 +51,9 @@ pub async fn client(clock: &Clock) -> Result<Client, String> {
 /// Why no cluster is known: where KUBECONFIG names files, what is wrong with them.
 fn not_configured(error: &InferConfigError) -> String {
     match Kubeconfig::from_env() {
+        Err(KubeconfigError::ReadConfig(why, path)) => {
+            format!("KUBECONFIG names {}, which cannot be read: {why}", path.display())
+        }
         Err(wrong) => format!("KUBECONFIG names a file that cannot be used: {}", chain(&wrong)),
         Ok(Some(_)) => format!("the kubeconfig cannot be used: {}", chain(error)),
         Ok(None) => "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod".to_owned(),

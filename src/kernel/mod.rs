@@ -125,7 +125,7 @@ impl Error {
         }
     }
 
-    /// The API server's own message, if it refuses what was sent for its content: retrying will not mend that.
+    /// The API server's own message, if it refuses what was sent for its content: retrying will not fix that.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         match self {

@@ -54,7 +54,7 @@ pub enum Outcome {
 pub enum Doubt {
     /// Of the older one nothing is known.
     Unread { older: String, namespace: String },
-    /// Its spec makes no sense, and never did since the operator started: its agents run on, on nodes of their own.
+    /// Its spec is invalid, and has been since the operator started: its agents run on, on nodes of their own.
     Senseless { older: String },
     /// Its agent still runs on a node that it is to leave.
     NotLeft { older: String, node: Arc<str> },
@@ -77,7 +77,7 @@ impl fmt::Display for Doubt {
             ),
             Self::Senseless { older } => write!(
                 f,
-                "OneAgent {older} is older, and its spec makes no sense, so nobody knows which nodes are its own: \
+                "OneAgent {older} is older, and its spec is invalid, so nobody knows which nodes are its own: \
                 correct it (its conditions say what is wrong), or delete it. Until then the DaemonSet stays as it is"
             ),
             Self::Orphan { older, node } => {

@@ -80,7 +80,7 @@ impl Cluster {
         let finding = |kind, what: String, remedy: Option<String>| Finding { who: who.clone(), what, remedy, kind };
         let resolved = match self.resolved(agent, nodes) {
             Ok(resolved) => resolved,
-            Err(why) => return finding(Kind::Act, format!("its spec makes no sense, so nothing is done: {why}"), None),
+            Err(why) => return finding(Kind::Act, format!("its spec is invalid, so nothing is done: {why}"), None),
         };
         let pods = self.fleet.pods(&(resolved.namespace.clone(), resolved.name.clone()));
         let pod = pods.iter().find(|pod| pod.node == node.name);

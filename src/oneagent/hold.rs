@@ -24,7 +24,7 @@ pub const LIST: Hold = Hold {
 /// The Secret with the tokens is not there as Pods need it.
 pub const TOKENS: Hold = Hold {
     state: State::Held,
-    why: "the Secret with the tokens is not as Pods need it; condition PaaSToken says what to mend",
+    why: "the Secret with the tokens is not as Pods need it; condition PaaSToken says what to fix",
 };
 /// The environment that Pods download from does not answer, refuses the token or does not offer the version.
 pub const ENVIRONMENT: Hold = Hold {

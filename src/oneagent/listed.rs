@@ -65,7 +65,7 @@ impl Cluster {
         (self.fleet.daemonset(&key), self.fleet.pods(&key))
     }
 
-    /// What a spec means, beside the others; or why it makes no sense.
+    /// What a spec means, beside the others; or why it is invalid.
     pub(super) fn resolved(&self, agent: &OneAgent, nodes: &[Arc<Node>]) -> Result<Resolved, String> {
         let resolved = resolve(agent)
             .map_err(|refusals| refusals.into_iter().map(|refusal| refusal.0).collect::<Vec<_>>().join("; "))?;

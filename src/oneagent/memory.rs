@@ -225,7 +225,7 @@ mod tests {
             let mut status = good.clone();
             status["rollout"] = json!({ "state": "Rolling", "from": "1.1.0.20250101-000000", "lastGoodHash": "h",
                 "budget": 2,
-                "waitingOn": ["nodes a: the Pod is not made yet"] });
+                "waitingOn": ["nodes a: the Pod is not created yet"] });
             for (key, value) in part.as_object().unwrap() {
                 status["rollout"][key] = value.clone();
             }

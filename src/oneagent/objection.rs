@@ -35,7 +35,7 @@ pub fn complaint(desk: &Desk, error: &kernel::Error) -> Option<Problem> {
         );
         (Reason::RightsMissing, message)
     } else {
-        let message = format!("{said}; mend the policy, webhook or server that refuses it; it is tried again");
+        let message = format!("{said}; fix the policy, webhook or server that refuses it; it is tried again");
         (Reason::WriteRefused, message)
     })
 }
@@ -55,7 +55,7 @@ pub fn refusal(
             }
             let said = desk.complaint(&error).map(|message| {
                 let message = format!(
-                    "the API server refuses DaemonSet {}: {message}; mend the policy, webhook or right that refuses \
+                    "the API server refuses DaemonSet {}: {message}; fix the policy, webhook or right that refuses \
                     it; it is tried again",
                     label(object)
                 );
@@ -67,7 +67,7 @@ pub fn refusal(
             let namespace = object.namespace().unwrap_or_default();
             let said = error.objection().map(|message| {
                 let message = format!(
-                    "ConfigMap {namespace}/{name} for the cluster's certificates cannot be made: {message}; mend what \
+                    "ConfigMap {namespace}/{name} for the cluster's certificates cannot be made: {message}; fix what \
                     refuses it, or set spec.openshift.clusterCAs to false"
                 );
                 (Reason::TrustedCAsMissing, message)
@@ -78,7 +78,7 @@ pub fn refusal(
             let namespace = object.namespace().unwrap_or_default();
             let said = error.objection().map(|message| {
                 let message = format!(
-                    "Secret {namespace}/{name} cannot be written: {message}; delete it or mend what refuses it, or \
+                    "Secret {namespace}/{name} cannot be written: {message}; delete it or fix what refuses it, or \
                     name a Secret of yours in spec.customPullSecret"
                 );
                 (Reason::PullSecretInvalid, message)

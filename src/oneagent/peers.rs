@@ -71,7 +71,7 @@ impl Peers {
         self.inner().is_unread(namespace)
     }
 
-    /// Takes note of an object; returns whether others should hear of it. A spec that makes no sense changes nothing:
+    /// Takes note of an object; returns whether others should hear of it. A spec that is invalid changes nothing:
     /// its agents go on where they are.
     pub fn note(&self, object: &DeserializeGuard<OneAgent>) -> bool {
         let key = (object.namespace().unwrap_or_default(), object.name_any());

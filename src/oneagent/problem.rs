@@ -1,4 +1,4 @@
-//! What a human must mend: a reason, and a sentence with the remedy.
+//! What a human must fix: a reason, and a sentence with the remedy.
 //!
 //! Here because all that find one must word it alike. Must not look for any.
 
@@ -6,7 +6,7 @@ use super::observe::Observed;
 use crate::api::oneagent::condition::Reason;
 use crate::k8s::node_selector::NODE_SELECTORS;
 
-/// Something that a human must mend, most important first in a list.
+/// Something that a human must fix, most important first in a list.
 pub type Problem = (Reason, String);
 
 /// Whose node selector it is that keeps agents off nodes, as the subject of a sentence.

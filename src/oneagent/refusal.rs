@@ -1,4 +1,4 @@
-//! Refusals: what the API server says when it refuses the agents' Pods, in a sentence, with the command that mends it.
+//! Refusals: what the API server says when it refuses the agents' Pods, in a sentence, with the command that fixes it.
 //!
 //! Pure. The part that matters often comes last in a long message: what is known is recognised, the rest is quoted and
 //! cut at a word. Must not ask anybody.
@@ -66,7 +66,7 @@ pub fn read(message: &str, namespace: &str, account: &str) -> Refusal {
     if message.contains("admission webhook") || message.contains("failed calling webhook") {
         return known(
             "an admission webhook refuses the Pod",
-            format!("{}; mend that webhook or its policy", quote(message)),
+            format!("{}; fix that webhook or its policy", quote(message)),
         );
     }
     known("the API server refuses the Pod", quote(message))

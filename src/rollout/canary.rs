@@ -106,7 +106,7 @@ fn served<R>(proof: &Proof<R>, now: DateTime<Utc>) -> TimeDelta {
 }
 
 /// How far they are, and notes it; `None`: there are none, or they have proven themselves. `absent`: of replicas, those
-/// that went and whose successors are not made yet.
+/// that went and whose successors are not created yet.
 pub(super) fn evaluate<R: Revision>(
     reading: &Reading<'_, '_, R>,
     desired: &Desired<R>,

@@ -82,7 +82,7 @@ impl Bucket {
             || (self == Self::Starting && !holds(Rule::Starting))
     }
 
-    /// Whether the cause lies outside of any revision and ends by itself once it is mended.
+    /// Whether the cause lies outside of any revision and ends by itself once it is fixed.
     #[must_use]
     pub fn is_the_worlds(self) -> bool {
         matches!(self, Self::Admission | Self::Image | Self::Config | Self::Pulling)
@@ -100,7 +100,7 @@ impl fmt::Display for Cause {
             }
             Self::Pulling(seconds, why) => write!(f, "never started within {seconds} s: {why}"),
             Self::Starting(start) => match start {
-                Start::NotMade => f.write_str("the Pod is not made yet"),
+                Start::NotMade => f.write_str("the Pod is not created yet"),
                 Start::NotBound => f.write_str("the Pod is not bound to its node yet"),
                 Start::NotReady(_, said) => write!(f, "not Ready yet{}", after_colon(said.as_deref())),
                 Start::Ceased(_, said) => write!(f, "not Ready any more{}", after_colon(said.as_deref())),
@@ -116,8 +116,8 @@ impl fmt::Display for Cause {
                 f.write_str("no scheduler has bound the Pod to its node: does kube-scheduler run?")
             }
             Self::Overdue(_) => f.write_str(
-                "nobody has made the Pod: does kube-controller-manager run, is the DaemonSet being deleted, and what \
-                do its Events say?",
+                "no controller has created the Pod: does kube-controller-manager run, is the DaemonSet being deleted, \
+                and what do its Events say?",
             ),
             Self::Terminating(false) => f.write_str("the Pod is being deleted"),
             Self::Terminating(true) => f.write_str(

@@ -243,7 +243,7 @@ pub(super) fn stick<R: Revision>(
     let may_go = memory.stuck_phase() == Some(StuckPhase::Back) && others_may_go();
     let Phase::Rolling { stuck, .. } = &mut memory.phase else { return };
     // What kept another revision from starting says nothing about this one: a typo in an image's name, say, that was
-    // mended.
+    // fixed.
     let before = stuck.take().filter(|stuck| stuck.revision == desired.revision);
     let is_this = |cell: &Cell<'_, R>| cell.standing() != Some(Standing::Outdated);
     // Where no agent ran before, none is lacking because of it.

@@ -90,8 +90,8 @@ impl<'i> Bounds<'i> {
         }
     }
 
-    /// Replicas that may be away because of us, and whose successors are not made yet; `None`: places have names. Those
-    /// whose Pods are refused lack them for another cause.
+    /// Replicas that may be away because of us, and whose successors are not created yet; `None`: places have names.
+    /// Those whose Pods are refused lack them for another cause.
     pub(super) fn absent(&self) -> Option<usize> {
         let of_ours = |bound: &&Bound<'_>| bound.of.is_some_and(|workload| workload.refused.is_none());
         let has_any = self.each.iter().all(|bound| bound.of.is_some());

@@ -49,7 +49,7 @@ pub enum WaitingOn {
     Hold(Hold),
     /// A window to open, or a blackout to end.
     Calendar(Closed),
-    /// Somebody to mend what failed.
+    /// Somebody to fix what failed.
     Failure(String),
     /// Agents to go back to the last good revision.
     Back {
@@ -87,7 +87,7 @@ pub enum WaitingOn {
     },
     /// Replacements to become available: used and whole budget, of a workload if there are any.
     Budget { of: Option<Arc<str>>, used: usize, whole: usize },
-    /// Replicas that are terminating or not made yet.
+    /// Replicas that are terminating or not created yet.
     Replicas {
         /// Of which workload.
         of: Arc<str>,
@@ -184,7 +184,7 @@ impl WaitingOn {
                 format!("{used} of at most {whole} {} {} {}", words.places, are(*used), words.lacking)
             }
             Self::Replicas { of, missing, expected, refused } => format!(
-                "{of}: {missing} of {expected} Pods {} terminating or not made yet{}",
+                "{of}: {missing} of {expected} Pods {} terminating or not created yet{}",
                 are(*missing),
                 refused.as_ref().map(|why| format!("; the API server refuses new ones: {why}")).unwrap_or_default()
             ),

@@ -26,8 +26,8 @@ end
 
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -s h -l help -d 'Print help'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -s V -l version -d 'Print version'
-complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "run" -d 'Run the operator: watch OneAgents and make them so. Started by the Deployment'
-complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "check" -d 'Try an environment as the operator would, and say what to mend. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "run" -d 'Run the operator: watch and reconcile the objects of one kind. The Deployment starts it'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "check" -d 'Try an environment as the operator would, and say what to fix. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "explain" -d 'Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "plan" -d 'Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -67,8 +67,8 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s o -l output -d 'How to say it' -r -f -a "text\t'For people'
 json\t'A list with one entry per OneAgent'"
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "run" -d 'Run the operator: watch OneAgents and make them so. Started by the Deployment'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "check" -d 'Try an environment as the operator would, and say what to mend. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "run" -d 'Run the operator: watch and reconcile the objects of one kind. The Deployment starts it'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "check" -d 'Try an environment as the operator would, and say what to fix. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "explain" -d 'Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "plan" -d 'Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -138,8 +138,8 @@ esac
 (( $+functions[_oneagent-operator_commands] )) ||
 _oneagent-operator_commands() {
     local commands; commands=(
-'run:Run the operator\: watch OneAgents and make them so. Started by the Deployment' \
-'check:Try an environment as the operator would, and say what to mend. Changes nothing' \
+'run:Run the operator\: watch and reconcile the objects of one kind. The Deployment starts it' \
+'check:Try an environment as the operator would, and say what to fix. Changes nothing' \
 'explain:Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing' \
 'plan:Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -159,8 +159,8 @@ _oneagent-operator__subcmd__explain_commands() {
 (( $+functions[_oneagent-operator__subcmd__help_commands] )) ||
 _oneagent-operator__subcmd__help_commands() {
     local commands; commands=(
-'run:Run the operator\: watch OneAgents and make them so. Started by the Deployment' \
-'check:Try an environment as the operator would, and say what to mend. Changes nothing' \
+'run:Run the operator\: watch and reconcile the objects of one kind. The Deployment starts it' \
+'check:Try an environment as the operator would, and say what to fix. Changes nothing' \
 'explain:Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing' \
 'plan:Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing' \
 'help:Print this message or the help of the given subcommand(s)' \

@@ -38,7 +38,7 @@ pub fn git(root: &Path, args: &[&str]) -> Result<String, String> {
     run(&format!("git {}", args.first().unwrap_or(&"")), Command::new("git").arg("-C").arg(root).args(args))
 }
 
-/// Refuses what a commit does not hold: nobody could make it again.
+/// Refuses what a commit does not hold: nobody could create it again.
 pub fn is_clean(root: &Path) -> Result<(), String> {
     match git(root, &["status", "--porcelain"])?.lines().next() {
         None => Ok(()),

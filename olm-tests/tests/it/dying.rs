@@ -103,7 +103,7 @@ async fn ready_nodes(lab: &Lab<'_>) -> usize {
     ready
 }
 
-/// A canary whose node dies of it, at once or while it is watched, then a node that is mended.
+/// A canary whose node dies of it, at once or while it is watched, then a node that is fixed.
 async fn canary_dies(name: &str, on_failure: &str, after: Duration) {
     let lab = Lab::new(name, 5).await;
     lab.behave(|b| b.refuse_downgrade = false);
@@ -122,7 +122,7 @@ async fn canary_dies(name: &str, on_failure: &str, after: Duration) {
     let now = lab.uids("agent").await;
     assert_eq!((ready_nodes(&lab).await, spared(&now)), (4, 4), "a canary alone saw it");
     let canary = before.keys().find(|node| before.get(*node) != now.get(*node)).unwrap().clone();
-    // Somebody mends the machine; the version does not kill it any more, and stays rejected.
+    // Somebody fixes the machine; the version does not kill it any more, and stays rejected.
     lab.behave(|b| b.versions.clear());
     nodes::set_ready(&lab.cluster.client, &canary, true).await;
     if on_failure == "Rollback" {

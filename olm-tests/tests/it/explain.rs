@@ -91,8 +91,8 @@ fn a_person_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
         let logs = format!("kubectl -n {} logs {pod} --previous", lab.name);
         assert!(crashes.contains(&logs), "{crashes}");
         let tainted = node(2);
-        let mend = format!("kubectl taint node {} team:NoSchedule-", lab.nodes[2]);
-        assert!(tainted.contains("taint team:NoSchedule is not tolerated") && tainted.contains(&mend), "{tainted}");
+        let fix = format!("kubectl taint node {} team:NoSchedule-", lab.nodes[2]);
+        assert!(tainted.contains("taint team:NoSchedule is not tolerated") && tainted.contains(&fix), "{tainted}");
         let other = node(3);
         assert!(other.starts_with(&format!("node {}: no OneAgent selects it: ", lab.nodes[3])), "{other}");
         assert!(other.contains("spec.nodeSelector wants lab=explained, and the node is lab=other"), "{other}");
@@ -114,7 +114,7 @@ fn a_person_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
         let (_, fleet) = explain(&[]);
         assert_eq!(fleet.lines().collect::<Vec<_>>(), [said.lines().next().unwrap()]);
         // As printed.
-        let words: Vec<&str> = mend.split(' ').skip(1).collect();
+        let words: Vec<&str> = fix.split(' ').skip(1).collect();
         lab.cluster.kubectl(&words);
         lab.shows("the node has an agent", SOON, |status| {
             status.nodes.as_ref().is_some_and(|nodes| nodes.untolerated == 0)
@@ -163,8 +163,8 @@ fn a_person_on_call_is_told_what_refuses_a_pod_or_keeps_it_off_a_node() {
         .await;
         assert!(node(there).contains(": runs agent"));
         let said = node(lacking);
-        let mend = format!("kubectl annotate namespace {} --overwrite", lab.name);
-        assert!(said.contains("node selector") && said.contains(&mend), "{said}");
+        let fix = format!("kubectl annotate namespace {} --overwrite", lab.name);
+        assert!(said.contains("node selector") && said.contains(&fix), "{said}");
         // Who may not read it is told that there may be more.
         let rules = json!([{ "op": "replace", "path": "/rules/1/resources", "value": ["nodes", "pods", "events"] }])
             .to_string();

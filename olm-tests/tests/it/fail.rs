@@ -1,4 +1,4 @@
-//! What breaks is said, hurts nobody else, and is over once mended.
+//! What breaks is said, hurts nobody else, and is over once fixed.
 
 use std::time::Duration;
 
@@ -218,7 +218,7 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
         lab.edit("well", json!({ "agentVersion": null })).await;
         lab.edit("well", json!({ "update": { "allowDowngrade": true } })).await;
         lab.says("well", "Degraded", "spec.update.allowDowngrade does nothing").await;
-        // Running agents survive a spec that goes wrong under them, and its mending.
+        // Running agents survive a spec that goes wrong under them, and its fixing.
         let before = lab.uids("well").await;
         lab.edit("well", json!({ "apiUrl": "nonsense" })).await;
         lab.condition("well", "Degraded", "True", "InvalidSpec").await;

@@ -57,7 +57,7 @@ fn an_image_of_the_environments_registry_is_rolled_out_with_a_pull_secret_that_f
         lab.all_at("agent", V2, 3, SOON).await;
         assert_eq!(images(&lab.pods("agent").await), [format!("{}/linux/oneagent:1.301.20", registry(&lab))]);
 
-        // A new token, and a pull secret that somebody deletes: both mended, and no agent restarts for it.
+        // A new token, and a pull secret that somebody deletes: both fixed, and no agent restarts for it.
         let before = lab.uids("agent").await;
         let next = "dt0c01.NEXT.SECRETPAASnext";
         lab.cluster.vendor.with(&lab.name, |e| drop(e.tokens.insert(next.into(), vec!["InstallerDownload".into()])));

@@ -239,12 +239,12 @@ fn nodes_stay_left_to_an_older_one_that_makes_no_sense_after_a_restart_and_to_ag
         lab.says("older", "Degraded", "Europe/Nowhere").await;
         lab.operators.clear();
         lab.start_operator(&[]).await;
-        lab.says("younger", "Degraded", "OneAgent senseless/older is older, and its spec makes no sense").await;
+        lab.says("younger", "Degraded", "OneAgent senseless/older is older, and its spec is invalid").await;
         lab.is_polled().await;
         assert_eq!(who_runs_where(&lab, &["older", "younger"]).await[&left[0]], ["older"]);
         // One that comes meanwhile takes no node of it, either.
         lab.oneagent_named("youngest", &json!({ "nodeSelector": { "lab": "senseless", "half": "old" } }));
-        lab.says("youngest", "Degraded", "its spec makes no sense").await;
+        lab.says("youngest", "Degraded", "its spec is invalid").await;
         lab.edit("older", json!({ "rollout": null })).await;
         lab.condition("younger", "Degraded", "False", "AsExpected").await;
         runs(&lab, "all is as it was", &apart).await;

@@ -232,7 +232,7 @@ fn a_plan_says_what_holds_it_and_what_cannot_be_said() {
         // What cannot be said.
         let (code, text) = ask(json!({ "rollout": { "maxUnavailable": "x%" } }), &[]);
         assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains("OneAgent plan-held/agent: its spec makes no sense") && text.contains("maxUnavailable"));
+        assert!(text.contains("OneAgent plan-held/agent: its spec is invalid") && text.contains("maxUnavailable"));
         let run = |args: &[&str], kubeconfig: &str| {
             let output = plan(&lab, kubeconfig, args);
             (output.status.code(), said(&output))

@@ -1,4 +1,4 @@
-//! Rights that are missing: named, with what mends it, and no agent goes for it.
+//! Rights that are missing: named, with what fixes it, and no agent goes for it.
 
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use serde_json::json;

@@ -134,7 +134,7 @@ fn why_a_kubelet_refuses_an_agent_again_and_again_stands_until_the_node_has_one(
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", &pod.name_any()]);
         let said = lab.says("agent", "Ready", "OutOfcpu").await;
         assert!(said.starts_with(&format!("1 of 3 nodes have no Ready agent: {node} ")), "{said}");
-        // Its Pod is made again and again; the node's time goes on all the same.
+        // Its Pod is created again and again; the node's time goes on all the same.
         lab.shows("its time is up", SOON, |status| status.nodes.as_ref().is_some_and(|n| n.pulling == 1)).await;
         let nodes = lab.status("agent").await.nodes.unwrap();
         let [without] = &nodes.without_agent[..] else { panic!("{nodes:?}") };

@@ -31,7 +31,7 @@ async fn agents_of(mut lab: Lab<'_>) {
 }
 
 /// The same in a namespace beside the operator's: the agents' ServiceAccounts are not there by themselves, and the
-/// status names the commands that mend it.
+/// status names the commands that fix it.
 async fn agents_elsewhere(olm: &Olm, namespace: &str) {
     let lab = Lab::in_namespace(&olm.cluster, namespace, 3).await;
     lab.oneagent(&json!({}));

@@ -77,7 +77,7 @@ pub enum Reason {
     /// New Pods cannot start: a registry, a quota, a webhook, a missing Secret, or a key that is missing from the
     /// ConfigMap. Correct what the message names; the rollout then goes on by itself.
     PodsRefused,
-    /// The spec makes no sense; the message names the field and the remedy. No Pod is replaced meanwhile.
+    /// The spec is invalid; the message names the field and the remedy. No Pod is replaced meanwhile.
     InvalidSpec,
     /// The API server refuses to evict the Pod that the message names: grant the operator create on `pods/eviction` in
     /// this namespace, or change the policy or webhook. Other Pods are tried meanwhile, and that one again.

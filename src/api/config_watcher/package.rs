@@ -152,7 +152,7 @@ const TOUR: &[Step] = &[
         how: "In that project, in the YAML view, create a **ConfigWatcher** that names a ConfigMap in `configMap` and \
             labels of Pods in `podSelector`.",
         review: "Does the ConfigWatcher's page count the selected Pods?",
-        help: "Condition `Degraded` says what is wrong and what mends it.",
+        help: "Condition `Degraded` says what is wrong and what fixes it.",
     },
     Step {
         title: "Change the ConfigMap",

@@ -97,7 +97,7 @@ pub enum Reason {
     /// The namespace's own node selector excludes nodes with a running agent, and any change would remove these: lift
     /// it by the command that the message names.
     NamespaceSelector,
-    /// The rollout waits for something outside, which the message names; it goes on by itself once that is mended.
+    /// The rollout waits for something outside, which the message names; it goes on by itself once that is fixed.
     Held,
     /// The API server refuses what the operator writes, by a policy or a webhook; the message quotes it.
     WriteRefused,

@@ -293,7 +293,7 @@ const TOUR: &[Step] = &[
             **API URL** is `https://ENVIRONMENTID.live.dynatrace.com/api`. For nodes with a taint choose the \
             sample **On every node of OpenShift** in the YAML view, and change its name to `oneagent`, too.",
         review: "Does the OneAgent's page count nodes with the desired agent?",
-        help: "Condition `Degraded` says what is wrong and what mends it; `Progressing` says what is awaited.",
+        help: "Condition `Degraded` says what is wrong and what fixes it; `Progressing` says what is awaited.",
     },
     Step {
         title: "See why a node has none",

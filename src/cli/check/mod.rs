@@ -1,4 +1,4 @@
-//! `check`: tries an environment as the operator would, from an administrator's shell, and says what to mend.
+//! `check`: tries an environment as the operator would, from an administrator's shell, and says what to fix.
 //!
 //! Reads only. Must not print or take a token on the command line, where a process list would show it.
 

@@ -46,7 +46,7 @@ pub struct Agents<'a> {
     pub name: String,
     /// Whether the OneAgent was deleted.
     pub is_gone: bool,
-    /// Whether it is older, and nobody knows what it selects: its spec makes no sense.
+    /// Whether it is older, and nobody knows what it selects: its spec is invalid.
     pub is_senseless: bool,
     /// Whether it leaves nodes to the one in question.
     pub yields: bool,

@@ -107,7 +107,7 @@ pub struct Assessment {
     pub decision: Decision,
     /// The version of the DaemonSet's template.
     pub template: Option<Version>,
-    /// What a human must mend, most important first.
+    /// What a human must fix, most important first.
     pub problems: Vec<Problem>,
     /// What somebody should know, and nothing needs.
     pub warnings: Vec<String>,

@@ -1,4 +1,4 @@
-//! What keeps a plan from being carried out: what a human must mend, and what nobody may touch.
+//! What keeps a plan from being carried out: what a human must fix, and what nobody may touch.
 //!
 //! Pure. Must not choose a Pod or an object.
 

@@ -113,7 +113,7 @@ pub fn preview(
 ) -> Result<Preview, String> {
     let nodes = cluster.fleet.nodes();
     let resolved = cluster.resolved(agent, &nodes);
-    let resolved = resolved.map_err(|why| format!("its spec makes no sense, so nothing would be done: {why}"))?;
+    let resolved = resolved.map_err(|why| format!("its spec is invalid, so nothing would be done: {why}"))?;
     let mut world = World::of(cluster, agent, resolved, around, now);
     if let Some(why) = world.is_unknown(agent) {
         return Err(why);

@@ -59,7 +59,7 @@ fn a_canary_that_was_broken_before_gets_the_new_version() {
         let node = drive.nodes()[0].to_owned();
         drive.fleet.pods.retain(|pod| *pod.node != *node);
         look(&mut drive, 6);
-        assert_eq!(drive.fleet.template, revision(2), "its Pod is not made yet");
+        assert_eq!(drive.fleet.template, revision(2), "its Pod is not created yet");
         drive.fleet.pods.push(pod(900, &node, 2, 7, true));
         look(&mut drive, 8);
         assert_eq!(drive.nodes().len(), 1, "one is watched");
@@ -181,7 +181,7 @@ fn a_canary_that_comes_back_gets_what_its_host_has_had() {
     drive.look(2, 200);
     assert_eq!(drive.fleet.template, revision(1), "it may be made in this moment");
     drive.look(2, 210);
-    assert_eq!(drive.fleet.template, revision(2), "its Pod is not made yet");
+    assert_eq!(drive.fleet.template, revision(2), "its Pod is not created yet");
     drive.fleet.missing.clear();
     drive.fleet.pods.push(pod(900, &evicted.node, 2, 211, true));
     drive.run(2, 212, 300);

@@ -51,7 +51,7 @@ pub(super) fn where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_t
     assert_eq!((run(&drive, 2), drive.replaced.len()), (2, 4), "one was tried, and no other");
     assert_eq!(drive.fleet.memory.rollout.back.as_ref().unwrap().phase, BackPhase::Refused);
     assert!(drive.waits().contains("which it does not run on any more"), "{}", drive.waits());
-    // Somebody mends that node.
+    // Somebody fixes that node.
     let tried = drive.fleet.memory.rollout.back.clone().unwrap().place.unwrap();
     drive.bad.remove(&1);
     let at_it = drive.fleet.pods.iter().position(|pod| *pod.node == *tried).unwrap();

@@ -29,7 +29,7 @@ fn a_canary_that_gave_way_before_it_had_the_new_version_gets_the_old_one_however
         look(&mut drive, now);
         assert_eq!((&drive.fleet.template, drive.nodes().len()), (&revision(1), 2), "after {now} s");
     }
-    // What it has from before may be broken: that is not for the new version to mend while it is watched.
+    // What it has from before may be broken: that is not for the new version to fix while it is watched.
     let mut broken = drive.clone();
     let mut old = Arc::unwrap_or_clone(pod(902, "node-000", 1, 31, false));
     old.trouble = Some(crashing());

@@ -366,16 +366,16 @@ fn what_kept_one_template_from_starting_does_not_hold_the_one_that_mends_it() {
     let mut fleet = Fleet::new(10, 1);
     fleet.rolling_since(0);
     fleet.memory.rollout.touched.since = Some(at(0));
-    let mended = Desired { revision: Revision { hash: "mended".into(), ..revision(2) }, ..desired(2) };
+    let fixed = Desired { revision: Revision { hash: "fixed".into(), ..revision(2) }, ..desired(2) };
     fleet.pods[0] = pod(100, "node-000", 2, 1, false);
     fleet.change(0, |pod| pod.trouble = Some(Trouble::Image("a typo in the image's name".into())));
     fleet.stuck(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(10), tries: 3 });
     assert_eq!(fleet.plan(&policy(Share::Count(2)), &desired(2), 20).template, Template::Keep, "it is stuck");
-    let plan = fleet.plan(&policy(Share::Count(2)), &mended, 20);
+    let plan = fleet.plan(&policy(Share::Count(2)), &fixed, 20);
     assert_eq!((plan.template, plan.memory.rollout.stuck()), (Template::Advance, None));
-    (fleet.template, fleet.memory) = (mended.revision.clone(), plan.memory);
+    (fleet.template, fleet.memory) = (fixed.revision.clone(), plan.memory);
     let steps: Vec<(String, bool)> = fleet
-        .plan(&policy(Share::Count(2)), &mended, 21)
+        .plan(&policy(Share::Count(2)), &fixed, 21)
         .steps
         .iter()
         .map(|s| (s.pod.node.to_string(), s.costs))

@@ -44,7 +44,7 @@ pub(super) struct Bounds {
     pub(super) waits: usize,
     /// Whether Pods are made at once, or some time or other.
     pub(super) late: bool,
-    /// Whether it is the API server that refuses those which are not made yet.
+    /// Whether it is the API server that refuses those which are not created yet.
     pub(super) refused: bool,
 }
 

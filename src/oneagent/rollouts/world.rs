@@ -56,11 +56,11 @@ impl World {
         world
     }
 
-    /// All is mended, and a good version comes.
+    /// All is fixed, and a good version comes.
     pub(super) fn mend_and_publish(&mut self) {
         self.version += 1;
         self.bad.remove(&self.version);
-        self.mend();
+        self.fix();
     }
 
     /// What resolve does: a version that failed is not wanted again by itself.
@@ -283,8 +283,8 @@ impl World {
         }
     }
 
-    /// Whatever was wrong with the cluster is mended.
-    fn mend(&mut self) {
+    /// Whatever was wrong with the cluster is fixed.
+    fn fix(&mut self) {
         self.truth.refused = None;
         for node in &mut self.truth.nodes {
             let node = Arc::make_mut(node);

@@ -14,7 +14,7 @@ use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
 use crate::rollout::{Bucket, Report, State};
 
-/// What conditions say; and what a human must mend, most important first.
+/// What conditions say; and what a human must fix, most important first.
 pub(super) fn findings(picture: &Picture<'_>) -> (Vec<Finding>, Vec<Problem>) {
     let report = picture.report();
     let mut findings =

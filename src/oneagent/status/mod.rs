@@ -60,7 +60,7 @@ impl<'a> Picture<'a> {
         &self.assessment.decision.memory
     }
 
-    /// What a human must mend, most important first.
+    /// What a human must fix, most important first.
     fn problems(&self) -> Vec<Problem> {
         let found = self.assessment.problems.iter().cloned();
         self.done
@@ -72,7 +72,7 @@ impl<'a> Picture<'a> {
             .collect()
     }
 
-    /// What is waited for. Where that is nothing, or a version, what a human must mend comes first: it is what a list
+    /// What is waited for. Where that is nothing, or a version, what a human must fix comes first: it is what a list
     /// of OneAgents shows.
     fn waiting_on(&self, report: &Report, findings: &[Finding], problems: &[Problem]) -> Vec<String> {
         let waits = report.waiting_on.iter().map(|waiting| waiting.said(&WORDS));
@@ -173,7 +173,7 @@ pub fn status(
     Ok((stamped(status, before, now), transitions))
 }
 
-/// The status of a OneAgent whose spec makes no sense. Everything else stays as it was.
+/// The status of a OneAgent whose spec is invalid. Everything else stays as it was.
 #[must_use]
 pub fn invalid(
     generation: Option<i64>,
@@ -185,7 +185,7 @@ pub fn invalid(
     let known = |type_: C| before.conditions.iter().find(|c| c.type_ == type_.to_string());
     let mut findings = vec![
         Finding::new(C::Ready, false, reason, message),
-        Finding::new(C::Progressing, false, reason, "nothing is done until that is mended; agents run on"),
+        Finding::new(C::Progressing, false, reason, "nothing is done until that is fixed; agents run on"),
         Finding::new(C::Degraded, true, reason, message),
     ];
     if known(C::Available).is_none() {

@@ -325,7 +325,7 @@ fn a_memory_reads_back_as_it_was_written_and_what_makes_no_sense_is_left_out() {
     for memory in [full(), complete, Memory::default()] {
         assert_eq!(read(stored(&memory)), memory);
     }
-    // Of one field that makes no sense the others suffer nothing.
+    // Of one field that is invalid the others suffer nothing.
     for key in ["phase", "from", "lastGood", "failure", "withdrawn", "touched", "outage"] {
         let mut broken = stored(&full());
         assert!(!broken[key].is_null(), "{key}");

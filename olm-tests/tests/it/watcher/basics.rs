@@ -44,14 +44,14 @@ fn what_changes_no_data_restarts_nobody_and_what_is_undone_neither() {
         lab.watcher_is("watcher", "Ready", "False", "Debouncing").await;
         lab.message("one");
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
-        // Gone and made again alike.
+        // Gone and created again alike.
         api.delete("config", &DeleteParams::default()).await.unwrap();
         lab.watcher_is("watcher", "Degraded", "True", "ConfigMapNotFound").await;
         lab.message("one");
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
         assert_eq!(eyes.seen().await.deletions.len(), 0);
         assert_eq!(lab.uids_of("webapp").await, before);
-        // Gone and made again otherwise; ten edits in a row are one.
+        // Gone and created again otherwise; ten edits in a row are one.
         lab.edit_watcher(json!({ "debounceSeconds": 5 })).await;
         api.delete("config", &DeleteParams::default()).await.unwrap();
         for number in 0..10 {

@@ -1,4 +1,4 @@
-//! What keeps a Pod from being replaced: PodDisruptionBudgets, failures, a pause, a stop, a spec that makes no sense.
+//! What keeps a Pod from being replaced: PodDisruptionBudgets, failures, a pause, a stop, a spec that is invalid.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
