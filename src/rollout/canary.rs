@@ -113,113 +113,207 @@ pub(super) fn evaluate<R: Revision>(
     absent: Option<usize>,
     memory: &mut Memory<R>,
 ) -> Option<Canaries> {
-    let Reading { policy, inventory, now, .. } = *reading;
-    let canary = policy.canary.filter(|_| is_unproven(policy, desired, memory))?;
+    let canary = reading.policy.canary.filter(|_| is_unproven(reading.policy, desired, memory))?;
     let known = memory.proof.take().filter(|proof| proof.revision == desired.revision);
-    let mut places = known.as_ref().map(|proof| proof.places.clone()).unwrap_or_default();
-    // One that is closed for a while has had it all the same.
-    let is_there = |name: &str| reading.cells.iter().any(|cell| cell.name() == name);
-    places.retain(|name| is_there(name) || reading.closed.iter().any(|(place, _)| &**place.name == name.as_str()));
-    let is_made = |cell: &Cell<'_, R>| cell.pod().is_some() && !cell.is_going();
-    let is_current = |cell: &Cell<'_, R>| cell.standing() == Some(Standing::Current);
-    let has_it = |cell: &&Cell<'_, R>| {
-        let is_from_it = cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(&desired.revision));
-        absent.is_none() && is_from_it && is_made(cell)
-    };
-    if known.is_none() {
-        // What was known of them was lost, or they failed and are tried again.
-        let few = reading.cells.iter().filter(has_it).take(canary.most(reading.cells.len()) + 1);
-        let few: Vec<&str> = few.map(Cell::name).collect();
-        if few.len() <= canary.most(reading.cells.len()).min(REMEMBERED) {
-            places.extend(few.into_iter().map(str::to_owned));
-        }
-    }
-    let mut had = known.as_ref().map(|proof| proof.made.clone()).unwrap_or_default();
-    had.retain(|name| places.contains(name));
-    let of_them = reading.cells.iter().filter(has_it).map(Cell::name).filter(|name| places.contains(*name));
-    had.extend(of_them.map(str::to_owned));
-    // More may be in flight than are remembered by name.
-    let started = memory.started();
-    let is_in_flight = |cell: &Cell<'_, R>| {
-        let lost = inventory.lost.get(cell.place.name).zip(started);
-        lost.is_some_and(|(lost, started)| *lost >= started) || cell.freed
-    };
-    let was_deleted = |cell: &Cell<'_, R>| absent.is_none() && (places.contains(cell.name()) || is_in_flight(cell));
-    // One whose Pod others delete, or the kubelet refuses, has another in a moment: the template is not written for it.
-    let stays_away = |cell: &Cell<'_, R>| {
-        let known = inventory.missing.get(cell.place.name).is_some_and(|since| *since + A_MOMENT <= now);
-        let is_new = inventory.deciding_since + A_MOMENT > now;
-        known || is_new || !had.contains(cell.name()) || inventory.lost.contains_key(cell.place.name)
-    };
-    let flapped = |cell: &Cell<'_, R>| memory.touched.flapping.contains(cell.name());
-    // What can prove nothing is no canary.
-    let is_void =
-        |cell: &Cell<'_, R>| cell.place.is_left_out || (flapped(cell) && cell.bucket().is_some_and(Bucket::is_broken));
-    // One that gave way to another before its new Pod was made never had it, and needs it no more.
-    let counts = |cell: &&Cell<'_, R>| places.contains(cell.name()) && is_current(cell) && !is_void(cell);
-    let have = reading.cells.iter().filter(has_it).filter(counts).count();
-    let are_enough = matches!(canary.who, Who::Some(_)) && have >= canary.most(reading.cells.len());
-    let needs_it = |cell: &Cell<'_, R>| !are_enough || had.contains(cell.name());
-    // A node that went away may take its Pod along for good.
-    let is_missing = |cell: &Cell<'_, R>| {
-        was_deleted(cell) && cell.place.is_ready && !is_made(cell) && stays_away(cell) && needs_it(cell)
-    };
-    // Of more than are remembered an operator that has just started does not know who took the others.
-    let is_unknown = places.len() >= REMEMBERED && started.is_some_and(|started| inventory.deciding_since > started);
-    // Those that run it, and those whose Pod went for it.
-    let is_taken = |cell: &Cell<'_, R>| {
-        if is_void(cell) || (is_unknown && cell.touched && !is_made(cell)) {
-            return !is_void(cell);
-        }
-        let runs = is_current(cell) && (cell.touched || was_deleted(cell));
-        runs || is_missing(cell) || (was_deleted(cell) && !cell.place.is_ready)
-    };
-    // Where nobody is left to follow there is nothing to prove.
-    let follows = |cell: &Cell<'_, R>| matches!(cell.standing(), Some(Standing::Outdated | Standing::Unheard));
-    if !reading.cells.iter().any(|cell| follows(cell) || is_missing(cell)) {
+    let watch = Watch::of(reading, desired, memory, canary, absent, known.as_ref());
+    if !watch.has_followers() {
         memory.proof = known;
         return None;
     }
-    let marked = canary.who == Who::Marked;
-    let is_one = |cell: &&Cell<'_, R>| !marked || cell.place.is_canary;
-    let candidates = || reading.cells.iter().filter(is_one);
-    let taken = candidates().filter(|cell| is_taken(cell)).count() + absent.unwrap_or_default();
-    let is_open = |cell: &&Cell<'_, R>| !is_taken(cell) && cell.is_open();
-    let open = candidates().filter(is_open).count();
-    let former = candidates().filter(is_open).filter(|cell| was_deleted(cell));
-    let former: BTreeSet<String> = former.map(|cell| cell.name().to_owned()).collect();
-    let is_broken = |cell: &&Cell<'_, R>| {
-        former.contains(cell.name()) && needs_it(cell) && cell.bucket().is_some_and(Bucket::is_broken)
-    };
-    let again = candidates().filter(is_broken).count();
-    let may_be = |cell: &&Cell<'_, R>| is_open(cell) && (former.is_empty() || former.contains(cell.name()));
-    let has_healthy = candidates().filter(may_be).any(Cell::is_available);
-    let wanted = match canary.who {
-        Who::Some(_) => canary.most(reading.cells.len()).min(taken + open),
-        Who::Marked => taken + open,
-    };
-    let available = candidates().filter(|cell| is_taken(cell) && cell.is_available() && is_current(cell)).count();
-    let excused = |cell: &Cell<'_, R>| flapped(cell) || memory.touched.broken.contains(cell.name());
-    let is_failing = candidates().filter(|cell| is_taken(cell) && !excused(cell)).any(fails);
-    let all = wanted > 0 && available >= wanted && !is_failing;
-    let served = known.filter(|_| !is_failing).map_or(TimeDelta::zero(), |proof| served(&proof, now));
-    let (since, served) = if all { (Some(now - served), TimeDelta::zero()) } else { (None, served) };
-    let passed = all && since.is_some_and(|since| since + canary.soak <= now);
-    let until = since.filter(|_| all).map(|since| since + canary.soak);
-    let made = candidates().filter(|cell| is_current(cell) && is_made(cell) && is_taken(cell)).count();
-    let canaries = Canaries {
-        left: wanted.saturating_sub(taken).max(again),
-        marked,
-        former,
-        has_healthy,
-        available,
-        wanted,
-        made,
-        hold_template: !reading.cells.iter().any(is_missing)
-            && (made <= wanted || reading.cells.iter().filter(has_it).all(was_deleted)),
-        until,
-    };
-    let (revision, served) = (desired.revision.clone(), served.num_seconds());
-    memory.proof = Some(Proof { revision, since, served, passed, places, made: had });
-    (!passed).then_some(canaries)
+    let canaries = watch.canaries();
+    let proof = watch.proof(&canaries, known);
+    let until = proof.since.map(|since| since + canary.soak);
+    let is_proven = proof.passed;
+    memory.proof = Some(proof);
+    (!is_proven).then_some(Canaries { until, ..canaries })
+}
+
+/// The places that the desired revision has gone to while it proves itself.
+struct Watch<'w, 'r, 'a, R> {
+    reading: &'w Reading<'r, 'a, R>,
+    desired: &'w Desired<R>,
+    memory: &'w Memory<R>,
+    canary: Canary,
+    /// Of replicas, those that went and whose successors are not created yet.
+    absent: Option<usize>,
+    /// Places whose Pod was deleted for it.
+    places: BTreeSet<String>,
+    /// Those of them that have had a Pod of it.
+    had: BTreeSet<String>,
+    /// As many places run it as are wanted.
+    are_enough: bool,
+}
+
+impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
+    fn of(
+        reading: &'w Reading<'r, 'a, R>,
+        desired: &'w Desired<R>,
+        memory: &'w Memory<R>,
+        canary: Canary,
+        absent: Option<usize>,
+        known: Option<&Proof<R>>,
+    ) -> Self {
+        let places = known.map(|proof| proof.places.clone()).unwrap_or_default();
+        let had = known.map(|proof| proof.made.clone()).unwrap_or_default();
+        let mut watch = Self { reading, desired, memory, canary, absent, places, had, are_enough: false };
+        // One that is closed for a while has had it all the same.
+        let is_there = |name: &str| reading.cells.iter().any(|cell| cell.name() == name);
+        let is_closed = |name: &str| reading.closed.iter().any(|(place, _)| &**place.name == name);
+        watch.places.retain(|name| is_there(name) || is_closed(name));
+        if known.is_none() {
+            // What was known of them was lost, or they failed and are tried again.
+            let most = canary.most(reading.cells.len());
+            let few: Vec<&Cell<'_, R>> =
+                reading.cells.iter().filter(|cell| watch.has_it(cell)).take(most + 1).collect();
+            if few.len() <= most.min(REMEMBERED) {
+                watch.places.extend(few.into_iter().map(|cell| cell.name().to_owned()));
+            }
+        }
+        watch.had.retain(|name| watch.places.contains(name));
+        let have_it = reading.cells.iter().filter(|cell| watch.has_it(cell) && watch.places.contains(cell.name()));
+        let have_it: Vec<&Cell<'_, R>> = have_it.collect();
+        watch.had.extend(have_it.iter().map(|cell| cell.name().to_owned()));
+        // One that gave way to another before its new Pod was created never had it, and needs it no more.
+        let count = have_it.iter().filter(|cell| is_current(cell) && !watch.is_void(cell)).count();
+        watch.are_enough = matches!(canary.who, Who::Some(_)) && count >= canary.most(reading.cells.len());
+        watch
+    }
+
+    /// Whether its Pod is of the desired revision.
+    fn has_it(&self, cell: &Cell<'_, R>) -> bool {
+        let is_from_it = cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(&self.desired.revision));
+        self.absent.is_none() && is_from_it && is_made(cell)
+    }
+
+    /// Whether its Pod was deleted for it. More may be in flight than are remembered by name.
+    fn was_deleted(&self, cell: &Cell<'_, R>) -> bool {
+        let lost = self.reading.inventory.lost.get(cell.place.name).zip(self.memory.started());
+        let is_in_flight = cell.freed || lost.is_some_and(|(lost, started)| *lost >= started);
+        self.absent.is_none() && (self.places.contains(cell.name()) || is_in_flight)
+    }
+
+    /// Whether its new Pod does not come by itself. One whose Pod others delete, or the kubelet refuses, has another in
+    /// a moment: the template is not written for it.
+    fn stays_away(&self, cell: &Cell<'_, R>) -> bool {
+        let Reading { inventory, now, .. } = *self.reading;
+        let known = inventory.missing.get(cell.place.name).is_some_and(|since| *since + A_MOMENT <= now);
+        let is_new = inventory.deciding_since + A_MOMENT > now;
+        known || is_new || !self.had.contains(cell.name()) || inventory.lost.contains_key(cell.place.name)
+    }
+
+    fn flapped(&self, cell: &Cell<'_, R>) -> bool {
+        self.memory.touched.flapping.contains(cell.name())
+    }
+
+    /// Whether it can prove nothing, and so is no canary.
+    fn is_void(&self, cell: &Cell<'_, R>) -> bool {
+        cell.place.is_left_out || (self.flapped(cell) && cell.bucket().is_some_and(Bucket::is_broken))
+    }
+
+    fn needs_it(&self, cell: &Cell<'_, R>) -> bool {
+        !self.are_enough || self.had.contains(cell.name())
+    }
+
+    /// Whether it waits for its new Pod. A node that went away may take its Pod along for good.
+    fn is_missing(&self, cell: &Cell<'_, R>) -> bool {
+        let has_none = cell.place.is_ready && !is_made(cell);
+        has_none && self.was_deleted(cell) && self.stays_away(cell) && self.needs_it(cell)
+    }
+
+    /// Whether it runs the desired revision, or its Pod went for it.
+    fn is_taken(&self, cell: &Cell<'_, R>) -> bool {
+        if self.is_void(cell) {
+            return false;
+        }
+        // Of more than are remembered an operator that has just started does not know which the others are.
+        let is_new = self.memory.started().is_some_and(|started| self.reading.inventory.deciding_since > started);
+        if is_new && self.places.len() >= REMEMBERED && cell.touched && !is_made(cell) {
+            return true;
+        }
+        let was_deleted = self.was_deleted(cell);
+        let runs = is_current(cell) && (cell.touched || was_deleted);
+        runs || self.is_missing(cell) || (was_deleted && !cell.place.is_ready)
+    }
+
+    /// Whether it was one, and others gave it the revision of before.
+    fn is_former(&self, cell: &Cell<'_, R>) -> bool {
+        self.is_open(cell) && self.was_deleted(cell)
+    }
+
+    fn is_open(&self, cell: &Cell<'_, R>) -> bool {
+        cell.is_open() && !self.is_taken(cell)
+    }
+
+    /// Whether any place is left to follow: where none is there is nothing to prove.
+    fn has_followers(&self) -> bool {
+        let follows = |cell: &Cell<'_, R>| matches!(cell.standing(), Some(Standing::Outdated | Standing::Unheard));
+        self.reading.cells.iter().any(|cell| follows(cell) || self.is_missing(cell))
+    }
+
+    /// Places that may be canaries.
+    fn candidates(&self) -> impl Iterator<Item = &'w Cell<'a, R>> {
+        let marked = self.canary.who == Who::Marked;
+        self.reading.cells.iter().filter(move |cell| !marked || cell.place.is_canary)
+    }
+
+    /// How far they are, except when they will have proven themselves.
+    fn canaries(&self) -> Canaries {
+        let cells = &self.reading.cells;
+        let taken: Vec<&Cell<'_, R>> = self.candidates().filter(|cell| self.is_taken(cell)).collect();
+        let count = taken.len() + self.absent.unwrap_or_default();
+        let open = self.candidates().filter(|cell| self.is_open(cell)).count();
+        let former: Vec<&Cell<'_, R>> = self.candidates().filter(|cell| self.is_former(cell)).collect();
+        let is_broken = |cell: &&&Cell<'_, R>| self.needs_it(cell) && cell.bucket().is_some_and(Bucket::is_broken);
+        let again = former.iter().filter(is_broken).count();
+        let former: BTreeSet<String> = former.into_iter().map(|cell| cell.name().to_owned()).collect();
+        let may_be = |cell: &&Cell<'_, R>| self.is_open(cell) && (former.is_empty() || former.contains(cell.name()));
+        let has_healthy = self.candidates().filter(may_be).any(Cell::is_available);
+        let wanted = match self.canary.who {
+            Who::Some(_) => self.canary.most(cells.len()).min(count + open),
+            Who::Marked => count + open,
+        };
+        let made = taken.iter().filter(|cell| is_current(cell) && is_made(cell)).count();
+        // The desired revision has reached no others, and no canary waits for its new Pod.
+        let is_anothers = |cell: &Cell<'_, R>| self.has_it(cell) && !self.was_deleted(cell);
+        let has_reached_others = made > wanted && cells.iter().any(is_anothers);
+        let hold_template = !has_reached_others && !cells.iter().any(|cell| self.is_missing(cell));
+        Canaries {
+            left: wanted.saturating_sub(count).max(again),
+            marked: self.canary.who == Who::Marked,
+            former,
+            has_healthy,
+            available: taken.iter().filter(|cell| cell.is_available() && is_current(cell)).count(),
+            wanted,
+            made,
+            hold_template,
+            until: None,
+        }
+    }
+
+    /// What they have proven so far.
+    fn proof(self, canaries: &Canaries, known: Option<Proof<R>>) -> Proof<R> {
+        let now = self.reading.now;
+        let excused = |cell: &Cell<'_, R>| self.flapped(cell) || self.memory.touched.broken.contains(cell.name());
+        let is_failing = self.candidates().filter(|cell| self.is_taken(cell) && !excused(cell)).any(fails);
+        let all = canaries.wanted > 0 && canaries.available >= canaries.wanted && !is_failing;
+        let served = known.filter(|_| !is_failing).map_or(TimeDelta::zero(), |proof| served(&proof, now));
+        let (since, served) = if all { (Some(now - served), TimeDelta::zero()) } else { (None, served) };
+        Proof {
+            revision: self.desired.revision.clone(),
+            since,
+            served: served.num_seconds(),
+            passed: since.is_some_and(|since| since + self.canary.soak <= now),
+            places: self.places,
+            made: self.had,
+        }
+    }
+}
+
+/// Whether it has a Pod that stays.
+fn is_made<R>(cell: &Cell<'_, R>) -> bool {
+    cell.pod().is_some() && !cell.is_going()
+}
+
+fn is_current<R>(cell: &Cell<'_, R>) -> bool {
+    cell.standing() == Some(Standing::Current)
 }
