@@ -218,7 +218,7 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
     } else {
         Finding::new(C::Progressing, false, ready.reason, "no Pod is being replaced")
     };
-    let degraded = match trouble.or_else(|| deadlock(plan)).or_else(|| worlds_fault(plan)) {
+    let degraded = match trouble.or_else(|| deadlock(plan)).or_else(|| external_trouble(plan)) {
         Some((reason, message)) => Finding::new(C::Degraded, true, reason, message),
         None => Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention"),
     };
@@ -283,15 +283,15 @@ fn deadlock(plan: &Plan) -> Option<(R, String)> {
 }
 
 /// Pods that do not start for a cause that is not the ConfigMap's.
-fn worlds_fault(plan: &Plan) -> Option<(R, String)> {
+fn external_trouble(plan: &Plan) -> Option<(R, String)> {
     let refused = plan.survey.workloads.iter().find_map(|workload| {
         let why = workload.refused.as_ref()?;
         Some(format!("the API server refuses new Pods of {}: {why}", workload.name))
     });
     let cannot_start = || {
-        let is_the_worlds =
-            |(_, cause): &&(String, Cause)| cause.bucket().is_the_worlds() || cause.bucket() == Bucket::Capacity;
-        let (pod, cause) = plan.decision.report.troubled.iter().find(is_the_worlds)?;
+        let is_external =
+            |(_, cause): &&(String, Cause)| cause.bucket().is_external() || cause.bucket() == Bucket::Capacity;
+        let (pod, cause) = plan.decision.report.troubled.iter().find(is_external)?;
         Some(format!("Pod {pod} cannot start: {cause}"))
     };
     refused.or_else(cannot_start).map(|message| (R::PodsRefused, message))

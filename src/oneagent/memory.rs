@@ -92,7 +92,7 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
         (time(rollout.started_at.as_ref()), time(rollout.finished_at.as_ref()));
     let phase = match (since, finished) {
         (since, Some(at)) => Phase::Complete { since, at },
-        (Some(since), None) if rollout.finished_at.is_none() => Phase::Rolling { since, stuck: None },
+        (Some(since), None) if rollout.finished_at.is_none() => Phase::Rolling { since, stall: None },
         _ => Phase::Idle,
     };
     let began = if let Phase::Rolling { since, .. } = phase { Some(since) } else { None };
@@ -178,7 +178,7 @@ mod tests {
     fn full() -> Memory {
         Memory {
             rollout: rollout::Memory {
-                phase: Phase::Rolling { since: at(1), stuck: None },
+                phase: Phase::Rolling { since: at(1), stall: None },
                 from: Some(revision(1)),
                 last_good: Some(revision(1)),
                 failure: Some(Failure {
@@ -233,7 +233,7 @@ mod tests {
         };
         let (started, finished) = (timestamp(at(1)), timestamp(at(9)));
         let rolling = rollout(json!({ "startedAt": started }));
-        assert_eq!(rolling.rollout.phase, Phase::Rolling { since: at(1), stuck: None });
+        assert_eq!(rolling.rollout.phase, Phase::Rolling { since: at(1), stall: None });
         assert_eq!((rolling.rollout.touched.since, rolling.rollout.touched.joined_after), (Some(at(1)), Some(at(1))));
         assert_eq!(
             (rolling.rollout.from.as_ref().and_then(|from| from.version), &rolling.rollout.last_good),

@@ -189,7 +189,7 @@ impl<R: Revision> WayBack<R> {
     fn open<'s, 'a>(&self, reading: &'s Reading<'_, 'a, R>) -> (Vec<&'s Cell<'a, R>>, Vec<&'s Cell<'a, R>>) {
         // Where no agent runs nobody waits for a window; where one runs nobody takes it for a failure that is none.
         let is_closed = reading.policy.calendar.closed(reading.now).is_some();
-        let only_broken = is_closed || reading.storm().is_some() || self.is_unproven;
+        let only_broken = is_closed || reading.storm.is_some() || self.is_unproven;
         let open = || reading.cells.iter().filter(|cell| self.is_open(cell));
         let mut broken: Vec<&Cell<'_, R>> =
             open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).collect();
@@ -209,7 +209,7 @@ pub(super) fn is_back<R: Revision>(reading: &Reading<'_, '_, R>, memory: &Memory
     let Some(failure) = memory.failure.as_ref().filter(|_| reading.policy.rolls_back) else { return false };
     let is_refused = memory.back.as_ref().is_some_and(|back| back.phase == BackPhase::Refused);
     let went = memory.back.as_ref().is_some_and(|back| back.from == failure.revision);
-    went && !is_refused && !reading.cells.iter().any(|cell| is_of(failure, cell) || cell.counts)
+    went && !is_refused && !reading.cells.iter().any(|cell| is_of(failure, cell) || cell.is_in_flight)
 }
 
 /// Whether the agent of a place is of a revision that failed.

@@ -21,8 +21,9 @@ pub(super) fn begun<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Memory<R> {
         memory.touched.joined_after = Some(now);
         // A canary whose Pod is not there is none that was broken before.
         let is_canary = |cell: &Cell<'_, R>| memory.proof.as_ref().is_some_and(|p| p.places.contains(cell.name()));
-        let is_broken =
-            |cell: &&Cell<'_, R>| !cell.is_available() && !cell.counts && cell.place.busy.is_none() && !is_canary(cell);
+        let is_broken = |cell: &&Cell<'_, R>| {
+            !cell.is_available() && !cell.is_in_flight && cell.place.busy.is_none() && !is_canary(cell)
+        };
         let room = REMEMBERED.saturating_sub(memory.touched.broken.len());
         let broken = reading.cells.iter().filter(is_broken).take(room).map(|cell| cell.name().to_owned());
         let broken: Vec<String> = broken.collect();
@@ -31,15 +32,15 @@ pub(super) fn begun<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Memory<R> {
     // It goes back and forth while there are canaries.
     let known = inventory.memory.proof.as_ref().is_some_and(|proof| proof.revision == desired.revision);
     // One that external trouble stopped goes on, also where that trouble has just ended.
-    let was_stuck = [&memory, inventory.memory].into_iter().any(|memory| memory.stuck().is_some());
-    let resumes = was_stuck || (known && memory.started().is_some());
+    let had_stalled = [&memory, inventory.memory].into_iter().any(|memory| memory.stall().is_some());
+    let resumes = had_stalled || (known && memory.started().is_some());
     let is_with_canaries = scene.keeps_template && bounds.canaries.as_ref().is_some_and(|canaries| canaries.made > 0);
     let is_out = is_with_canaries || inventory.template == Some(&desired.revision);
     let is_late = memory.started().is_none() && is_out && reading.open().next().is_some();
     if !(advances && !resumes || is_late) {
         return memory;
     }
-    memory.phase = Phase::Rolling { since: now, stuck: None };
+    memory.phase = Phase::Rolling { since: now, stall: None };
     // What has proven itself and was on its way is what agents go back to.
     let proven = inventory.memory.proof.clone().filter(|proof| proof.passed && advances && !known);
     let proven = proven.map(|proof| proof.revision).filter(|proven| inventory.template == Some(proven));

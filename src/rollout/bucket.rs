@@ -48,6 +48,7 @@ pub(super) fn read<'r, 'a, R: Revision>(
         }
     }
     outage::excuse(&mut reading.cells, policy, now);
+    reading.storm = reading.find_storm();
     reading
 }
 
@@ -59,9 +60,9 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             touched: false,
             touched_at: None,
             freed: self.inventory.freed.contains(place.name),
-            counts: false,
-            is_the_worlds: false,
-            speaks: false,
+            is_in_flight: false,
+            is_external: false,
+            counts_as_failure: false,
             suspect: false,
             pending: false,
             blinks: false,
@@ -77,10 +78,10 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             self.crashed(&mut cell);
             return cell;
         };
-        cell.is_the_worlds = self.is_the_worlds(bucket);
+        cell.is_external = self.is_external(bucket);
         // Where no agent was available before, none is missing because of us.
         let was_broken = self.was_broken(place);
-        cell.counts = cell.touched && !was_broken && bucket != Bucket::NodeBusy && holds(Rule::Budget);
+        cell.is_in_flight = cell.touched && !was_broken && bucket != Bucket::NodeBusy && holds(Rule::Budget);
         self.blinks(&mut cell);
         if let Some(touched_at) = touched_at.filter(|_| !was_broken) {
             self.verdict(&mut cell, bucket, touched_at);

@@ -84,7 +84,7 @@ impl Bucket {
 
     /// Whether the cause lies outside of any revision and ends by itself once it is fixed.
     #[must_use]
-    pub fn is_the_worlds(self) -> bool {
+    pub fn is_external(self) -> bool {
         matches!(self, Self::Admission | Self::Image | Self::Config | Self::Pulling)
     }
 }

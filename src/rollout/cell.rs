@@ -25,11 +25,11 @@ pub(super) struct Cell<'a, R> {
     /// Whether it lost a broken agent by us and has no Pod yet, whatever keeps that away.
     pub(super) freed: bool,
     /// Whether it takes from the budget.
-    pub(super) counts: bool,
+    pub(super) is_in_flight: bool,
     /// Whether its cause lies outside of any revision and ends by itself once that is fixed.
-    pub(super) is_the_worlds: bool,
+    pub(super) is_external: bool,
     /// Whether it speaks against the desired revision.
-    pub(super) speaks: bool,
+    pub(super) counts_as_failure: bool,
     /// Whether it must be known soon that the source is there.
     pub(super) suspect: bool,
     /// Whether it may yet speak against it.
@@ -77,7 +77,9 @@ impl<'a, R> Cell<'a, R> {
     /// Whether it had an agent that is not Ready any more, may be again in time, and was not replaced by us.
     pub(super) fn has_lost(&self) -> bool {
         let may_start = matches!(self.cause, Some(Cause::Starting(_)));
-        may_start && !self.counts && (self.place.loss.is_some() || self.cause.as_ref().is_some_and(Cause::has_ceased))
+        may_start
+            && !self.is_in_flight
+            && (self.place.loss.is_some() || self.cause.as_ref().is_some_and(Cause::has_ceased))
     }
 
     /// Whether its Pod is starting, or is going so that another one comes.
@@ -126,8 +128,8 @@ impl<R: Revision> Judge<'_, '_, R> {
 
     /// Whether a cause lies outside of any revision. Replicas find room when the cluster grows, wherever that is; an
     /// agent has only its own node.
-    pub(super) fn is_the_worlds(&self, bucket: Bucket) -> bool {
-        bucket.is_the_worlds() || (bucket == Bucket::Capacity && !self.inventory.workloads.is_empty())
+    pub(super) fn is_external(&self, bucket: Bucket) -> bool {
+        bucket.is_external() || (bucket == Bucket::Capacity && !self.inventory.workloads.is_empty())
     }
 
     pub(super) fn is_from_desired(&self, pod: &Pod<R>) -> bool {

@@ -48,7 +48,7 @@ pub(super) fn count<R>(reading: &Reading<'_, '_, R>) -> Report {
         if has_lost && report.ceased.len() < EXAMPLES {
             report.ceased.push((cell.name().to_owned(), cause.clone()));
         }
-        let joining = cause.bucket() == Bucket::Starting && !cell.counts && !has_lost;
+        let joining = cause.bucket() == Bucket::Starting && !cell.is_in_flight && !has_lost;
         report.joining += usize::from(joining);
         let is_lacking = !joining && !matches!(cause, Cause::NodeNotReady | Cause::NodeBusy(_));
         report.lacking += usize::from(is_lacking);

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::canary::is_unproven;
 use super::cause::{Bucket, Cause};
 use super::cell::Cell;
-use super::memory::{Failure, Memory, Phase, REMEMBERED, Stuck, StuckPhase, Withdrawn};
+use super::memory::{Failure, Memory, Phase, REMEMBERED, Stall, StallPhase, Withdrawn};
 use super::pace::Bounds;
 use super::place::{Revision, Standing};
 use super::reading::Reading;
@@ -45,17 +45,17 @@ pub(super) fn judge<R: Revision>(
     // A budget larger than what can be reached must not let everything fail without a word.
     let all_fail = || {
         let excused = |cell: &Cell<'_, R>| matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeBusy(_)));
-        failures > 0 && reading.cells.iter().all(|cell| cell.speaks || excused(cell))
+        failures > 0 && reading.cells.iter().all(|cell| cell.counts_as_failure || excused(cell))
     };
     // Of replicas behind a PodDisruptionBudget not so many may go as the budget wants.
     let nothing_goes = || {
         let is_stuck = failures > 0 && reading.open().next().is_none();
-        is_stuck && !reading.is_named() && reading.in_flight().all(|cell| cell.speaks)
+        is_stuck && !reading.is_named() && reading.in_flight().all(|cell| cell.counts_as_failure)
     };
     let one_is_enough = is_unproven(reading.policy, desired, memory);
     let limit = reading.policy.max_failures.unwrap_or(if one_is_enough { 1 } else { budget });
     if failures >= limit || all_fail() || nothing_goes() {
-        condemn(reading, desired, "", memory);
+        reject(reading, desired, "", memory);
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn stand_still<R: Revision>(
     let Reading { policy, inventory, now, .. } = *reading;
     // What is no place's any more is no failure either, and ends by itself.
     let is_all = bounds.used > 0 && reading.in_flight().count() == bounds.used;
-    let all_speak = is_all && reading.in_flight().all(|cell| cell.speaks);
+    let all_speak = is_all && reading.in_flight().all(|cell| cell.counts_as_failure);
     let is_known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     if is_known || !all_speak || reading.failing().is_empty() || !holds(Rule::Standstill) {
         return None;
@@ -86,7 +86,7 @@ pub(super) fn stand_still<R: Revision>(
     if due > now {
         return Some(due);
     }
-    condemn(reading, desired, STANDSTILL, memory);
+    reject(reading, desired, STANDSTILL, memory);
     None
 }
 
@@ -98,7 +98,7 @@ fn failing_since<R>(cell: &Cell<'_, R>, policy: &Policy) -> Option<DateTime<Utc>
 }
 
 /// What stops the rollout and is remembered. `note` ends the sentence.
-fn condemn<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, note: &str, memory: &mut Memory<R>) {
+fn reject<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, note: &str, memory: &mut Memory<R>) {
     let Reading { policy, inventory, now, .. } = *reading;
     let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     // Outside of a rollout an agent that fails says nothing about a revision.
@@ -233,24 +233,24 @@ impl<R: PartialEq> Memory<R> {
 
 /// Rule 9: trouble of the world rejects nothing. If it lasts the template goes back meanwhile; where nothing is left
 /// that tries by itself, or the trouble is that of a few places and others may go, one place is tried.
-pub(super) fn stick<R: Revision>(
+pub(super) fn note_stall<R: Revision>(
     reading: &Reading<'_, '_, R>,
     desired: &Desired<R>,
     others_may_go: impl Fn() -> bool,
     memory: &mut Memory<R>,
 ) {
     let Reading { policy, now, .. } = *reading;
-    let may_go = memory.stuck_phase() == Some(StuckPhase::Back) && others_may_go();
-    let Phase::Rolling { stuck, .. } = &mut memory.phase else { return };
+    let may_go = memory.stall_phase() == Some(StallPhase::Back) && others_may_go();
+    let Phase::Rolling { stall, .. } = &mut memory.phase else { return };
     // What kept another revision from starting says nothing about this one: a typo in an image's name, say, that was
     // fixed.
-    let before = stuck.take().filter(|stuck| stuck.revision == desired.revision);
+    let before = stall.take().filter(|stall| stall.revision == desired.revision);
     let is_this = |cell: &Cell<'_, R>| cell.standing() != Some(Standing::Outdated);
     // Where no agent ran before, none is lacking because of it.
-    let in_trouble = reading.in_flight().any(|cell| is_this(cell) && cell.is_the_worlds);
-    let to = |phase, tries| Some(Stuck { revision: desired.revision.clone(), phase, since: now, tries });
+    let in_trouble = reading.in_flight().any(|cell| is_this(cell) && cell.is_external);
+    let to = |phase, tries| Some(Stall { revision: desired.revision.clone(), phase, since: now, tries });
     let Some(before) = before else {
-        *stuck = if in_trouble { to(StuckPhase::Waiting, 0) } else { None };
+        *stall = if in_trouble { to(StallPhase::Waiting, 0) } else { None };
         return;
     };
     let is_proof = |cell: &Cell<'_, R>| {
@@ -267,20 +267,20 @@ pub(super) fn stick<R: Revision>(
         let is_old = |cell: &Cell<'_, R>| cell.standing() == Some(Standing::Outdated);
         reading.cells.iter().any(has_it) && !reading.cells.iter().any(is_old)
     };
-    *stuck = match before.phase {
+    *stall = match before.phase {
         _ if reading.cells.iter().any(is_proof) => None,
-        StuckPhase::Waiting if !in_trouble => None,
+        StallPhase::Waiting if !in_trouble => None,
         // A pause keeps the template.
-        StuckPhase::Waiting if too_long && !is_paused && !is_out() => to(StuckPhase::Back, 0),
-        StuckPhase::Trial if in_trouble && too_long => to(StuckPhase::Back, before.tries + 1),
-        StuckPhase::Back if tries_again => to(StuckPhase::Trial, before.tries),
+        StallPhase::Waiting if too_long && !is_paused && !is_out() => to(StallPhase::Back, 0),
+        StallPhase::Trial if in_trouble && too_long => to(StallPhase::Back, before.tries + 1),
+        StallPhase::Back if tries_again => to(StallPhase::Trial, before.tries),
         _ => Some(before),
     };
 }
 
-/// When being stuck changes by the clock alone; what is past changes by an event only.
-pub(super) fn stuck_until<R>(reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> Option<DateTime<Utc>> {
-    let stuck = memory.stuck()?;
-    let wait = if stuck.phase == StuckPhase::Back { TRY_AGAIN } else { reading.policy.wait_ready };
-    Some(stuck.since + wait).filter(|at| *at > reading.now)
+/// When a stall changes by the clock alone; what is past changes by an event only.
+pub(super) fn stall_until<R>(reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> Option<DateTime<Utc>> {
+    let stall = memory.stall()?;
+    let wait = if stall.phase == StallPhase::Back { TRY_AGAIN } else { reading.policy.wait_ready };
+    Some(stall.since + wait).filter(|at| *at > reading.now)
 }

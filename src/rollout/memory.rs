@@ -75,8 +75,8 @@ pub enum Phase<R> {
         #[serde(with = "seconds")]
         since: DateTime<Utc>,
         /// What keeps its new Pods from starting, if it is not the revision.
-        #[serde(default = "none", skip_serializing_if = "Option::is_none")]
-        stuck: Option<Stuck<R>>,
+        #[serde(rename = "stuck", default = "none", skip_serializing_if = "Option::is_none")]
+        stall: Option<Stall<R>>,
     },
     /// The last one was completed.
     #[serde(rename_all = "camelCase")]
@@ -138,11 +138,11 @@ impl Touched {
 
 /// New Pods do not start for a cause that is not the revision's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stuck<R> {
+pub struct Stall<R> {
     /// Which revision's Pods: another one may well start.
     pub revision: R,
     /// How far that has come.
-    pub phase: StuckPhase,
+    pub phase: StallPhase,
     /// Since when.
     #[serde(with = "seconds")]
     pub since: DateTime<Utc>,
@@ -154,7 +154,7 @@ pub struct Stuck<R> {
 /// How far it has come with Pods that do not start for a cause that is not the revision's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum StuckPhase {
+pub enum StallPhase {
     /// They have their time.
     Waiting,
     /// The template went back, so that places which join have an agent.
@@ -304,16 +304,16 @@ impl<R> Memory<R> {
 
     /// What keeps new Pods from starting, if it is not the revision.
     #[must_use]
-    pub fn stuck(&self) -> Option<&Stuck<R>> {
+    pub fn stall(&self) -> Option<&Stall<R>> {
         match &self.phase {
-            Phase::Rolling { stuck, .. } => stuck.as_ref(),
+            Phase::Rolling { stall, .. } => stall.as_ref(),
             _ => None,
         }
     }
 
     /// How far that has come.
-    pub(super) fn stuck_phase(&self) -> Option<StuckPhase> {
-        self.stuck().map(|stuck| stuck.phase)
+    pub(super) fn stall_phase(&self) -> Option<StallPhase> {
+        self.stall().map(|stall| stall.phase)
     }
 
     /// Since when places may lack an agent because of us.

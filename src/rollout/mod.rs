@@ -50,7 +50,7 @@ pub use calendar::Calendar;
 pub use canary::{Canary, Who};
 pub use cause::{Bucket, Cause, Start};
 pub use decide::{cause, plan};
-pub use memory::{Back, BackPhase, Failure, Memory, Outage, Phase, Proof, Stuck, StuckPhase, Touched, Withdrawn};
+pub use memory::{Back, BackPhase, Failure, Memory, Outage, Phase, Proof, Stall, StallPhase, Touched, Withdrawn};
 pub use place::{Closed, Loss, Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 pub use report::{Example, Nodes, Report, State, WaitingOn, Without};
 pub use share::Share;

@@ -51,8 +51,9 @@ impl Share {
 
 /// Takes back what lost places say against a revision: while an outage lasts, and for `waitReadySeconds` after it.
 pub(super) fn excuse<R>(cells: &mut [Cell<'_, R>], policy: &Policy, now: DateTime<Utc>) {
-    let is_lost = |cell: &Cell<'_, R>| cell.bucket() == Some(Bucket::NodeLost) && (cell.speaks || cell.pending);
-    let spoken = |cell: &Cell<'_, R>| is_lost(cell) && cell.speaks;
+    let is_lost =
+        |cell: &Cell<'_, R>| cell.bucket() == Some(Bucket::NodeLost) && (cell.counts_as_failure || cell.pending);
+    let spoken = |cell: &Cell<'_, R>| is_lost(cell) && cell.counts_as_failure;
     if !cells.iter().any(spoken) || !holds(Rule::Outage) {
         return;
     }
@@ -74,7 +75,7 @@ pub(super) fn excuse<R>(cells: &mut [Cell<'_, R>], policy: &Policy, now: DateTim
         let until = was_one.filter_map(|share| share.back_at).max().map(|back| back.min(now) + policy.wait_ready);
         let until = until.filter(|until| *until > now);
         if lasts || until.is_some() {
-            (cell.speaks, cell.pending) = (false, true);
+            (cell.counts_as_failure, cell.pending) = (false, true);
             cell.until = cell.until.into_iter().chain(until.filter(|_| !lasts)).min();
         }
     }
@@ -83,7 +84,7 @@ pub(super) fn excuse<R>(cells: &mut [Cell<'_, R>], policy: &Policy, now: DateTim
 impl Share {
     fn count<R>(&mut self, cell: &Cell<'_, R>, is_lost: bool, policy: &Policy, began: DateTime<Utc>) {
         let was_available = cell.pod().is_some_and(|pod| pod.was_available(policy));
-        if is_lost || (cell.counts && !was_available) {
+        if is_lost || (cell.is_in_flight && !was_available) {
             self.young += 1;
             self.lost += usize::from(is_lost);
             return;

@@ -10,7 +10,7 @@ use super::Step;
 use super::canary::Canaries;
 use super::cause::Bucket;
 use super::cell::Cell;
-use super::memory::{Memory, REMEMBERED, StuckPhase};
+use super::memory::{Memory, REMEMBERED, StallPhase};
 use super::place::{Standing, Workload};
 use super::reading::Reading;
 use super::report::WaitingOn;
@@ -101,10 +101,10 @@ impl<'i> Bounds<'i> {
     /// While one place is tried: one that may still come counts as that one; what is lost otherwise, or has been in
     /// trouble since before, does not.
     pub(super) fn for_a_trial<R>(mut self, reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> Self {
-        let Some(stuck) = memory.stuck().filter(|stuck| stuck.phase == StuckPhase::Trial) else { return self };
+        let Some(stall) = memory.stall().filter(|stall| stall.phase == StallPhase::Trial) else { return self };
         let is_tried = |cell: &Cell<'_, R>| {
-            let is_new = || cell.touched_at.is_none_or(|touched| touched >= stuck.since);
-            cell.is_on_its_way() || (cell.is_the_worlds && is_new())
+            let is_new = || cell.touched_at.is_none_or(|touched| touched >= stall.since);
+            cell.is_on_its_way() || (cell.is_external && is_new())
         };
         let tried = reading.in_flight().filter(|cell| is_tried(cell)).count();
         self.whole = self.whole.min((self.used + 1).saturating_sub(tried));
@@ -124,7 +124,7 @@ impl<'i> Bounds<'i> {
         let (mut free, mut healthy) = (Vec::new(), Vec::new());
         // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
         let on_its_way = |cell: &Cell<'_, R>| cell.is_on_its_way();
-        let is_freed = |cell: &Cell<'_, R>| cell.freed || (cell.touched && !cell.counts && on_its_way(cell));
+        let is_freed = |cell: &Cell<'_, R>| cell.freed || (cell.touched && !cell.is_in_flight && on_its_way(cell));
         let mut of_each: Vec<Vec<&Cell<'_, R>>> = self.each.iter().map(|_| Vec::new()).collect();
         let canaries = self.canaries.clone();
         let canaries = canaries.as_ref();
@@ -142,7 +142,7 @@ impl<'i> Bounds<'i> {
             // As a canary one that was broken before proves little, but it may hold what the others wait for.
             let may_prove = |cell: &&Cell<'_, R>| {
                 canaries.is_none_or(|canaries| {
-                    !canaries.has_healthy || (next.is_empty() && (cell.counts || bound.of.is_some()))
+                    !canaries.has_healthy || (next.is_empty() && (cell.is_in_flight || bound.of.is_some()))
                 })
             };
             let broken = open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).filter(may_prove);

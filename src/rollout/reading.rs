@@ -30,6 +30,10 @@ pub(super) struct Reading<'r, 'a, R> {
     pub(super) surplus: Vec<(&'a Place<'a, R>, &'a Closed)>,
     /// Those of them whose agent we took, and that are kept from getting another.
     pub(super) outside: Vec<(&'a Place<'a, R>, &'a Closed)>,
+    /// Rule 3: so many places are away that no agent is taken from any.
+    pub(super) storm: Option<Storm>,
+    /// Rules 2 and 3: what the rollout is meanwhile, and waits for, while nothing may be replaced.
+    pub(super) held: Option<(State, WaitingOn)>,
 }
 
 /// So many places are away that nothing that runs is taken.
@@ -52,7 +56,8 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
     pub(super) fn new(policy: &'r Policy, inventory: &'r Inventory<'a, R>, now: DateTime<Utc>) -> Self {
         let cells = Vec::with_capacity(inventory.places.len());
         let (closed, surplus, outside) = (Vec::new(), Vec::new(), Vec::new());
-        Self { policy, inventory, now, cells, closed, surplus, outside }
+        let held = held(policy, now);
+        Self { policy, inventory, now, cells, closed, surplus, outside, storm: None, held }
     }
 
     /// Takes note of a place where no new Pod may start.
@@ -76,7 +81,7 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
 
     /// Places that take from the budget.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = &Cell<'a, R>> {
-        self.cells.iter().filter(|cell| cell.counts)
+        self.cells.iter().filter(|cell| cell.is_in_flight)
     }
 
     /// Places whose agent is to be replaced and can be.
@@ -94,9 +99,9 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
         self.cells.iter().filter_map(|cell| cell.until).min()
     }
 
-    /// Rule 3: no agent is taken from any place while a third of them is away, NotReady or with an agent that ran and
-    /// has its time to run again. Those that are NotReady for hours are switched off, not in a storm.
-    pub(super) fn storm(&self) -> Option<Storm> {
+    /// Whether a third of the places is away, NotReady or with an agent that ran and has its time to run again. Places
+    /// that are NotReady for hours are switched off, not in a storm.
+    pub(super) fn find_storm(&self) -> Option<Storm> {
         let off_at = |cell: &Cell<'_, R>| cell.place.ready_since.map(|since| since + OFF);
         let is_off = |cell: &&Cell<'_, R>| !cell.place.is_ready && off_at(cell).is_some_and(|at| at <= self.now);
         let all = self.cells.len() - self.cells.iter().filter(is_off).count();
@@ -105,14 +110,6 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
         let down = self.cells.iter().filter(|cell| is_down(cell) || has_ceased(cell)).count();
         let until = self.cells.iter().filter(is_down).filter_map(off_at).min();
         (holds(Rule::Storm) && is_storm(down, all)).then_some(Storm { down, all, until })
-    }
-
-    /// Rules 2 and 3: what the rollout is meanwhile, and waits for, while nothing may be replaced.
-    pub(super) fn held(&self) -> Option<(State, WaitingOn)> {
-        let hold = self.policy.hold.filter(|_| holds(Rule::Hold));
-        let closed = || self.policy.calendar.closed(self.now).filter(|_| holds(Rule::Calendar));
-        let hold = hold.map(|hold| (hold.state, WaitingOn::Hold(hold)));
-        hold.or_else(|| closed().map(|closed| (State::Held, WaitingOn::Calendar(closed))))
     }
 }
 
@@ -130,11 +127,19 @@ impl<'a, R: Revision> Reading<'_, 'a, R> {
             }
             _ => true,
         };
-        self.cells.iter().filter(|cell| cell.speaks).filter(is_heard).collect()
+        self.cells.iter().filter(|cell| cell.counts_as_failure).filter(is_heard).collect()
     }
 
     /// How many places the desired revision has reached.
     pub(super) fn reached(&self) -> usize {
-        self.cells.iter().filter(|cell| cell.standing() == Some(Standing::Current) || cell.speaks).count()
+        self.cells.iter().filter(|cell| cell.standing() == Some(Standing::Current) || cell.counts_as_failure).count()
     }
+}
+
+/// What the rollout is meanwhile, and waits for, while nothing may be replaced.
+fn held(policy: &Policy, now: DateTime<Utc>) -> Option<(State, WaitingOn)> {
+    let hold = policy.hold.filter(|_| holds(Rule::Hold));
+    let hold = hold.map(|hold| (hold.state, WaitingOn::Hold(hold)));
+    let closed = || policy.calendar.closed(now).filter(|_| holds(Rule::Calendar));
+    hold.or_else(|| closed().map(|closed| (State::Held, WaitingOn::Calendar(closed))))
 }

@@ -36,7 +36,7 @@ pub(super) fn remember<R>(reading: &Reading<'_, '_, R>, memory: &mut Memory<R>) 
             }
         }
     }
-    let lost = reading.cells.iter().filter(|cell| cell.counts && !cell.place.is_ready);
+    let lost = reading.cells.iter().filter(|cell| cell.is_in_flight && !cell.place.is_ready);
     away.extend(lost.take(REMEMBERED).map(|cell| (cell.name().to_owned(), None)));
     memory.touched.away = away;
     memory.touched.closed = reading.outside.iter().take(REMEMBERED).map(|(place, _)| place.name.to_string()).collect();
@@ -109,7 +109,7 @@ fn note<R>(step: &Step<R>, reading: &Reading<'_, '_, R>, touched: &mut Touched) 
     }
     if !step.costs {
         // What counts already goes on to count: an earlier step took its agent.
-        let counts = find().is_some_and(|cell| cell.counts);
+        let counts = find().is_some_and(|cell| cell.is_in_flight);
         if !counts && touched.broken.len() < REMEMBERED {
             touched.broken.insert(step.place.to_string());
         }

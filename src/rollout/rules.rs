@@ -8,9 +8,9 @@ use super::back::{Stretch, WayBack, is_back, is_of};
 use super::begin::begun;
 use super::canary::Canaries;
 use super::cell::Cell;
-use super::failure::stuck_until;
+use super::failure::stall_until;
 use super::forecast::finish;
-use super::memory::{Memory, Phase, StuckPhase, Touched};
+use super::memory::{Memory, Phase, StallPhase, Touched};
 use super::pace::Bounds;
 use super::place::Revision;
 use super::reading::{Reading, Storm};
@@ -84,7 +84,7 @@ fn is_held<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
     let Scene { reading, desired, report, .. } = scene;
     let template = reading.inventory.template;
     let is_left = report.outdated > 0 || template != Some(&desired.revision);
-    let (state, waiting_on) = reading.held().filter(|_| is_left)?;
+    let (state, waiting_on) = reading.held.clone().filter(|_| is_left)?;
     let memory = scene.memory.clone();
     let ends_by_itself = reading.policy.hold.is_none() && reading.is_named();
     let finish = if ends_by_itself { finish(reading, &scene.bounds, &memory) } else { None };
@@ -107,11 +107,11 @@ fn waits_for_template<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdi
     let is_idle = report.outdated == 0 && bounds.used == 0 && scene.is_out();
     let state = if is_idle { State::Complete } else { State::Rolling };
     let soaked = bounds.canaries.as_ref().and_then(|canaries| canaries.until);
-    if memory.stuck_phase() != Some(StuckPhase::Back) {
+    if memory.stall_phase() != Some(StallPhase::Back) {
         let waiting_on = if is_idle { Vec::new() } else { vec![WaitingOn::Template] };
         return Some(Verdict { next: soaked, ..Verdict::new(memory, state, waiting_on) });
     }
-    let tried = stuck_until(reading, &memory);
+    let tried = stall_until(reading, &memory);
     let may_go = scene.is_free && bounds.has_room(reading, false);
     let mut waiting_on = places(reading, bounds);
     waiting_on.extend(tried.filter(|_| may_go).map(WaitingOn::Trial));
@@ -121,7 +121,7 @@ fn waits_for_template<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdi
 /// Rules 4, 5 and 7: what is in flight occupies the budget; broken ones go first, then the oldest.
 fn replaces<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Verdict<R> {
     let Scene { reading, report, .. } = scene;
-    let (mut memory, canaries, storm) = (begun(scene), scene.bounds.canaries.as_ref(), reading.storm());
+    let (mut memory, canaries, storm) = (begun(scene), scene.bounds.canaries.as_ref(), reading.storm);
     let (steps, bounds) = scene.bounds.clone().steps(reading, storm.is_some());
     note_all(&steps, reading, canaries.is_some(), &mut memory);
     let mut waiting_on = Vec::new();
@@ -133,7 +133,7 @@ fn replaces<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Verdict<R> {
         waiting_on.extend(bounds.unmended(reading));
     }
     let soaked = canaries.and_then(|canaries| canaries.until);
-    let next = soaked.into_iter().chain(stuck_until(reading, &memory)).min();
+    let next = soaked.into_iter().chain(stall_until(reading, &memory)).min();
     let verdict = Verdict { steps, next, ..Verdict::new(memory, State::Rolling, waiting_on) };
     finish_or_wait(scene, &bounds, verdict)
 }
@@ -146,7 +146,7 @@ fn finish_or_wait<R: Revision>(
     let Scene { reading, report, .. } = scene;
     let left = reading.open().count();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
-    let moves = |cell: &&Cell<'_, R>| cell.pending || cell.is_the_worlds || cell.is_on_its_way();
+    let moves = |cell: &&Cell<'_, R>| cell.pending || cell.is_external || cell.is_on_its_way();
     // A node that is drained gets its agent from the template of then; a replica that may not go now stays as it is.
     let held = if reading.is_named() { 0 } else { report.waiting };
     let watched = usize::from(bounds.canaries.as_ref().is_some_and(Canaries::are_watched));
@@ -164,7 +164,7 @@ fn finish_or_wait<R: Revision>(
         verdict.waiting_on = places(reading, bounds);
         return complete(scene, verdict);
     }
-    if reading.is_named() && reading.storm().is_none() {
+    if reading.is_named() && reading.storm.is_none() {
         verdict.finish = finish(reading, bounds, &verdict.memory);
     }
     verdict.waiting_on.extend(bounds.exhausted(reading));

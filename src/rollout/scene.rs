@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 
 use super::back::is_of;
 use super::canary::{self, is_unproven};
-use super::failure::{is_about, judge, stand_still, stick, stuck_until, withdraw, withdrawal_due};
-use super::memory::{Failure, Memory, StuckPhase};
+use super::failure::{is_about, judge, note_stall, stall_until, stand_still, withdraw, withdrawal_due};
+use super::memory::{Failure, Memory, StallPhase};
 use super::pace::Bounds;
 use super::place::Revision;
 use super::reading::Reading;
@@ -55,9 +55,9 @@ impl<'s, 'r, 'a, R: Revision> Scene<'s, 'r, 'a, R> {
     ) -> Self {
         let Reading { policy, now, .. } = *reading;
         judge(reading, desired, bounds.budget, &mut memory);
-        let (storm, held) = (reading.storm(), reading.held());
-        let is_free = storm.is_none() && held.is_none() && !is_unproven(policy, desired, &memory);
-        stick(reading, desired, || is_free && bounds.has_room(reading, false), &mut memory);
+        let (is_stormy, is_held) = (reading.storm.is_some(), reading.held.is_some());
+        let is_free = !is_stormy && !is_held && !is_unproven(policy, desired, &memory);
+        note_stall(reading, desired, || is_free && bounds.has_room(reading, false), &mut memory);
         let mut bounds = bounds.for_a_trial(reading, &memory);
         // Rule 6. What canaries go through counts while the rollout is held, too.
         bounds.canaries = canary::evaluate(reading, desired, bounds.absent(), &mut memory);
@@ -66,12 +66,12 @@ impl<'s, 'r, 'a, R: Revision> Scene<'s, 'r, 'a, R> {
         let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
         let keeps_template = bounds.canaries.as_ref().is_some_and(|canaries| canaries.hold_template)
             && may_keep_template(reading, desired, &memory)
-            && !bounds.has_room(reading, storm.is_some());
-        let template = template(reading, desired, &memory, failure.is_some(), keeps_template, held.is_some());
+            && !bounds.has_room(reading, is_stormy);
+        let template = template(reading, desired, &memory, failure.is_some(), keeps_template, is_held);
         // Whatever is decided: what is stuck goes back in its time, and a verdict is withdrawn.
         let changes = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
-        let believed = [stuck_until(reading, &memory), withdrawal_due(reading, &memory), still, changes];
-        let next = believed.into_iter().chain([storm.and_then(|storm| storm.until)]).flatten().min();
+        let believed = [stall_until(reading, &memory), withdrawal_due(reading, &memory), still, changes];
+        let next = believed.into_iter().chain([reading.storm.and_then(|storm| storm.until)]).flatten().min();
         Self { reading, desired, report, memory, bounds, failure, template, keeps_template, is_free, next }
     }
 
@@ -99,7 +99,7 @@ fn template<R: Revision>(
     keeps_template: bool,
     is_held: bool,
 ) -> Template {
-    let is_back = memory.stuck_phase() == Some(StuckPhase::Back);
+    let is_back = memory.stall_phase() == Some(StallPhase::Back);
     match reading.inventory.template {
         Some(running) if (has_failed && holds(Rule::GoesBack)) || is_back || (keeps_template && !is_held) => {
             match &memory.last_good {

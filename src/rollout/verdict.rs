@@ -46,16 +46,16 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Bucket::NodeLost => {
                 (overdue && (!was_available || is_watched) && went_since(cell.place, touched_at), false)
             }
-            _ if cell.is_the_worlds => (overdue && !holds(Rule::World), false),
+            _ if cell.is_external => (overdue && !holds(Rule::World), false),
             Bucket::Capacity => (overdue, false),
             _ => (false, false),
         };
-        let has_time = is_of_node && !cell.is_the_worlds && !overdue;
+        let has_time = is_of_node && !cell.is_external && !overdue;
         if has_time {
             cell.until = Some(cell.until.map_or(deadline, |until| until.min(deadline)));
         }
         let proven = !needs_proof || pod.is_none_or(|pod| self.source_was_there(pod));
-        cell.speaks = speaks && made_from_desired && proven;
+        cell.counts_as_failure = speaks && made_from_desired && proven;
         cell.pending = made_from_desired && (has_time || (speaks && !proven));
         // Long before its time is up it is asked whether the source is there.
         let half = touched_at + self.policy.wait_ready / 2;
@@ -110,6 +110,6 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             return;
         }
         cell.until = cell.until.into_iter().chain(until).min();
-        (cell.suspect, cell.speaks) = (true, self.source_was_there(pod));
+        (cell.suspect, cell.counts_as_failure) = (true, self.source_was_there(pod));
     }
 }

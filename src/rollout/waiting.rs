@@ -16,7 +16,7 @@ const NAMES: usize = 3;
 pub(super) fn places<R>(reading: &Reading<'_, '_, R>, bounds: &Bounds<'_>) -> Vec<WaitingOn> {
     let mut causes: Vec<(&Cause, Vec<&Cell<'_, R>>)> = Vec::new();
     for cell in &reading.cells {
-        let is_waited_for = cell.counts || (cell.standing() == Some(Standing::Outdated) && !cell.blinks);
+        let is_waited_for = cell.is_in_flight || (cell.standing() == Some(Standing::Outdated) && !cell.blinks);
         let Some(cause) = cell.cause.as_ref().filter(|_| is_waited_for) else { continue };
         match causes.iter().position(|(known, _)| *known == cause) {
             Some(known) => causes[known].1.push(cell),

@@ -38,7 +38,7 @@ pub(super) fn next_ones<'c, 'a, R>(
     let mut used: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for cell in &reading.cells {
         zones.entry(cell.place.zone).or_default().places += 1;
-        *used.entry(cell.place.zone).or_default() += usize::from(cell.counts);
+        *used.entry(cell.place.zone).or_default() += usize::from(cell.is_in_flight);
     }
     for (place, _) in &reading.outside {
         *used.entry(place.zone).or_default() += 1;
@@ -53,7 +53,7 @@ pub(super) fn next_ones<'c, 'a, R>(
     }
     if policy.order == Order::ByZone && holds(Rule::Zones) {
         // Places without a zone come last. A zone has its turn until what is on its way there has arrived.
-        let on_its_way = |cell: &&Cell<'_, R>| cell.counts && cell.is_on_its_way();
+        let on_its_way = |cell: &&Cell<'_, R>| cell.is_in_flight && cell.is_on_its_way();
         let moving = reading.cells.iter().filter(on_its_way).map(|cell| cell.place.zone);
         let turn = open.keys().copied().chain(moving).min_by_key(|zone| (zone.is_none(), *zone));
         open.retain(|zone, _| Some(*zone) == turn);

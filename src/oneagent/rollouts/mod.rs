@@ -36,7 +36,7 @@ use crate::api::name::Version;
 use crate::k8s::node::Node;
 use crate::k8s::placement::Placement;
 use crate::rollout::{
-    self, Bucket, Failure, Loss, Phase, Policy, Report, Share, Source, State, Step, Stuck, StuckPhase, Template,
+    self, Bucket, Failure, Loss, Phase, Policy, Report, Share, Source, Stall, StallPhase, State, Step, Template,
     Trouble, WaitingOn, Withdrawn,
 };
 
@@ -192,12 +192,12 @@ impl Fleet {
 
     /// A rollout is under way since then.
     fn rolling_since(&mut self, second: i64) {
-        self.memory.rollout.phase = Phase::Rolling { since: at(second), stuck: None };
+        self.memory.rollout.phase = Phase::Rolling { since: at(second), stall: None };
     }
 
     /// So much has come of what keeps Pods from starting.
-    fn stuck(&mut self, stuck: Stuck<Revision>) {
+    fn stuck(&mut self, stuck: Stall<Revision>) {
         let since = self.memory.rollout.started().unwrap_or(at(0));
-        self.memory.rollout.phase = Phase::Rolling { since, stuck: Some(stuck) };
+        self.memory.rollout.phase = Phase::Rolling { since, stall: Some(stuck) };
     }
 }

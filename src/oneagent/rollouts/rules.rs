@@ -342,20 +342,20 @@ fn what_the_world_keeps_from_starting_is_tried_again_one_by_one_when_nothing_tri
     fleet.memory.rollout.touched.since = Some(at(0));
     let phase = |fleet: &Fleet, now| {
         let plan = fleet.plan(&policy(Share::Count(4)), &desired(2), now);
-        (plan.memory.rollout.stuck().map(|stuck| (stuck.phase, stuck.tries)), plan.template)
+        (plan.memory.rollout.stall().map(|stuck| (stuck.phase, stuck.tries)), plan.template)
     };
     // All of them came back from the last good template: the first try is at once, the next after ten minutes.
-    fleet.stuck(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(100), tries: 0 });
-    assert_eq!(phase(&fleet, 101), (Some((StuckPhase::Trial, 0)), Template::Advance));
-    fleet.stuck(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(100), tries: 1 });
-    assert_eq!(phase(&fleet, 699), (Some((StuckPhase::Back, 1)), Template::Keep));
-    assert_eq!(phase(&fleet, 700), (Some((StuckPhase::Trial, 1)), Template::Advance));
-    fleet.stuck(Stuck { revision: revision(2), phase: StuckPhase::Trial, since: at(700), tries: 1 });
+    fleet.stuck(Stall { revision: revision(2), phase: StallPhase::Back, since: at(100), tries: 0 });
+    assert_eq!(phase(&fleet, 101), (Some((StallPhase::Trial, 0)), Template::Advance));
+    fleet.stuck(Stall { revision: revision(2), phase: StallPhase::Back, since: at(100), tries: 1 });
+    assert_eq!(phase(&fleet, 699), (Some((StallPhase::Back, 1)), Template::Keep));
+    assert_eq!(phase(&fleet, 700), (Some((StallPhase::Trial, 1)), Template::Advance));
+    fleet.stuck(Stall { revision: revision(2), phase: StallPhase::Trial, since: at(700), tries: 1 });
     fleet.template = revision(2);
     assert_eq!(fleet.plan(&policy(Share::Count(4)), &desired(2), 701).steps.len(), 1, "one place is tried");
     fleet.pods[0] = pod(100, "node-000", 2, 702, false);
     fleet.change(0, |pod| pod.trouble = Some(Trouble::Config("secret not found".into())));
-    assert_eq!(phase(&fleet, 1000).0, Some((StuckPhase::Back, 2)));
+    assert_eq!(phase(&fleet, 1000).0, Some((StallPhase::Back, 2)));
     fleet.change(0, |pod| (pod.ready_since, pod.trouble) = (Some(at(1001)), None));
     assert_eq!(phase(&fleet, 1002).0, None, "it became available: the world is well again");
     assert!(fleet.plan(&policy(Share::Count(4)), &desired(2), 1002).steps.len() == 4);
@@ -369,10 +369,10 @@ fn what_kept_one_template_from_starting_does_not_hold_the_one_that_mends_it() {
     let fixed = Desired { revision: Revision { hash: "fixed".into(), ..revision(2) }, ..desired(2) };
     fleet.pods[0] = pod(100, "node-000", 2, 1, false);
     fleet.change(0, |pod| pod.trouble = Some(Trouble::Image("a typo in the image's name".into())));
-    fleet.stuck(Stuck { revision: revision(2), phase: StuckPhase::Back, since: at(10), tries: 3 });
+    fleet.stuck(Stall { revision: revision(2), phase: StallPhase::Back, since: at(10), tries: 3 });
     assert_eq!(fleet.plan(&policy(Share::Count(2)), &desired(2), 20).template, Template::Keep, "it is stuck");
     let plan = fleet.plan(&policy(Share::Count(2)), &fixed, 20);
-    assert_eq!((plan.template, plan.memory.rollout.stuck()), (Template::Advance, None));
+    assert_eq!((plan.template, plan.memory.rollout.stall()), (Template::Advance, None));
     (fleet.template, fleet.memory) = (fixed.revision.clone(), plan.memory);
     let steps: Vec<(String, bool)> = fleet
         .plan(&policy(Share::Count(2)), &fixed, 21)

@@ -37,7 +37,7 @@ fn text(plan: &Plan) -> String {
     if let Some(failure) = &plan.memory.rollout.failure {
         let _ = writeln!(text, "  failed: {}", failure.message);
     }
-    if let Some(stuck) = plan.memory.rollout.stuck() {
+    if let Some(stuck) = plan.memory.rollout.stall() {
         let _ = writeln!(text, "  stuck: {:?}", stuck.phase);
     }
     for (what, names) in [
@@ -143,7 +143,7 @@ fn what_is_decided_in_situations_that_users_meet() {
         10,
     );
     let mut stuck = broken(|pod| pod.trouble = Some(Trouble::Image("ImagePullBackOff".into())));
-    stuck.stuck(Stuck { revision: revision(2), phase: StuckPhase::Waiting, since: at(10), tries: 0 });
+    stuck.stuck(Stall { revision: revision(2), phase: StallPhase::Waiting, since: at(10), tries: 0 });
     say("its image could not be pulled for too long", &stuck, &two, &desired(2), 310);
     say(
         "there is no room for it",

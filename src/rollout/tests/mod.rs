@@ -236,7 +236,7 @@ fn a_broken_pod_is_in_flight_until_there_is_another() {
 fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
     let (none, lost, missing) = (HashSet::new(), HashMap::new(), HashMap::new());
     let memory =
-        Memory { last_good: Some(Number(1)), phase: Phase::Rolling { since: at(0), stuck: None }, ..Memory::default() };
+        Memory { last_good: Some(Number(1)), phase: Phase::Rolling { since: at(0), stall: None }, ..Memory::default() };
     let mut pods: Vec<Arc<Pod<Number>>> = (0..4).map(|number| pod(number, true)).collect();
     let made = Pod {
         revision: Some(Number(2)),
@@ -278,7 +278,7 @@ fn full() -> Memory<Number> {
     Memory {
         phase: Phase::Rolling {
             since: at(1),
-            stuck: Some(Stuck { revision: Number(2), phase: StuckPhase::Trial, since: at(4), tries: 2 }),
+            stall: Some(Stall { revision: Number(2), phase: StallPhase::Trial, since: at(4), tries: 2 }),
         },
         from: Some(Number(1)),
         last_good: Some(Number(1)),

@@ -266,7 +266,7 @@ fn what_a_change_before_achieved_admits_nothing_of_the_next() {
     for (_, pod) in &mut world.pods {
         Arc::make_mut(pod).revision = Some(Number(1));
     }
-    world.memory.phase = Phase::Rolling { since: at(world.clock), stuck: None };
+    world.memory.phase = Phase::Rolling { since: at(world.clock), stall: None };
     world.memory.touched.since = Some(at(0));
     assert_eq!(world.look().steps.len(), 1);
 }
