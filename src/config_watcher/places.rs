@@ -14,7 +14,7 @@ use super::resolve::Resolved;
 use super::revision::{Config, Pod};
 use crate::fleet::replicas::{Controller, Corner, Counting, Group, Replica, groups, is_unseen, workload};
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{Occupant, Place, Selection, Standing, Words, Workload};
+use crate::rollout::{Occupant, Place, Selection, Standing, Trouble, Words, Workload};
 
 /// What is waited for, in this kind's words.
 pub const WORDS: Words = Words {
@@ -27,6 +27,9 @@ pub const WORDS: Words = Words {
     closes: "",
 };
 
+/// Nobody knows whether it runs: no reason to evict it.
+const SILENT: &str = "the kubelet of its node does not report; the Pod may well run (kubectl get nodes)";
+
 /// A selected Pod.
 #[derive(Debug)]
 pub struct Selected {
@@ -35,6 +38,8 @@ pub struct Selected {
     workload: usize,
     rank: i64,
     busy: Option<Cow<'static, str>>,
+    /// Since when its node's kubelet reports again.
+    heard_again: Option<DateTime<Utc>>,
 }
 
 /// What keeps a Pod from being evicted now.
@@ -118,7 +123,7 @@ impl Survey {
         let Lens { resolved, .. } = lens;
         let mut survey = Self::default();
         let Some(corner) = fleet.corner(&resolved.namespace) else { return survey };
-        let mut wanted = Wanted::default();
+        let (mut wanted, silent) = (Wanted::default(), corner.silent_nodes());
         for replica in corner.pods.values().filter(|replica| resolved.selects(&replica.labels)) {
             if let Some(why) = skip(lens, replica) {
                 survey.skipped.push((replica.pod.name.clone(), why));
@@ -127,7 +132,7 @@ impl Survey {
             // One that is being deleted is none of its workload's any more.
             let Some(above) = workload(corner, replica).filter(|_| !replica.pod.deleting) else { continue };
             let at = wanted.index(above, &replica.labels);
-            survey.selected.push(selected(lens, corner, replica, at));
+            survey.selected.push(selected(lens, corner, replica, at, silent.contains(&*replica.pod.node)));
         }
         // Sentences name the same ones at each look.
         survey.selected.sort_unstable_by(|a, b| a.pod.name.cmp(&b.pod.name));
@@ -195,7 +200,7 @@ impl Selected {
             is_left_out: false,
             selection: Selection::Selected,
             is_ready: true,
-            ready_since: None,
+            ready_since: self.heard_again,
             busy: self.busy.clone(),
             // A Pod that comes during a rollout is a successor.
             joined: DateTime::UNIX_EPOCH,
@@ -221,10 +226,17 @@ fn skip(lens: &Lens<'_>, replica: &Replica<Config>) -> Option<Cow<'static, str>>
     (!is_named).then(|| format!("its owner is a {kind}; if that creates it again, name it in spec.ownerKinds").into())
 }
 
-fn selected(lens: &Lens<'_>, corner: &Corner<Config>, replica: &Replica<Config>, workload: usize) -> Selected {
+fn selected(
+    lens: &Lens<'_>,
+    corner: &Corner<Config>,
+    replica: &Replica<Config>,
+    workload: usize,
+    is_silent: bool,
+) -> Selected {
     let current = lens.tracked.filter(|tracked| !tracked.is_outdated(&replica.pod));
     let is_outdated = lens.tracked.is_some() && current.is_none();
     let unseen = is_unseen(corner, replica).then_some(Cow::Borrowed("its owner is not known yet"));
+    let silent = (is_outdated && is_silent).then_some(Cow::Borrowed(SILENT));
     let owner = replica.controller.as_ref().and_then(|controller| corner.owners.get(&controller.uid));
     let held = owner.filter(|owner| is_outdated && owner.holds_back(replica)).map(|owner| {
         let why = format!(
@@ -235,15 +247,20 @@ fn selected(lens: &Lens<'_>, corner: &Corner<Config>, replica: &Replica<Config>,
         Cow::Owned(why)
     });
     Selected {
-        pod: current.map_or_else(|| replica.pod.clone(), |tracked| made_from(replica, tracked.desired())),
+        pod: current.map_or_else(|| replica.pod.clone(), |tracked| made_from(replica, tracked.desired(), is_silent)),
+        heard_again: corner.heard_again.get(&replica.pod.node).copied(),
         standing: if is_outdated { Standing::Outdated } else { Standing::Current },
         workload,
         rank: replica.rank(),
-        busy: unseen.or(held),
+        busy: unseen.or(silent).or(held),
     }
 }
 
-/// What a Pod has that is newer than the change.
-fn made_from(replica: &Replica<Config>, config: &Config) -> Arc<Pod> {
-    Arc::new(Pod { revision: Some(config.clone()), ..(*replica.pod).clone() })
+/// What a Pod has that is newer than the change. Where its kubelet is silent nobody knows how far it has come.
+fn made_from(replica: &Replica<Config>, config: &Config, is_silent: bool) -> Arc<Pod> {
+    let mut pod = Pod { revision: Some(config.clone()), ..(*replica.pod).clone() };
+    if is_silent && pod.ready_since.is_none() && pod.was_ready.is_none() {
+        pod.trouble = Some(Trouble::Unstarted(SILENT.to_owned()));
+    }
+    Arc::new(pod)
 }

@@ -192,6 +192,7 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
             State::Paused => R::Paused,
             State::Stopped => R::Stopped,
             _ if is_blocked(report) => R::Blocked,
+            State::Held => R::Held,
             _ => R::RollingOut,
         };
         Finding::new(C::Ready, false, reason, format!("{progress}{waits}"))

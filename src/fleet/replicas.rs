@@ -3,7 +3,7 @@
 //! Pure, for any kind that replaces the Pods of workloads which are not its own. Must not know why a Pod is replaced.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -68,6 +68,8 @@ pub struct Replica<R> {
     pub is_finished: bool,
     /// It runs to an end: its restartPolicy is not Always.
     pub will_end: bool,
+    /// Its node's kubelet has fallen silent: it may well run.
+    pub is_silent: bool,
 }
 
 impl<R> Replica<R> {
@@ -80,6 +82,7 @@ impl<R> Replica<R> {
             controller: Controller::of(&facts.metadata),
             is_finished: matches!(facts.status.phase.as_deref(), Some("Succeeded" | "Failed")),
             will_end: matches!(facts.spec.restart_policy.as_deref(), Some("Never" | "OnFailure")),
+            is_silent: facts.is_silent(),
         }
     }
 
@@ -198,11 +201,38 @@ impl Owner {
 pub struct Corner<R> {
     pub pods: HashMap<Arc<str>, Arc<Replica<R>>>,
     pub owners: HashMap<Arc<str>, Owner>,
+    /// Nodes whose kubelets fell silent and report again, and since when.
+    pub heard_again: HashMap<Arc<str>, DateTime<Utc>>,
 }
 
 impl<R> Default for Corner<R> {
     fn default() -> Self {
-        Self { pods: HashMap::new(), owners: HashMap::new() }
+        Self { pods: HashMap::new(), owners: HashMap::new(), heard_again: HashMap::new() }
+    }
+}
+
+impl<R> Corner<R> {
+    /// Nodes whose kubelets are silent, as far as their Pods here show it.
+    #[must_use]
+    pub fn silent_nodes(&self) -> HashSet<&str> {
+        self.pods.values().filter(|replica| replica.is_silent).map(|replica| &*replica.pod.node).collect()
+    }
+
+    /// Takes note of what a watch shows of a Pod.
+    pub fn see(&mut self, replica: &Arc<Replica<R>>, now: DateTime<Utc>) {
+        let before = self.pods.insert(replica.pod.name.clone(), replica.clone());
+        if before.is_some_and(|before| before.is_silent) && !replica.is_silent {
+            self.heard_again.insert(replica.pod.node.clone(), now);
+        }
+    }
+
+    /// Forgets nodes without a Pod.
+    pub fn forget_nodes(&mut self) {
+        if self.heard_again.is_empty() {
+            return;
+        }
+        let nodes: HashSet<&str> = self.pods.values().map(|replica| &*replica.pod.node).collect();
+        self.heard_again.retain(|node, _| nodes.contains(&**node));
     }
 }
 

@@ -109,6 +109,16 @@ pub struct MatchFacts {
 }
 
 impl PodFacts {
+    /// Whether its node's kubelet has fallen silent: the node controller says that the Pod is not Ready, gives no
+    /// reason, and leaves what the kubelet said of the containers.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        let PodStatusFacts { conditions, container_statuses, .. } = &self.status;
+        let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+        let is_said_unready = ready.is_some_and(|ready| ready.status == "False" && ready.reason.is_none());
+        is_said_unready && !container_statuses.is_empty() && container_statuses.iter().all(|container| container.ready)
+    }
+
     /// The node it runs on or is made for.
     #[must_use]
     pub fn node(&self) -> Option<&str> {

@@ -197,7 +197,10 @@ fn read<A: DeserializeOwned>(path: &Path) -> Script<A> {
 
 /// Runs every script of a folder below `src`, and compares each log with the one that lies beside it.
 #[allow(clippy::disallowed_methods, reason = "a test reads its own files")]
-pub fn check<O: Operator>(folder: &str) {
+pub fn check<O: Operator>(folder: &str)
+where
+    O::Act: Sync,
+{
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "src", folder].iter().collect();
     let mut scripts: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path()).collect();
     scripts.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
@@ -207,19 +210,26 @@ pub fn check<O: Operator>(folder: &str) {
     settings.set_snapshot_path(&folder);
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
+    let names: Vec<String> = scripts.iter().filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
+    let scripts: Vec<Script<O::Act>> = scripts.iter().map(|path| read(path)).collect();
+    // Each order in a thread of its own.
+    let orders: Vec<Vec<(String, String)>> = std::thread::scope(|scope| {
+        let seeds = (0..=ORDERS).map(|seed| (seed > 0).then_some(seed));
+        let all = |seed| scripts.iter().map(|script| run::<O>(script, seed)).collect();
+        let threads: Vec<_> = seeds.map(|seed| scope.spawn(move || all(seed))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("all scripts")).collect()
+    });
     let mut wrong = Vec::new();
-    for path in &scripts {
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let script = read(path);
-        let (log, end) = run::<O>(&script, None);
-        for seed in 1..=ORDERS {
-            let (other, ended) = run::<O>(&script, Some(seed));
+    for (at, (name, script)) in names.iter().zip(&scripts).enumerate() {
+        let (log, end) = &orders[0][at];
+        for (seed, order) in orders.iter().enumerate().skip(1) {
+            let (other, ended) = &order[at];
             if ended != end {
                 wrong.push(format!("{name} ends otherwise in order {seed}:\n{end}\n---\n{ended}\n---\n{other}"));
             }
         }
         settings.set_description(script.about.clone());
-        settings.bind(|| insta::assert_snapshot!(name, log));
+        settings.bind(|| insta::assert_snapshot!(name.clone(), log));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }

@@ -50,6 +50,9 @@ pub enum Reason {
     Debouncing,
     /// Pods are being replaced; the message says how many are left and what is waited for.
     RollingOut,
+    /// Pods are older than the change, and `rollout.windows` or `rollout.blackouts` let none be replaced now; the
+    /// message says until when.
+    Held,
     /// Pods are not available, though none is older than the change; the message names up to five of them, with the
     /// cause of each.
     PodsUnavailable,

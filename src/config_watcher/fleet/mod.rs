@@ -153,7 +153,7 @@ impl Fleet {
                 let before = corner.pods.get(key.1.as_str()).filter(|known| known.pod.uid == new.uid).cloned();
                 see(before.as_ref().map(|before| &*before.pod), &mut new, self.1.now());
                 let replica = Arc::new(Replica::of(facts, new));
-                corner.pods.insert(replica.pod.name.clone(), replica.clone());
+                corner.see(&replica, self.1.now());
                 let is_same = before.as_ref().is_some_and(|before| before.is_like(&replica));
                 if is_same {
                     return Vec::new();
@@ -274,6 +274,7 @@ impl Inner {
 
     /// A namespace without Pods and owners takes no room.
     fn drop_empty(&mut self) {
+        self.corners.values_mut().for_each(Corner::forget_nodes);
         self.corners.retain(|_, corner| !corner.pods.is_empty() || !corner.owners.is_empty());
     }
 
