@@ -35,7 +35,7 @@ pub struct Snapshot {
     pub latest_at: Option<DateTime<Utc>>,
     /// Why the last question was not answered, or not credibly.
     pub trouble: Option<String>,
-    /// Whether it was not answered at all.
+    /// Whether it was not answered, or refused.
     pub away: bool,
     /// When the newest version was asked for and answered the last time, whatever the answer was worth.
     pub answered_at: Option<DateTime<Utc>>,
@@ -67,6 +67,12 @@ impl Snapshot {
     pub fn serves_installers(&self) -> bool {
         let accepted = !matches!(self.paas, TokenState::Unauthorized(_) | TokenState::ScopeMissing(_));
         !self.away && self.answered_at.is_some() && accepted
+    }
+
+    /// Whether no question was answered yet, well or not.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.answered_at.is_none() && self.trouble.is_none() && !self.away && self.paas == TokenState::Unknown
     }
 
     /// Whether it is known not to offer a version.

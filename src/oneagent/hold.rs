@@ -32,6 +32,9 @@ pub const ENVIRONMENT: Hold = Hold {
     why: "the environment does not answer this paasToken, or does not offer the version: a new Pod could not download \
         its agent; see conditions PaaSToken and Degraded",
 };
+/// No question to the environment has been answered yet.
+pub const AWAITED: Hold =
+    Hold { state: State::Held, why: "the environment has not answered yet since the operator started" };
 /// Somebody deleted the DaemonSet.
 pub const RETURNING: Hold =
     Hold { state: State::Held, why: "the DaemonSet was deleted: agents come back with the last good version first" };

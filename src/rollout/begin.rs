@@ -19,7 +19,7 @@ pub(super) fn begun<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Memory<R> {
     if advances && memory.touched.since.is_some() {
         // Those that joined since have the revision of before, and their agents are taken like the others'.
         memory.touched.joined_after = Some(now);
-        // A canary whose Pod is not there is none that was broken before.
+        // A canary without a Pod was not broken before.
         let is_canary = |cell: &Cell<'_, R>| memory.proof.as_ref().is_some_and(|p| p.places.contains(cell.name()));
         let is_broken = |cell: &&Cell<'_, R>| {
             !cell.is_available() && !cell.is_in_flight && cell.place.busy.is_none() && !is_canary(cell)
@@ -29,7 +29,7 @@ pub(super) fn begun<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Memory<R> {
         let broken: Vec<String> = broken.collect();
         memory.touched.broken.extend(broken);
     }
-    // It goes back and forth while there are canaries.
+    // The template alternates while canaries are watched.
     let known = inventory.memory.proof.as_ref().is_some_and(|proof| proof.revision == desired.revision);
     // One that external trouble stopped goes on, also where that trouble has just ended.
     let had_stalled = [&memory, inventory.memory].into_iter().any(|memory| memory.stall().is_some());

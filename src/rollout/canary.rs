@@ -16,7 +16,7 @@ use super::rule::{Rule, holds};
 use super::share::Share;
 use super::{Desired, Policy};
 
-/// So long a Pod that others deleted may be away.
+/// How long a Pod that others deleted may be absent.
 const A_MOMENT: TimeDelta = TimeDelta::seconds(10);
 
 /// Who goes first, and how long they are watched.
@@ -53,7 +53,7 @@ pub(super) struct Canaries {
     pub left: usize,
     /// Only places that are marked.
     marked: bool,
-    /// Those that were one, and that others gave the revision of before: their hosts may refuse it.
+    /// Former canaries that others reverted: their hosts may refuse the old revision.
     former: BTreeSet<String>,
     /// Whether an agent that runs can be taken: a place that was broken before proves little.
     pub has_healthy: bool,
@@ -91,7 +91,7 @@ pub(super) fn is_unproven<R: Revision>(policy: &Policy, desired: &Desired<R>, me
     holds(Rule::Canary) && policy.canary.is_some() && !is_proven && memory.last_good.as_ref() != Some(&desired.revision)
 }
 
-/// Whether a canary restarts the soak: one that crashes or takes its node down does, one whose node is removed not.
+/// Whether a canary restarts the soak: one that crashes or takes its node down does; a removed node does not.
 fn fails<R>(cell: &Cell<'_, R>) -> bool {
     match cell.bucket() {
         Some(Bucket::Crash | Bucket::Overdue | Bucket::NodeLost) => true,
@@ -225,7 +225,7 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
         if self.is_void(cell) {
             return false;
         }
-        // Of more than are remembered an operator that has just started does not know which the others are.
+        // Beyond what is remembered, an operator that has just started cannot name the others.
         let is_new = self.memory.started().is_some_and(|started| self.reading.inventory.deciding_since > started);
         if is_new && self.places.len() >= REMEMBERED && cell.touched && !is_made(cell) {
             return true;

@@ -1,4 +1,4 @@
-//! The decision: the fleet is read, what that teaches is remembered, and the rules are asked.
+//! The decision: reads the fleet, updates the memory, asks the rules.
 //!
 //! Must not hold a rule of its own.
 

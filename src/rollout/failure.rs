@@ -68,7 +68,7 @@ pub(super) fn stand_still<R: Revision>(
     memory: &mut Memory<R>,
 ) -> Option<DateTime<Utc>> {
     let Reading { policy, inventory, now, .. } = *reading;
-    // What is no place's any more is no failure either, and ends by itself.
+    // What belongs to no place any more is not a failure, and ends by itself.
     let is_all = bounds.used > 0 && reading.in_flight().count() == bounds.used;
     let all_speak = is_all && reading.in_flight().all(|cell| cell.counts_as_failure);
     let is_known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));

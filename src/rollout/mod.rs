@@ -58,12 +58,12 @@ pub use share::Share;
 /// A calendar is looked at again within this: somebody may set the clock.
 const LOOK_AGAIN: TimeDelta = TimeDelta::minutes(10);
 
-/// What the fleet shall become.
+/// The target state of the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired<R> {
     /// The revision every Pod shall have.
     pub revision: R,
-    /// Whether the user insists on it, whatever came of it before.
+    /// Whether the user demands it even if it failed before.
     pub insists: bool,
 }
 
@@ -82,7 +82,7 @@ pub struct Policy {
     pub order: Order,
     /// Who goes first.
     pub canary: Option<Canary>,
-    /// How many places must speak against a revision until the rollout is stopped; `None`: one while there are
+    /// How many places must fail before the rollout is stopped; `None`: one while there are
     /// canaries, then as many as the budget.
     pub max_failures: Option<usize>,
     /// Whether agents of a revision that failed are replaced with the last good one.
@@ -138,6 +138,8 @@ pub enum Source {
     NotNeeded,
     /// They download, and nobody can ask whether it is there.
     Unasked,
+    /// This process has no answer yet: nothing goes before there is one, and no outage is known either.
+    Awaited,
     /// It answered well at this time, the last time that it was asked.
     Answers(DateTime<Utc>),
     /// It is away, or refuses.
@@ -183,7 +185,7 @@ pub struct Inventory<'a, R> {
     pub freed: &'a HashSet<Arc<str>>,
     /// Since when this process sees places without any Pod, or workloads with too few of them.
     pub missing: &'a HashMap<Arc<str>, DateTime<Utc>>,
-    /// Since when this process decides: what was done before it does not know.
+    /// Since when this process decides: it does not know what was done earlier.
     pub deciding_since: DateTime<Utc>,
     /// Since when the API server has answered without a break: no deadline runs out while it is silent.
     pub heard_since: DateTime<Utc>,
@@ -228,7 +230,7 @@ pub struct Plan<R> {
     pub missing: Vec<(Arc<str>, DateTime<Utc>)>,
     /// How many Pods may be unavailable because of us.
     pub budget: usize,
-    /// Whether it must be known soon that the source is there.
+    /// Whether a fresh check of the source is needed.
     pub needs_proof: bool,
     /// What everything is waiting for.
     pub report: Report,

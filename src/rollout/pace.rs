@@ -1,6 +1,6 @@
 //! Pace: how many may go now, in all and of each workload, and whom of them.
 //!
-//! Must not decide whether anything may go at all (that is `decide`), nor read the fleet itself (that is `bucket`).
+//! Must not decide whether anything may go at all (that is `rules`), nor read the fleet itself (that is `bucket`).
 
 use std::collections::BTreeMap;
 

@@ -36,7 +36,7 @@ pub(super) struct Reading<'r, 'a, R> {
     pub(super) held: Option<(State, WaitingOn)>,
 }
 
-/// So many places are away that nothing that runs is taken.
+/// So many places are away that no running agent is taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Storm {
     down: usize,

@@ -129,8 +129,8 @@ impl WaitingOn {
                 format!("{authority}, because {agents} agents may have updated themselves")
             }
             Self::Storm(down, all) => format!(
-                "{down} of {all} {} are NotReady, or their agent ceased to be Ready; no agent is replaced while they \
-                are a third",
+                "{down} of {all} {} are NotReady, or their agent ceased to be Ready; no running agent is replaced \
+                while they are a third",
                 words.places
             ),
             Self::Broken(count) => format!(

@@ -30,7 +30,7 @@ pub(super) struct Verdict<R> {
     pub(super) memory: Memory<R>,
     /// When the rollout will have finished, where that can be known.
     pub(super) finish: Option<DateTime<Utc>>,
-    /// When this may be otherwise though nothing happens.
+    /// When to plan again if no event arrives.
     pub(super) next: Option<DateTime<Utc>>,
 }
 
@@ -78,8 +78,8 @@ fn has_failed<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
     Some(rolled_back(scene.reading, Verdict::new(memory, State::Failed, waiting_on)))
 }
 
-/// A pause, a stop, a window that is not open. What is in flight when it comes is waited for as always, so that a
-/// rollout that completes meanwhile is known to be complete.
+/// A pause, a stop, a window that is not open. Replacements already in flight are still awaited, so that a rollout that
+/// completes meanwhile is known to be complete.
 fn is_held<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
     let Scene { reading, desired, report, .. } = scene;
     let template = reading.inventory.template;
@@ -118,7 +118,7 @@ fn waits_for_template<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdi
     Some(Verdict { next: soaked.into_iter().chain(tried).min(), ..Verdict::new(memory, state, waiting_on) })
 }
 
-/// Rules 4, 5 and 7: what is in flight occupies the budget; broken ones go first, then the oldest.
+/// What is in flight occupies the budget; broken agents go first, then the oldest.
 fn replaces<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Verdict<R> {
     let Scene { reading, report, .. } = scene;
     let (mut memory, canaries, storm) = (begun(scene), scene.bounds.canaries.as_ref(), reading.storm);
@@ -147,14 +147,15 @@ fn finish_or_wait<R: Revision>(
     let left = reading.open().count();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
     let moves = |cell: &&Cell<'_, R>| cell.pending || cell.is_external || cell.is_on_its_way();
-    // A node that is drained gets its agent from the template of then; a replica that may not go now stays as it is.
+    // A node that is drained gets its agent from the template current at that time; a replica that may not go now stays
+    // as it is.
     let held = if reading.is_named() { 0 } else { report.waiting };
     let watched = usize::from(bounds.canaries.as_ref().is_some_and(Canaries::are_watched));
     let (coming, _) = bounds.coming(reading);
     let is_over = left == 0 && reading.in_flight().filter(moves).count() + coming + held + watched == 0;
     let unheard = WaitingOn::Unheard(report.unheard, reading.inventory.words.authority);
     if is_over && report.unheard > 0 {
-        // After a start nothing is under way until somebody says otherwise.
+        // After an operator start nothing is under way until somebody says otherwise.
         let is_started = verdict.memory.started().is_some();
         verdict.state = if is_started { State::Rolling } else { State::Complete };
         verdict.waiting_on.push(unheard);
@@ -183,7 +184,7 @@ fn complete<R: Revision>(scene: &Scene<'_, '_, '_, R>, mut verdict: Verdict<R>) 
     if let Some(started) = memory.started() {
         memory.phase = Phase::Complete { since: Some(started), at: reading.now };
     }
-    // What canaries began to prove is another time's.
+    // Unfinished proof of canaries is discarded.
     memory.proof = memory.proof.take().filter(|proof| proof.passed);
     // What is wanted runs: whatever failed before it is history.
     if report.updated > 0 && report.joining == 0 {
@@ -220,7 +221,7 @@ fn ended<R>(mut memory: Memory<R>) -> Memory<R> {
     memory
 }
 
-/// A failure whose way back has been gone is waited for no more.
+/// Once agents went back, the rollout no longer waits on the failure.
 fn rolled_back<R: Revision>(reading: &Reading<'_, '_, R>, mut verdict: Verdict<R>) -> Verdict<R> {
     if verdict.state == State::Failed && is_back(reading, &verdict.memory) {
         verdict.state = State::RolledBack;

@@ -68,7 +68,7 @@ impl<'s, 'r, 'a, R: Revision> Scene<'s, 'r, 'a, R> {
             && may_keep_template(reading, desired, &memory)
             && !bounds.has_room(reading, is_stormy);
         let template = template(reading, desired, &memory, failure.is_some(), keeps_template, is_held);
-        // Whatever is decided: what is stuck goes back in its time, and a verdict is withdrawn.
+        // Whatever is decided, a stalled template reverts in time, and a verdict is withdrawn.
         let changes = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
         let believed = [stall_until(reading, &memory), withdrawal_due(reading, &memory), still, changes];
         let next = believed.into_iter().chain([reading.storm.and_then(|storm| storm.until)]).flatten().min();

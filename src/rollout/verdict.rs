@@ -84,7 +84,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let excused = self.inventory.memory.outage.is_some_and(|outage| outage.until.is_none_or(is_recent));
         match self.inventory.source {
             Source::NotNeeded | Source::Unasked => true,
-            Source::Away => false,
+            Source::Awaited | Source::Away => false,
             Source::Answers(at) => !excused && at >= pod.created && at + PROOF >= self.now,
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct Operator {
     fleet: Fleet,
     agent: OneAgent,
     stopped: bool,
+    /// When the environment answers this process.
+    answers_at: DateTime<Utc>,
     /// The status that this process wrote last.
     last: Option<OneAgentStatus>,
     environment: Snapshot,
@@ -81,6 +83,7 @@ impl sim::Operator for Operator {
             fleet: Fleet::new(Clock::at(script.begins)),
             agent: serde_json::from_value(agent).expect("a OneAgent"),
             stopped: false,
+            answers_at: script.begins,
             last: None,
             environment: Snapshot {
                 paas: TokenState::Ready,
@@ -137,6 +140,7 @@ impl sim::Operator for Operator {
                     self.fleet.daemonset_event("", watcher::Event::Apply((*daemonset).clone()));
                 }
                 self.last = None;
+                self.answers_at = now + TimeDelta::seconds(1);
                 "the operator starts again".to_owned()
             }
             Act::WipeStatus => {
@@ -224,7 +228,8 @@ impl sim::Operator for Operator {
         let next = plan.next.and_then(|next| TimeDelta::from_std(next).ok()).map(|next| now + next);
         // A second later the DaemonSet's controller has seen it.
         let controlled = wrote.then(|| now + TimeDelta::seconds(1));
-        self.stage.look_again([next, controlled]);
+        let answered = Some(self.answers_at).filter(|at| *at > now);
+        self.stage.look_again([next, controlled, answered]);
     }
 }
 
@@ -263,7 +268,9 @@ impl Operator {
             (self.environment.answered_at, self.environment.hosts_at) = (Some(now), Some(now));
         }
         self.environment.hosts = Some(Arc::new(hosts));
-        seen.environment = Some(Ok(Arc::new(self.environment.clone())));
+        // A new process has asked nobody yet.
+        let known = if now < self.answers_at { Snapshot::default() } else { self.environment.clone() };
+        seen.environment = Some(Ok(Arc::new(known)));
         seen.known = Some(Arc::default());
         seen.cluster_id = "cluster".to_owned();
         seen.stopped = self.stopped;

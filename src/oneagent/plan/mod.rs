@@ -28,7 +28,7 @@ use super::MANAGER;
 use super::build::daemonset::architectures;
 use super::build::pull_secret::PullSecret;
 use super::build::record::{Base, Record};
-use super::hold::{DOWNGRADE, ENVIRONMENT, LIST, NAMESPACE_SELECTOR, RETURNING, STOPPED, TOKENS};
+use super::hold::{AWAITED, DOWNGRADE, ENVIRONMENT, LIST, NAMESPACE_SELECTOR, RETURNING, STOPPED, TOKENS};
 use super::known::{Known, News};
 use super::memory::Memory;
 use super::observe::Observed;
@@ -174,7 +174,7 @@ fn plan_beside(
     let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
     // Back to the last good one is no downgrade: the newer one never was rolled out.
     let older = older_image(resolved.wish, running_version, memory.last_good_version()).filter(|_| adopted);
-    let source = source(resolved, environment);
+    let source = source(resolved, seen.environment.as_ref());
     let kept_out = kept_out(resolved, seen);
     let no_source = downloads_nothing(source, environment, choice.version);
     let found = [
@@ -182,7 +182,7 @@ fn plan_beside(
         (behind.is_some(), LIST),
         (kept_out.is_some(), NAMESPACE_SELECTOR),
         (missing_token(resolved, seen), TOKENS),
-        (no_source, ENVIRONMENT),
+        (no_source, if source == rollout::Source::Awaited { AWAITED } else { ENVIRONMENT }),
         (returning::is_awaited(running.as_ref(), memory, resolved, seen, now), RETURNING),
     ];
     let (policy, placement) = (policy(resolved, seen, found), placement(resolved, live.filter(|_| adopted)));

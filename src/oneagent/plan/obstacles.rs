@@ -120,7 +120,7 @@ pub(super) fn downloads_nothing(source: Source, environment: Option<&Snapshot>, 
     let withdrawn = version.is_some_and(|version| environment.is_some_and(|environment| environment.lacks(version)));
     match source {
         Source::NotNeeded | Source::Unasked => false,
-        Source::Away => true,
+        Source::Awaited | Source::Away => true,
         Source::Answers(_) => withdrawn,
     }
 }

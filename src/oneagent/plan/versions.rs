@@ -16,7 +16,7 @@ use super::super::revision::{Pod, Reported, Revision};
 use super::super::version::{API, Choice, Facts, choose};
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
-use crate::dynatrace::Snapshot;
+use crate::dynatrace::{self, Snapshot};
 use crate::k8s::node::Node;
 use crate::rollout::Source;
 
@@ -115,7 +115,7 @@ fn newest(nodes: &[Arc<Node>], pods: &[Arc<Pod>], reported: Reported<'_>) -> Opt
 }
 
 /// The environment as the place that Pods download from.
-pub(super) fn source(resolved: &Resolved, environment: Option<&Snapshot>) -> Source {
+pub(super) fn source(resolved: &Resolved, environment: Option<&Result<Arc<Snapshot>, dynatrace::Error>>) -> Source {
     // Where nobody can ask, nobody waits for an answer.
     if !downloads(resolved) {
         return Source::NotNeeded;
@@ -123,10 +123,13 @@ pub(super) fn source(resolved: &Resolved, environment: Option<&Snapshot>) -> Sou
     if resolved.versions.is_some() {
         return Source::Unasked;
     }
-    let answered = environment
-        .filter(|environment| environment.serves_installers())
-        .and_then(|environment| environment.answered_at);
-    answered.map_or(Source::Away, Source::Answers)
+    let Some(environment) = environment else { return Source::Awaited };
+    let Ok(environment) = environment else { return Source::Away };
+    match environment.answered_at.filter(|_| environment.serves_installers()) {
+        Some(at) => Source::Answers(at),
+        None if environment.is_awaited() => Source::Awaited,
+        None => Source::Away,
+    }
 }
 
 /// While nobody asks the environment, what was known before counts.

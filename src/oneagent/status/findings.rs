@@ -166,14 +166,13 @@ fn ready(picture: &Picture<'_>) -> Finding {
         return kept;
     }
     if report.unknown.count > 0 {
-        return not(
-            R::Outdated,
-            format!(
-                "the version of {} agents is not known: the environment does not report their hosts ({})",
-                report.unknown.count,
-                report.unknown.such_as()
-            ),
-        );
+        let (count, such) = (report.unknown.count, report.unknown.such_as());
+        let why = if report.unheard == count {
+            "not known yet: the environment's host list has not been read"
+        } else {
+            "not known: the environment does not report their hosts"
+        };
+        return not(R::Outdated, format!("the version of {count} agents is {why} ({such})"));
     }
     // While agents are installed for the first time a node that starts is not one that joined.
     if report.running == 0 || (report.joining > 0 && picture.memory().rollout.last_good.is_none()) {
