@@ -228,9 +228,6 @@ impl<R> Corner<R> {
 
     /// Forgets nodes without a Pod.
     pub fn forget_nodes(&mut self) {
-        if self.heard_again.is_empty() {
-            return;
-        }
         let nodes: HashSet<&str> = self.pods.values().map(|replica| &*replica.pod.node).collect();
         self.heard_again.retain(|node, _| nodes.contains(&**node));
     }

@@ -12,6 +12,6 @@ mod workload;
 mod world;
 
 pub use act::Act;
-pub use stage::{Operator, Script, Stage, check, merge};
+pub use stage::{Operator, Script, Stage, check, edit, merge};
 pub use status::how;
 pub use world::Event;

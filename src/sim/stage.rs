@@ -8,12 +8,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::Deserialize;
+use kube::api::ObjectMeta;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::api::condition::Condition;
+use crate::api::condition::{Condition, Transition};
 
 /// So many other orders are tried.
 const ORDERS: u64 = 3;
@@ -103,6 +104,14 @@ impl Stage {
         let shown = if self.last_line == at { "        ".to_owned() } else { at.clone() };
         self.last_line = at;
         let _ = writeln!(self.log, "{shown} {indent}{line}");
+    }
+
+    /// Writes down Events.
+    pub fn events(&mut self, transitions: &[Transition], words: fn(&str) -> String) {
+        for told in transitions {
+            let kind = if told.warning { "Warning" } else { "Normal" };
+            self.line("  ", &format!("Event {kind} {}: {}", told.reason, words(&told.message)));
+        }
     }
 
     /// Writes down which conditions are others than before.
@@ -232,6 +241,15 @@ where
         settings.bind(|| insta::assert_snapshot!(name.clone(), log));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Edits a spec by a merge patch; returns what somebody who watches would say.
+pub fn edit<S: Serialize + DeserializeOwned>(spec: &mut S, metadata: &mut ObjectMeta, patch: &Value) -> String {
+    let mut edited = serde_json::to_value(&*spec).expect("a spec");
+    merge(&mut edited, patch);
+    *spec = serde_json::from_value(edited).expect("a spec");
+    metadata.generation = metadata.generation.map(|generation| generation + 1);
+    format!("edit: {patch}")
 }
 
 /// A merge patch.

@@ -171,6 +171,7 @@ impl Fleet {
                 let listed = inner.listed.remove(&watch).unwrap_or_default();
                 for (namespace, corner) in inner.corners.iter_mut().filter(|(name, _)| is_within(scope, name)) {
                     corner.pods.retain(|name, _| listed.contains(&(namespace.clone(), name.to_string())));
+                    corner.forget_nodes();
                 }
                 inner.drop_empty();
                 inner.all(scope)
@@ -274,7 +275,6 @@ impl Inner {
 
     /// A namespace without Pods and owners takes no room.
     fn drop_empty(&mut self) {
-        self.corners.values_mut().for_each(Corner::forget_nodes);
         self.corners.retain(|_, corner| !corner.pods.is_empty() || !corner.owners.is_empty());
     }
 

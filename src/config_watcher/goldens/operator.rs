@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::k8s::workload::ReplicaSetFacts;
 use crate::kernel::delete::{Blocked, By};
 use crate::rollout::ledger::Ledger;
-use crate::sim::{self, Event, Script, Stage, how, merge};
+use crate::sim::{self, Event, Script, Stage, edit, how, merge};
 
 const NAMESPACE: &str = "shop";
 /// By which Pods differ: what the ConfigMap was when they were created.
@@ -107,13 +107,7 @@ impl sim::Operator for Operator {
                 self.content = Content::Forbidden(why.clone());
                 format!("the ConfigMap may not be read: {why}")
             }
-            Act::Edit(patch) => {
-                let mut spec = serde_json::to_value(&self.watcher.spec).expect("a spec");
-                merge(&mut spec, patch);
-                self.watcher.spec = serde_json::from_value(spec).expect("a spec");
-                self.watcher.metadata.generation = self.watcher.metadata.generation.map(|generation| generation + 1);
-                format!("edit: {patch}")
-            }
+            Act::Edit(patch) => edit(&mut self.watcher.spec, &mut self.watcher.metadata, patch),
             Act::Stop(stopped) => {
                 self.stopped = *stopped;
                 (if *stopped { "somebody stops everything" } else { "nothing is stopped any more" }).to_owned()
@@ -233,10 +227,7 @@ impl Operator {
     fn say(&mut self, resolved: &Resolved, before: &ConfigWatcherStatus, plan: &Plan, done: &Done) {
         let picture = Picture { object: &self.watcher, resolved, read: &self.content, plan, done };
         let (now, transitions) = status::status(&picture, before, self.stage.world.now).expect("a status");
-        for told in transitions {
-            let kind = if told.warning { "Warning" } else { "Normal" };
-            self.stage.line("  ", &format!("Event {kind} {}: {}", told.reason, told.message));
-        }
+        self.stage.events(&transitions, str::to_owned);
         let rollout = |status: &ConfigWatcherStatus| {
             let (rollout, pods) = (status.rollout.clone()?, status.pods.clone()?);
             Some(format!("{}: {} updated, {} unavailable", rollout.state, pods.progress, pods.unavailable))

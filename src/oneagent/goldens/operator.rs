@@ -27,7 +27,7 @@ use crate::dynatrace::{Hosts, Snapshot, TokenState};
 use crate::k8s::facts::VERSION_ANNOTATION;
 use crate::k8s::placement::Verdict;
 use crate::rollout::ledger::Ledger;
-use crate::sim::{self, Event, Script, Stage, how, merge};
+use crate::sim::{self, Event, Script, Stage, edit, how, merge};
 
 const NAMESPACE: &str = "dynatrace";
 
@@ -119,13 +119,7 @@ impl sim::Operator for Operator {
                 self.environment.trouble = away.then(|| "connection refused".to_owned());
                 (if *away { "the environment is away" } else { "the environment answers again" }).to_owned()
             }
-            Act::Edit(patch) => {
-                let mut spec = serde_json::to_value(&self.agent.spec).expect("a spec");
-                merge(&mut spec, patch);
-                self.agent.spec = serde_json::from_value(spec).expect("a spec");
-                self.agent.metadata.generation = self.agent.metadata.generation.map(|generation| generation + 1);
-                format!("edit: {patch}")
-            }
+            Act::Edit(patch) => edit(&mut self.agent.spec, &mut self.agent.metadata, patch),
             Act::Stop(stopped) => {
                 self.stopped = *stopped;
                 (if *stopped { "somebody stops everything" } else { "nothing is stopped any more" }).to_owned()
@@ -218,10 +212,7 @@ impl sim::Operator for Operator {
             done: &done,
         };
         let (status, transitions) = status::status(&picture, now).expect("a status");
-        for told in transitions {
-            let kind = if told.warning { "Warning" } else { "Normal" };
-            self.stage.line("  ", &format!("Event {kind} {}: {}", told.reason, shortened(&told.message)));
-        }
+        self.stage.events(&transitions, shortened);
         self.say(&before, &status);
         self.agent.status = Some(status.clone());
         self.last = Some(status);
