@@ -5,8 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use kube::runtime::watcher::Event;
 use oneagent_operator::k8s::facts::{NodeFacts, PodFacts};
+use oneagent_operator::k8s::watch::{Change, Id, list};
 use oneagent_operator::oneagent::fleet::Fleet;
 use serde_json::json;
 
@@ -74,19 +74,16 @@ fn ten_thousand_nodes_and_pods_take_little_memory_and_a_relist_hardly_more() {
     let fleet = Fleet::default();
     let before = HEAP.allocated();
     for number in 0..SIZE {
-        fleet.node(&Event::Apply(node(number)));
-        fleet.pod("", &Event::Apply(pod(number)));
+        fleet.node(&Change::Applied(node(number)));
+        fleet.pod(&Change::Applied(pod(number)));
     }
     let kept = HEAP.allocated() - before;
     assert_eq!((fleet.nodes().len(), fleet.pods(&("dynatrace".into(), "oneagent".into())).len()), (SIZE, SIZE));
-    fleet.node(&Event::Init);
-    fleet.pod("", &Event::Init);
-    for number in 0..SIZE {
-        fleet.node(&Event::InitApply(node(number)));
-        fleet.pod("", &Event::InitApply(pod(number)));
+    let (nodes, pods) = (list(Id::Name, (0..SIZE).map(node)), list(Id::Name, (0..SIZE).map(pod)));
+    for (node, pod) in nodes.zip(pods) {
+        fleet.node(&node);
+        fleet.pod(&pod);
     }
-    fleet.node(&Event::InitDone);
-    fleet.pod("", &Event::InitDone);
     let (after, most) = (HEAP.allocated() - before, HEAP.max_allocated() - before);
     println!(
         "{} bytes a node with its Pod; at most {} during a relist; {} after it",

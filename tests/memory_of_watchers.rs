@@ -5,11 +5,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use kube::runtime::watcher::Event;
 use oneagent_operator::api::config_watcher::ConfigWatcher;
 use oneagent_operator::config_watcher::fleet::Fleet;
 use oneagent_operator::config_watcher::resolve::resolve;
 use oneagent_operator::k8s::facts::PodFacts;
+use oneagent_operator::k8s::watch::Change;
 use oneagent_operator::k8s::workload::ReplicaSetFacts;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -78,14 +78,14 @@ fn ten_thousand_pods_and_twenty_thousand_configmaps_take_little_memory() {
         let object = json!({ "metadata": { "name": format!("config-{number}"),
             "namespace": format!("team-{}", number % 50), "resourceVersion": "12345678", "uid": format!("{number:036}"),
             "labels": { "app.kubernetes.io/managed-by": "Helm" } } });
-        fleet.config_map("", &Event::Apply(read(&object)));
+        fleet.config_map(&Change::Applied(read(&object)));
     }
     let config_maps = HEAP.allocated() - before - watchers;
     for number in 0..PODS {
-        fleet.pod("", &Event::Apply(pod(number)));
+        fleet.pod(&Change::Applied(pod(number)));
     }
     for app in 0..PODS / 4 {
-        fleet.owner("", "ReplicaSet", &Event::Apply(replica_set(app)));
+        fleet.owner("ReplicaSet", &Change::Applied(replica_set(app)));
     }
     let pods = HEAP.allocated() - before - watchers - config_maps;
     println!(

@@ -17,9 +17,10 @@ use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherSpec};
 use crate::api::package::Package;
 use crate::fleet::replicas::Owner;
 use crate::k8s::facts::PodFacts;
+use crate::k8s::watch::{Affects, Id};
 use crate::k8s::workload::{DaemonSetFacts, ReplicaSetFacts, StatefulSetFacts};
 use crate::kernel::runtime::Kind;
-use crate::kernel::sync::{Scope, Watches, api};
+use crate::kernel::sync::{Scope, Watch, Watches, api};
 use crate::kernel::triggers::Triggers;
 use crate::kernel::{self, Events, Key};
 
@@ -87,13 +88,15 @@ pub fn watch_fleet(context: &Arc<Context>, scope: &Scope, triggers: &Triggers) -
     context.turns.wake_by(move |key| woken.one(key));
     let client = &context.client;
     for namespace in scope.namespaces() {
-        let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());
-        let pods = api::<PodFacts>(client, &namespace);
-        watches.follow("pods", Some(&namespace), pods, "", move |event| tell(&told, &shared.fleet.pod(&name, &event)));
-        let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());
+        let of = |kind| Watch { kind, namespace: Some(&namespace), ..Watch::default() };
+        let (shared, told) = (context.clone(), triggers.clone());
+        watches.follow(of("pods"), api::<PodFacts>(client, &namespace), move |change| {
+            told.affected(Affects::Each(shared.fleet.pod(&change)));
+        });
+        let (shared, told) = (context.clone(), triggers.clone());
         let config_maps = api::<PartialObjectMeta<ConfigMap>>(client, &namespace);
-        watches.follow("configmaps", Some(&namespace), config_maps, "", move |event| {
-            tell(&told, &shared.fleet.config_map(&name, &event));
+        watches.follow(of("configmaps"), config_maps, move |change| {
+            told.affected(Affects::Each(shared.fleet.config_map(&change)));
         });
         own::<ReplicaSetFacts>(&mut watches, context, &namespace, triggers, ("replicasets", "ReplicaSet"));
         own::<StatefulSetFacts>(&mut watches, context, &namespace, triggers, ("statefulsets", "StatefulSet"));
@@ -118,14 +121,9 @@ fn own<K>(
         + 'static,
     for<'k> Owner: From<&'k K>,
 {
-    let (shared, told, name) = (context.clone(), triggers.clone(), namespace.to_owned());
-    watches.follow(plural, Some(namespace), api::<K>(&context.client, namespace), "", move |event| {
-        tell(&told, &shared.fleet.owner(&name, kind, &event));
+    let (shared, told) = (context.clone(), triggers.clone());
+    let watch = Watch { kind: plural, namespace: Some(namespace), id: Id::Uid, ..Watch::default() };
+    watches.follow(watch, api::<K>(&context.client, namespace), move |change| {
+        told.affected(Affects::Each(shared.fleet.owner(kind, &change)));
     });
-}
-
-fn tell(triggers: &Triggers, concerned: &[Key]) {
-    for key in concerned {
-        triggers.one(key);
-    }
 }

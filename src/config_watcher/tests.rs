@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -21,6 +20,7 @@ use super::revision::Config;
 use super::status::{Picture, status};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
 use crate::k8s::facts::PodFacts;
+use crate::k8s::watch::Change;
 use crate::k8s::workload::{DaemonSetFacts, ReplicaSetFacts, StatefulSetFacts};
 use crate::rollout::ledger::Ledger;
 use crate::rollout::{Failure, Phase, Withdrawn};
@@ -136,7 +136,7 @@ impl World {
             "status": { "phase": "Running", "startTime": time(100),
                 "conditions": [{ "type": "Ready", "status": state, "lastTransitionTime": time(since) }] } });
         merge(&mut pod, more);
-        self.fleet.pod("", &Event::Apply(read::<PodFacts>(pod)));
+        self.fleet.pod(&Change::Applied(read::<PodFacts>(pod)));
     }
 
     /// Shows a Deployment `web` of so many Pods, each Ready.
@@ -150,7 +150,7 @@ impl World {
         let set = json!({ "metadata": { "name": uid, "namespace": "n", "uid": uid, "ownerReferences":
                 [{ "apiVersion": api, "kind": kind, "name": name, "uid": name, "controller": true }] },
             "spec": { "replicas": size, "template": { "metadata": { "labels": { "app": "a" } } } }, "status": {} });
-        self.fleet.owner("", "ReplicaSet", &Event::Apply(read::<ReplicaSetFacts>(set)));
+        self.fleet.owner("ReplicaSet", &Change::Applied(read::<ReplicaSetFacts>(set)));
     }
 
     fn stateful_set(&self, strategy: &Value) {
@@ -158,7 +158,7 @@ impl World {
             "spec": { "replicas": 3, "template": { "metadata": { "labels": { "app": "a" } } },
                 "updateStrategy": strategy },
             "status": { "currentRevision": "db-1", "updateRevision": "db-2", "currentReplicas": 2 } });
-        self.fleet.owner("", "StatefulSet", &Event::Apply(read::<StatefulSetFacts>(set)));
+        self.fleet.owner("StatefulSet", &Change::Applied(read::<StatefulSetFacts>(set)));
     }
 
     /// An edit of the spec.
@@ -237,7 +237,7 @@ fn a_template_that_somebody_holds_back_is_not_rolled_out_by_an_eviction() {
             "annotations": { "deprecated.daemonset.template.generation": "2" } },
         "spec": { "updateStrategy": { "type": "OnDelete" }, "template": { "metadata": { "labels": { "app": "a" } } } },
         "status": { "desiredNumberScheduled": 2, "currentNumberScheduled": 2, "updatedNumberScheduled": 1 } });
-    world.fleet.owner("", "DaemonSet", &Event::Apply(read::<DaemonSetFacts>(set)));
+    world.fleet.owner("DaemonSet", &Change::Applied(read::<DaemonSetFacts>(set)));
     for (name, generation) in [("ds-a", "1"), ("ds-b", "2")] {
         let labels = json!({ "metadata": { "labels": { "pod-template-generation": generation } } });
         world.pod(name, ("apps/v1", "DaemonSet", "ds"), Some(101), &labels);

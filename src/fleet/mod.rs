@@ -3,6 +3,9 @@
 //!
 //! Pure, for any kind. Must not know what a Pod was made from, nor decide anything.
 
+pub mod daemonsets;
+mod losses;
+mod near;
 pub mod nodes;
 pub mod pods;
 pub mod policy;

@@ -16,4 +16,5 @@ pub mod quantity;
 pub mod scc;
 pub mod terms;
 pub mod tls_profile;
+pub mod watch;
 pub mod workload;

@@ -16,7 +16,6 @@ pub mod named;
 pub mod namespaces;
 pub mod notes;
 pub mod optional_api;
-mod present;
 pub mod review;
 mod rivals;
 pub mod runtime;
@@ -30,6 +29,7 @@ pub mod upgradeable;
 
 use std::time::Duration;
 
+pub use crate::k8s::watch::Key;
 pub(crate) use chain::chain;
 pub use client::{address, client, connect, server_time};
 pub use delete::Deletions;
@@ -41,9 +41,6 @@ pub use notes::Notes;
 pub use optional_api::OptionalApis;
 pub use singletons::{Answer, Singleton, Singletons};
 pub use upgradeable::Upgradeable;
-
-/// An object of a kind: its namespace and name.
-pub type Key = (String, String);
 
 /// No single write waits longer.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(15);

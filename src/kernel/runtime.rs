@@ -3,6 +3,7 @@
 //!
 //! Here so that a kind brings nothing but its own domain. Must not know a kind, nor write anything itself.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,21 +14,21 @@ use kube::api::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action, Config as ControllerConfig};
 use kube::runtime::reflector::{self, ObjectRef};
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{Controller, PredicateConfig, WatchStreamExt, predicates};
 use kube::{Client, Resource};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::desk::{Desk, Desks};
-use super::present::{Present, key_of, uid_of};
 use super::rivals::{LeftAlone, Rivals};
 use super::sync::{PAGE, Synced, api, refusal};
-use super::triggers::{Concerns, Receiver, Triggers, gathered};
+use super::triggers::{Receiver, Triggers, gathered};
 use super::{Error, Events, Key, chain};
 use crate::api::package::Package;
 use crate::backoff;
+use crate::k8s::watch::{Affects, Change, Id, Relist};
 
 /// Reconciles under way at once.
 const CONCURRENCY: u16 = 8;
@@ -115,7 +116,8 @@ pub struct Runtime<K: Kind> {
     client: Client,
     triggers: Triggers,
     desks: Desks<K::Desk>,
-    present: Mutex<Present>,
+    /// The objects that there are, with their UIDs.
+    present: Mutex<HashMap<Key, String>>,
     synced: OnceLock<Arc<Synced>>,
     rivals: Rivals,
 }
@@ -158,7 +160,7 @@ impl<K: Kind> Runtime<K> {
         let Some(synced) = self.synced.get() else { return std::future::pending().await };
         let mut refusals = synced.refusals();
         while refusals.changed().await.is_ok() {
-            self.triggers.concerns(Concerns::All);
+            self.triggers.affected(Affects::All);
         }
     }
 
@@ -169,13 +171,17 @@ impl<K: Kind> Runtime<K> {
     ) {
         let Receiver { namespace, ones, all } = receiver;
         let (store, writer) = reflector::store::<DeserializeGuard<K::Object>>();
-        let (own, name) = (self.clone(), namespace.clone());
+        let (own, name, mut relist) = (self.clone(), namespace.clone(), Relist::new(&namespace, Id::Name));
         let (unread, of) = (self.clone(), namespace.clone());
         let api = api::<DeserializeGuard<K::Object>>(&self.client, &namespace);
         let events = watcher(api, watcher::Config::default().page_size(PAGE))
             .default_backoff()
             .reflect(writer)
-            .inspect_ok(move |event| own.take(&name, event))
+            .inspect_ok(move |event| {
+                if let Some(change) = relist.look_at(event) {
+                    own.take(&name, &change);
+                }
+            })
             .inspect_err(move |error| {
                 if refusal(error).is_some() {
                     unread.kind.listed(&of, false);
@@ -206,37 +212,51 @@ impl<K: Kind> Runtime<K> {
             .await;
     }
 
-    fn take(&self, namespace: &str, event: &Event<DeserializeGuard<K::Object>>) {
-        let gone = self.present().take(namespace, event);
-        for (key, uid) in &gone {
-            self.desks.clear(key);
-            self.rivals.forget(key);
-            self.kind.gone(key, uid, false);
+    fn take(&self, namespace: &str, change: &Change<&DeserializeGuard<K::Object>>) {
+        for (key, uid) in self.gone(change) {
+            self.desks.clear(&key);
+            self.rivals.forget(&key);
+            self.kind.gone(&key, &uid, false);
         }
-        let concerns_all = match event {
-            Event::Init => false,
-            Event::InitApply(object) => {
+        let affects_all = match change {
+            Change::Listed(object) => {
                 self.kind.seen(object);
                 false
             }
-            Event::Apply(object) => {
+            Change::Applied(object) => {
                 if let Ok(decoded) = &object.0
-                    && let Some(desk) = self.desks.there(&key_of(object))
+                    && let Some(desk) = self.desks.there(&key_of(*object))
                     && self.kind.is_foreign(decoded, &desk)
                 {
-                    self.triggers.one(&key_of(object));
+                    self.triggers.one(&key_of(*object));
                 }
                 self.kind.seen(object)
             }
-            Event::Delete(_) => true,
-            Event::InitDone => {
+            Change::Deleted(_) => true,
+            Change::Complete(_) => {
                 self.kind.listed(namespace, true);
                 // While the list was under way the store still had what was before.
                 true
             }
         };
-        if concerns_all {
-            self.triggers.concerns(Concerns::All);
+        if affects_all {
+            self.triggers.affected(Affects::All);
+        }
+    }
+
+    /// Takes note of which objects there are; returns those that are gone, also when nobody saw them go.
+    fn gone(&self, change: &Change<&DeserializeGuard<K::Object>>) -> Vec<(Key, String)> {
+        let mut present = self.present.lock();
+        match change {
+            Change::Listed(object) | Change::Applied(object) => {
+                present.insert(key_of(*object), uid_of(*object));
+                Vec::new()
+            }
+            Change::Deleted(object) => {
+                present.remove(&key_of(*object));
+                vec![(key_of(*object), uid_of(*object))]
+            }
+            Change::Complete(listed) => present.extract_if(|key, _| listed.lacks(&key.0, &key.1)).collect(),
         }
     }
 
@@ -279,7 +299,7 @@ impl<K: Kind> Runtime<K> {
             let what = format!("{} {}/{}", K::Object::kind(&()), key.0, key.1);
             Err(Error::Overlong { what, secs: LONGEST.as_secs() })
         });
-        if !self.present().all.contains_key(&key) {
+        if !self.present.lock().contains_key(&key) {
             // It went while it was looked at: what that look began ends here.
             self.desks.clear(&key);
             self.kind.gone(&key, &desk.uid, false);
@@ -304,7 +324,7 @@ impl<K: Kind> Runtime<K> {
             self.desks.clear(key);
             self.kind.gone(key, &uid_of(object), false);
             if self.kind.seen(object) {
-                self.triggers.concerns(Concerns::All);
+                self.triggers.affected(Affects::All);
             }
         }
         Some(again)
@@ -321,10 +341,14 @@ impl<K: Kind> Runtime<K> {
         tracing::warn!(namespace = key.0, name = key.1, error = error.chain(), again_in = ?wait, "a reconcile failed");
         Action::requeue(wait)
     }
+}
 
-    fn present(&self) -> MutexGuard<'_, Present> {
-        self.present.lock()
-    }
+fn key_of(object: &impl Resource) -> Key {
+    (object.meta().namespace.clone().unwrap_or_default(), object.meta().name.clone().unwrap_or_default())
+}
+
+fn uid_of(object: &impl Resource) -> String {
+    object.meta().uid.clone().unwrap_or_default()
 }
 
 /// How long an object is left alone before the next look.

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use super::chain;
 use crate::backoff;
+use crate::k8s::watch::{Change, Id, Relist};
 
 /// Objects on a page of a list: small pages keep the peak low.
 pub(super) const PAGE: u32 = 25;
@@ -142,6 +143,19 @@ impl Synced {
     }
 }
 
+/// What to watch.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Watch<'w> {
+    /// The plural of the kind, for messages.
+    pub kind: &'static str,
+    /// `None`: objects of the cluster; empty: all namespaces.
+    pub namespace: Option<&'w str>,
+    /// A label selector; empty: all objects.
+    pub labels: &'w str,
+    /// What the index goes by.
+    pub id: Id,
+}
+
 /// Watches that run. None of them ends by itself; with this they all end.
 #[derive(Debug)]
 pub struct Watches {
@@ -169,22 +183,18 @@ impl Watches {
         self.synced.clone()
     }
 
-    /// Starts one: `take` is told every event.
-    pub fn follow<K>(
-        &mut self,
-        kind: &'static str,
-        namespace: Option<&str>,
-        api: Api<K>,
-        labels: &str,
-        take: impl FnMut(Event<K>) + Send + 'static,
-    ) where
+    /// Starts one: `take` gets every change.
+    pub fn follow<K>(&mut self, watch: Watch<'_>, api: Api<K>, take: impl FnMut(Change<K>) + Send + 'static)
+    where
         K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
     {
+        let Watch { kind, namespace, labels, id } = watch;
         let name: Name = (kind, namespace.map(str::to_owned));
         self.synced.watches.lock().push(name.clone());
         let config = watcher::Config::default().page_size(PAGE);
         let config = if labels.is_empty() { config } else { config.labels(labels) };
-        self.tasks.spawn(follow(name, api, config, self.synced.clone(), take));
+        let relist = Relist::new(namespace.unwrap_or_default(), id);
+        self.tasks.spawn(follow(name, api, config, self.synced.clone(), relist, take));
     }
 
     /// Waits until one ends, which is a defect: what it feeds would stay as it is. Says which defect.
@@ -202,7 +212,8 @@ async fn follow<K>(
     api: Api<K>,
     config: watcher::Config,
     synced: Arc<Synced>,
-    mut take: impl FnMut(Event<K>) + Send,
+    mut relist: Relist,
+    mut take: impl FnMut(Change<K>) + Send,
 ) where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
 {
@@ -220,7 +231,9 @@ async fn follow<K>(
             match event {
                 Some(Ok(event)) => {
                     let complete = matches!(event, Event::InitDone);
-                    take(event);
+                    if let Some(change) = relist.take(event) {
+                        take(change);
+                    }
                     if complete {
                         refusals = 0;
                         synced.mark(&name, epoch);

@@ -12,18 +12,10 @@ use tokio::sync::Notify;
 
 use super::Key;
 use super::sync::Scope;
+use crate::k8s::watch::Affects;
 
 /// Events that concern all objects are gathered for so long, the first apart.
 const GATHER: Duration = Duration::from_millis(20);
-
-/// Whom a change concerns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Concerns {
-    Nobody,
-    /// One object.
-    One(Key),
-    All,
-}
 
 /// Has objects looked at.
 #[derive(Debug, Clone, Default)]
@@ -59,12 +51,13 @@ impl Triggers {
         }
     }
 
-    /// Has those looked at whom a change concerns.
-    pub fn concerns(&self, concerns: Concerns) {
-        match concerns {
-            Concerns::Nobody => {}
-            Concerns::One(key) => self.one(&key),
-            Concerns::All => {
+    /// Has those reconciled that a change affects.
+    pub fn affected(&self, affects: Affects) {
+        match affects {
+            Affects::Nobody => {}
+            Affects::One(key) => self.one(&key),
+            Affects::Each(keys) => keys.iter().for_each(|key| self.one(key)),
+            Affects::All => {
                 for trigger in self.scopes.values() {
                     trigger.all.notify_one();
                 }

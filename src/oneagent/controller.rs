@@ -15,12 +15,13 @@ use crate::api::oneagent::package::PACKAGE;
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::api::package::Package;
 use crate::dynatrace::Subscriber;
+use crate::fleet::daemonsets::NodeChange;
 use crate::k8s::facts::{NodeFacts, PodFacts};
+use crate::k8s::watch::Affects;
 use crate::kernel::runtime::Kind;
-use crate::kernel::sync::{Scope, Watches, api};
-use crate::kernel::triggers::{Concerns, Triggers};
+use crate::kernel::sync::{Scope, Watch, Watches, api};
+use crate::kernel::triggers::Triggers;
 use crate::kernel::{self, Events, Key};
-use crate::oneagent::fleet::NodeNews;
 
 /// Label of every agent's Pod and DaemonSet.
 pub const LABEL: &str = "dynatrace=oneagent";
@@ -93,27 +94,29 @@ pub fn watch_fleet(context: &Arc<Context>, scope: &Scope, triggers: &Triggers) -
     let mut watches = Watches::default();
     let client = &context.client;
     let (shared, told) = (context.clone(), triggers.clone());
-    watches.follow("nodes", None, Api::<NodeFacts>::all(client.clone()), "", move |event| {
-        match shared.fleet.node(&event) {
-            NodeNews::Nothing => {}
-            // Before all OneAgents are known nobody looks.
-            NodeNews::Changed(nodes) => shared.peers.near(&nodes).iter().for_each(|key| told.one(key)),
-            NodeNews::Everything => told.concerns(Concerns::All),
-        }
+    let nodes = Watch { kind: "nodes", ..Watch::default() };
+    watches.follow(nodes, Api::<NodeFacts>::all(client.clone()), move |change| {
+        told.affected(match shared.fleet.node(&change) {
+            NodeChange::Nothing => Affects::Nobody,
+            // Before all OneAgents are known none is reconciled.
+            NodeChange::One(nodes) => Affects::Each(shared.peers.near(&nodes)),
+            NodeChange::Gone => Affects::All,
+        });
     });
     for namespace in scope.namespaces() {
-        let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());
-        watches.follow("pods", Some(&namespace), api::<PodFacts>(client, &namespace), LABEL, move |event| {
-            told.concerns(shared.fleet.pod(&name, &event));
+        let of = |kind, labels| Watch { kind, namespace: Some(&namespace), labels, ..Watch::default() };
+        let (shared, told) = (context.clone(), triggers.clone());
+        watches.follow(of("pods", LABEL), api::<PodFacts>(client, &namespace), move |change| {
+            told.affected(shared.fleet.pod(&change));
         });
-        let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());
-        watches.follow("daemonsets", Some(&namespace), api::<DaemonSet>(client, &namespace), LABEL, move |event| {
-            told.concerns(shared.fleet.daemonset_event(&name, event));
+        let (shared, told) = (context.clone(), triggers.clone());
+        watches.follow(of("daemonsets", LABEL), api::<DaemonSet>(client, &namespace), move |change| {
+            told.affected(shared.fleet.daemonset_change(change));
         });
-        let (shared, told, name) = (context.clone(), triggers.clone(), namespace.clone());
-        let theirs = "daemonsets of Dynatrace Operator";
-        watches.follow(theirs, Some(&namespace), api::<DaemonSet>(client, &namespace), VENDORS, move |event| {
-            told.concerns(shared.fleet.vendors_event(&name, event));
+        let (shared, told) = (context.clone(), triggers.clone());
+        let theirs = of("daemonsets of Dynatrace Operator", VENDORS);
+        watches.follow(theirs, api::<DaemonSet>(client, &namespace), move |change| {
+            told.affected(shared.fleet.vendors_change(change));
         });
     }
     watches

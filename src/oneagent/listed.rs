@@ -7,7 +7,6 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
-use kube::runtime::watcher::Event;
 
 use super::fleet::Fleet;
 use super::overlap;
@@ -17,6 +16,7 @@ use super::revision::Pod;
 use crate::api::oneagent::OneAgent;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::k8s::node::Node;
+use crate::k8s::watch::{Id, list};
 
 /// What a cluster says.
 #[derive(Debug, Default)]
@@ -34,15 +34,9 @@ impl Cluster {
         for agent in &cluster.agents {
             cluster.peers.note(&DeserializeGuard(Ok(agent.clone())));
         }
-        for node in nodes {
-            cluster.fleet.node(&Event::Apply(node));
-        }
-        for pod in pods {
-            cluster.fleet.pod("", &Event::Apply(pod));
-        }
-        for set in sets {
-            cluster.fleet.daemonset_event("", Event::Apply(set));
-        }
+        list(Id::Name, nodes).for_each(|change| drop(cluster.fleet.node(&change)));
+        list(Id::Name, pods).for_each(|change| drop(cluster.fleet.pod(&change)));
+        list(Id::Name, sets).for_each(|change| drop(cluster.fleet.daemonset_change(change)));
         cluster
     }
 

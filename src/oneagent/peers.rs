@@ -231,9 +231,9 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::k8s::watch::Change;
     use crate::oneagent::build::record::RECORD_ANNOTATION;
     use k8s_openapi::api::apps::v1::DaemonSet;
-    use kube::runtime::watcher::Event;
     use serde_json::json;
 
     fn object(name: &str, generation: i64, url: &str) -> DeserializeGuard<OneAgent> {
@@ -310,10 +310,10 @@ mod tests {
         assert_eq!(near(&[node("07")]), ["pool-07"]);
     }
 
-    fn set(name: &str, yields_to: &[&str]) -> Event<DaemonSet> {
+    fn set(name: &str, yields_to: &[&str]) -> Change<DaemonSet> {
         let record = json!({ "yieldsTo": yields_to }).to_string();
         let metadata = json!({ "name": name, "namespace": "n", "annotations": { RECORD_ANNOTATION: record } });
-        Event::Apply(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
+        Change::Applied(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
             assert!(names.iter().enumerate().all(|(at, name)| older(name) == at), "one order for all");
             names
         };
-        let tell = |name: &str, yields_to: &[&str]| fleet.daemonset_event("", set(name, yields_to));
+        let tell = |name: &str, yields_to: &[&str]| fleet.daemonset_change(set(name, yields_to));
         assert_eq!(order(), ["all", "gpu", "mid", "new"], "of one age");
         tell("all", &["n/gone", "n/new"]);
         assert_eq!(order(), ["new", "all", "gpu", "mid"]);
@@ -342,14 +342,11 @@ mod tests {
         tell("mid", &[]);
         tell("new", &["n/all"]);
         assert_eq!(order(), ["all", "gpu", "mid", "new"], "each says that the other is older");
-        fleet.daemonset_event(
-            "",
-            Event::Delete(
-                serde_json::from_value(json!({ "metadata": { "name": "new",
+        fleet.daemonset_change(Change::Deleted(
+            serde_json::from_value(json!({ "metadata": { "name": "new",
             "namespace": "n" } }))
-                .unwrap(),
-            ),
-        );
+            .unwrap(),
+        ));
         assert_eq!(order(), ["new", "all", "gpu", "mid"], "created again");
     }
 
@@ -359,7 +356,7 @@ mod tests {
         peers.note(&object("a", 1, GOOD));
         peers.note(&object("b", 1, GOOD));
         peers.note(&object("bad", 1, "nonsense"));
-        fleet.daemonset_event("", set("b", &["n/a"]));
+        fleet.daemonset_change(set("b", &["n/a"]));
         let seen = |peers: &Peers, own: &str| -> Vec<(String, bool, bool, bool)> {
             let yielded = ["n/b".to_owned(), "n/bad".to_owned(), "n/gone".to_owned()].into();
             let agents = peers.agents(&("n".to_owned(), own.to_owned()), &yielded, &fleet);

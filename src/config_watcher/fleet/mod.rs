@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 use parking_lot::{RwLock, RwLockReadGuard};
 
@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::fleet::pods::{pod, see};
 use crate::fleet::replicas::{Corner, Owner, Replica};
 use crate::k8s::facts::PodFacts;
+use crate::k8s::watch::{Change, Listed};
 use crate::kernel::Key;
 use crate::rollout::Share;
 
@@ -30,8 +31,6 @@ pub struct Inner {
     config_maps: HashMap<Key, Version>,
     /// How many changes of ConfigMaps there were: no two have one number.
     changes: u64,
-    /// What a list that is under way has named, by watch.
-    listed: HashMap<String, HashSet<Key>>,
 }
 
 /// Which version of a ConfigMap the watch shows, and the number of its last change.
@@ -45,8 +44,8 @@ fn key_of(object: &impl ResourceExt) -> Key {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-fn is_within(scope: &str, namespace: &str) -> bool {
-    scope.is_empty() || scope == namespace
+fn uid_of(object: &impl ResourceExt) -> String {
+    object.uid().unwrap_or_default()
 }
 
 impl Fleet {
@@ -94,136 +93,82 @@ impl Fleet {
         self.0.read()
     }
 
-    /// Takes an event of the ConfigMaps' watch of one scope; returns whom it concerns.
-    pub fn config_map(&self, scope: &str, event: &Event<PartialObjectMeta<ConfigMap>>) -> Vec<Key> {
+    /// Takes a change of the ConfigMaps; returns the watchers that it affects.
+    pub fn config_map(&self, change: &Change<PartialObjectMeta<ConfigMap>>) -> Vec<Key> {
         let mut inner = self.0.write();
-        let watch = format!("configmaps/{scope}");
-        let changed: Vec<Key> = match event {
-            Event::Init => {
-                inner.listed.insert(watch, HashSet::new());
-                Vec::new()
-            }
-            Event::InitApply(object) | Event::Apply(object) => {
-                let key = key_of(object);
-                let inner = &mut *inner;
-                let Some(known) = inner.config_maps.get_mut(&key) else { return Vec::new() };
-                let is_new = known.version != object.metadata.resource_version;
-                if is_new {
-                    inner.changes += 1;
-                    *known = Version { version: object.metadata.resource_version.clone(), change: inner.changes };
-                }
-                if matches!(event, Event::InitApply(_)) {
-                    inner.listed.entry(watch).or_default().insert(key.clone());
-                }
-                if is_new { vec![key] } else { Vec::new() }
-            }
-            Event::Delete(object) => inner.lose(&[key_of(object)]),
-            Event::InitDone => {
-                let listed = inner.listed.remove(&watch).unwrap_or_default();
-                let is_gone = |key: &&Key| is_within(scope, &key.0) && !listed.contains(*key);
-                let gone: Vec<Key> = inner.config_maps.keys().filter(is_gone).cloned().collect();
+        let changed = match change {
+            Change::Listed(object) | Change::Applied(object) => inner.see_config_map(object),
+            Change::Deleted(object) => inner.lose(&[key_of(object)]),
+            Change::Complete(listed) => {
+                let named = inner.config_maps.keys();
+                let gone: Vec<Key> = named.filter(|key| listed.lacks(&key.0, &key.1)).cloned().collect();
                 inner.lose(&gone)
             }
         };
-        let concerns = |(key, watcher): (&Key, &Arc<Resolved>)| {
-            changed
-                .iter()
-                .any(|(namespace, name)| *namespace == key.0 && *name == watcher.config_map)
-                .then(|| key.clone())
+        let is_changed = |(key, watcher): &(&Key, &Arc<Resolved>)| {
+            changed.iter().any(|(namespace, name)| *namespace == key.0 && *name == watcher.config_map)
         };
-        inner.watchers.iter().filter_map(concerns).collect()
+        inner.watchers.iter().filter(is_changed).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Takes an event of the Pods' watch of one scope; returns whom it concerns.
-    pub fn pod(&self, scope: &str, event: &Event<PodFacts>) -> Vec<Key> {
+    /// Takes a change of the Pods; returns the watchers that it affects.
+    pub fn pod(&self, change: &Change<PodFacts>) -> Vec<Key> {
         let mut inner = self.0.write();
-        let watch = format!("pods/{scope}");
-        match event {
-            Event::Init => {
-                inner.listed.insert(watch, HashSet::new());
-                Vec::new()
-            }
-            Event::InitApply(facts) | Event::Apply(facts) => {
-                let Some(mut new) = pod::<Config>(facts, None) else { return Vec::new() };
-                let key = key_of(facts);
-                if matches!(event, Event::InitApply(_)) {
-                    inner.listed.entry(watch).or_default().insert(key.clone());
-                }
-                let corner = inner.corners.entry(key.0.clone()).or_default();
-                let before = corner.pods.get(key.1.as_str()).filter(|known| known.pod.uid == new.uid).cloned();
-                see(before.as_ref().map(|before| &*before.pod), &mut new, self.1.now());
-                let replica = Arc::new(Replica::of(facts, new));
-                corner.see(&replica, self.1.now());
-                let is_same = before.as_ref().is_some_and(|before| before.is_like(&replica));
-                if is_same {
-                    return Vec::new();
-                }
-                let before = before.as_ref().map_or(&replica.labels, |before| &before.labels);
-                inner.selecting(&key.0, &[before, &replica.labels])
-            }
-            Event::Delete(facts) => {
+        match change {
+            Change::Listed(facts) | Change::Applied(facts) => inner.see_pod(facts, self.1.now()),
+            Change::Deleted(facts) => {
                 let (namespace, name) = key_of(facts);
                 let gone = inner.corners.get_mut(&namespace).and_then(|corner| corner.pods.remove(name.as_str()));
                 inner.drop_empty();
                 gone.map(|gone| inner.selecting(&namespace, &[&gone.labels])).unwrap_or_default()
             }
-            Event::InitDone => {
-                let listed = inner.listed.remove(&watch).unwrap_or_default();
-                for (namespace, corner) in inner.corners.iter_mut().filter(|(name, _)| is_within(scope, name)) {
-                    corner.pods.retain(|name, _| listed.contains(&(namespace.clone(), name.to_string())));
+            Change::Complete(listed) => {
+                for (namespace, corner) in &mut inner.corners {
+                    corner.pods.retain(|name, _| !listed.lacks(namespace, name));
                     corner.forget_nodes();
                 }
                 inner.drop_empty();
-                inner.all(scope)
+                inner.all(listed)
             }
         }
     }
 
-    /// Takes an event of the watch of one kind of owners; returns whom it concerns.
-    pub fn owner<K>(&self, scope: &str, kind: &str, event: &Event<K>) -> Vec<Key>
+    /// Takes a change of owners of one kind, listed by UID; returns the watchers that it affects.
+    pub fn owner<K>(&self, kind: &str, change: &Change<K>) -> Vec<Key>
     where
         K: Resource,
         for<'k> Owner: From<&'k K>,
     {
         let mut inner = self.0.write();
-        let watch = format!("{kind}/{scope}");
-        match event {
-            Event::Init => {
-                inner.listed.insert(watch, HashSet::new());
+        match change {
+            // The end of the list affects all.
+            Change::Listed(object) => {
+                inner.see_owner(object);
                 Vec::new()
             }
-            Event::InitApply(object) | Event::Apply(object) => {
-                let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
-                if matches!(event, Event::InitApply(_)) {
-                    inner.listed.entry(watch).or_default().insert((namespace.clone(), uid.clone()));
-                }
-                let owner = Owner::from(object);
-                let corner = inner.corners.entry(namespace.clone()).or_default();
-                let before = corner.owners.insert(uid.as_str().into(), owner.clone());
-                // The end of a list reaches everybody.
-                if before.as_ref() == Some(&owner) || matches!(event, Event::InitApply(_)) {
+            Change::Applied(object) => {
+                let (before, owner) = inner.see_owner(object);
+                if before.as_ref() == Some(&owner) {
                     return Vec::new();
                 }
-                inner.of_workload(&namespace, &uid, before.iter().chain([&owner]))
+                inner.of_workload(&key_of(object).0, &uid_of(object), before.iter().chain([&owner]))
             }
-            Event::Delete(object) => {
-                let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
+            Change::Deleted(object) => {
+                let (namespace, uid) = (key_of(object).0, uid_of(object));
                 let corner = inner.corners.get_mut(&namespace);
                 let Some(gone) = corner.and_then(|corner| corner.owners.remove(uid.as_str())) else {
                     return Vec::new();
                 };
-                let concerned = inner.of_workload(&namespace, &uid, [&gone]);
+                let affected = inner.of_workload(&namespace, &uid, [&gone]);
                 inner.drop_empty();
-                concerned
+                affected
             }
-            Event::InitDone => {
-                let listed = inner.listed.remove(&watch).unwrap_or_default();
-                for (namespace, corner) in inner.corners.iter_mut().filter(|(name, _)| is_within(scope, name)) {
-                    let is_listed = |uid: &str| listed.contains(&(namespace.clone(), uid.to_owned()));
-                    corner.owners.retain(|uid, owner| owner.kind != kind || is_listed(uid));
+            Change::Complete(listed) => {
+                for (namespace, corner) in &mut inner.corners {
+                    corner.owners.retain(|uid, owner| owner.kind != kind || !listed.lacks(namespace, uid));
                 }
                 inner.drop_empty();
-                inner.all(scope)
+                inner.all(listed)
             }
         }
     }
@@ -249,8 +194,47 @@ impl Inner {
         self.watchers.range(first..).take_while(move |(key, _)| key.0 == namespace)
     }
 
-    fn all(&self, scope: &str) -> Vec<Key> {
-        self.watchers.keys().filter(|key| is_within(scope, &key.0)).cloned().collect()
+    /// The watchers of the namespaces of a list.
+    fn all(&self, listed: &Listed) -> Vec<Key> {
+        self.watchers.keys().filter(|key| listed.covers(&key.0)).cloned().collect()
+    }
+
+    /// Takes a ConfigMap that somebody watches; returns its key if it is another version.
+    fn see_config_map(&mut self, object: &PartialObjectMeta<ConfigMap>) -> Vec<Key> {
+        let key = key_of(object);
+        let Some(known) = self.config_maps.get_mut(&key) else { return Vec::new() };
+        if known.version == object.metadata.resource_version {
+            return Vec::new();
+        }
+        self.changes += 1;
+        *known = Version { version: object.metadata.resource_version.clone(), change: self.changes };
+        vec![key]
+    }
+
+    fn see_pod(&mut self, facts: &PodFacts, now: DateTime<Utc>) -> Vec<Key> {
+        let Some(mut new) = pod::<Config>(facts, None) else { return Vec::new() };
+        let key = key_of(facts);
+        let corner = self.corners.entry(key.0.clone()).or_default();
+        let before = corner.pods.get(key.1.as_str()).filter(|known| known.pod.uid == new.uid).cloned();
+        see(before.as_ref().map(|before| &*before.pod), &mut new, now);
+        let replica = Arc::new(Replica::of(facts, new));
+        corner.see(&replica, now);
+        if before.as_ref().is_some_and(|before| before.is_like(&replica)) {
+            return Vec::new();
+        }
+        let before = before.as_ref().map_or(&replica.labels, |before| &before.labels);
+        self.selecting(&key.0, &[before, &replica.labels])
+    }
+
+    /// Takes an owner; returns it as it was, and as it is.
+    fn see_owner<K>(&mut self, object: &K) -> (Option<Owner>, Owner)
+    where
+        K: Resource,
+        for<'k> Owner: From<&'k K>,
+    {
+        let owner = Owner::from(object);
+        let corner = self.corners.entry(key_of(object).0).or_default();
+        (corner.owners.insert(uid_of(object).into(), owner.clone()), owner)
     }
 
     /// The watchers whose picture an owner of Pods is part of: they select what it makes, or a Pod of its workload.

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::config_watcher::resolve::resolve;
+use crate::k8s::watch::{Id, list};
 use crate::k8s::workload::{ReplicaSetFacts, StatefulSetFacts};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -37,10 +38,7 @@ fn pod_of(name: &str, app: &str) -> PodFacts {
 fn a_list_after_a_gap_tells_of_a_configmap_that_changed_or_went_in_it_and_of_no_other() {
     let (fleet, key) = fleet();
     let relist = |objects: &[PartialObjectMeta<ConfigMap>]| -> Vec<Key> {
-        let mut told = fleet.config_map("", &Event::Init);
-        told.extend(objects.iter().flat_map(|object| fleet.config_map("", &Event::InitApply(object.clone()))));
-        told.extend(fleet.config_map("", &Event::InitDone));
-        told
+        list(Id::Name, objects.to_vec()).flat_map(|change| fleet.config_map(&change)).collect()
     };
     let number = || fleet.last_change("n", "c");
     let named = number();
@@ -53,12 +51,6 @@ fn a_list_after_a_gap_tells_of_a_configmap_that_changed_or_went_in_it_and_of_no_
     assert!(second > first);
     assert_eq!(relist(&[config_map("x", "3")]), [key], "it went while nobody looked");
     assert!(number() > second);
-    // A list that was begun and not finished says nothing of what it has not named.
-    let before = number();
-    fleet.config_map("", &Event::InitApply(config_map("c", "4")));
-    let there = number();
-    fleet.config_map("", &Event::Init);
-    assert_eq!((number(), before < there), (there, true));
 }
 
 #[test]
@@ -74,17 +66,15 @@ fn a_list_after_a_gap_forgets_the_pods_and_owners_that_went_in_it() {
         read(json!({ "metadata": { "name": uid, "namespace": "n", "uid": uid }, "spec": { "replicas": 1 },
             "status": {} }))
     };
-    assert_eq!(fleet.pod("", &Event::Apply(pod_of("one", "a"))), std::slice::from_ref(&key));
-    assert!(fleet.pod("", &Event::Apply(pod_of("two", "b"))).is_empty(), "nobody selects it");
-    fleet.owner("", "ReplicaSet", &Event::Apply(set("r1")));
-    fleet.owner("", "ReplicaSet", &Event::Apply(set("r2")));
-    fleet.pod("", &Event::Init);
-    fleet.pod("", &Event::InitApply(pod_of("two", "b")));
+    assert_eq!(fleet.pod(&Change::Applied(pod_of("one", "a"))), std::slice::from_ref(&key));
+    assert!(fleet.pod(&Change::Applied(pod_of("two", "b"))).is_empty(), "nobody selects it");
+    fleet.owner("ReplicaSet", &Change::Applied(set("r1")));
+    fleet.owner("ReplicaSet", &Change::Applied(set("r2")));
+    let mut pods = list(Id::Name, [pod_of("two", "b")]);
+    assert_eq!(fleet.pod(&pods.next().unwrap()), [], "the same is no news");
     assert_eq!(names(), (vec!["one".to_owned(), "two".to_owned()], 2), "not before the list is whole");
-    assert_eq!(fleet.pod("", &Event::InitDone), std::slice::from_ref(&key));
-    fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::Init);
-    fleet.owner("", "ReplicaSet", &Event::InitApply(set("r2")));
-    fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::InitDone);
+    assert_eq!(fleet.pod(&pods.next().unwrap()), std::slice::from_ref(&key));
+    list(Id::Uid, [set("r2")]).for_each(|change| drop(fleet.owner("ReplicaSet", &change)));
     assert_eq!(names(), (vec!["two".to_owned()], 1));
 }
 
@@ -115,7 +105,7 @@ fn an_event_of_an_owner_reaches_those_whose_picture_it_changes_and_no_other() {
             "status": {} }))
     };
     let apply = |uid: &str, app: &str, replicas: usize| {
-        names(fleet.owner("", "ReplicaSet", &Event::Apply(set(uid, app, replicas))))
+        names(fleet.owner("ReplicaSet", &Change::Applied(set(uid, app, replicas))))
     };
     assert_eq!(apply("r1", "a1", 1), ["w1"]);
     assert_eq!(apply("r1", "a1", 1), [""; 0], "the same is no news");
@@ -123,38 +113,38 @@ fn an_event_of_an_owner_reaches_those_whose_picture_it_changes_and_no_other() {
     let mut pod = pod_of("p", "a2");
     pod.metadata.owner_references = set("x", "x", 1).metadata.owner_references;
     pod.metadata.owner_references.as_mut().unwrap()[0].uid = "r1".to_owned();
-    fleet.pod("", &Event::Apply(pod));
+    fleet.pod(&Change::Applied(pod));
     assert_eq!(apply("r1", "a1", 2), ["w1", "w2"]);
     assert_eq!(apply("r2", "a3", 1), ["w1", "w2", "w3"]);
     assert_eq!(apply("r2", "a4", 1), ["w1", "w2", "w3", "w4"], "as it was and as it is");
-    let gone = fleet.owner("", "ReplicaSet", &Event::Delete(set("r2", "a4", 1)));
+    let gone = fleet.owner("ReplicaSet", &Change::Deleted(set("r2", "a4", 1)));
     assert_eq!(gone.len(), 3);
     let stateful: StatefulSetFacts = read(json!({ "metadata": { "name": "s", "namespace": "n", "uid": "s" },
         "spec": { "template": { "metadata": { "labels": { "app": "a7" } } } }, "status": {} }));
-    assert_eq!(names(fleet.owner("", "StatefulSet", &Event::Apply(stateful))), ["w7"]);
+    assert_eq!(names(fleet.owner("StatefulSet", &Change::Applied(stateful))), ["w7"]);
     // A list is one piece of news, however long it is.
-    fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::Init);
-    assert_eq!(fleet.owner("", "ReplicaSet", &Event::InitApply(set("r3", "a5", 1))), []);
-    assert_eq!(fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::InitDone).len(), 500);
+    let mut sets = list(Id::Uid, [set("r3", "a5", 1)]);
+    assert_eq!(fleet.owner("ReplicaSet", &sets.next().unwrap()), []);
+    assert_eq!(fleet.owner("ReplicaSet", &sets.next().unwrap()).len(), 500);
 }
 
 #[test]
 fn an_event_of_a_pod_reaches_those_that_select_it_or_did() {
     let fleet = crowd();
-    let apply = |pod: PodFacts| names(fleet.pod("", &Event::Apply(pod)));
+    let apply = |pod: PodFacts| names(fleet.pod(&Change::Applied(pod)));
     assert_eq!(apply(pod_of("p", "a1")), ["w1"]);
     assert_eq!(apply(pod_of("p", "a1")), [""; 0], "the same is no news");
     let mut touched = pod_of("p", "a1");
     touched.metadata.resource_version = Some("2".to_owned());
     assert_eq!(apply(touched), [""; 0], "nor is another resourceVersion alone");
     assert_eq!(apply(pod_of("p", "a2")), ["w1", "w2"], "as it was and as it is");
-    assert_eq!(names(fleet.pod("", &Event::Delete(pod_of("p", "a2")))), ["w2"]);
+    assert_eq!(names(fleet.pod(&Change::Deleted(pod_of("p", "a2")))), ["w2"]);
 }
 
 #[test]
 fn a_namespace_that_is_empty_again_takes_no_room() {
     let (fleet, _) = fleet();
-    fleet.pod("", &Event::Apply(pod_of("one", "a")));
-    fleet.pod("", &Event::Delete(pod_of("one", "a")));
+    fleet.pod(&Change::Applied(pod_of("one", "a")));
+    fleet.pod(&Change::Deleted(pod_of("one", "a")));
     assert!(fleet.read().corner("n").is_none());
 }

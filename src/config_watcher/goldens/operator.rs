@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use kube::runtime::watcher::Event as Shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,6 +19,7 @@ use super::super::revision::Config;
 use super::super::status::{self, Picture};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
 use crate::clock::Clock;
+use crate::k8s::watch::Change;
 use crate::k8s::workload::ReplicaSetFacts;
 use crate::kernel::delete::{Blocked, By};
 use crate::rollout::ledger::Ledger;
@@ -244,11 +244,11 @@ impl Operator {
 fn show(fleet: &Fleet, event: Event) {
     let read = "what a watch shows";
     match event {
-        Event::Pod(pod) => drop(fleet.pod("", &Shown::Apply(serde_json::from_value(pod).expect(read)))),
-        Event::PodGone(pod) => drop(fleet.pod("", &Shown::Delete(serde_json::from_value(pod).expect(read)))),
+        Event::Pod(pod) => drop(fleet.pod(&Change::Applied(serde_json::from_value(pod).expect(read)))),
+        Event::PodGone(pod) => drop(fleet.pod(&Change::Deleted(serde_json::from_value(pod).expect(read)))),
         Event::ReplicaSet(set) => {
             let set: ReplicaSetFacts = serde_json::from_value(set).expect(read);
-            drop(fleet.owner("", "ReplicaSet", &Shown::Apply(set)));
+            drop(fleet.owner("ReplicaSet", &Change::Applied(set)));
         }
         Event::Node(_) | Event::NodeGone(_) => {}
     }

@@ -1,10 +1,11 @@
 //! What the fleet makes of events.
 
 use super::*;
-use chrono::TimeDelta;
+use crate::k8s::watch::{Id, list};
+use chrono::{DateTime, TimeDelta};
 use serde_json::{Value, json};
 
-fn pod(change: impl FnOnce(&mut Value)) -> Event<PodFacts> {
+fn pod(change: impl FnOnce(&mut Value)) -> Change<PodFacts> {
     let mut value = json!({
         "metadata": {
             "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1",
@@ -19,7 +20,7 @@ fn pod(change: impl FnOnce(&mut Value)) -> Event<PodFacts> {
         "status": { "phase": "Pending" },
     });
     change(&mut value);
-    Event::Apply(serde_json::from_value(value).unwrap())
+    Change::Applied(serde_json::from_value(value).unwrap())
 }
 
 #[test]
@@ -30,10 +31,10 @@ fn a_pod_is_ours_by_its_controller_and_not_by_its_labels() {
         pod(|p| p["metadata"]["ownerReferences"] = json!([])),
         pod(|p| p["metadata"]["ownerReferences"][0]["name"] = "b".into()),
     ] {
-        assert_eq!(fleet.pod("", &theirs), Concerns::Nobody);
+        assert_eq!(fleet.pod(&theirs), Affects::Nobody);
     }
     assert!(fleet.pods(&key).is_empty());
-    assert_eq!(fleet.pod("", &pod(|_| {})), Concerns::One(key.clone()));
+    assert_eq!(fleet.pod(&pod(|_| {})), Affects::One(key.clone()));
     let known = fleet.pods(&key).remove(0);
     assert_eq!(
         (&*known.node, known.revision.as_ref().unwrap().hash.as_str()),
@@ -41,8 +42,8 @@ fn a_pod_is_ours_by_its_controller_and_not_by_its_labels() {
         "a Pod that is not bound yet is on the node that it is made for"
     );
     assert_eq!(
-        fleet.pod("", &pod(|p| p["metadata"]["resourceVersion"] = "2".into())),
-        Concerns::Nobody,
+        fleet.pod(&pod(|p| p["metadata"]["resourceVersion"] = "2".into())),
+        Affects::Nobody,
         "nothing that matters changed"
     );
     assert_eq!(&*fleet.pods(&key)[0].resource_version, "2", "and yet the newest version is known, for deletions");
@@ -57,13 +58,13 @@ fn a_heartbeat_concerns_nobody_and_a_relist_forgets_what_is_gone() {
         serde_json::from_value::<NodeFacts>(value).unwrap()
     };
     let fleet = Fleet::default();
-    assert!(matches!(fleet.node(&Event::Apply(node("a", "1", "True"))), NodeNews::Changed(nodes) if nodes.len() == 1));
-    assert_eq!(fleet.node(&Event::Apply(node("a", "2", "True"))), NodeNews::Nothing);
-    assert!(matches!(fleet.node(&Event::Apply(node("a", "3", "False"))), NodeNews::Changed(nodes) if nodes.len() == 2));
-    fleet.node(&Event::Apply(node("b", "1", "True")));
-    fleet.node(&Event::Init);
-    fleet.node(&Event::InitApply(node("b", "1", "True")));
-    fleet.node(&Event::InitDone);
+    assert!(matches!(fleet.node(&Change::Applied(node("a", "1", "True"))), NodeChange::One(nodes) if nodes.len() == 1));
+    assert_eq!(fleet.node(&Change::Applied(node("a", "2", "True"))), NodeChange::Nothing);
+    assert!(
+        matches!(fleet.node(&Change::Applied(node("a", "3", "False"))), NodeChange::One(nodes) if nodes.len() == 2)
+    );
+    fleet.node(&Change::Applied(node("b", "1", "True")));
+    list(Id::Name, [node("b", "1", "True")]).for_each(|change| drop(fleet.node(&change)));
     assert_eq!(fleet.nodes().iter().map(|n| n.name.to_string()).collect::<Vec<_>>(), ["b"]);
 }
 
@@ -72,16 +73,16 @@ fn a_pod_that_loses_its_label_or_its_owner_is_no_longer_ours() {
     let key = ("n".to_owned(), "a".to_owned());
     let fleet = Fleet::default();
     for lost in [pod(|p| p["metadata"]["labels"] = json!({})), pod(|p| p["metadata"]["ownerReferences"] = json!([]))] {
-        fleet.pod("", &pod(|_| {}));
+        fleet.pod(&pod(|_| {}));
         assert_eq!(fleet.pods(&key).len(), 1);
-        assert_eq!(fleet.pod("", &lost), Concerns::One(key.clone()));
+        assert_eq!(fleet.pod(&lost), Affects::One(key.clone()));
         assert!(fleet.pods(&key).is_empty());
     }
-    let Event::Apply(gone) = pod(|p| p["metadata"]["labels"] = json!({})) else { unreachable!() };
-    fleet.pod("", &pod(|_| {}));
+    let Change::Applied(gone) = pod(|p| p["metadata"]["labels"] = json!({})) else { unreachable!() };
+    fleet.pod(&pod(|_| {}));
     assert_eq!(
-        fleet.pod("", &Event::Delete(gone)),
-        Concerns::One(key.clone()),
+        fleet.pod(&Change::Deleted(gone)),
+        Affects::One(key.clone()),
         "also when that is all that is heard of it"
     );
     assert!(fleet.pods(&key).is_empty());
@@ -95,7 +96,7 @@ fn for_how_long_a_pod_was_ready_is_known_after_it_ceased_to_be() {
         "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": since }] })
     };
     let of = |fleet: &Fleet, ready: &str, since: &str| {
-        fleet.pod("", &pod(|p| p["status"] = status(ready, since)));
+        fleet.pod(&pod(|p| p["status"] = status(ready, since)));
         fleet.pods(&key)[0].was_ready
     };
     let new = || Fleet::new(Clock::at("2026-01-01T00:01:20Z".parse().unwrap()));
@@ -122,12 +123,12 @@ fn an_answer_older_than_what_the_watch_brought_is_passed_over_and_so_is_the_othe
         .unwrap()
     };
     let version = || fleet.daemonset(&key).unwrap().resource_version().unwrap();
-    fleet.daemonset_event("", Event::Apply(daemonset("10")));
+    fleet.daemonset_change(Change::Applied(daemonset("10")));
     fleet.wrote(&key, Arc::new(daemonset("9")));
     assert_eq!(version(), "10");
     fleet.wrote(&key, Arc::new(daemonset("11")));
     assert_eq!(version(), "11");
-    fleet.daemonset_event("", Event::Apply(daemonset("10")));
+    fleet.daemonset_change(Change::Applied(daemonset("10")));
     assert_eq!(version(), "11");
 }
 
@@ -140,15 +141,13 @@ fn daemonsets_of_the_vendors_operator_are_known_by_what_they_select_until_they_g
             "spec": { "selector": {}, "template": { "spec": pod } } }))
         .unwrap()
     };
-    let take = |event: Event<DaemonSet>| fleet.vendors_event("n", event);
-    assert_eq!(take(Event::Apply(set(json!({ "a": "b" })))), Concerns::All);
-    assert_eq!(take(Event::Apply(set(json!({ "a": "b" })))), Concerns::Nobody, "a status, say");
+    let take = |event: Change<DaemonSet>| fleet.vendors_change(event);
+    assert_eq!(take(Change::Applied(set(json!({ "a": "b" })))), Affects::All);
+    assert_eq!(take(Change::Applied(set(json!({ "a": "b" })))), Affects::Nobody, "a status, say");
     assert_eq!(fleet.vendors()[0].1.selector["a"], "b");
-    take(Event::Init);
-    take(Event::InitApply(set(json!({ "a": "b" }))));
-    assert_eq!((take(Event::InitDone), fleet.vendors().len()), (Concerns::Nobody, 1));
-    take(Event::Init);
-    assert_eq!((take(Event::InitDone), fleet.vendors().len()), (Concerns::All, 0));
+    let relist = |sets: Vec<DaemonSet>| list(Id::Name, sets).map(take).last();
+    assert_eq!((relist(vec![set(json!({ "a": "b" }))]), fleet.vendors().len()), (Some(Affects::Nobody), 1));
+    assert_eq!((relist(Vec::new()), fleet.vendors().len()), (Some(Affects::All), 0));
 }
 
 #[test]
@@ -169,27 +168,27 @@ fn a_node_is_without_its_agent_since_it_lost_it_however_many_pods_come_and_go() 
         json!({ "phase": "Running", "conditions": [condition] })
     };
     let node = json!({ "metadata": { "name": "node-1" } });
-    fleet.node(&Event::Apply(serde_json::from_value(node).unwrap()));
+    fleet.node(&Change::Applied(serde_json::from_value(node).unwrap()));
     fleet.wrote(&key, Arc::default());
     let of = || fleet.losses(&key, |_| true).get("node-1").cloned();
-    fleet.pod("", &Event::Apply(pod("first", ready("True", "1970-01-01T00:15:00Z"))));
+    fleet.pod(&Change::Applied(pod("first", ready("True", "1970-01-01T00:15:00Z"))));
     assert_eq!(of(), None);
-    fleet.pod("", &Event::Apply(pod("first", ready("False", "1970-01-01T00:16:20Z"))));
+    fleet.pod(&Change::Applied(pod("first", ready("False", "1970-01-01T00:16:20Z"))));
     let mut expected = Loss { since: utc(980), is_futile: false, why: None };
     assert_eq!(of(), Some(expected.clone()));
-    fleet.pod("", &Event::Delete(pod("first", json!({}))));
+    fleet.pod(&Change::Deleted(pod("first", json!({}))));
     assert_eq!(of(), Some(expected.clone()), "that one ran");
     let failed = json!({ "phase": "Failed", "reason": "OutOfcpu", "message": "too little" });
-    fleet.pod("", &Event::Apply(pod("second", failed.clone())));
-    fleet.pod("", &Event::Delete(pod("second", failed)));
-    fleet.pod("", &Event::Apply(pod("third", json!({ "phase": "Pending" }))));
+    fleet.pod(&Change::Applied(pod("second", failed.clone())));
+    fleet.pod(&Change::Deleted(pod("second", failed)));
+    fleet.pod(&Change::Applied(pod("third", json!({ "phase": "Pending" }))));
     let why = Some("its kubelet refused or ended the Pod before: OutOfcpu: too little".to_owned());
     expected = Loss { is_futile: true, why, ..expected };
     assert_eq!(of(), Some(expected));
-    fleet.pod("", &Event::Apply(pod("third", ready("True", "1970-01-01T00:16:40Z"))));
+    fleet.pod(&Change::Applied(pod("third", ready("True", "1970-01-01T00:16:40Z"))));
     assert_eq!(of(), None, "it has one again");
     // What nobody selects any more, or is gone, is not waited for.
-    fleet.pod("", &Event::Delete(pod("third", json!({}))));
+    fleet.pod(&Change::Deleted(pod("third", json!({}))));
     assert_eq!(of().map(|loss| loss.since.timestamp()), Some(1_000));
     assert!(fleet.losses(&key, |_| false).is_empty() && of().is_none());
 }
@@ -209,7 +208,7 @@ fn near_nodes_are_those_of_the_selector_and_those_that_a_oneagent_has_to_do_with
         let nodes = fleet.near(&key, &selector, names.iter().copied(), known);
         nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>()
     };
-    let apply = |name: &str, team: &str, ip: &str| fleet.node(&Event::Apply(fact(name, team, ip)));
+    let apply = |name: &str, team: &str, ip: &str| fleet.node(&Change::Applied(fact(name, team, ip)));
     for (name, team, ip) in [("c", "red", "10.0.0.3"), ("b", "blue", "10.0.0.2"), ("a", "red", "10.0.0.1")] {
         apply(name, team, ip);
     }
@@ -221,15 +220,13 @@ fn near_nodes_are_those_of_the_selector_and_those_that_a_oneagent_has_to_do_with
     assert_eq!(near("red", &[], &[("c", "10.0.0.3")]), ["a", "b", "c"], "known, and still there");
     assert_eq!(near("red", &[], &[("gone", "10.0.0.3")]), ["a", "b", "c"], "it has the address of one that is gone");
     assert_eq!(near("red", &[], &[("gone", "10.0.0.9")]), ["a", "b"]);
-    fleet.pod("", &pod(|p| p["spec"]["nodeName"] = "c".into()));
+    fleet.pod(&pod(|p| p["spec"]["nodeName"] = "c".into()));
     assert_eq!(near("red", &[], &[]), ["a", "b", "c"], "it has a Pod");
     assert_eq!(near("blue", &[], &[]), ["c"], "the selector is edited");
     assert_eq!(near("red", &[], &[]), ["a", "b", "c"]);
-    fleet.node(&Event::Delete(fact("a", "red", "10.0.0.1")));
+    fleet.node(&Change::Deleted(fact("a", "red", "10.0.0.1")));
     assert_eq!(near("red", &[], &[]), ["b", "c"]);
-    fleet.node(&Event::Init);
-    fleet.node(&Event::InitApply(fact("d", "red", "10.0.0.4")));
-    fleet.node(&Event::InitDone);
+    list(Id::Name, [fact("d", "red", "10.0.0.4")]).for_each(|change| drop(fleet.node(&change)));
     assert_eq!(near("red", &[], &[]), ["d"], "a list forgets what is gone");
     // What is handed out is the node as it is now.
     apply("d", "red", "10.0.0.5");

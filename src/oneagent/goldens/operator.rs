@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use kube::runtime::watcher;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -26,6 +25,7 @@ use crate::dynatrace::types::zone_key;
 use crate::dynatrace::{Hosts, Snapshot, TokenState};
 use crate::k8s::facts::VERSION_ANNOTATION;
 use crate::k8s::placement::Verdict;
+use crate::k8s::watch::Change;
 use crate::rollout::ledger::Ledger;
 use crate::sim::{self, Event, Script, Stage, edit, how, merge};
 
@@ -131,7 +131,7 @@ impl sim::Operator for Operator {
                 // A new process lists what is there.
                 self.stage.world.list().into_iter().for_each(|event| show(&self.fleet, event));
                 if let Some(daemonset) = before.daemonset(&key()) {
-                    self.fleet.daemonset_event("", watcher::Event::Apply((*daemonset).clone()));
+                    self.fleet.daemonset_change(Change::Applied((*daemonset).clone()));
                 }
                 self.last = None;
                 self.answers_at = now + TimeDelta::seconds(1);
@@ -190,7 +190,7 @@ impl sim::Operator for Operator {
                 self.stage.line("  ", &format!("the DaemonSet {what} {}", short(&version.unwrap_or_default())));
             }
             self.stage.world.set_template(metadata);
-            self.fleet.daemonset_event("", watcher::Event::Apply(live));
+            self.fleet.daemonset_change(Change::Applied(live));
         }
         let mut ledger = plan.ledger;
         for step in &plan.steps {
@@ -306,10 +306,10 @@ fn key() -> (String, String) {
 fn show(fleet: &Fleet, event: Event) {
     let read = "what a watch shows";
     match event {
-        Event::Node(node) => drop(fleet.node(&watcher::Event::Apply(serde_json::from_value(node).expect(read)))),
-        Event::NodeGone(node) => drop(fleet.node(&watcher::Event::Delete(serde_json::from_value(node).expect(read)))),
-        Event::Pod(pod) => drop(fleet.pod("", &watcher::Event::Apply(serde_json::from_value(pod).expect(read)))),
+        Event::Node(node) => drop(fleet.node(&Change::Applied(serde_json::from_value(node).expect(read)))),
+        Event::NodeGone(node) => drop(fleet.node(&Change::Deleted(serde_json::from_value(node).expect(read)))),
+        Event::Pod(pod) => drop(fleet.pod(&Change::Applied(serde_json::from_value(pod).expect(read)))),
         Event::ReplicaSet(_) => {}
-        Event::PodGone(pod) => drop(fleet.pod("", &watcher::Event::Delete(serde_json::from_value(pod).expect(read)))),
+        Event::PodGone(pod) => drop(fleet.pod(&Change::Deleted(serde_json::from_value(pod).expect(read)))),
     }
 }

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use kube::runtime::watcher::Event;
 use olm_tests::eyes::Eyes;
 use olm_tests::lab::Lab;
 use oneagent_operator::api::config_watcher::package::PACKAGE;
@@ -15,6 +14,7 @@ use oneagent_operator::config_watcher::fleet::Fleet;
 use oneagent_operator::config_watcher::places::{Lens, Survey};
 use oneagent_operator::config_watcher::resolve::resolve;
 use oneagent_operator::config_watcher::revision::Config;
+use oneagent_operator::k8s::watch::{Change, Id, list};
 use oneagent_operator::k8s::workload::ReplicaSetFacts;
 use oneagent_operator::rollout::ledger::Ledger;
 use serde::de::DeserializeOwned;
@@ -59,7 +59,7 @@ pub(super) fn looks(pods: usize) {
         )
     };
     for number in 0..pods {
-        fleet.pod("", &Event::Apply(pod(number, 2)));
+        fleet.pod(&Change::Applied(pod(number, 2)));
     }
     let set = |app: usize, replicas: usize| {
         let above = json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": format!("d{app}"),
@@ -73,23 +73,19 @@ pub(super) fn looks(pods: usize) {
     };
     let sets: Vec<_> = (0..pods / 4).map(|app| set(app, 4)).collect();
     let began = Instant::now();
-    fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::Init);
-    for set in sets {
-        _ = fleet.owner("", "ReplicaSet", &Event::InitApply(set));
-    }
-    fleet.owner::<ReplicaSetFacts>("", "ReplicaSet", &Event::InitDone);
+    list(Id::Uid, sets).for_each(|change| drop(fleet.owner("ReplicaSet", &change)));
     row(&format!("a list of {} ReplicaSets there", pods / 4), &format!("{:.1} ms", ms(began)));
-    let events: Vec<_> = (0..100).map(|app| Event::Apply(set(app, 3))).collect();
+    let events: Vec<_> = (0..100).map(|app| Change::Applied(set(app, 3))).collect();
     let began = Instant::now();
-    let told: usize = events.iter().map(|event| fleet.owner("", "ReplicaSet", event).len()).sum();
+    let told: usize = events.iter().map(|event| fleet.owner("ReplicaSet", event).len()).sum();
     row(
         &format!("an event of one of {} ReplicaSets, which wakes {} of 500 watchers", pods / 4, told / events.len()),
         &format!("{:.2} ms", ms(began) / events.len() as f64),
     );
-    let events: Vec<_> = (0..1000).map(|number| Event::Apply(pod(number, 3))).collect();
+    let events: Vec<_> = (0..1000).map(|number| Change::Applied(pod(number, 3))).collect();
     let began = Instant::now();
     for event in &events {
-        std::hint::black_box(fleet.pod("", event));
+        std::hint::black_box(fleet.pod(event));
     }
     row(
         &format!("an event of one of {pods} Pods in a namespace with 500 watchers (this program's own build)"),

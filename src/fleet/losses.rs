@@ -1,30 +1,29 @@
-//! Nodes that lost their agent, as the watch of the Pods shows it: since when, and why the Pods since then came to
+//! Nodes that lost their Pod, as the watch of the Pods shows it: since when, and why the Pods since then came to
 //! nothing.
 //!
 //! Here because a Pod that its kubelet refuses is gone within a second, and its reason with it. Gone with the process.
-//! Must not judge anything.
+//! Pure. Must not judge anything.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::super::revision::Pod;
-use crate::kernel::Key;
-use crate::rollout::{Loss, Trouble};
+use crate::k8s::watch::Key;
+use crate::rollout::{Loss, Pod, Trouble};
 
-/// By OneAgent, and by node.
+/// By object, and by node.
 #[derive(Debug, Default)]
 pub(super) struct Losses(HashMap<Key, Arc<HashMap<Arc<str>, Loss>>>);
 
 impl Losses {
-    /// What is known of a OneAgent's nodes.
+    /// What is known of an object's nodes.
     pub(super) fn of(&self, key: &Key) -> Arc<HashMap<Arc<str>, Loss>> {
         self.0.get(key).cloned().unwrap_or_default()
     }
 
     /// Takes note of how a Pod is, and how it was.
-    pub(super) fn see(&mut self, key: &Key, before: Option<&Pod>, pod: &Pod, now: DateTime<Utc>) {
+    pub(super) fn see<R>(&mut self, key: &Key, before: Option<&Pod<R>>, pod: &Pod<R>, now: DateTime<Utc>) {
         if pod.ready_since.is_some() {
             self.remove(key, &pod.node);
             return;
@@ -40,13 +39,13 @@ impl Losses {
     }
 
     /// Takes note of a Pod that is gone, where no other one of its node is Ready.
-    pub(super) fn gone(&mut self, key: &Key, pod: &Pod, now: DateTime<Utc>) {
+    pub(super) fn gone<R>(&mut self, key: &Key, pod: &Pod<R>, now: DateTime<Utc>) {
         let ran = pod.ready_since.is_some() || pod.was_ready.is_some();
         let since = if pod.ready_since.is_some() { now } else { pod.unready_since.unwrap_or(pod.created) };
         self.loss(key, pod, since).is_futile |= !ran;
     }
 
-    fn loss(&mut self, key: &Key, pod: &Pod, since: DateTime<Utc>) -> &mut Loss {
+    fn loss<R>(&mut self, key: &Key, pod: &Pod<R>, since: DateTime<Utc>) -> &mut Loss {
         let of = Arc::make_mut(self.0.entry(key.clone()).or_default());
         of.entry(pod.node.clone()).or_insert(Loss { since, is_futile: false, why: None })
     }
@@ -68,7 +67,7 @@ impl Losses {
         }
     }
 
-    /// Forgets a OneAgent.
+    /// Forgets an object.
     pub(super) fn forget(&mut self, key: &Key) {
         self.0.remove(key);
     }
