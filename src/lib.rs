@@ -5,34 +5,36 @@
 //! ```text
 //!  main ─▶ cli ─┬─▶ oneagent ─┬─▶ rollout      what to replace now, and what is waited for (pure; knows no kind)
 //!               │             ├─▶ dynatrace    the vendor's API: client, one poller per environment
-//!               │             ├─▶ kernel       effects, for any kind: runtime, desks, watches, all that is written
+//!               │             ├─▶ kernel       effects, for any kind: the frame of a reconcile, runtime, watches, writes
 //!               │             │                (kernel ─▶ rollout: guard and ledger, the last word before a Pod goes)
 //!               │             ├─▶ fleet        what watches show and users ask, as the engine wants it (pure)
-//!               │             ├─▶ k8s          what is known of Kubernetes: read types, nodes, ownership, drift (pure)
+//!               │             ├─▶ k8s          what is known of Kubernetes: read types, watches, nodes, drift (pure)
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ config_watcher           the other kind, on the same rooms but dynatrace
-//!               ├─▶ olm ─────────▶ api         what an installation consists of: CRDs, RBAC, manifests (pure)
 //!               └─▶ telemetry                  logs, metrics, probes; beside all of them clock and backoff
+//!  olm ─▶ api                                  what an installation consists of: CRDs, RBAC, manifests (pure); for the
+//!                                              program that generates them
 //!  sim                                         a small world on a virtual clock, for tests alone
 //! ```
 //!
-//! A kind is what implements [`kernel::runtime::Kind`]: its package, its objects, what it keeps of one between two
-//! looks, and a look. The runtime brings watch, queue, pace and back-off, and drops what was kept when an object is
-//! gone. A package is a row ([`api::PACKAGES`]): name, rights, samples, texts; bundle, catalog and manifests are made
-//! of it.
+//! A kind is what implements [`kernel::kind::Kind`]: its package, its objects, and the steps of a reconcile.
+//! [`kernel::operator`] has their order and all that they share: what is refused, memory before action, the status,
+//! when to reconcile again. [`kernel::runtime`] brings watch, queue, pace and back-off, and drops what was kept of an object
+//! when it is gone. A package is a row ([`api::PACKAGES`]): name, rights, samples, texts; bundle, catalog and manifests
+//! are made of it.
 //!
-//! One look at a OneAgent goes through [`oneagent`]'s files in this order: `resolve` (what does the spec mean?) →
-//! `overlap` (which nodes have others?) → `observe` (what is there?) → `plan` (what shall be done?) → `act` (do it) →
-//! `status` (say so, of what was done). `plan` makes `places` of nodes and Pods, judges each Pod's `revision`, and
-//! hands them to the engine. Only `observe` and `act` touch the cluster or the vendor; the rest is a function of its
-//! arguments. A look at a ConfigWatcher goes the same way through [`config_watcher`]: `change` (what of the ConfigMap
-//! has reached the Pods?) stands where OneAgent has `version`, and places are replicas of workloads instead of nodes.
+//! A reconcile goes through a kind's files in this order: `resolve` (what does the spec mean?) → `observe` (what is
+//! there?) → `plan` (what shall be done?) → `act` (do it) → `status` (say so, of what was done). A OneAgent's `plan`
+//! makes `places` of nodes and Pods, judges each Pod's `revision`, and hands them to the engine. Only `observe` and
+//! `act` touch the cluster or the vendor; the rest is a function of its arguments. For a ConfigWatcher, `change` (what of the
+//! ConfigMap has reached the Pods?) stands where OneAgent has `version`, and places are replicas of workloads instead of
+//! nodes.
 //!
 //! # Invariants
 //!
-//! 1. `api`, `fleet`, `k8s`, `rollout`, `olm`, and of a kind all but `observe`, `act`, `controller`, `fleet`, `peers`
-//!    and `desk` are synchronous: no client, no clock, no environment, no log. No two files of a room use one another.
-//!    A test reads the sources and holds this.
+//! 1. `api`, `fleet`, `k8s`, `rollout`, `olm`, and each file of a kind that says "Pure" at its top are synchronous: no
+//!    client, no clock, no environment, no log. No two files of a room use one another. A test reads the sources and
+//!    holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never
 //!    written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
@@ -41,8 +43,8 @@
 //! 5. The budget is checked twice, by the plan and, with a count of its own, by `rollout::guard` in `kernel::delete`.
 //! 6. Everything needed to go on after a crash is in the cluster: in the status (`rollout.memory`), in the DaemonSet's
 //!    record (one annotation of it), and in a note of the nodes that have an agent.
-//! 7. What is kept of one object between two looks lies in its desk, and goes with the object, also when nobody saw it
-//!    go. A watch that ends, ends the process: what it feeds would stay as it is.
+//! 7. What is kept of one object between two reconciles lies in its state, and goes with the object, also when nobody
+//!    saw it go. A watch that ends, ends the process: what it feeds would stay as it is.
 //! 8. A secret's bytes never reach `Debug`, a log, an Event, a status or an error text.
 //! 9. Every condition exists from the first visit, and every reason says what to do.
 //! 10. Not knowing is never a reason to delete: an agent whose version nobody reported yet is left alone. An outage is

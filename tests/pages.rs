@@ -9,7 +9,11 @@ use std::path::{Path, PathBuf};
 use oneagent_operator::api::config_watcher::{self, ConfigWatcher};
 use oneagent_operator::api::oneagent::OneAgent;
 use oneagent_operator::api::oneagent::condition::Reason;
+use oneagent_operator::config_watcher::ConfigWatchers;
+use oneagent_operator::kernel::kind::Kind;
+use oneagent_operator::oneagent::{OneAgents, OwnMetrics};
 use oneagent_operator::rollout::Bucket;
+use oneagent_operator::telemetry::Metrics;
 use strum::{EnumMessage, IntoEnumIterator};
 
 fn root() -> &'static Path {
@@ -175,8 +179,12 @@ fn every_alert_and_metric_is_on_a_page() {
         }
     }
     let exposed = [
-        oneagent_operator::oneagent::OwnMetrics::default().all.text(),
-        oneagent_operator::config_watcher::OwnMetrics::default().all.text(),
+        {
+            let metrics = Metrics::new("OneAgent", OneAgents::COUNTS);
+            drop(OwnMetrics::new(&metrics));
+            metrics.text()
+        },
+        Metrics::new("ConfigWatcher", ConfigWatchers::COUNTS).text(),
     ];
     for line in exposed.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with("# HELP ")) {
         let name = line.split(' ').nth(2).unwrap();

@@ -47,9 +47,20 @@ impl Condition {
 /// The conditions of a kind: every object of it has all of them from the first visit on, in this order.
 pub trait Type: Copy + PartialEq + Display + IntoEnumIterator {
     /// Why one is as it is.
-    type Reason: Copy + PartialEq + Display + IntoEnumIterator;
-    /// The reason before the first look.
+    type Reason: Copy + PartialEq + Display + IntoEnumIterator + Send + Sync;
+    /// The reason before the first reconcile.
     const NOT_YET: Self::Reason;
+    /// The reason while the spec is invalid.
+    const INVALID_SPEC: Self::Reason;
+    /// The reason while the operator lacks a right.
+    const RIGHTS_MISSING: Self::Reason;
+    /// The reason while a write goes on failing.
+    const WRITE_REFUSED: Self::Reason;
+    const READY: Self;
+    const PROGRESSING: Self;
+    const DEGRADED: Self;
+    /// What Progressing says while nothing can be done.
+    const HALTED: &'static str;
     /// What an Event is worth that says so.
     fn weight(self, holds: Option<bool>, reason: Self::Reason) -> Weight;
 }
@@ -180,13 +191,6 @@ fn was_warned_of<T: Type>(type_: T, before: &Condition) -> bool {
     };
     let reason = T::Reason::iter().find(|reason| reason.to_string() == before.reason);
     reason.is_some_and(|reason| type_.weight(holds, reason) == Weight::Warning)
-}
-
-/// Clears the sentences that may wait, for most only follow counts; what needs a human is said at once.
-pub fn keep_what_is_urgent(conditions: &mut [Condition]) {
-    for condition in conditions.iter_mut().filter(|condition| condition.type_ != "Degraded") {
-        condition.message.clear();
-    }
 }
 
 /// A text of fewer bytes than `limit`: whole sentences, or the beginning of the first one.

@@ -5,6 +5,7 @@
 pub mod condition;
 pub mod config_watcher;
 pub mod name;
+pub mod object;
 pub mod oneagent;
 pub mod package;
 pub mod rollout;

@@ -14,12 +14,12 @@ use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel;
+use crate::oneagent::LABEL;
 use crate::oneagent::MANAGER;
-use crate::oneagent::controller::LABEL;
 use crate::oneagent::explain::{Around, Finding, Kind, oneagent};
 use crate::oneagent::listed::Cluster;
+use crate::oneagent::memory::says_refused;
 use crate::oneagent::observe::refusal;
-use crate::oneagent::status::says_refused;
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]

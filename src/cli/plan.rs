@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::named::Look;
 use crate::kernel::{self, Answer, Data, Singletons, chain};
-use crate::oneagent::controller::LABEL;
+use crate::oneagent::LABEL;
 use crate::oneagent::listed::Cluster;
 use crate::oneagent::observe::VERSION;
 use crate::oneagent::preview::{Preview, Surroundings, preview};

@@ -5,17 +5,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::context::{ConfigWatchers, Cx};
+use super::observe::{Content, Seen};
 use super::places::{By, Obstacle};
+use super::plan::Plan;
 use super::resolve::Resolved;
-use super::revision::{Config, Pod};
-use super::{Context, Desk, Kept};
+use super::revision::Pod;
+use super::state::Kept;
 use crate::kernel;
-use crate::kernel::delete::{Blocked, By as ForbiddenBy, How, Outcome, Target};
-use crate::rollout::Step;
-use crate::rollout::guard::Guard;
+use crate::kernel::delete::{Blocked, By as ForbiddenBy, How, Outcome};
+use crate::kernel::kind::{Acted, Kind};
 
 /// What is blocked is tried again after so long: no watch shows a PodDisruptionBudget or a policy that changes.
 const AGAIN: Duration = Duration::from_secs(10);
+/// A ConfigMap that may not be read is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// What is due by the clock is done a moment later.
+const A_MOMENT: Duration = Duration::from_millis(20);
 /// A Pod that is blocked alone lets the others of its workload have their turn first.
 const OTHERS_FIRST: u32 = 6;
 
@@ -26,69 +32,66 @@ pub struct Done {
     pub has_changed: bool,
     /// A Pod may not be evicted now.
     pub is_blocked: bool,
-    /// The time of this look was over before all of them were evicted.
+    /// The time of this reconcile was over before all of them were evicted.
     pub is_unfinished: bool,
-    /// Why evictions go on failing.
-    pub refused: Option<String>,
+}
+
+/// Carries a plan out. Where a Pod was blocked the plan is made again: the status says what is known now.
+pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan, done: &mut Done) -> Acted {
+    let mut error = evict(cx, &seen.resolved, plan, done).await.err();
+    if done.is_blocked {
+        match ConfigWatchers::plan(cx, &plan.memory, seen, cx.clock.now()) {
+            Ok(again) => *plan = again,
+            Err(defect) => error = Some(defect),
+        }
+    }
+    let (kept, wait_ready) = (&cx.state.own, seen.resolved.policy.wait_ready);
+    // While nothing may be replaced, nothing that OLM could interrupt is under way.
+    let evicted_at = kept.evicted_at.lock().filter(|_| plan.is_in_flight);
+    let is_others_turn = done.is_blocked && !plan.decision.steps.is_empty();
+    let waits = [
+        plan.next.map(|at| (at - cx.clock.now()).to_std().unwrap_or_default() + A_MOMENT),
+        kept.blocked.ends_in().map(|wait| wait + A_MOMENT),
+        kept.believed_in(seen.believed_after()).map(|wait| wait + A_MOMENT),
+        done.is_unfinished.then_some(A_MOMENT),
+        (done.has_changed || is_others_turn).then_some(Duration::from_secs(1)),
+        matches!(seen.content, Content::Forbidden(_)).then_some(ASK_AGAIN),
+    ];
+    Acted { error, next: waits.into_iter().flatten().min(), busy_until: evicted_at.map(|at| at + wait_ready) }
 }
 
 /// Evicts Pods, one after the other: whether the next may go, the answer to the last one tells.
-pub async fn evict(
-    context: &Context,
-    desk: &Desk,
-    resolved: &Resolved,
-    guard: &Guard,
-    steps: &[Step<Config>],
-) -> Result<Done, (Done, kernel::Error)> {
-    let mut done = Done::default();
-    for Step { pod, place, costs } in steps {
+async fn evict(cx: &Cx<'_>, resolved: &Resolved, plan: &Plan, done: &mut Done) -> Result<(), kernel::Error> {
+    let (guard, kept) = (&plan.guard, &cx.state.own);
+    for step in &plan.decision.steps {
         // Where one was refused a moment ago the others of its workload are not tried.
-        let workload = guard.workload(&pod.uid);
-        if workload.is_some_and(|name| desk.own.blocked.holds(name)) {
+        let workload = guard.workload(&step.pod.uid);
+        if workload.is_some_and(|name| kept.blocked.holds(name)) {
             continue;
         }
-        if !desk.has_time() {
+        if !cx.state.has_time() {
             done.is_unfinished = true;
             break;
         }
         // A pause, an edit or a deletion in the middle is heard, and a stop.
-        let key = (resolved.namespace.clone(), resolved.name.clone());
-        if !context.fleet.is_still(&key, resolved) || context.is_stopped(&key).await.unwrap_or(true) {
+        if !cx.kind.fleet.is_still(cx.key, resolved) || cx.is_stopped(cx.key).await.unwrap_or(true) {
             done.has_changed = true;
             break;
         }
-        let target = Target {
-            namespace: &resolved.namespace,
-            name: &pod.name,
-            uid: &pod.uid,
-            resource_version: &pod.resource_version,
-            place,
-            how: How::Evict,
-        };
-        let outcome =
-            context.deletions.delete(&context.client, &resolved.namespace, guard, target, context.clock.now()).await;
-        let (namespace, name, pod_name) = (&resolved.namespace, &resolved.name, &*pod.name);
-        match outcome {
-            Ok(Outcome::Deleted) => {
-                tracing::info!(namespace, name, pod = pod_name, "Pod evicted: its successor reads the changed data");
-                desk.own.was_evicted(workload);
-                *desk.own.evicted_at.lock() = Some(context.clock.now());
-                context.metrics.all.replaced();
+        match cx.remove(&resolved.namespace, guard, step, How::Evict).await? {
+            Outcome::Deleted => {
+                kept.was_evicted(workload);
+                *kept.evicted_at.lock() = Some(cx.clock.now());
             }
-            Ok(Outcome::Changed) => done.has_changed = true,
-            Ok(Outcome::OverBudget) => tracing::error!(name = resolved.name, "the plan exceeds the budget; a defect"),
-            Ok(Outcome::Blocked(blocked)) => {
-                tracing::info!(namespace, name, pod = pod_name, why = blocked.why, "Pod may not be evicted now");
+            Outcome::Changed => done.has_changed = true,
+            Outcome::OverBudget => {}
+            Outcome::Blocked(blocked) => {
                 done.is_blocked = true;
-                step_aside(&desk.own, workload, (pod, *costs), &blocked);
-            }
-            Err(error) => {
-                done.refused = desk.complaint(&error);
-                return Err((done, error));
+                step_aside(kept, workload, (&step.pod, step.costs), &blocked);
             }
         }
     }
-    Ok(done)
+    Ok(())
 }
 
 /// One that may not be evicted now is not asked for again at once.

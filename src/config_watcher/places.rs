@@ -14,7 +14,7 @@ use super::resolve::Resolved;
 use super::revision::{Config, Pod};
 use crate::fleet::replicas::{Controller, Corner, Counting, Group, Replica, groups, is_unseen, workload};
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{Occupant, Place, Selection, Standing, Trouble, Words, Workload};
+use crate::rollout::{Occupant, Place, Standing, Trouble, Words, Workload};
 
 /// What is waited for, in this kind's words.
 pub const WORDS: Words = Words {
@@ -191,21 +191,14 @@ impl Survey {
 
 impl Selected {
     fn place(&self) -> Place<'_, Config> {
+        let occupant = Occupant { pod: &self.pod, standing: self.standing };
+        // As of a place that joined long ago: a Pod that comes during a rollout is a successor.
         Place {
-            name: &self.pod.name,
             workload: self.workload,
             rank: self.rank,
-            zone: None,
-            is_canary: false,
-            is_left_out: false,
-            selection: Selection::Selected,
-            is_ready: true,
             ready_since: self.heard_again,
             busy: self.busy.clone(),
-            // A Pod that comes during a rollout is a successor.
-            joined: DateTime::UNIX_EPOCH,
-            loss: None,
-            occupant: Some(Occupant { pod: &self.pod, standing: self.standing }),
+            ..Place::plain(&self.pod.name, Some(occupant))
         }
     }
 }

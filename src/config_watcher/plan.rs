@@ -2,7 +2,7 @@
 //!
 //! Pure: what is known comes in, what is to be kept goes out. Must not keep or send anything itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -13,9 +13,10 @@ use super::memory::Memory;
 use super::places::{Lens, Obstacle, Sign, Survey, WORDS};
 use super::resolve::Resolved;
 use super::revision::Config;
+use crate::kernel::kind::Planned;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{self, Desired, Hold, Inventory, Policy, Source, State, Workload};
+use crate::rollout::{self, Desired, Hold, Inventory, Policy, State, Workload};
 
 /// What no watch tells is looked at again after so long.
 const UNHEARD: TimeDelta = TimeDelta::seconds(10);
@@ -81,7 +82,19 @@ pub struct Plan {
     pub next: Option<DateTime<Utc>>,
 }
 
-/// Plans one look.
+impl Planned for Plan {
+    type Memory = Memory;
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.ledger.clone()
+    }
+}
+
+/// Plans one reconcile.
 #[must_use]
 pub fn plan(facts: &Facts<'_>) -> Plan {
     let Facts { resolved, now, .. } = *facts;
@@ -150,22 +163,14 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
         memory.tracked.as_ref().map(|tracked| Desired { revision: tracked.desired().clone(), insists: false });
     let places = survey.places();
     let inventory = Inventory {
-        places: &places,
         workloads: &survey.workloads,
         // Whatever a Pod is made from now, it reads the ConfigMap as it is.
         template: desired.as_ref().map(|desired| &desired.revision),
-        settled: true,
         deleted: &ledger.deleted(),
-        lost: &HashMap::new(),
-        freed: &HashSet::new(),
         missing: &since,
-        deciding_since: facts.deciding_since,
         // A verdict that was lifted is judged again.
         heard_since: memory.lifted_at.map_or(facts.heard_since, |lifted| lifted.max(facts.heard_since)),
-        source: Source::NotNeeded,
-        refused: None,
-        words: WORDS,
-        memory: &memory.engine,
+        ..Inventory::plain(&places, WORDS, &memory.engine, facts.deciding_since)
     };
     let mut decision = rollout::plan(policy, desired.as_ref(), &inventory, now);
     let engine = std::mem::take(&mut decision.memory);

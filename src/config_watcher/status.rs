@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::act::Done;
 use super::change::Tracked;
 use super::observe::Content;
 use super::places::{By, WORDS};
 use super::plan::{Plan, RESTLESS};
 use super::resolve::Resolved;
-use crate::api::condition::{Transition, keep_what_is_urgent, merge, timestamp};
+use crate::api::condition::{Transition, merge, timestamp};
 use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus, PendingStatus, PodCounts, RolloutStatus};
 use crate::rollout::{Bucket, Cause, Phase, Report, State, Workload};
@@ -26,7 +25,8 @@ pub struct Picture<'p> {
     pub resolved: &'p Resolved,
     pub read: &'p Content,
     pub plan: &'p Plan,
-    pub done: &'p Done,
+    /// What goes on failing.
+    pub complaint: Option<&'p (R, String)>,
 }
 
 /// The status, and what changed in it.
@@ -75,35 +75,6 @@ pub fn status(
         conditions,
     };
     Ok((status, transitions))
-}
-
-/// The status of an object of which nothing can be decided. What was known stays.
-#[must_use]
-pub fn invalid(
-    generation: Option<i64>,
-    before: &ConfigWatcherStatus,
-    reason: R,
-    message: &str,
-    now: DateTime<Utc>,
-) -> (ConfigWatcherStatus, Vec<Transition>) {
-    let findings = [
-        Finding::new(C::Ready, false, reason, message),
-        Finding::new(C::Progressing, false, reason, "no Pod is replaced until the spec is valid"),
-        Finding::new(C::Degraded, true, reason, message),
-    ];
-    let (conditions, transitions) = merge(&before.conditions, &findings, generation, now);
-    (ConfigWatcherStatus { observed_generation: generation, conditions, ..before.clone() }, transitions)
-}
-
-/// What of a status must not wait: all but counts, names and sentences that only follow them.
-#[must_use]
-pub fn essence(status: &ConfigWatcherStatus) -> ConfigWatcherStatus {
-    let mut essence = ConfigWatcherStatus { pods: None, ..status.clone() };
-    keep_what_is_urgent(&mut essence.conditions);
-    if let Some(rollout) = &mut essence.rollout {
-        rollout.waiting_on.clear();
-    }
-    essence
 }
 
 /// What is waited for: what may not be evicted first.
@@ -247,8 +218,8 @@ fn trouble(picture: &Picture<'_>, name: &str) -> Option<(R, String)> {
         Content::Found(_) => {}
     }
     let Resolved { namespace, policy, .. } = picture.resolved;
-    if let Some(why) = &picture.done.refused {
-        return Some((R::EvictionRefused, format!("evictions in namespace {namespace} fail again and again: {why}")));
+    if let Some(problem) = picture.complaint {
+        return Some(problem.clone());
     }
     let obstacle = picture.plan.survey.obstacle.as_ref().filter(|obstacle| obstacle.by == By::Refusal);
     if let Some(obstacle) = obstacle {

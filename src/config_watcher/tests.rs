@@ -9,7 +9,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::act::Done;
 use super::fleet::Fleet;
 use super::memory::Memory;
 use super::observe::Content;
@@ -106,7 +105,7 @@ impl World {
         self.memory = plan.memory.clone();
         self.missing = plan.missing.clone();
         let picture =
-            Picture { object: &object, resolved: &resolved, read: &self.content, plan: &plan, done: &Done::default() };
+            Picture { object: &object, resolved: &resolved, read: &self.content, plan: &plan, complaint: None };
         self.status = status(&picture, &self.status, at(self.now)).unwrap().0;
         (plan, self.status.clone())
     }

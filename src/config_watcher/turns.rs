@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -26,8 +26,9 @@ struct Queue {
 }
 
 /// A turn; it ends when it is dropped, also in the middle of a look that is cancelled.
-pub struct Turn<'t> {
-    turns: &'t Turns,
+#[derive(Debug)]
+pub struct Turn {
+    turns: Arc<Turns>,
     namespace: String,
 }
 
@@ -44,7 +45,7 @@ impl Turns {
     }
 
     /// The turn in a watcher's namespace; `None`: another has it, and its end wakes this one.
-    pub fn take(&self, key: &Key) -> Option<Turn<'_>> {
+    pub fn take(self: &Arc<Self>, key: &Key) -> Option<Turn> {
         let mut namespaces = self.namespaces.lock();
         let queue = namespaces.entry(key.0.clone()).or_default();
         if queue.is_taken {
@@ -55,11 +56,11 @@ impl Turns {
         }
         queue.is_taken = true;
         queue.waiting.retain(|waiting| waiting != key);
-        Some(Turn { turns: self, namespace: key.0.clone() })
+        Some(Turn { turns: self.clone(), namespace: key.0.clone() })
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
         let mut namespaces = self.turns.namespaces.lock();
         let Some(queue) = namespaces.get_mut(&self.namespace) else { return };
@@ -77,13 +78,11 @@ impl Drop for Turn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
     fn the_end_of_a_turn_wakes_the_first_who_waits_and_nobody_twice_and_leaves_nothing() {
-        let (turns, woken) = (Turns::default(), Arc::new(Mutex::new(Vec::new())));
+        let (turns, woken) = (Arc::new(Turns::default()), Arc::new(Mutex::new(Vec::new())));
         let noted = woken.clone();
         turns.wake_by(move |key| noted.lock().push(key.1.clone()));
         let key = |name: &str| ("n".to_owned(), name.to_owned());

@@ -19,7 +19,7 @@ use super::{nodes, pods};
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::k8s::node::Node;
 use crate::k8s::watch::{Affects, Change, Key};
-use crate::rollout::{Loss, Pod};
+use crate::rollout::{Loss, Occupant, Place, Pod};
 
 /// What a kind reads from the Pods of its DaemonSets.
 pub trait Reads {
@@ -305,4 +305,35 @@ fn is_newer(known: &DaemonSet, brought: &DaemonSet) -> bool {
     let version = |set: &DaemonSet| set.resource_version().and_then(|version| version.parse::<u64>().ok());
     known.metadata.uid == brought.metadata.uid
         && version(known).zip(version(brought)).is_some_and(|(known, brought)| known > brought)
+}
+
+/// Label of a node: its zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// A selected node as a place. It is one also while it has no Pod: what is missing there takes from the budget.
+#[must_use]
+pub fn place<'a, R>(node: &'a Node, occupant: Option<Occupant<'a, R>>) -> Place<'a, R> {
+    Place {
+        zone: node.labels.get(ZONE).map(String::as_str),
+        is_ready: node.ready,
+        ready_since: node.ready_since,
+        joined: node.created,
+        ..Place::plain(&node.name, occupant)
+    }
+}
+
+/// The Pod of each node. A terminating Pod and its replacement can share a node for a moment: the replacement
+/// counts.
+#[must_use]
+pub fn by_node<R>(pods: &[Arc<Pod<R>>]) -> HashMap<&str, &Arc<Pod<R>>> {
+    let mut by_node: HashMap<&str, &Arc<Pod<R>>> = HashMap::with_capacity(pods.len());
+    for pod in pods {
+        let slot = by_node.entry(&pod.node).or_insert(pod);
+        let is_replacement = slot.deleting && !pod.deleting;
+        let is_newer = slot.deleting == pod.deleting && pod.created > slot.created;
+        if is_replacement || is_newer {
+            *slot = pod;
+        }
+    }
+    by_node
 }

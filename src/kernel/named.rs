@@ -188,7 +188,7 @@ impl Named {
             let others = running.keys().filter(|known| known.namespace == reference.namespace).count();
             if others >= WATCHES && !running.contains_key(reference) {
                 return Look::Unknown(format!(
-                    "OneAgents of namespace {} refer to more than {WATCHES} objects",
+                    "objects of namespace {} refer to more than {WATCHES} Secrets and ConfigMaps",
                     reference.namespace
                 ));
             }
@@ -385,7 +385,7 @@ mod tests {
         }
         let look = named.look(&who(), &secret("one-too-many")).await;
         assert!(
-            matches!(&look, Look::Unknown(why) if why.contains("namespace n refer to more than 300 objects")),
+            matches!(&look, Look::Unknown(why) if why.contains("namespace n refer to more than 300 Secrets")),
             "{look:?}"
         );
         assert!(matches!(named.look(&who(), &secret("1")).await, Look::Absent), "those that there are go on");

@@ -1,32 +1,31 @@
-//! The runtime of a kind: its objects' watch, the queue, one look at a time for each object, and what becomes of
+//! The runtime of a kind: its objects' watch, the queue, one reconcile at a time for each object, and what becomes of
 //! errors.
 //!
 //! Here so that a kind brings nothing but its own domain. Must not know a kind, nor write anything itself.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::NamespaceResourceScope;
-use kube::api::ObjectMeta;
+use kube::Resource;
 use kube::core::DeserializeGuard;
+use kube::core::object::HasStatus;
 use kube::runtime::controller::{Action, Config as ControllerConfig};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{Controller, PredicateConfig, WatchStreamExt, predicates};
-use kube::{Client, Resource};
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::desk::{Desk, Desks};
+use super::kind::{Kind, Shared, Status};
+use super::operator::Operator;
 use super::rivals::{LeftAlone, Rivals};
+use super::state::{Known, ObjectState, States};
 use super::sync::{PAGE, Synced, api, refusal};
 use super::triggers::{Receiver, Triggers, gathered};
-use super::{Error, Events, Key, chain};
-use crate::api::package::Package;
+use super::{Error, Key, chain};
+use crate::api::object::ObjectStatus;
 use crate::backoff;
 use crate::k8s::watch::{Affects, Change, Id, Relist};
 
@@ -43,79 +42,11 @@ const SLOWEST: Duration = Duration::from_secs(1);
 /// Conflicts are tried again at once for as long as the back-off would still be short.
 const SOON_ENOUGH: Duration = Duration::from_secs(3);
 
-/// A kind that is reconciled.
-pub trait Kind: Send + Sync + Sized + 'static {
-    /// Its package, which names all that is written.
-    const PACKAGE: &'static Package;
-    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + DeserializeOwned
-        + Clone
-        + Debug
-        + Send
-        + Sync
-        + 'static;
-    /// What it keeps of an object between two looks.
-    type Desk: Default + Send + Sync + 'static;
-
-    /// Looks at an object, does what is to be done now, and says when to look again.
-    fn reconcile(
-        &self,
-        object: &Self::Object,
-        desk: &Desk<Self::Desk>,
-    ) -> impl Future<Output = Result<Duration, Error>> + Send;
-
-    /// An object that does not decode: to be said in its status, as far as that can be.
-    fn undecodable(
-        &self,
-        metadata: &ObjectMeta,
-        error: &str,
-        desk: &Desk<Self::Desk>,
-    ) -> impl Future<Output = Result<Duration, Error>> + Send;
-
-    /// What it is decided from may not be read: to be said in its status.
-    fn unreadable(
-        &self,
-        object: &Self::Object,
-        why: &str,
-        desk: &Desk<Self::Desk>,
-    ) -> impl Future<Output = Result<Duration, Error>> + Send;
-
-    /// An object as the watch shows it, before anybody looks at one. Returns whether it concerns all others.
-    fn seen(&self, _object: &DeserializeGuard<Self::Object>) -> bool {
-        false
-    }
-
-    /// Whether somebody else wrote what only we write: then it is looked at, though its spec is the same.
-    fn is_foreign(&self, _object: &Self::Object, _desk: &Desk<Self::Desk>) -> bool {
-        false
-    }
-
-    /// The namespace of the installation that an object's status names as its operator.
-    fn operator(_object: &Self::Object) -> Option<&str> {
-        None
-    }
-
-    /// Where the runtime itself speaks of an object.
-    fn events(&self) -> Option<&Events> {
-        None
-    }
-
-    /// The objects of a namespace are known now, or cannot be read.
-    fn listed(&self, _namespace: &str, _is_readable: bool) {}
-
-    /// An object is gone, its desk too: whatever else is held for it goes now. `is_replaced`: another has its name.
-    fn gone(&self, _key: &Key, _uid: &str, _is_replaced: bool) {}
-
-    /// A look is over.
-    fn looked(&self, _is_good: bool, _took: Duration) {}
-}
-
 /// A kind at work.
 pub struct Runtime<K: Kind> {
-    pub kind: Arc<K>,
-    client: Client,
+    operator: Operator<K>,
     triggers: Triggers,
-    desks: Desks<K::Desk>,
+    states: States<Status<K>, K::State>,
     /// The objects that there are, with their UIDs.
     present: Mutex<HashMap<Key, String>>,
     synced: OnceLock<Arc<Synced>>,
@@ -123,15 +54,14 @@ pub struct Runtime<K: Kind> {
 }
 
 impl<K: Kind> Runtime<K> {
-    /// Not at work yet; `namespace`: where the operator itself is.
+    /// Not at work yet.
     #[must_use]
-    pub fn new(client: Client, kind: Arc<K>, triggers: Triggers, namespace: &str) -> Arc<Self> {
+    pub fn new(kind: Arc<K>, shared: Arc<Shared>, triggers: Triggers) -> Arc<Self> {
         Arc::new(Self {
-            rivals: Rivals::new(client.clone(), K::PACKAGE.name, namespace),
-            kind,
-            client,
+            rivals: Rivals::new(shared.client.clone(), K::PACKAGE.name, &shared.namespace),
+            operator: Operator { kind, shared },
             triggers,
-            desks: Desks::default(),
+            states: States::default(),
             present: Mutex::default(),
             synced: OnceLock::new(),
         })
@@ -173,7 +103,7 @@ impl<K: Kind> Runtime<K> {
         let (store, writer) = reflector::store::<DeserializeGuard<K::Object>>();
         let (own, name, mut relist) = (self.clone(), namespace.clone(), Relist::new(&namespace, Id::Name));
         let (unread, of) = (self.clone(), namespace.clone());
-        let api = api::<DeserializeGuard<K::Object>>(&self.client, &namespace);
+        let api = api::<DeserializeGuard<K::Object>>(&self.operator.shared.client, &namespace);
         let events = watcher(api, watcher::Config::default().page_size(PAGE))
             .default_backoff()
             .reflect(writer)
@@ -184,7 +114,7 @@ impl<K: Kind> Runtime<K> {
             })
             .inspect_err(move |error| {
                 if refusal(error).is_some() {
-                    unread.kind.listed(&of, false);
+                    unread.operator.kind.listed(&of, false);
                 }
             })
             .touched_objects()
@@ -196,7 +126,7 @@ impl<K: Kind> Runtime<K> {
             .reconcile_all_on(gathered(all))
             .graceful_shutdown_on(stop)
             .run(
-                |object, runtime| async move { runtime.look(&object).await },
+                |object, runtime| async move { runtime.reconcile(&object).await },
                 |object, error, runtime| runtime.failed(&*object, error),
                 self,
             )
@@ -214,27 +144,27 @@ impl<K: Kind> Runtime<K> {
 
     fn take(&self, namespace: &str, change: &Change<&DeserializeGuard<K::Object>>) {
         for (key, uid) in self.gone(change) {
-            self.desks.clear(&key);
+            self.states.clear(&key);
             self.rivals.forget(&key);
-            self.kind.gone(&key, &uid, false);
+            self.operator.gone(&key, &uid, false);
         }
         let affects_all = match change {
             Change::Listed(object) => {
-                self.kind.seen(object);
+                self.operator.kind.seen(object);
                 false
             }
             Change::Applied(object) => {
                 if let Ok(decoded) = &object.0
-                    && let Some(desk) = self.desks.there(&key_of(*object))
-                    && self.kind.is_foreign(decoded, &desk)
+                    && let Some(state) = self.states.there(&key_of(*object))
+                    && state.status.is_foreign(decoded)
                 {
                     self.triggers.one(&key_of(*object));
                 }
-                self.kind.seen(object)
+                self.operator.kind.seen(object)
             }
             Change::Deleted(_) => true,
             Change::Complete(_) => {
-                self.kind.listed(namespace, true);
+                self.operator.kind.listed(namespace, true);
                 // While the list was under way the store still had what was before.
                 true
             }
@@ -260,53 +190,53 @@ impl<K: Kind> Runtime<K> {
         }
     }
 
-    async fn look(&self, object: &DeserializeGuard<K::Object>) -> Result<Action, Error> {
+    async fn reconcile(&self, object: &DeserializeGuard<K::Object>) -> Result<Action, Error> {
         let key = key_of(object);
         let Some(synced) = self.synced.get() else { return Ok(Action::requeue(Duration::from_secs(1))) };
-        let (desk, before) = self.desks.of(&key, &uid_of(object));
-        if let Some(before) = before {
-            self.kind.gone(&key, &before.uid, true);
+        let Known { state, replaced } = self.states.of(&key, &uid_of(object));
+        if let Some(before) = replaced {
+            self.operator.gone(&key, &before.uid, true);
         }
         if let Some(why) = synced.refusal(&key.0) {
             // What is known is old, so nothing is decided from it.
             let error = Error::Unread(why);
-            if let (Some(said), Ok(object)) = (desk.complaint(&error), &object.0) {
-                self.kind.unreadable(object, &said, &desk).await?;
+            if let (Some(said), Ok(object)) = (state.complaint(&error), &object.0) {
+                self.operator.unreadable(object, &said, &key, &state).await?;
             }
             return Err(error);
         }
         if !synced.covers(&key.0) {
             return Ok(Action::requeue(Duration::from_secs(1)));
         }
-        if let Some(wait) = too_soon(&desk) {
+        if let Some(wait) = too_soon(&state) {
             return Ok(Action::requeue(wait));
         }
         if let Some(again) = self.leaves_alone(object, &key).await {
             return Ok(Action::requeue(again));
         }
         let began = Instant::now();
-        desk.begins();
-        let look = async {
+        state.begins();
+        let reconcile = async {
             match &object.0 {
-                Ok(decoded) => self.kind.reconcile(decoded, &desk).await,
+                Ok(decoded) => self.operator.reconcile(decoded, &key, &state).await,
                 Err(invalid) => {
                     tracing::warn!(namespace = key.0, name = key.1, error = invalid.error, "an object cannot be read");
-                    self.kind.undecodable(&invalid.metadata, &invalid.error, &desk).await
+                    self.operator.undecodable(&invalid.metadata, &invalid.error, &key, &state).await
                 }
             }
         };
-        let outcome = tokio::time::timeout(LONGEST, Box::pin(look)).await.unwrap_or_else(|_| {
+        let outcome = tokio::time::timeout(LONGEST, Box::pin(reconcile)).await.unwrap_or_else(|_| {
             let what = format!("{} {}/{}", K::Object::kind(&()), key.0, key.1);
             Err(Error::Overlong { what, secs: LONGEST.as_secs() })
         });
         if !self.present.lock().contains_key(&key) {
             // It went while it was looked at: what that look began ends here.
-            self.desks.clear(&key);
-            self.kind.gone(&key, &desk.uid, false);
+            self.states.clear(&key);
+            self.operator.gone(&key, &state.uid, false);
         }
-        self.kind.looked(outcome.is_ok(), began.elapsed());
+        self.operator.shared.metrics.reconciled(outcome.is_ok(), began.elapsed());
         if outcome.is_ok() {
-            desk.succeeded();
+            state.succeeded();
         }
         outcome.map(Action::requeue)
     }
@@ -314,16 +244,16 @@ impl<K: Kind> Runtime<K> {
     /// Whether another installation operates an object; when to look again then.
     async fn leaves_alone(&self, object: &DeserializeGuard<K::Object>, key: &Key) -> Option<Duration> {
         let decoded = object.0.as_ref().ok()?;
-        let LeftAlone { news, again } = self.rivals.operates(key, K::operator(decoded)).await?;
+        let LeftAlone { news, again } =
+            self.rivals.operates(key, decoded.status().and_then(ObjectStatus::operator)).await?;
         if let Some(news) = news {
             tracing::warn!(namespace = key.0, name = key.1, news, "left alone");
-            if let Some(events) = self.kind.events() {
-                events.publish(&decoded.object_ref(&()), true, "OperatedElsewhere", "LeaveAlone", &news).await;
-            }
+            let about = decoded.object_ref(&());
+            self.operator.shared.events.publish(&about, true, "OperatedElsewhere", "LeaveAlone", &news).await;
             // What was begun here goes on there. That the object is there still counts.
-            self.desks.clear(key);
-            self.kind.gone(key, &uid_of(object), false);
-            if self.kind.seen(object) {
+            self.states.clear(key);
+            self.operator.gone(key, &uid_of(object), false);
+            if self.operator.kind.seen(object) {
                 self.triggers.affected(Affects::All);
             }
         }
@@ -332,7 +262,7 @@ impl<K: Kind> Runtime<K> {
 
     fn failed(&self, object: &DeserializeGuard<K::Object>, error: &Error) -> Action {
         let key = key_of(object);
-        let count = self.desks.there(&key).map_or(1, |desk| desk.failed());
+        let count = self.states.there(&key).map_or(1, |state| state.failed());
         let wait = backoff::wait(count, &key);
         // Somebody else wrote at the same time: look again at once, unless that goes on.
         if error.is_conflict() && wait < SOON_ENOUGH {
@@ -352,7 +282,7 @@ fn uid_of(object: &impl Resource) -> String {
 }
 
 /// How long an object is left alone before the next look.
-fn too_soon<D>(desk: &Desk<D>) -> Option<Duration> {
-    let (planned, took) = desk.last_plan()?;
+fn too_soon<S, O>(state: &ObjectState<S, O>) -> Option<Duration> {
+    let (planned, took) = state.last_plan()?;
     (took * PACE).min(SLOWEST).checked_sub(planned.elapsed()).filter(|left| !left.is_zero())
 }

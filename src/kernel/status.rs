@@ -65,10 +65,10 @@ where
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Saying {
+pub enum WriteOutcome {
     Written,
     /// It is there already.
-    Known,
+    Unchanged,
     /// It is too soon for mere counts; for so long.
     TooSoon(Duration),
 }
@@ -97,7 +97,7 @@ impl<S: Clone + Default + PartialEq + Serialize> LastStatus<S> {
         status: S,
         transitions: &[Transition],
         is_urgent: bool,
-    ) -> Result<Saying, Error>
+    ) -> Result<WriteOutcome, Error>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
             + HasStatus<Status = S>
@@ -105,11 +105,11 @@ impl<S: Clone + Default + PartialEq + Serialize> LastStatus<S> {
             + std::fmt::Debug,
     {
         if status == *self.last(object) && !self.is_foreign(object) {
-            return Ok(Saying::Known);
+            return Ok(WriteOutcome::Unchanged);
         }
         let last = self.0.lock().as_ref().map(|written| written.at);
         if let Some(left) = last.filter(|_| !is_urgent).and_then(|at| PERIOD.checked_sub(at.elapsed())) {
-            return Ok(Saying::TooSoon(left));
+            return Ok(WriteOutcome::TooSoon(left));
         }
         // Only its metadata is read back: an object that does not decode must be able to say so.
         let api: Api<PartialObjectMeta<K>> =
@@ -128,6 +128,6 @@ impl<S: Clone + Default + PartialEq + Serialize> LastStatus<S> {
             }
             writer.events.publish(&about, *warning, reason, type_, message).await;
         }
-        Ok(Saying::Written)
+        Ok(WriteOutcome::Written)
     }
 }

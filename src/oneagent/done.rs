@@ -2,15 +2,9 @@
 //!
 //! Pure data. Must not decide what comes of it.
 
-use super::problem::Problem;
-
 /// What came of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Done {
-    /// What the API server refused, with the remedy. Then nothing after it was tried.
-    pub refused: Option<Problem>,
-    /// What went on failing after the objects were written.
-    pub complaint: Option<Problem>,
     /// Why Istio's objects are not as they should be.
     pub istio: Option<String>,
     /// Whether the template that was there was replaced by another.

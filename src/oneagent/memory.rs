@@ -64,6 +64,12 @@ impl Memory {
     }
 }
 
+/// Whether a status says that the API server refuses new Pods.
+#[must_use]
+pub fn says_refused(status: &OneAgentStatus) -> bool {
+    status.nodes.as_ref().is_some_and(|nodes| nodes.admission > 0)
+}
+
 /// What outlived the last call.
 #[must_use]
 pub fn read(status: &OneAgentStatus) -> Memory {

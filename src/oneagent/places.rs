@@ -12,6 +12,7 @@ use super::memory::Memory;
 use super::revision::{Adopted, Desired, Judge, Pod, Reported, Revision};
 use crate::api::name::Version;
 use crate::api::rollout::REJECTED_AT_MOST;
+use crate::fleet::daemonsets::{by_node, place};
 use crate::k8s::node::Node;
 use crate::k8s::placement::{Placement, Verdict, has_labels};
 use crate::rollout::guard::Guard;
@@ -147,13 +148,9 @@ pub fn rollout(
     now: DateTime<Utc>,
 ) -> (Decision, Guard, Ledger) {
     let places = places(desired, inventory);
-    let ledger = ledger.settled(policy, &places, now);
-    let (deleted, lost, freed) = (ledger.deleted(), ledger.lost(), ledger.freed());
-    let inventory = Inventory { deleted: &deleted, lost: &lost, freed: &freed, ..inventory.clone() };
-    let decision = decide(policy, desired, &inventory, &places, now);
-    let mut ledger = ledger;
-    ledger.inherit(&decision.plan.missing);
-    (decision, Guard::count(policy, &places, now), ledger)
+    let wanted = desired.map(wanted);
+    let decided = rollout::decide(policy, wanted.as_ref(), &inventory.for_engine(&places), ledger, now);
+    (remembered(decided.plan, desired, inventory), decided.guard, decided.ledger)
 }
 
 /// Asks the engine.
@@ -165,10 +162,17 @@ pub fn decide(
     places: &[Place<'_, Revision>],
     now: DateTime<Utc>,
 ) -> Decision {
+    let wanted = desired.map(wanted);
+    remembered(rollout::plan(policy, wanted.as_ref(), &inventory.for_engine(places), now), desired, inventory)
+}
+
+fn wanted(desired: &Desired) -> rollout::Desired<Revision> {
+    rollout::Desired { revision: desired.revision.clone(), insists: desired.strict }
+}
+
+/// A plan, with what this kind remembers beside it.
+fn remembered(mut plan: rollout::Plan<Revision>, desired: Option<&Desired>, inventory: &Inventory<'_>) -> Decision {
     let before = inventory.memory;
-    let wanted =
-        desired.map(|desired| rollout::Desired { revision: desired.revision.clone(), insists: desired.strict });
-    let mut plan = rollout::plan(policy, wanted.as_ref(), &inventory.for_engine(places), now);
     let has_originals = inventory.pods.iter().any(|pod| pod.revision.is_none());
     let adopts = desired.filter(|_| inventory.template.is_some() && has_originals);
     let adopt = |desired: &Desired| Adopted { hash: desired.revision.hash.clone(), version: desired.revision.version };
@@ -232,19 +236,12 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
         // A cordon keeps no Pod from being made: where they are refused it is not why one is missing.
         let busy = node.busy.filter(|_| pod.is_some() || inventory.refused.is_none());
         places.push(Place {
-            name: &node.name,
-            workload: 0,
-            rank: 0,
-            zone: node.labels.get(ZONE).map(String::as_str),
             is_canary: !inventory.canary.is_empty() && has_labels(node, inventory.canary),
             selection,
-            is_ready: node.ready,
-            ready_since: node.ready_since,
             busy: busy.or_else(|| is_skipped(node)).map(Cow::Borrowed).or_else(|| refused(inventory, pod)),
             is_left_out: is_skipped(node).is_some(),
-            joined: node.created,
             loss: inventory.losses.get(&node.name),
-            occupant: pod.map(|pod| Occupant { pod, standing: standing(pod) }),
+            ..place(node, pod.map(|pod| Occupant { pod, standing: standing(pod) }))
         });
     }
     places
@@ -257,27 +254,10 @@ fn refused(inventory: &Inventory<'_>, pod: Option<&Arc<Pod>>) -> Option<Cow<'sta
 
 /// Label of a node whose agent shall not be replaced, whatever its value is, except `false`.
 pub const SKIP: &str = "oneagent.dynatrace.com/skip-update";
-/// Label of a node: its zone.
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 fn is_skipped(node: &Node) -> Option<&'static str> {
     let label = node.labels.get(SKIP).filter(|value| *value != "false");
     label.map(|_| "the node has label oneagent.dynatrace.com/skip-update")
-}
-
-/// The Pod of each node. A terminating Pod and its replacement can share a node for a moment: the replacement is the
-/// agent.
-fn by_node(pods: &[Arc<Pod>]) -> HashMap<&str, &Arc<Pod>> {
-    let mut by_node: HashMap<&str, &Arc<Pod>> = HashMap::with_capacity(pods.len());
-    for pod in pods {
-        let slot = by_node.entry(&pod.node).or_insert(pod);
-        let is_replacement = slot.deleting && !pod.deleting;
-        let is_newer = slot.deleting == pod.deleting && pod.created > slot.created;
-        if is_replacement || is_newer {
-            *slot = pod;
-        }
-    }
-    by_node
 }
 
 /// Whether the namespace keeps agents off a node: it says so, and no Pod got there. Where nobody enforces it Pods do.

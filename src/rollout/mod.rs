@@ -42,7 +42,7 @@ mod waiting;
 mod zones;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -50,6 +50,8 @@ pub use calendar::Calendar;
 pub use canary::{Canary, Who};
 pub use cause::{Bucket, Cause, Start};
 pub use decide::{cause, plan};
+use guard::Guard;
+use ledger::Ledger;
 pub use memory::{Back, BackPhase, Failure, Memory, Outage, Phase, Proof, Stall, StallPhase, Touched, Withdrawn};
 pub use place::{Closed, Loss, Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 pub use report::{Example, Nodes, Report, State, WaitingOn, Without};
@@ -197,6 +199,61 @@ pub struct Inventory<'a, R> {
     pub words: Words,
     /// What outlived the last call.
     pub memory: &'a Memory<R>,
+}
+
+static NO_NAMES: LazyLock<HashSet<Arc<str>>> = LazyLock::new(HashSet::new);
+static NO_TIMES: LazyLock<HashMap<Arc<str>, DateTime<Utc>>> = LazyLock::new(HashMap::new);
+
+impl<'a, R> Inventory<'a, R> {
+    /// Places with names, of a template that its controller has seen; nothing is in flight, missing or refused.
+    /// `since`: since when this process decides.
+    #[must_use]
+    pub fn plain(places: &'a [Place<'a, R>], words: Words, memory: &'a Memory<R>, since: DateTime<Utc>) -> Self {
+        Self {
+            places,
+            workloads: &[],
+            template: None,
+            settled: true,
+            deleted: &NO_NAMES,
+            lost: &NO_TIMES,
+            freed: &NO_NAMES,
+            missing: &NO_TIMES,
+            deciding_since: since,
+            heard_since: since,
+            source: Source::NotNeeded,
+            refused: None,
+            words,
+            memory,
+        }
+    }
+}
+
+/// A plan with what it is carried out by.
+#[derive(Debug)]
+pub struct Decision<R> {
+    pub plan: Plan<R>,
+    /// What its steps are bounded by.
+    pub guard: Guard,
+    /// What is in flight.
+    pub ledger: Ledger,
+}
+
+/// Plans where places have names. `ledger`: what was in flight at the last plan; of the inventory's own words about
+/// that nothing is read.
+#[must_use]
+pub fn decide<R: Revision>(
+    policy: &Policy,
+    desired: Option<&Desired<R>>,
+    inventory: &Inventory<'_, R>,
+    ledger: &Ledger,
+    now: DateTime<Utc>,
+) -> Decision<R> {
+    let mut ledger = ledger.settled(policy, inventory.places, now);
+    let (deleted, lost, freed) = (ledger.deleted(), ledger.lost(), ledger.freed());
+    let inventory = Inventory { deleted: &deleted, lost: &lost, freed: &freed, ..inventory.clone() };
+    let plan = plan(policy, desired, &inventory, now);
+    ledger.inherit(&plan.missing);
+    Decision { plan, guard: Guard::count(policy, inventory.places, now), ledger }
 }
 
 /// Which template the workload shall have.

@@ -15,11 +15,18 @@ use super::share::Share;
 /// What a Pod was made from. Displays as a sentence names it.
 pub trait Revision: Clone + Eq + Debug + Display {
     /// Whether it is another release than `than`, and not only the same one in another template.
-    fn is_another_release(&self, than: &Self) -> bool;
+    fn is_another_release(&self, than: &Self) -> bool {
+        self != than
+    }
 
     /// Whether what failed with `other` is history once this one runs.
-    fn supersedes(&self, other: &Self) -> bool;
+    fn supersedes(&self, other: &Self) -> bool {
+        self != other
+    }
 }
+
+/// A hash, say.
+impl Revision for String {}
 
 /// Where one agent belongs.
 #[derive(Debug, Clone)]
@@ -49,6 +56,28 @@ pub struct Place<'a, R> {
     pub loss: Option<&'a Loss>,
     /// Who is there.
     pub occupant: Option<Occupant<'a, R>>,
+}
+
+impl<'a, R> Place<'a, R> {
+    /// A selected place that is Ready, in no zone, of which nothing else is known.
+    #[must_use]
+    pub fn plain(name: &'a Arc<str>, occupant: Option<Occupant<'a, R>>) -> Self {
+        Self {
+            name,
+            workload: 0,
+            rank: 0,
+            zone: None,
+            is_canary: false,
+            selection: Selection::Selected,
+            is_ready: true,
+            ready_since: None,
+            busy: None,
+            is_left_out: false,
+            joined: DateTime::UNIX_EPOCH,
+            loss: None,
+            occupant,
+        }
+    }
 }
 
 /// An agent that a place lost.

@@ -121,7 +121,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_who_connect_and_say_nothing_do_not_keep_probes_out() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        tokio::spawn(serve(free, Arc::new(Well(Metrics::new("test", "object"))), true));
+        tokio::spawn(serve(free, Arc::new(Well(Metrics::new("Test", ("pods", "Pods")))), true));
         let connect = async || loop {
             match tokio::net::TcpStream::connect(free).await {
                 Ok(stream) => break stream,

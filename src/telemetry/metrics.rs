@@ -4,6 +4,7 @@
 //! Labels are namespaces, names, buckets, and the types and reasons of conditions only: no error text, no node.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
+use serde::Serialize;
+use serde_json::Value;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
@@ -26,34 +29,7 @@ struct Outcome {
 struct Count {
     namespace: String,
     name: String,
-    state: &'static str,
-}
-
-/// Counts of objects, by state.
-#[derive(Debug, Clone, Default)]
-pub struct States(Family<Count, Gauge>);
-
-impl States {
-    /// To be registered.
-    #[must_use]
-    pub fn family(&self) -> impl Metric + use<> {
-        self.0.clone()
-    }
-
-    /// The counts of an object now.
-    pub fn set(&self, (namespace, name): &(String, String), counts: &[(&'static str, i32)]) {
-        for (state, count) in counts {
-            let labels = Count { namespace: namespace.clone(), name: name.clone(), state };
-            self.0.get_or_create(&labels).set(i64::from(*count));
-        }
-    }
-
-    /// Forgets an object that is gone.
-    pub fn forget(&self, (namespace, name): &(String, String), counts: &[(&'static str, i32)]) {
-        for (state, _) in counts {
-            self.0.remove(&Count { namespace: namespace.clone(), name: name.clone(), state });
-        }
-    }
+    state: String,
 }
 
 /// What a condition of an object says, in a scrape.
@@ -66,32 +42,66 @@ struct Said {
     reason: String,
 }
 
-/// What the conditions of all objects say: 1 for each as it is now, nothing for what it said before.
-#[derive(Debug, Default)]
-struct Conditions {
-    said: Family<Said, Gauge>,
-    now: Mutex<HashMap<(String, String), Vec<Said>>>,
+/// What the gauges of an object are at.
+type Values<L> = Vec<(L, i64)>;
+
+/// Gauges of objects: each object's as they are now, nothing of what they were before.
+#[derive(Debug)]
+struct Gauges<L> {
+    family: Family<L, Gauge>,
+    now: Mutex<HashMap<(String, String), Values<L>>>,
 }
 
-impl Conditions {
-    fn set(&self, key: &(String, String), now: &[Said]) {
+impl<L: Clone + Eq + Hash> Default for Gauges<L> {
+    fn default() -> Self {
+        Self { family: Family::default(), now: Mutex::default() }
+    }
+}
+
+impl<L: Clone + Eq + Hash> Gauges<L> {
+    fn set(&self, key: &(String, String), now: Values<L>) {
         let mut all = self.now.lock();
-        if all.get(key).is_some_and(|before| before == now) {
+        if all.get(key).is_some_and(|before| *before == now) {
             return;
         }
-        for said in now {
-            self.said.get_or_create(said).set(1);
+        for (labels, value) in &now {
+            self.family.get_or_create(labels).set(*value);
         }
-        let before = all.insert(key.clone(), now.to_vec()).unwrap_or_default();
-        for said in before.iter().filter(|said| !now.contains(said)) {
-            self.said.remove(said);
+        let before = all.remove(key).unwrap_or_default();
+        for (labels, _) in before.iter().filter(|(before, _)| !now.iter().any(|(labels, _)| labels == before)) {
+            self.family.remove(labels);
         }
+        all.insert(key.clone(), now);
     }
 
     fn forget(&self, key: &(String, String)) {
-        for said in self.now.lock().remove(key).into_iter().flatten() {
-            self.said.remove(&said);
+        for (labels, _) in self.now.lock().remove(key).into_iter().flatten() {
+            self.family.remove(&labels);
         }
+    }
+}
+
+/// Counts of objects, by state.
+#[derive(Debug, Default)]
+pub struct States(Gauges<Count>);
+
+impl States {
+    /// To be registered.
+    #[must_use]
+    pub fn family(&self) -> impl Metric + use<> {
+        self.0.family.clone()
+    }
+
+    /// The counts of an object now.
+    pub fn set<S: ToString>(&self, key: &(String, String), counts: impl IntoIterator<Item = (S, i64)>) {
+        let (namespace, name) = key;
+        let labels = |state: S| Count { namespace: namespace.clone(), name: name.clone(), state: state.to_string() };
+        self.0.set(key, counts.into_iter().map(|(state, count)| (labels(state), count)).collect());
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, key: &(String, String)) {
+        self.0.forget(key);
     }
 }
 
@@ -99,7 +109,8 @@ impl Conditions {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Mutex<Registry>,
-    conditions: Conditions,
+    conditions: Gauges<Said>,
+    counts: States,
     reconciles: Family<Outcome, Counter>,
     seconds: Histogram,
     replaced: Counter,
@@ -108,25 +119,27 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics whose names begin with `prefix`, about objects that people call `object`.
+    /// Metrics about objects of a kind. `counts`: the name of the metric that counts what an object has, and its help.
     #[must_use]
-    pub fn new(prefix: &str, object: &str) -> Self {
+    pub fn new(kind: &str, (counts, counted): (&str, &str)) -> Self {
         let metrics = Self {
-            registry: Mutex::new(Registry::with_prefix(prefix)),
-            conditions: Conditions::default(),
+            registry: Mutex::new(Registry::with_prefix(kind.to_lowercase())),
+            conditions: Gauges::default(),
+            counts: States::default(),
             reconciles: Family::default(),
             seconds: Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0]),
             replaced: Counter::default(),
             statuses: Counter::default(),
             leader: Gauge::default(),
         };
-        metrics.register("reconciles", &format!("Looks at a {object}, by result"), metrics.reconciles.clone());
-        let took = format!("Duration of a look at a {object}, in seconds");
+        metrics.register("reconciles", &format!("Reconciles of a {kind}, by result"), metrics.reconciles.clone());
+        let took = format!("Duration of a reconcile of a {kind}, in seconds");
         metrics.register("reconcile_seconds", &took, metrics.seconds.clone());
         metrics.register("pods_replaced", "Pods removed in order to be replaced", metrics.replaced.clone());
         metrics.register("statuses_written", "Writes of a status", metrics.statuses.clone());
-        let help = format!("What the conditions of a {object} say: 1 for each as it is now");
-        metrics.register("condition", &help, metrics.conditions.said.clone());
+        let help = format!("What the conditions of a {kind} say: 1 for each as it is now");
+        metrics.register("condition", &help, metrics.conditions.family.clone());
+        metrics.register(counts, counted, metrics.counts.family());
         metrics.register("leader", "1 where this process acts, 0 where it stands by", metrics.leader.clone());
         metrics
     }
@@ -136,7 +149,7 @@ impl Metrics {
         self.registry.lock().register(name, help, metric);
     }
 
-    /// A look at an object.
+    /// A reconcile of an object.
     pub fn reconciled(&self, good: bool, took: Duration) {
         self.reconciles.get_or_create(&Outcome { result: if good { "success" } else { "error" } }).inc();
         self.seconds.observe(took.as_secs_f64());
@@ -156,12 +169,19 @@ impl Metrics {
             status: status.to_owned(),
             reason: reason.to_owned(),
         };
-        self.conditions.set(key, &conditions.map(said).collect::<Vec<_>>());
+        self.conditions.set(key, conditions.map(|condition| (said(condition), 1)).collect());
     }
 
-    /// Forgets what the conditions of an object said that is gone.
+    /// What an object has now: the integers of its counts, each under its name.
+    pub fn counts(&self, key: &(String, String), counts: &impl Serialize) {
+        let Ok(Value::Object(counts)) = serde_json::to_value(counts) else { return };
+        self.counts.set(key, counts.into_iter().filter_map(|(state, count)| Some((state, count.as_i64()?))));
+    }
+
+    /// Forgets an object that is gone.
     pub fn forget(&self, key: &(String, String)) {
         self.conditions.forget(key);
+        self.counts.forget(key);
     }
 
     /// A status was written.
@@ -190,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_condition_says_one_thing_at_a_time_and_nothing_when_its_object_is_gone() {
-        let metrics = Metrics::new("x", "X");
+        let metrics = Metrics::new("X", ("pods", "Pods of an X"));
         let key = ("ns".to_owned(), "one".to_owned());
         let lines = || -> Vec<String> {
             let text = metrics.text();
@@ -204,5 +224,17 @@ mod tests {
         assert_eq!(lines(), [line("condition=\"Ready\",status=\"False\",reason=\"Paused\"")]);
         metrics.forget(&key);
         assert_eq!(lines(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_integers_of_a_status_are_counts_under_their_names_until_the_object_is_gone() {
+        let metrics = Metrics::new("X", ("pods", "Pods of an X"));
+        let key = ("ns".to_owned(), "one".to_owned());
+        let lines = || metrics.text().lines().filter(|line| line.starts_with("x_pods{")).map(str::to_owned).collect();
+        metrics.counts(&key, &serde_json::json!({ "notReady": 2, "progress": "1/3", "examples": {} }));
+        let expected = [r#"x_pods{namespace="ns",name="one",state="notReady"} 2"#.to_owned()];
+        assert_eq!(Vec::from_iter::<Vec<String>>(lines()), expected);
+        metrics.forget(&key);
+        assert_eq!(Vec::from_iter::<Vec<String>>(lines()), Vec::<String>::new());
     }
 }

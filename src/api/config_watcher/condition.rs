@@ -22,6 +22,13 @@ pub enum ConditionType {
 impl condition::Type for ConditionType {
     type Reason = Reason;
     const NOT_YET: Reason = Reason::NotYetReported;
+    const INVALID_SPEC: Reason = Reason::InvalidSpec;
+    const RIGHTS_MISSING: Reason = Reason::RightsMissing;
+    const WRITE_REFUSED: Reason = Reason::WriteRefused;
+    const READY: Self = Self::Ready;
+    const PROGRESSING: Self = Self::Progressing;
+    const DEGRADED: Self = Self::Degraded;
+    const HALTED: &'static str = "no Pod is replaced until that is fixed";
 
     fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {
         match (self, reason) {
@@ -88,6 +95,9 @@ pub enum Reason {
     /// The operator may not list or watch what it decides from; the message quotes the API server. Grant it that right:
     /// no Pod is replaced meanwhile.
     RightsMissing,
+    /// The API server goes on refusing or failing what the operator asks of it; the message quotes it. Fix the policy,
+    /// webhook or server; it is tried again.
+    WriteRefused,
     /// Nobody has looked yet.
     NotYetReported,
 }

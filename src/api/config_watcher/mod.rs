@@ -16,6 +16,7 @@ pub mod condition;
 pub mod package;
 
 use super::condition::Condition;
+use super::object::{Head, ObjectStatus, keep_what_is_urgent};
 use super::schedule::{Blackout, Window};
 use super::schema::{any_object, int_or_string};
 
@@ -167,6 +168,36 @@ pub struct ConfigWatcherStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+impl ObjectStatus for ConfigWatcherStatus {
+    type Condition = condition::ConditionType;
+
+    fn head(&mut self) -> Head<'_> {
+        let Self { observed_generation, operator_namespace, conditions, .. } = self;
+        Head { observed_generation, operator_namespace, conditions }
+    }
+
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn operator(&self) -> Option<&str> {
+        self.operator_namespace.as_deref()
+    }
+
+    fn urgent(&self) -> Self {
+        let mut urgent = Self { pods: None, ..self.clone() };
+        keep_what_is_urgent::<Self::Condition>(&mut urgent.conditions);
+        if let Some(rollout) = &mut urgent.rollout {
+            rollout.waiting_on.clear();
+        }
+        urgent
+    }
+
+    fn counts(&self) -> Option<impl Serialize> {
+        self.pods.as_ref()
+    }
 }
 
 /// A change that is being brought to the Pods.

@@ -32,6 +32,13 @@ pub enum ConditionType {
 impl condition::Type for ConditionType {
     type Reason = Reason;
     const NOT_YET: Reason = Reason::NotYetReported;
+    const INVALID_SPEC: Reason = Reason::InvalidSpec;
+    const RIGHTS_MISSING: Reason = Reason::RightsMissing;
+    const WRITE_REFUSED: Reason = Reason::WriteRefused;
+    const READY: Self = Self::Ready;
+    const PROGRESSING: Self = Self::Progressing;
+    const DEGRADED: Self = Self::Degraded;
+    const HALTED: &'static str = "nothing is done until that is fixed; agents run on";
 
     fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {
         match (self, reason) {

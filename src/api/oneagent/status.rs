@@ -5,10 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::condition::Condition;
+use super::condition::ConditionType;
+use crate::api::condition::{Condition, timestamp};
+use crate::api::object::{Head, ObjectStatus, keep_what_is_urgent};
 use crate::api::rollout::{NodeCounts, RolloutStatus};
 
 /// How many nodes `instances` names before `instancesTruncated` is set.
@@ -79,6 +82,51 @@ pub struct OneAgentStatus {
     /// Version that Pods of the original operator count as having where the environment refuses to report their hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted_version: Option<String>,
+}
+
+impl ObjectStatus for OneAgentStatus {
+    type Condition = ConditionType;
+
+    fn head(&mut self) -> Head<'_> {
+        let Self { observed_generation, operator_namespace, conditions, .. } = self;
+        Head { observed_generation, operator_namespace, conditions }
+    }
+
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn operator(&self) -> Option<&str> {
+        self.operator_namespace.as_deref()
+    }
+
+    fn urgent(&self) -> Self {
+        let mut urgent = Self {
+            nodes: None,
+            instances: BTreeMap::new(),
+            instances_truncated: None,
+            updated_timestamp: None,
+            ..self.clone()
+        };
+        keep_what_is_urgent::<ConditionType>(&mut urgent.conditions);
+        if let Some(rollout) = &mut urgent.rollout {
+            rollout.waiting_on.clear();
+            rollout.expected_finish = None;
+        }
+        urgent
+    }
+
+    fn counts(&self) -> Option<impl Serialize> {
+        self.nodes.as_ref()
+    }
+
+    fn refuse(&mut self) {
+        self.phase = Some("Error".to_owned());
+    }
+
+    fn stamp(&mut self, now: DateTime<Utc>) {
+        self.updated_timestamp = Some(timestamp(now));
+    }
 }
 
 /// An agent on a node.

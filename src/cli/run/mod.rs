@@ -3,10 +3,10 @@
 //! Lifetime of a kind's process: logs, probes, watches, lease, controllers, and an orderly end. What a kind is made of
 //! stands in a file of its own. Must not reconcile anything.
 
-mod config_watcher;
 mod gate;
 mod oneagent;
 
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use futures::FutureExt;
-use futures::future::Shared;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::SignedDuration;
 use kube::api::Api;
@@ -25,11 +24,14 @@ use tokio::task::JoinSet;
 
 use crate::backoff;
 use crate::clock::Clock;
+use crate::config_watcher::ConfigWatchers;
+use crate::kernel::feed::Feed;
+use crate::kernel::kind::{Kind, Process, Shared};
 use crate::kernel::lease::{Candidate, Timing};
-use crate::kernel::runtime::{Kind, Runtime};
+use crate::kernel::runtime::Runtime;
 use crate::kernel::sync::{Scope, Synced, Watches};
 use crate::kernel::triggers::Triggers;
-use crate::kernel::{self, Heard, Named, Reference, Upgradeable};
+use crate::kernel::{self, Heard, Reference};
 use crate::telemetry::{self, Health, LogFormat, Metrics};
 
 /// Arguments of `run`.
@@ -100,17 +102,6 @@ enum KindName {
     Configwatcher,
 }
 
-/// A kind that has a process of its own.
-trait Operated: Kind {
-    /// Starts the watches that feed its caches.
-    fn watch(self: &Arc<Self>, scope: &Scope, triggers: &Triggers) -> Watches;
-    /// The objects that its objects name.
-    fn named(&self) -> &Named;
-    fn metrics(&self) -> &Metrics;
-    /// What OLM knows of what is under way.
-    fn upgradeable(&self) -> &Upgradeable;
-}
-
 /// `15m`, `90s`, `500ms`, `1h 30m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
@@ -118,30 +109,19 @@ fn duration(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err(format!("{text:?} must be longer than nothing")) } else { Ok(duration) }
 }
 
-type Stop = Shared<futures::future::BoxFuture<'static, ()>>;
+type Stop = futures::future::Shared<futures::future::BoxFuture<'static, ()>>;
 
 pub(super) async fn run(args: Args) -> Result<(), String> {
     let Args { kind, common, oneagent } = args;
     match kind {
-        KindName::Oneagent => Box::pin(serve(&common, |base| oneagent::kind(&oneagent, base))).await,
-        KindName::Configwatcher => Box::pin(serve(&common, config_watcher::kind)).await,
+        KindName::Oneagent => Box::pin(serve(&common, |shared, triggers| oneagent.kind(shared, triggers))).await,
+        KindName::Configwatcher => {
+            Box::pin(serve(&common, |shared, _| ConfigWatchers::new(shared.clock.clone()))).await
+        }
     }
 }
 
-/// What every kind is made from.
-struct Base<'a> {
-    client: Client,
-    clock: Clock,
-    heard: Arc<Heard>,
-    triggers: &'a Triggers,
-    /// Told of every object named that changes.
-    tell_named: mpsc::UnboundedSender<Reference>,
-    /// Namespace and name of the operator's Pod.
-    namespace: String,
-    pod: String,
-}
-
-async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>) -> Result<(), String> {
+async fn serve<K: Kind>(args: &Common, make: impl FnOnce(&Shared, &Triggers) -> K) -> Result<(), String> {
     telemetry::start_logs(&args.log_level, args.log_format)?;
     let timing = Timing {
         duration: args.lease_duration,
@@ -164,19 +144,23 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
     let namespace = args.pod_namespace.clone().unwrap_or_else(|| K::PACKAGE.namespace.to_owned());
     let (tell_named, named) = mpsc::unbounded_channel();
     let heard = Arc::new(Heard::new(clock.clone(), timing.retry_period));
-    let base = Base {
+    let identity = identity(&pod, &args.pod_uid);
+    let process = Process {
         client: client.clone(),
         clock: clock.clone(),
-        heard: heard.clone(),
-        triggers: &triggers,
-        tell_named,
         namespace: namespace.clone(),
         pod,
+        heard: heard.clone(),
     };
-    let identity = identity(&base.pod, &args.pod_uid);
-    let kind = make(base);
-    tokio::spawn(wake(kind.clone(), named, triggers.clone()));
-    let status = Arc::new(Readiness { kind: kind.clone(), synced: OnceLock::new(), crd: Mutex::new(false) });
+    let shared = Arc::new(Shared::new::<K>(process, tell_named));
+    let kind = Arc::new(make(&shared, &triggers));
+    tokio::spawn(wake(shared.clone(), named, triggers.clone()));
+    let status = Arc::new(Readiness {
+        of: PhantomData::<K>,
+        shared: shared.clone(),
+        synced: OnceLock::new(),
+        crd: Mutex::new(false),
+    });
     let probes = serve_pages(args, &client, status.clone());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespaces = args.watch_namespace, "started");
 
@@ -192,14 +176,18 @@ async fn serve<K: Operated>(args: &Common, make: impl FnOnce(Base<'_>) -> Arc<K>
             if condition.is_empty() {
                 std::future::pending::<()>().await;
             }
-            kind.upgradeable().keep(client.clone(), K::PACKAGE.name, &clock, &namespace, condition).await;
+            shared.upgradeable.keep(client.clone(), K::PACKAGE.name, &clock, &namespace, condition).await;
         };
-        let watch = || kind.watch(&scope, &triggers);
-        let runtime = Runtime::new(client.clone(), kind.clone(), triggers.clone(), &namespace);
+        let watch = || {
+            let mut feed = Feed::new(&client, &scope, &triggers);
+            kind.watch(&mut feed);
+            feed.started()
+        };
+        let runtime = Runtime::new(kind.clone(), shared.clone(), triggers.clone());
         let early = stand_by(candidate, watch, &status, stop.clone()).await?;
         let Some((mut candidate, mut watches, synced)) = early else { return Ok(()) };
         tracing::info!(identity, "leading");
-        kind.metrics().leads(true);
+        shared.metrics.leads(true);
         runtime.decides_from(synced);
         let ended = tokio::select! {
             () = runtime.run(receivers, stop.clone()) => None,
@@ -240,10 +228,10 @@ fn serve_pages<H: Health>(args: &Common, client: &Client, health: Arc<H>) -> imp
     }
 }
 
-/// Has those looked at who name an object that changed.
-async fn wake<K: Operated>(kind: Arc<K>, mut named: mpsc::UnboundedReceiver<Reference>, triggers: Triggers) {
+/// Has those objects reconciled that refer to one that changed.
+async fn wake(shared: Arc<Shared>, mut named: mpsc::UnboundedReceiver<Reference>, triggers: Triggers) {
     while let Some(reference) = named.recv().await {
-        kind.named().subscribers(&reference).iter().for_each(|key| triggers.one(key));
+        shared.named.subscribers(&reference).iter().for_each(|key| triggers.one(key));
     }
 }
 
@@ -256,7 +244,7 @@ fn identity(pod: &str, uid: &str) -> String {
 type Leader = (Candidate, Watches, Arc<Synced>);
 
 /// Waits until the lease is ours and the caches are complete; `None`: stopped before.
-async fn stand_by<K: Operated>(
+async fn stand_by<K: Kind>(
     mut candidate: Candidate,
     watch: impl FnOnce() -> Watches,
     status: &Readiness<K>,
@@ -305,7 +293,7 @@ const LONGEST_FOR_CRD: Duration = Duration::from_secs(10);
 
 /// Waits until the API server serves the kind: on a first installation the CRD may come after us. One namespace that
 /// answers is enough: of one that is gone, or whose Role is, the others know nothing.
-async fn wait_for_crd<K: Operated>(client: &Client, scope: &Scope, status: &Readiness<K>) {
+async fn wait_for_crd<K: Kind>(client: &Client, scope: &Scope, status: &Readiness<K>) {
     let plural = K::Object::plural(&());
     let namespaced = |namespace: &String| Api::namespaced(client.clone(), namespace);
     let mut apis: Vec<Api<K::Object>> = scope.0.iter().map(namespaced).collect();
@@ -349,12 +337,13 @@ fn stop_signal() -> Result<Stop, String> {
 }
 
 struct Readiness<K> {
-    kind: Arc<K>,
+    of: PhantomData<K>,
+    shared: Arc<Shared>,
     synced: OnceLock<Arc<Synced>>,
     crd: Mutex<bool>,
 }
 
-impl<K: Operated> Health for Readiness<K> {
+impl<K: Kind> Health for Readiness<K> {
     fn not_ready(&self) -> Option<String> {
         if !*self.crd.lock() {
             return Some(format!("the API server does not serve {}s yet: is the CRD installed?", K::Object::kind(&())));
@@ -369,7 +358,7 @@ impl<K: Operated> Health for Readiness<K> {
     }
 
     fn metrics(&self) -> &Metrics {
-        self.kind.metrics()
+        &self.shared.metrics
     }
 }
 

@@ -2,20 +2,19 @@
 //!
 //! Wiring only.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OnceCell, mpsc};
 
-use super::{Base, Operated, duration};
+use super::duration;
 use crate::api::oneagent::DEFAULT_IMAGE;
-use crate::dynatrace::{Environments, Periods};
-use crate::kernel::sync::{Scope, Watches};
+use crate::dynatrace::{Environments, Periods, Subscriber};
+use crate::kernel::kind::Shared;
 use crate::kernel::triggers::Triggers;
-use crate::kernel::{self, Events, Named, Upgradeable};
-use crate::oneagent::controller::watch_fleet;
-use crate::oneagent::{Context, MANAGER, Settings, fleet::Fleet};
-use crate::telemetry::Metrics;
+use crate::kernel::{NodeSelectors, Notes, OptionalApis, Singletons};
+use crate::oneagent::fleet::Fleet;
+use crate::oneagent::peers::Peers;
+use crate::oneagent::{OneAgents, OwnMetrics, Settings};
 
 /// Settings of kind OneAgent; others pass them over.
 #[derive(Debug, clap::Args)]
@@ -42,59 +41,32 @@ pub(super) struct OneAgentArgs {
     related_image_dynatrace_oneagent: String,
 }
 
-impl Operated for Context {
-    fn watch(self: &Arc<Self>, scope: &Scope, triggers: &Triggers) -> Watches {
-        self.peers.expect(&scope.namespaces());
-        watch_fleet(self, scope, triggers)
-    }
-
-    fn named(&self) -> &Named {
-        &self.named
-    }
-
-    fn metrics(&self) -> &Metrics {
-        &self.metrics.all
-    }
-
-    fn upgradeable(&self) -> &Upgradeable {
-        &self.upgradeable
-    }
-}
-
-/// What the kind is made of.
-pub(super) fn kind(args: &OneAgentArgs, base: Base<'_>) -> Arc<Context> {
-    let Base { client, clock, heard, triggers, tell_named, namespace, pod } = base;
-    let (tell_environment, mut environments) = mpsc::unbounded_channel();
-    let periods =
-        Periods { latest: args.poll_interval, slow: args.slow_poll_interval, hosts: args.hosts_poll_interval };
-    let context = Arc::new(Context {
-        client: client.clone(),
-        clock: clock.clone(),
-        settings: Settings {
-            namespace,
-            agent_image: args.related_image_dynatrace_oneagent.clone(),
-            vendor_timeout: args.vendor_timeout,
-        },
-        fleet: Fleet::new(clock.clone()),
-        peers: crate::oneagent::peers::Peers::default(),
-        named: Named::new(client.clone(), tell_named),
-        environments: Environments::new(periods, clock, tell_environment),
-        deletions: kernel::Deletions::default(),
-        optional_apis: kernel::OptionalApis::new(MANAGER, args.discovery_interval),
-        node_selectors: kernel::NodeSelectors::new(args.discovery_interval),
-        singletons: kernel::Singletons::new(args.discovery_interval),
-        notes: kernel::Notes::new(MANAGER),
-        upgradeable: kernel::Upgradeable::default(),
-        events: Events::new(client, MANAGER, &pod),
-        metrics: crate::oneagent::OwnMetrics::default(),
-        cluster_id: tokio::sync::OnceCell::new(),
-        heard,
-    });
-    let told = triggers.clone();
-    tokio::spawn(async move {
-        while let Some(subscriber) = environments.recv().await {
-            told.one(&(subscriber.namespace, subscriber.name));
+impl OneAgentArgs {
+    /// What the kind is made of.
+    pub(super) fn kind(&self, shared: &Shared, triggers: &Triggers) -> OneAgents {
+        let (tell_environment, mut environments) = mpsc::unbounded_channel::<Subscriber>();
+        let periods =
+            Periods { latest: self.poll_interval, slow: self.slow_poll_interval, hosts: self.hosts_poll_interval };
+        let told = triggers.clone();
+        tokio::spawn(async move {
+            while let Some(subscriber) = environments.recv().await {
+                told.one(&(subscriber.namespace, subscriber.name));
+            }
+        });
+        OneAgents {
+            settings: Settings {
+                agent_image: self.related_image_dynatrace_oneagent.clone(),
+                vendor_timeout: self.vendor_timeout,
+            },
+            fleet: Fleet::new(shared.clock.clone()),
+            peers: Peers::default(),
+            environments: Environments::new(periods, shared.clock.clone(), tell_environment),
+            optional_apis: OptionalApis::new(shared.manager, self.discovery_interval),
+            node_selectors: NodeSelectors::new(self.discovery_interval),
+            singletons: Singletons::new(self.discovery_interval),
+            notes: Notes::new(shared.manager),
+            metrics: OwnMetrics::new(&shared.metrics),
+            cluster_id: OnceCell::new(),
         }
-    });
-    context
+    }
 }

@@ -9,13 +9,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::act::{self, Done};
-use super::super::desk::Kept;
 use super::super::fleet::Fleet;
 use super::super::memory;
 use super::super::observe::Content;
 use super::super::plan::{Facts, Plan, plan};
 use super::super::resolve::{Resolved, resolve};
 use super::super::revision::Config;
+use super::super::state::Kept;
 use super::super::status::{self, Picture};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
 use crate::clock::Clock;
@@ -155,7 +155,7 @@ impl sim::Operator for Operator {
         if done.is_blocked {
             plan = self.plan(&resolved, &before, &plan.memory);
         }
-        self.say(&resolved, &before, &plan, &done);
+        self.say(&resolved, &before, &plan);
         let after = |wait: Duration| TimeDelta::from_std(wait).ok().map(|wait| self.stage.world.now + wait);
         let unblocked = self.kept.blocked.ends_in().and_then(after);
         self.stage.look_again([plan.next, unblocked]);
@@ -224,8 +224,8 @@ impl Operator {
         done
     }
 
-    fn say(&mut self, resolved: &Resolved, before: &ConfigWatcherStatus, plan: &Plan, done: &Done) {
-        let picture = Picture { object: &self.watcher, resolved, read: &self.content, plan, done };
+    fn say(&mut self, resolved: &Resolved, before: &ConfigWatcherStatus, plan: &Plan) {
+        let picture = Picture { object: &self.watcher, resolved, read: &self.content, plan, complaint: None };
         let (now, transitions) = status::status(&picture, before, self.stage.world.now).expect("a status");
         self.stage.events(&transitions, str::to_owned);
         let rollout = |status: &ConfigWatcherStatus| {

@@ -210,6 +210,7 @@ impl sim::Operator for Operator {
             seen: &seen,
             assessment: &plan.assessment,
             done: &done,
+            complaint: None,
         };
         let (status, transitions) = status::status(&picture, now).expect("a status");
         self.stage.events(&transitions, shortened);

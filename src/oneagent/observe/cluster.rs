@@ -11,15 +11,15 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
+use super::super::context::Cx;
 use super::super::refusal::UNREAD;
 use super::super::resolve::Resolved;
 use super::super::revision::Pod;
-use super::super::{Context, Desk};
 use super::{Missing, Observed, QUIET, openshift};
 use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::has_labels;
-use crate::kernel::{self, Key, call};
+use crate::kernel::{self, call};
 
 /// The original operator: its Deployment, and its name as a field manager.
 pub(super) const ORIGINAL: &str = "dynatrace-oneagent-operator";
@@ -32,29 +32,29 @@ pub(super) fn wrote(daemonset: &DaemonSet, manager: &str) -> bool {
         .any(|entry| entry.manager.as_deref() == Some(manager) && entry.subresource.is_none())
 }
 
-pub(super) async fn original_runs(context: &Context, namespace: &str) -> Result<bool, kernel::Error> {
+pub(super) async fn original_runs(cx: &Cx<'_>, namespace: &str) -> Result<bool, kernel::Error> {
     const NAME: &str = ORIGINAL;
-    let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(context.client.clone(), namespace);
+    let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(cx.client.clone(), namespace);
     let found = call(|| format!("read Deployment {NAME}"), api.get_opt(NAME)).await?;
     Ok(found.is_some_and(|d| d.spec.and_then(|s| s.replicas).unwrap_or(1) > 0))
 }
 
-pub(super) async fn cluster_id(context: &Context) -> Result<String, kernel::Error> {
-    let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(context.client.clone());
+pub(super) async fn cluster_id(cx: &Cx<'_>) -> Result<String, kernel::Error> {
+    let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(cx.client.clone());
     let read = || async {
         let namespace = call(|| "read Namespace kube-system".to_owned(), api.get("kube-system")).await?;
         Ok::<_, kernel::Error>(namespace.uid().unwrap_or_default())
     };
-    context.cluster_id.get_or_try_init(read).await.cloned()
+    cx.kind.cluster_id.get_or_try_init(read).await.cloned()
 }
 
 /// What the namespace itself wants of nodes: read where agents lack, and before anything is changed. What cannot be
 /// read is as it was.
-pub(super) async fn namespace_selector(context: &Context, resolved: &Resolved, lacking: bool) -> Arc<Selector> {
-    let known = context.node_selectors.known(&resolved.namespace);
+pub(super) async fn namespace_selector(cx: &Cx<'_>, resolved: &Resolved, lacking: bool) -> Arc<Selector> {
+    let known = cx.kind.node_selectors.known(&resolved.namespace);
     let excludes = known.as_ref().is_some_and(|selector| !selector.labels.is_empty());
     if excludes || lacking {
-        return openshift::selector(context, &resolved.namespace).await.ok().or(known).unwrap_or_default();
+        return openshift::selector(cx, &resolved.namespace).await.ok().or(known).unwrap_or_default();
     }
     known.unwrap_or_default()
 }
@@ -62,23 +62,18 @@ pub(super) async fn namespace_selector(context: &Context, resolved: &Resolved, l
 /// Whether the namespace's node selector is another than that which a plan was made with: looked at before a Pod is
 /// replaced or the DaemonSet written, for a successor that may not come back, and agents that a write removes, are
 /// lost.
-pub async fn selector_changed(context: &Context, resolved: &Resolved, seen: &Observed) -> Result<bool, kernel::Error> {
-    let now = openshift::selector(context, &resolved.namespace).await?;
+pub async fn selector_changed(cx: &Cx<'_>, resolved: &Resolved, seen: &Observed) -> Result<bool, kernel::Error> {
+    let now = openshift::selector(cx, &resolved.namespace).await?;
     Ok(now.labels != seen.namespace_selector)
 }
 
 /// Whether new Pods are held to the namespace's node selector: an agent that came to a node outside of it since it was
 /// written shows that nobody does, and OpenShift's means nothing elsewhere.
-pub(super) async fn is_enforced(
-    context: &Context,
-    selector: &Selector,
-    nodes: &[Arc<Node>],
-    pods: &[Arc<Pod>],
-) -> bool {
+pub(super) async fn is_enforced(cx: &Cx<'_>, selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> bool {
     if selector.labels.is_empty() {
         return false;
     }
-    if selector.is_openshifts && matches!(openshift::is_openshift(context).await, Ok(false)) {
+    if selector.is_openshifts && matches!(openshift::is_openshift(cx).await, Ok(false)) {
         return false;
     }
     !is_ignored(selector, nodes, pods)
@@ -99,33 +94,32 @@ pub fn is_ignored(selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -
 /// has a Pod or somebody answers that it no longer is. What was known before is believed where nobody is asked or
 /// answers.
 pub(super) async fn refused(
-    context: &Context,
-    (desk, was_refused): (&Desk, bool),
-    key: &Key,
+    cx: &Cx<'_>,
+    was_refused: bool,
     (is_short, daemonset): (bool, Option<&DaemonSet>),
     (pods, missing): (&[Arc<Pod>], &Missing),
     now: DateTime<Utc>,
 ) -> Option<String> {
-    let before = desk.refused().filter(|_| is_short);
+    let before = cx.state.own.refused().filter(|_| is_short);
     let Some(daemonset) = daemonset else { return before };
     let was_refused = was_refused || before.is_some();
     let quiet = TimeDelta::from_std(QUIET).unwrap_or_default();
     let is_late = missing.values().any(|since| now - *since >= quiet);
-    let asks = was_refused || is_late || is_quiet(context, key, daemonset, now);
-    if !(asks && desk.asks_why()) {
+    let asks = was_refused || is_late || is_quiet(cx, daemonset, now);
+    if !(asks && cx.state.own.asks_why()) {
         return before;
     }
     let since = if was_refused { Some(DateTime::UNIX_EPOCH) } else { missing.values().min().copied() };
-    let answer = refusal(&context.client, Some(daemonset), (pods, since), now).await;
+    let answer = refusal(&cx.client, Some(daemonset), (pods, since), now).await;
     // Who may not read Events never learns of a refusal: a Pod that is not made for so long most likely is refused.
     let may_not = |error: &kernel::Error| is_late && error.has_code(&[403]);
     answer.unwrap_or_else(|error| before.or_else(|| (was_refused || may_not(&error)).then(|| UNREAD.to_owned())))
 }
 
 /// Whether nothing moves: then, where agents are missing, more is asked than the watches say.
-fn is_quiet(context: &Context, key: &Key, daemonset: &DaemonSet, now: DateTime<Utc>) -> bool {
+fn is_quiet(cx: &Cx<'_>, daemonset: &DaemonSet, now: DateTime<Utc>) -> bool {
     let age = daemonset.creation_timestamp().map_or(0, |t| now.timestamp() - t.0.as_second());
-    age >= 2 && context.fleet.quiet(key).is_none_or(|quiet| quiet >= QUIET)
+    age >= 2 && cx.kind.fleet.quiet(cx.key).is_none_or(|quiet| quiet >= QUIET)
 }
 
 /// Why the API server refuses the DaemonSet's Pods where some are missing, in its own words: they stand only in Events.

@@ -22,19 +22,20 @@ pub use openshift::{OPENSHIFT, OpenShift, SCHEDULER, VERSION};
 pub use references::{Named, Token, in_its_place};
 use references::{References, certificates, named, pull_secret_of, references, token};
 
+use super::MANAGER;
 use super::admitted::Admissions;
 use super::build::ISTIO;
-use super::fleet::Fleet;
+use super::context::Cx;
 use super::known::{self, Known};
+use super::memory::says_refused;
 use super::resolve::{ProxySource, Resolved};
 use super::revision::Pod;
-use super::{Context, Desk, MANAGER};
+use super::state::Kept;
 use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
 use crate::k8s::api_group::Served;
 use crate::k8s::node::Node;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::{Verdict, has_labels};
-use crate::kernel::Key;
 use crate::kernel::named::Look;
 use crate::kernel::{self, NamedKind, Reference, call};
 use crate::rollout::Loss;
@@ -114,6 +115,13 @@ pub struct Observed {
     pub other_operator: bool,
 }
 
+/// What was found, and the spec as it applies beside the other OneAgents.
+#[derive(Debug)]
+pub struct Seen {
+    pub resolved: Resolved,
+    pub observed: Observed,
+}
+
 /// Agents that the API server does not let go.
 #[derive(Debug, Default)]
 pub struct Undeletable {
@@ -126,19 +134,19 @@ pub struct Undeletable {
 /// The nodes that a rollout remembers, and since when they are gone.
 type Away = BTreeMap<String, Option<DateTime<Utc>>>;
 
-/// Gathers it. Whether new Pods were refused when the status was written helps to know whether they still are; `away`
-/// are the nodes that the rollout remembers.
+/// Gathers it. `away` are the nodes that the rollout remembers.
 pub async fn observe(
-    context: &Context,
-    (desk, was_refused): (&Desk, bool),
-    (resolved, away): (&Resolved, &Away),
+    cx: &Cx<'_>,
+    resolved: &Resolved,
+    away: &Away,
     now: DateTime<Utc>,
 ) -> Result<Observed, kernel::Error> {
-    let key: Key = (resolved.namespace.clone(), resolved.name.clone());
-    let References { secret, proxy, trusted, pull, versions, stop } = references(context, resolved);
+    let key = cx.key;
+    let kept = &cx.state.own;
+    let References { secret, proxy, trusted, pull, versions, stop } = references(cx, resolved);
     let look = |reference: Option<Reference>| async {
         match reference {
-            Some(reference) => Some(context.named.look(&key, &reference).await),
+            Some(reference) => Some(cx.named.look(cx.key, &reference).await),
             None => None,
         }
     };
@@ -148,7 +156,7 @@ pub async fn observe(
         look(trusted.clone()),
         look(pull.clone()),
         look(versions.clone()),
-        context.named.look(&key, &stop)
+        cx.named.look(key, &stop)
     );
     let stopped = stop_look.is_stop(&stop)?;
     let pull_secret = pull.as_ref().map(|pull| pull_secret_of(pull_look, &resolved.namespace, &pull.name));
@@ -159,8 +167,8 @@ pub async fn observe(
         Some(ProxySource::Value(url, _)) => Some(Named::There(url.clone(), String::new())),
         Some(ProxySource::Secret(name)) => Some(named(proxy_look, "Secret", &resolved.namespace, name, "proxy")),
     };
-    let has_pods = !context.fleet.pods(&key).is_empty();
-    let openshift = openshift::openshift(context, resolved, has_pods).await;
+    let has_pods = !cx.kind.fleet.pods(key).is_empty();
+    let openshift = openshift::openshift(cx, resolved, has_pods).await;
     let proxy = proxy.or_else(|| openshift::proxy(resolved, &openshift));
     let bundle_is_missing = resolved.cluster.certificates && matches!(trusted_look, Some(Look::Absent));
     let trusted = certificates(resolved).map(|(name, key)| {
@@ -179,23 +187,23 @@ pub async fn observe(
     let no_proxy = openshift.cluster_proxy().map(|proxy| proxy.without(resolved.no_proxy.as_deref()));
     let no_proxy = no_proxy.filter(|hosts| !hosts.is_empty()).or_else(|| resolved.no_proxy.clone());
     let (environment, unlisted) = match &resolved.versions {
-        None => (environment(context, resolved, &paas, &api, proxy.as_ref(), trusted.as_ref(), no_proxy), None),
+        None => (environment(cx, resolved, &paas, &api, proxy.as_ref(), trusted.as_ref(), no_proxy), None),
         Some(list) => in_its_place(versions_look, resolved, list),
     };
 
-    let fleet = &context.fleet;
-    let (daemonset, other_operator) = daemonset(context, resolved).await?;
-    let known = known(context, resolved, &key, daemonset.is_some()).await;
-    let nodes = near(fleet, resolved, known.as_deref(), away);
-    let pods = fleet.pods(&key);
-    let ledger = context.deletions.ledger(&resolved.uid);
+    let fleet = &cx.kind.fleet;
+    let (daemonset, other_operator) = daemonset(cx).await?;
+    let known = known(cx, resolved, daemonset.is_some()).await;
+    let nodes = near(cx, resolved, known.as_deref(), away);
+    let pods = fleet.pods(key);
+    let ledger = cx.deletions.ledger(&resolved.uid);
     let able = able(resolved, &nodes);
-    let lacking = lacks(context, resolved, &able, &pods, &ledger);
-    let missing = if daemonset.is_some() { missing(&desk.missing(), &able, &pods, now) } else { Missing::new() };
+    let lacking = lacks(cx, resolved, &able, &pods, &ledger);
+    let missing = if daemonset.is_some() { missing(&kept.missing(), &able, &pods, now) } else { Missing::new() };
     let asked = (is_short(resolved, &nodes, &pods), daemonset.as_deref().filter(|_| lacking && !missing.is_empty()));
-    let refused = refused(context, (desk, was_refused), &key, asked, (&pods, &missing), now).await;
-    let selector = namespace_selector(context, resolved, lacking && daemonset.is_some()).await;
-    let selector_enforced = is_enforced(context, &selector, &nodes, &pods).await;
+    let refused = refused(cx, says_refused(&cx.last_status()), asked, (&pods, &missing), now).await;
+    let selector = namespace_selector(cx, resolved, lacking && daemonset.is_some()).await;
+    let selector_enforced = is_enforced(cx, &selector, &nodes, &pods).await;
     Ok(Observed {
         named_objects,
         paas,
@@ -204,57 +212,56 @@ pub async fn observe(
         trusted,
         bundle_is_missing,
         openshift,
-        admissions: fleet.admissions(&key),
+        admissions: fleet.admissions(key),
         pull_secret,
-        istio: if resolved.istio { context.optional_apis.served(&context.client, &ISTIO).await.ok() } else { None },
+        istio: if resolved.istio { cx.kind.optional_apis.served(&cx.client, &ISTIO).await.ok() } else { None },
         environment,
         unlisted,
         known,
-        told: context.environments.told(&subscriber(resolved)),
-        is_believed: daemonset.as_deref().is_some_and(|live| is_believed(desk, live)),
+        told: cx.kind.environments.told(&subscriber(resolved)),
+        is_believed: daemonset.as_deref().is_some_and(|live| is_believed(kept, live)),
         daemonset,
         nodes,
-        losses: fleet.losses(&key, |node| resolved.placement.verdict(node) == Verdict::Selected),
-        undeletable: undeletable(desk, &pods),
+        losses: fleet.losses(key, |node| resolved.placement.verdict(node) == Verdict::Selected),
+        undeletable: undeletable(kept, &pods),
         pods,
         ledger,
         missing,
-        deciding_since: context.heard.deciding_since(),
-        heard_since: context.heard.unbroken_since(),
+        deciding_since: cx.heard.deciding_since(),
+        heard_since: cx.heard.unbroken_since(),
         refused,
         namespace_selector: selector.labels.clone(),
         selector_is_default: selector.is_default,
         selector_enforced,
-        cluster_id: cluster_id(context).await?,
+        cluster_id: cluster_id(cx).await?,
         stopped,
         other_operator,
     })
 }
 
 /// The DaemonSet, and whether the original operator runs beside it.
-async fn daemonset(context: &Context, resolved: &Resolved) -> Result<(Option<Arc<DaemonSet>>, bool), kernel::Error> {
-    let daemonset = context.fleet.daemonset(&(resolved.namespace.clone(), resolved.name.clone()));
+async fn daemonset(cx: &Cx<'_>) -> Result<(Option<Arc<DaemonSet>>, bool), kernel::Error> {
+    let daemonset = cx.kind.fleet.daemonset(cx.key);
     let is_ours = |live: &Arc<DaemonSet>| is_adopted(MANAGER, live.managed_fields()) && !wrote(live, ORIGINAL);
     if daemonset.as_ref().is_some_and(is_ours) {
         return Ok((daemonset, false));
     }
     // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the name.
-    let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &resolved.namespace);
-    let read = call(|| format!("read DaemonSet {}", resolved.name), api.get_opt(&resolved.name));
-    let (found, runs) = tokio::try_join!(read, original_runs(context, &resolved.namespace))?;
+    let api: Api<DaemonSet> = Api::namespaced(cx.client.clone(), &cx.key.0);
+    let read = call(|| format!("read DaemonSet {}", cx.key.1), api.get_opt(&cx.key.1));
+    let (found, runs) = tokio::try_join!(read, original_runs(cx, &cx.key.0))?;
     Ok((found.map(Arc::new), runs))
 }
 
 /// The nodes that matter to it.
-fn near(fleet: &Fleet, resolved: &Resolved, known: Option<&Known>, away: &Away) -> Vec<Arc<Node>> {
-    let key = (resolved.namespace.clone(), resolved.name.clone());
+fn near(cx: &Cx<'_>, resolved: &Resolved, known: Option<&Known>, away: &Away) -> Vec<Arc<Node>> {
     let addresses = known.into_iter().flat_map(Known::addresses);
-    fleet.near(&key, &resolved.placement.selector, away.keys().map(String::as_str), addresses)
+    cx.kind.fleet.near(cx.key, &resolved.placement.selector, away.keys().map(String::as_str), addresses)
 }
 
 /// Whether a DaemonSet is what a webhook made of ours.
-fn is_believed(desk: &Desk, live: &DaemonSet) -> bool {
-    desk.believed().as_ref().is_some_and(|(_, mark)| *mark == live.metadata.generation)
+fn is_believed(kept: &Kept, live: &DaemonSet) -> bool {
+    kept.believed().as_ref().is_some_and(|(_, mark)| *mark == live.metadata.generation)
 }
 
 /// Selected nodes that are Ready.
@@ -264,14 +271,14 @@ pub(super) fn able<'a>(resolved: &Resolved, nodes: &'a [Arc<Node>]) -> Vec<&'a A
 }
 
 /// Whether one of them lacks a Ready agent, and nobody's work on the node explains it.
-fn lacks(context: &Context, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Arc<Pod>], ledger: &Ledger) -> bool {
+fn lacks(cx: &Cx<'_>, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Arc<Pod>], ledger: &Ledger) -> bool {
     let gone = ledger.deleted();
     let there = || pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid));
     let has_pod: HashSet<&str> = there().map(|pod| &*pod.node).collect();
     let is_ready: HashSet<&str> = there().filter(|pod| pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
     // Where the namespace keeps agents off, none is created again: nobody waits for it.
     let inside =
-        context.node_selectors.known(&resolved.namespace).map(|selector| selector.labels.clone()).unwrap_or_default();
+        cx.kind.node_selectors.known(&resolved.namespace).map(|selector| selector.labels.clone()).unwrap_or_default();
     let mut able = able.iter().filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
     // A cordon keeps no Pod from being made, but drains end what is there.
     let is_quiet = |node: &Node| node.busy.is_some() && has_pod.contains(&*node.name);
@@ -292,18 +299,18 @@ pub(super) fn missing(before: &Missing, able: &[&Arc<Node>], pods: &[Arc<Pod>], 
 }
 
 /// Pods that are still there and that the API server refused to delete.
-fn undeletable(desk: &Desk, pods: &[Arc<Pod>]) -> Undeletable {
+fn undeletable(kept: &Kept, pods: &[Arc<Pod>]) -> Undeletable {
     let there: HashSet<&str> = pods.iter().map(|pod| &*pod.uid).collect();
-    desk.own.aside.retain(|uid, _| there.contains(&**uid));
-    let mut said: Vec<_> = desk.own.aside.lately().into_values().collect();
+    kept.aside.retain(|uid, _| there.contains(&**uid));
+    let mut said: Vec<_> = kept.aside.lately().into_values().collect();
     said.sort();
-    Undeletable { aside: desk.own.aside.now(), said }
+    Undeletable { aside: kept.aside.now(), said }
 }
 
 /// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the
 /// answer.
-async fn known(context: &Context, resolved: &Resolved, key: &Key, has_daemonset: bool) -> Option<Arc<Known>> {
-    if let Some(known) = context.notes.get(&resolved.uid) {
+async fn known(cx: &Cx<'_>, resolved: &Resolved, has_daemonset: bool) -> Option<Arc<Known>> {
+    if let Some(known) = cx.kind.notes.get(&resolved.uid) {
         return Some(known);
     }
     if !has_daemonset {
@@ -314,12 +321,12 @@ async fn known(context: &Context, resolved: &Resolved, key: &Key, has_daemonset:
         namespace: resolved.namespace.clone(),
         name: known::note(&resolved.name),
     };
-    match context.named.look(key, &reference).await {
+    match cx.named.look(cx.key, &reference).await {
         Look::Found(data) => {
             let known = Known::parse(data.entries.values().map(ExposeSecret::expose_secret));
-            Some(context.notes.read(&resolved.uid, known, true))
+            Some(cx.kind.notes.read(&resolved.uid, known, true))
         }
-        Look::Absent => Some(context.notes.read(&resolved.uid, Known::default(), false)),
+        Look::Absent => Some(cx.kind.notes.read(&resolved.uid, Known::default(), false)),
         Look::Unknown(why) => {
             tracing::warn!(
                 namespace = resolved.namespace,
@@ -333,7 +340,7 @@ async fn known(context: &Context, resolved: &Resolved, key: &Key, has_daemonset:
 }
 
 fn environment(
-    context: &Context,
+    cx: &Cx<'_>,
     resolved: &Resolved,
     paas: &Token,
     api: &Token,
@@ -358,10 +365,10 @@ fn environment(
             trusted: there(trusted)?.map(|pem| pem.expose_secret().to_owned()),
             no_proxy,
             skip_cert_check: resolved.skip_cert_check,
-            timeout: context.settings.vendor_timeout,
+            timeout: cx.kind.settings.vendor_timeout,
         },
     };
-    Some(context.environments.look(&subscriber(resolved), &access))
+    Some(cx.kind.environments.look(&subscriber(resolved), &access))
 }
 
 /// A OneAgent as a subscriber of an environment.

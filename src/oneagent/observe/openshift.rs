@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::super::Context;
+use super::super::context::Cx;
 use super::super::from_cluster::{BUNDLE, ClusterProxy, INJECT};
 use super::super::resolve::Resolved;
 use super::references::Named;
@@ -58,20 +58,20 @@ impl OpenShift {
 }
 
 /// Asks what the spec wants. Whether it is OpenShift at all is asked for before there are Pods: those tell it.
-pub(super) async fn openshift(context: &Context, resolved: &Resolved, has_pods: bool) -> OpenShift {
+pub(super) async fn openshift(cx: &Cx<'_>, resolved: &Resolved, has_pods: bool) -> OpenShift {
     let wanted = async |wants: bool, one: &Singleton| {
-        if wants { context.singletons.look(&context.client, one).await } else { Answer::Unasked }
+        if wants { cx.kind.singletons.look(&cx.client, one).await } else { Answer::Unasked }
     };
     OpenShift {
-        is_one: if has_pods { None } else { is_openshift(context).await.ok() },
+        is_one: if has_pods { None } else { is_openshift(cx).await.ok() },
         proxy: wanted(resolved.cluster.proxy, &PROXY).await,
         version: wanted(resolved.cluster.pauses, &VERSION).await,
     }
 }
 
 /// Whether the cluster is OpenShift.
-pub(super) async fn is_openshift(context: &Context) -> Result<bool, kernel::Error> {
-    let served = context.optional_apis.served(&context.client, &OPENSHIFT).await?;
+pub(super) async fn is_openshift(cx: &Cx<'_>) -> Result<bool, kernel::Error> {
+    let served = cx.kind.optional_apis.served(&cx.client, &OPENSHIFT).await?;
     Ok(served != Served::Absent)
 }
 
@@ -105,18 +105,18 @@ pub(super) fn no_certificates(namespace: &str, name: &str) -> Named {
 }
 
 /// The namespace's own node selector, or the cluster's default one where the namespace says nothing.
-pub(super) async fn selector(context: &Context, namespace: &str) -> Result<Arc<Selector>, kernel::Error> {
-    if let Some(fresh) = context.node_selectors.fresh(namespace) {
+pub(super) async fn selector(cx: &Cx<'_>, namespace: &str) -> Result<Arc<Selector>, kernel::Error> {
+    if let Some(fresh) = cx.kind.node_selectors.fresh(namespace) {
         return Ok(fresh);
     }
-    let mut found = NodeSelectors::read(&context.client, namespace).await?;
-    if found.is_default && is_openshift(context).await? {
-        match context.singletons.look(&context.client, &SCHEDULER).await {
+    let mut found = NodeSelectors::read(&cx.client, namespace).await?;
+    if found.is_default && is_openshift(cx).await? {
+        match cx.kind.singletons.look(&cx.client, &SCHEDULER).await {
             Answer::There(scheduler) => found = of_scheduler(&scheduler),
             Answer::Absent | Answer::Refused(_) | Answer::Unasked => {}
             // Agents that a default one excludes do not come back: not knowing is no answer.
             Answer::Unread(why) => return Err(kernel::Error::Unread(format!("Scheduler cluster: {why}"))),
         }
     }
-    Ok(context.node_selectors.note(namespace, found))
+    Ok(cx.kind.node_selectors.note(namespace, found))
 }

@@ -8,9 +8,9 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::super::build::pull_secret::KEY;
 use super::super::build::template::short_hash;
+use super::super::context::Cx;
 use super::super::from_cluster::{BUNDLE, bundle_name};
 use super::super::resolve::{ProxySource, Resolved};
-use super::super::{Context, MANAGER};
 use crate::api::name::Version;
 use crate::dynatrace::{Error, Snapshot};
 use crate::kernel::named::Look;
@@ -59,7 +59,7 @@ pub(super) struct References {
     pub(super) stop: Reference,
 }
 
-pub(super) fn references(context: &Context, resolved: &Resolved) -> References {
+pub(super) fn references(cx: &Cx<'_>, resolved: &Resolved) -> References {
     let here = |kind, name: &str| Reference { kind, namespace: resolved.namespace.clone(), name: name.to_owned() };
     let proxy = match &resolved.proxy {
         Some(ProxySource::Secret(name)) => Some(here(NamedKind::Secret, name)),
@@ -75,7 +75,7 @@ pub(super) fn references(context: &Context, resolved: &Resolved) -> References {
             .and_then(|image| image.secret(&resolved.name))
             .map(|name| here(NamedKind::Secret, &name)),
         versions: resolved.versions.as_ref().map(|(name, _)| here(NamedKind::ConfigMap, name)),
-        stop: Reference::stop(&context.settings.namespace, MANAGER),
+        stop: cx.stop(),
     }
 }
 

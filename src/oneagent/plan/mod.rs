@@ -44,6 +44,7 @@ use crate::dynatrace::{GoneNode, Interest, Snapshot};
 use crate::k8s::api_group::Wanted;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::Placement;
+use crate::kernel::kind::Planned;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
 use crate::rollout::{self, Hold, Policy, State, Step};
@@ -96,6 +97,18 @@ pub struct Plan {
     pub known: Option<News>,
     /// When to look again if nothing happens before.
     pub next: Option<Duration>,
+}
+
+impl Planned for Plan {
+    type Memory = Memory;
+
+    fn memory(&self) -> &Memory {
+        &self.assessment.decision.memory
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.ledger.clone()
+    }
 }
 
 /// What was found and decided, as far as a status tells of it.

@@ -24,11 +24,9 @@ use crate::api::oneagent::condition::Reason;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::dynatrace::types::zone_key;
 use crate::dynatrace::{Hosts, Snapshot, TokenState};
+use crate::fleet::daemonsets::ZONE;
 use crate::k8s::placement::Verdict;
 use crate::rollout::Report;
-
-/// Label of a node: its zone.
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The cluster.
 pub(super) struct World {

@@ -44,6 +44,8 @@ pub struct Picture<'a> {
     pub assessment: &'a Assessment,
     /// What came of it.
     pub done: &'a Done,
+    /// What goes on failing.
+    pub complaint: Option<&'a Problem>,
 }
 
 impl<'a> Picture<'a> {
@@ -62,14 +64,8 @@ impl<'a> Picture<'a> {
 
     /// What a human must fix, most important first.
     fn problems(&self) -> Vec<Problem> {
-        let found = self.assessment.problems.iter().cloned();
-        self.done
-            .complaint
-            .iter()
-            .cloned()
-            .chain(found)
-            .chain(self.done.istio.as_ref().map(|why| mesh_trouble(self.resolved, why)))
-            .collect()
+        let istio = self.done.istio.as_ref().map(|why| mesh_trouble(self.resolved, why));
+        self.complaint.into_iter().chain(&self.assessment.problems).cloned().chain(istio).collect()
     }
 
     /// What is waited for. Where that is nothing, or a version, what a human must fix comes first: it is what a list
@@ -101,10 +97,7 @@ pub fn status(
     picture: &Picture<'_>,
     now: DateTime<Utc>,
 ) -> Result<(OneAgentStatus, Vec<Transition>), serde_json::Error> {
-    let Picture { object, before, resolved, seen, done, .. } = picture;
-    if let Some((reason, message)) = &done.refused {
-        return Ok(invalid(object.metadata.generation, before, *reason, message, now));
-    }
+    let Picture { object, before, resolved, seen, .. } = picture;
     let environment = picture.environment();
     let is_kept = all_updated_before(picture).is_some();
     let kept = is_kept.then(|| picture.report().with_unheard_updated());
@@ -170,49 +163,7 @@ pub fn status(
         adopted_template_hash: memory.adopted.as_ref().map(|adopted| adopted.hash.clone()),
         adopted_version: text(memory.adopted.as_ref().and_then(|adopted| adopted.version)),
     };
-    Ok((stamped(status, before, now), transitions))
-}
-
-/// The status of a OneAgent whose spec is invalid. Everything else stays as it was.
-#[must_use]
-pub fn invalid(
-    generation: Option<i64>,
-    before: &OneAgentStatus,
-    reason: R,
-    message: &str,
-    now: DateTime<Utc>,
-) -> (OneAgentStatus, Vec<Transition>) {
-    let known = |type_: C| before.conditions.iter().find(|c| c.type_ == type_.to_string());
-    let mut findings = vec![
-        Finding::new(C::Ready, false, reason, message),
-        Finding::new(C::Progressing, false, reason, "nothing is done until that is fixed; agents run on"),
-        Finding::new(C::Degraded, true, reason, message),
-    ];
-    if known(C::Available).is_none() {
-        findings.push(Finding::new(C::Available, None, reason, "not looked at yet"));
-    }
-    let (mut conditions, transitions) = merge(&before.conditions, &findings, generation, now);
-    for condition in &mut conditions {
-        let found = findings.iter().any(|f| f.type_.to_string() == condition.type_);
-        if let Some(kept) = before.conditions.iter().find(|c| c.type_ == condition.type_).filter(|_| !found) {
-            *condition = kept.clone();
-        }
-    }
-    let status = OneAgentStatus {
-        observed_generation: generation,
-        phase: Some("Error".to_owned()),
-        conditions,
-        ..before.clone()
-    };
-    (stamped(status, before, now), transitions)
-}
-
-/// A new time only with a new status: a look that found nothing new writes nothing.
-fn stamped(mut status: OneAgentStatus, before: &OneAgentStatus, now: DateTime<Utc>) -> OneAgentStatus {
-    if status != *before {
-        status.updated_timestamp = Some(timestamp(now));
-    }
-    status
+    Ok((status, transitions))
 }
 
 fn probe_time(picture: &Picture<'_>) -> Option<String> {
@@ -293,12 +244,6 @@ fn without_agent(report: &Report, before: &OneAgentStatus) -> Vec<WithoutAgent> 
         reason: without.cause.to_string(),
     };
     report.without.iter().map(named).collect()
-}
-
-/// Whether it says that the API server refuses new Pods.
-#[must_use]
-pub fn says_refused(status: &OneAgentStatus) -> bool {
-    status.nodes.as_ref().is_some_and(|nodes| nodes.admission > 0)
 }
 
 /// Names of nodes by the key under which they are counted.

@@ -1,4 +1,4 @@
-//! What is kept of one ConfigWatcher between two looks at it: gone with the process, so nothing that must outlive one.
+//! What is kept of one ConfigWatcher between two reconciles.
 //!
 //! Must not decide anything.
 
@@ -14,19 +14,11 @@ use super::change::Restless;
 use super::observe::Content;
 use super::places::{By, Obstacle};
 use super::plan::{Missing, Plan};
-use crate::api::config_watcher::ConfigWatcherStatus;
-use crate::kernel;
 use crate::kernel::aside::Aside;
-use crate::kernel::status::LastStatus;
-
-/// The desk of a ConfigWatcher.
-pub type Desk = kernel::desk::Desk<Kept>;
 
 /// What is kept.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// The last status written.
-    pub status: LastStatus<ConfigWatcherStatus>,
     /// The ConfigMap as it was read last, and the number of its change.
     pub content: Mutex<Option<(Option<u64>, Content)>>,
     /// A change that may not be the last one.

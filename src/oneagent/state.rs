@@ -1,4 +1,4 @@
-//! What is kept of one OneAgent between two looks at it: gone with the process, so nothing that must outlive one.
+//! What is kept of one OneAgent between two reconciles.
 //!
 //! Must not decide anything.
 
@@ -9,23 +9,16 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::observe::Missing;
-use crate::api::oneagent::OneAgentStatus;
-use crate::kernel;
 use crate::kernel::aside::Aside;
-use crate::kernel::status::LastStatus;
 
-/// Pods that have just begun to be missing have so much time before the DaemonSet is touched.
-const A_MOMENT: TimeDelta = TimeDelta::seconds(5);
-/// It is touched so often.
-const AGAIN: TimeDelta = TimeDelta::seconds(40);
-/// While several are missing: the DaemonSet controller begins with one of them, and where that is refused it makes no
-/// other. Which it begins with is a matter of chance.
-const SOON: TimeDelta = TimeDelta::seconds(10);
-/// For so long: a quota refuses all of them for days.
-const FOR: TimeDelta = TimeDelta::minutes(5);
-
-/// The desk of a OneAgent.
-pub type Desk = kernel::desk::Desk<Kept>;
+/// The DaemonSet controller has so much time to create Pods before it is nudged.
+const NUDGE_AFTER: TimeDelta = TimeDelta::seconds(5);
+const NUDGE_INTERVAL: TimeDelta = TimeDelta::seconds(40);
+/// While several Pods are missing: the DaemonSet controller begins with one of them, and where that is refused it
+/// creates no other. Which it begins with is a matter of chance.
+const NUDGE_INTERVAL_OF_SEVERAL: TimeDelta = TimeDelta::seconds(10);
+/// Only for so long: a quota may refuse Pods for days.
+const NUDGE_SEVERAL_FOR: TimeDelta = TimeDelta::minutes(5);
 
 /// What is kept.
 #[derive(Debug, Default)]
@@ -42,29 +35,27 @@ pub struct Kept {
     asked_why: Mutex<Option<Instant>>,
     /// Pods that the API server refused to delete, by UID, with its words.
     pub aside: Aside<String>,
-    /// The last status written.
-    pub status: LastStatus<OneAgentStatus>,
 }
 
-impl Desk {
+impl Kept {
     /// What a webhook made of the DaemonSet, if that is believed.
     pub fn believed(&self) -> MutexGuard<'_, Option<(String, Option<i64>)>> {
-        self.own.believed.lock()
+        self.believed.lock()
     }
 
     /// Since when selected nodes have no Pod, as of the last look.
     pub fn missing(&self) -> Missing {
-        self.own.missing.lock().clone()
+        self.missing.lock().clone()
     }
 
     /// Why the API server refused new Pods, as of the last look.
     pub fn refused(&self) -> Option<String> {
-        self.own.refused.lock().clone()
+        self.refused.lock().clone()
     }
 
     /// Whether it is time to ask why new Pods are refused, noted as done: looks follow one another quickly.
     pub fn asks_why(&self) -> bool {
-        let (mut asked, now) = (self.own.asked_why.lock(), Instant::now());
+        let (mut asked, now) = (self.asked_why.lock(), Instant::now());
         let is_time = asked.is_none_or(|asked| now - asked >= Duration::from_secs(1));
         if is_time {
             *asked = Some(now);
@@ -74,18 +65,18 @@ impl Desk {
 
     /// Since when selected nodes have no Pod, and why new ones are refused, as of this look.
     pub fn saw(&self, missing: Missing, refused: Option<String>) {
-        *self.own.missing.lock() = missing;
-        *self.own.refused.lock() = refused;
+        *self.missing.lock() = missing;
+        *self.refused.lock() = refused;
     }
 
     /// How long to wait before the DaemonSet is touched again, and whether it is now, which is noted as done.
     pub fn nudge(&self, missing: &Missing, now: DateTime<Utc>) -> (Duration, bool) {
-        let mut nudged = self.own.nudged.lock();
+        let mut nudged = self.nudged.lock();
         let (first, last) = (missing.values().min().copied(), missing.values().max().copied());
-        let is_new = last.is_some_and(|last| now - last < FOR) && missing.len() > 1;
-        let again = if is_new { SOON } else { AGAIN };
+        let is_new = last.is_some_and(|last| now - last < NUDGE_SEVERAL_FOR) && missing.len() > 1;
+        let again = if is_new { NUDGE_INTERVAL_OF_SEVERAL } else { NUDGE_INTERVAL };
         let due = match *nudged {
-            None => first.unwrap_or(now) + A_MOMENT,
+            None => first.unwrap_or(now) + NUDGE_AFTER,
             Some(before) => before + again,
         };
         let is_due = due <= now;
@@ -99,7 +90,7 @@ impl Desk {
 
     /// No Pod is missing any more.
     pub fn forget_nudge(&self) {
-        *self.own.nudged.lock() = None;
+        *self.nudged.lock() = None;
     }
 }
 
@@ -109,18 +100,18 @@ mod tests {
 
     #[test]
     fn the_daemonset_is_touched_soon_and_often_while_several_pods_begin_to_be_missing_and_seldom_afterwards() {
-        let desk = Desk::default();
+        let kept = Kept::default();
         let at = |second: i64| DateTime::UNIX_EPOCH + TimeDelta::seconds(second);
         let touched = |missing: &Missing, seconds: std::ops::Range<i64>| {
-            seconds.filter(|second| desk.nudge(missing, at(*second)).1).collect::<Vec<_>>()
+            seconds.filter(|second| kept.nudge(missing, at(*second)).1).collect::<Vec<_>>()
         };
         let mut missing = Missing::from([("a".into(), at(0))]);
         assert_eq!(touched(&missing, 0..100), [5, 45, 85], "one alone keeps no other from being made");
         missing.insert("b".into(), at(100));
         assert_eq!(touched(&missing, 100..130), [100, 110, 120]);
-        assert_eq!(desk.nudge(&missing, at(125)), (Duration::from_secs(5), false));
+        assert_eq!(kept.nudge(&missing, at(125)), (Duration::from_secs(5), false));
         assert_eq!(touched(&missing, 400..500), [400, 440, 480], "a quota that refuses all of them lasts");
-        desk.forget_nudge();
+        kept.forget_nudge();
         assert_eq!(touched(&missing, 500..520), [500]);
     }
 }

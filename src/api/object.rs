@@ -1,0 +1,86 @@
+//! What the status of every kind has, so that the kernel writes all of them in one way.
+//!
+//! Must not know a kind, nor word anything.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::condition::{Condition, Finding, Transition, Type, merge};
+
+/// The status of a kind.
+pub trait ObjectStatus: Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Its conditions.
+    type Condition: Type;
+
+    /// What is the same in every kind's, to be changed.
+    fn head(&mut self) -> Head<'_>;
+
+    /// What its conditions say.
+    fn conditions(&self) -> &[Condition];
+
+    /// The namespace of the operator that wrote it.
+    fn operator(&self) -> Option<&str>;
+
+    /// All but what may wait: counts, names, and sentences that only follow them.
+    #[must_use]
+    fn urgent(&self) -> Self {
+        self.clone()
+    }
+
+    /// Its counts by state, for the metrics: the integers of what this returns.
+    fn counts(&self) -> Option<impl Serialize> {
+        None::<()>
+    }
+
+    /// What else a status says while nothing can be done.
+    fn refuse(&mut self) {}
+
+    /// Notes the time of a change.
+    fn stamp(&mut self, _now: DateTime<Utc>) {}
+}
+
+/// What is the same in the status of every kind.
+#[derive(Debug)]
+pub struct Head<'s> {
+    pub observed_generation: &'s mut Option<i64>,
+    pub operator_namespace: &'s mut Option<String>,
+    pub conditions: &'s mut Vec<Condition>,
+}
+
+/// The status of an object for which nothing can be done: what was known stays.
+#[must_use]
+pub fn refused<S: ObjectStatus>(
+    before: &S,
+    generation: Option<i64>,
+    (reason, message): (<S::Condition as Type>::Reason, &str),
+    now: DateTime<Utc>,
+) -> (S, Vec<Transition>) {
+    type C<S> = <S as ObjectStatus>::Condition;
+    let findings = [
+        Finding::new(C::<S>::READY, false, reason, message),
+        Finding::new(C::<S>::PROGRESSING, false, reason, C::<S>::HALTED),
+        Finding::new(C::<S>::DEGRADED, true, reason, message),
+    ];
+    let (mut conditions, transitions) = merge(before.conditions(), &findings, generation, now);
+    for condition in &mut conditions {
+        let is_found = findings.iter().any(|finding| finding.type_.to_string() == condition.type_);
+        let known = before.conditions().iter().find(|known| known.type_ == condition.type_);
+        if let Some(known) = known.filter(|_| !is_found) {
+            *condition = known.clone();
+        }
+    }
+    let mut status = before.clone();
+    let head = status.head();
+    (*head.observed_generation, *head.conditions) = (generation, conditions);
+    status.refuse();
+    (status, transitions)
+}
+
+/// Clears the sentences that may wait, for most only follow counts; what needs a human is said at once.
+pub fn keep_what_is_urgent<T: Type>(conditions: &mut [Condition]) {
+    let degraded = T::DEGRADED.to_string();
+    for condition in conditions.iter_mut().filter(|condition| condition.type_ != degraded) {
+        condition.message.clear();
+    }
+}
