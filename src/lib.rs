@@ -5,30 +5,29 @@
 //! ```text
 //!  main ─▶ cli ─┬─▶ oneagent ─┬─▶ rollout      what to replace now, and what is waited for (pure; knows no kind)
 //!               │             ├─▶ dynatrace    the vendor's API: client, one poller per environment
-//!               │             ├─▶ kernel       effects, for any kind: the frame of a reconcile, runtime, watches, writes
+//!               │             ├─▶ kernel       effects, for any kind: the frame of a reconcile, watches, writes
 //!               │             │                (kernel ─▶ rollout: guard and ledger, the last word before a Pod goes)
 //!               │             ├─▶ fleet        what watches show and users ask, as the engine wants it (pure)
 //!               │             ├─▶ k8s          what is known of Kubernetes: read types, watches, nodes, drift (pure)
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ config_watcher           the other kind, on the same rooms but dynatrace
 //!               └─▶ telemetry                  logs, metrics, probes; beside all of them clock and backoff
-//!  olm ─▶ api                                  what an installation consists of: CRDs, RBAC, manifests (pure); for the
-//!                                              program that generates them
+//!  olm ─▶ api                                  what an installation consists of (pure); for `generate` alone
 //!  sim                                         a small world on a virtual clock, for tests alone
 //! ```
 //!
 //! A kind is what implements [`kernel::kind::Kind`]: its package, its objects, and the steps of a reconcile.
 //! [`kernel::operator`] has their order and all that they share: what is refused, memory before action, the status,
-//! when to reconcile again. [`kernel::runtime`] brings watch, queue, pace and back-off, and drops what was kept of an object
-//! when it is gone. A package is a row ([`api::PACKAGES`]): name, rights, samples, texts; bundle, catalog and manifests
-//! are made of it.
+//! when to reconcile again. [`kernel::runtime`] brings watch, queue, pace and back-off, and drops what was kept of an
+//! object when it is gone. A package is a row ([`api::PACKAGES`]): name, rights, samples, texts; bundle, catalog and
+//! manifests are made of it.
 //!
 //! A reconcile goes through a kind's files in this order: `resolve` (what does the spec mean?) → `observe` (what is
 //! there?) → `plan` (what shall be done?) → `act` (do it) → `status` (say so, of what was done). A OneAgent's `plan`
 //! makes `places` of nodes and Pods, judges each Pod's `revision`, and hands them to the engine. Only `observe` and
-//! `act` touch the cluster or the vendor; the rest is a function of its arguments. For a ConfigWatcher, `change` (what of the
-//! ConfigMap has reached the Pods?) stands where OneAgent has `version`, and places are replicas of workloads instead of
-//! nodes.
+//! `act` touch the cluster or the vendor; the rest is a function of its arguments. For a ConfigWatcher, `change` (what
+//! of the ConfigMap has reached the Pods?) stands where OneAgent has `version`, and places are replicas of workloads
+//! instead of nodes.
 //!
 //! # Invariants
 //!
