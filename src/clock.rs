@@ -23,12 +23,12 @@ pub struct Clock {
     began: DateTime<Utc>,
     /// and what has passed since.
     since: Instant,
-    heard: Arc<Mutex<Heard>>,
+    offset: Arc<Mutex<Offset>>,
 }
 
 /// What is known of the API server's clock; all by how much it is ahead of our own.
 #[derive(Debug)]
-struct Heard {
+struct Offset {
     ahead: TimeDelta,
     /// What answers proved it to be at most, in this period and in the one before.
     most: [TimeDelta; 2],
@@ -40,8 +40,8 @@ impl Default for Clock {
     #[allow(clippy::disallowed_methods, reason = "this is the one place")]
     fn default() -> Self {
         let began = Utc::now();
-        let heard = Heard { ahead: TimeDelta::zero(), most: [TimeDelta::MAX; 2], since: began };
-        Self { began, since: Instant::now(), heard: Arc::new(Mutex::new(heard)) }
+        let offset = Offset { ahead: TimeDelta::zero(), most: [TimeDelta::MAX; 2], since: began };
+        Self { began, since: Instant::now(), offset: Arc::new(Mutex::new(offset)) }
     }
 }
 
@@ -49,7 +49,7 @@ impl Clock {
     /// The time now.
     #[must_use]
     pub fn now(&self) -> DateTime<Utc> {
-        self.own() + self.heard.lock().ahead
+        self.own() + self.offset.lock().ahead
     }
 
     /// One that says this time now.
@@ -72,7 +72,7 @@ impl Clock {
     #[must_use]
     pub fn hear(&self, asked: DateTime<Utc>, said: DateTime<Utc>, heard: DateTime<Utc>) -> Option<TimeDelta> {
         let (least, most) = (said - heard, said + TimeDelta::seconds(1) - asked);
-        let mut known = self.heard.lock();
+        let mut known = self.offset.lock();
         if heard - known.since >= PERIOD {
             (known.most, known.since) = ([TimeDelta::MAX, known.most[0]], heard);
         }
@@ -97,8 +97,8 @@ mod tests {
 
     /// One that began at zero.
     fn clock() -> Clock {
-        let heard = Heard { ahead: TimeDelta::zero(), most: [TimeDelta::MAX; 2], since: at(0) };
-        Clock { heard: Arc::new(Mutex::new(heard)), ..Clock::default() }
+        let offset = Offset { ahead: TimeDelta::zero(), most: [TimeDelta::MAX; 2], since: at(0) };
+        Clock { offset: Arc::new(Mutex::new(offset)), ..Clock::default() }
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn bytes_of_a_plan(size: usize) -> usize {
         losses: &HashMap::new(),
         missing: &none,
         deciding_since: DateTime::UNIX_EPOCH,
-        heard_since: chrono::DateTime::UNIX_EPOCH,
+        in_contact_since: chrono::DateTime::UNIX_EPOCH,
         reported: Reported::Silent,
         source: Source::NotNeeded,
         refused: None,

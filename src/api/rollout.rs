@@ -271,7 +271,7 @@ pub struct FailureStatus {
     /// How it failed, and where.
     #[serde(default)]
     pub message: String,
-    /// The nodes that spoke against it, at most 200; when their agents recover, the verdict is withdrawn.
+    /// The nodes on which it failed, at most 200; when their agents recover, the verdict is withdrawn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }

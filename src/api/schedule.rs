@@ -1,4 +1,4 @@
-//! When and on whom first: the parts of a rollout's policy that are lists and objects, as every kind embeds them.
+//! When, and where first: the parts of a rollout's policy that are lists and objects, as every kind embeds them.
 //!
 //! Data only. Must not interpret anything.
 

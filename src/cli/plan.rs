@@ -17,7 +17,7 @@ use super::read::{list, node_selector, written};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
-use crate::kernel::named::Look;
+use crate::kernel::named::Lookup;
 use crate::kernel::{self, Answer, Data, Singletons, chain};
 use crate::oneagent::LABEL;
 use crate::oneagent::listed::Cluster;
@@ -133,7 +133,7 @@ fn wanted(args: &Args, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>) -
 }
 
 /// The ConfigMap that lists the versions, where the spec names one.
-async fn versions(client: &Client, agent: &OneAgent) -> Result<Option<Look>, String> {
+async fn versions(client: &Client, agent: &OneAgent) -> Result<Option<Lookup>, String> {
     let namespace = agent.namespace().unwrap_or_default();
     let resolved = resolve(agent).ok();
     let Some((name, _)) = resolved.and_then(|resolved| resolved.versions) else { return Ok(None) };
@@ -141,7 +141,7 @@ async fn versions(client: &Client, agent: &OneAgent) -> Result<Option<Look>, Str
     let found = found.map_err(|error| format!("cannot get ConfigMap {namespace}/{name}: {}", chain(&error)))?;
     let entries = |map: ConfigMap| map.data.into_iter().flatten().map(|(key, text)| (key, text.into())).collect();
     let data = found.map(|map| Data { entries: entries(map), ..Data::default() });
-    Ok(Some(data.map_or(Look::Absent, |data| Look::Found(Arc::new(data)))))
+    Ok(Some(data.map_or(Lookup::Absent, |data| Lookup::Found(Arc::new(data)))))
 }
 
 /// What no list shows.
@@ -150,6 +150,6 @@ async fn surroundings(client: &Client, agent: &OneAgent) -> Result<Surroundings,
     let openshift = agent.spec.openshift.as_ref();
     let pauses = openshift.is_some_and(|openshift| openshift.pause_during_cluster_update == Some(true));
     let singletons = Singletons::new(Duration::ZERO);
-    let update = if pauses { singletons.look(client, &VERSION).await } else { Answer::Unasked };
+    let update = if pauses { singletons.lookup(client, &VERSION).await } else { Answer::Unasked };
     Ok(Surroundings { selector, update, list: versions(client, agent).await? })
 }

@@ -63,7 +63,7 @@ pub(super) async fn node_selector(client: &Client, namespace: &str) -> Result<Se
     };
     let mut selector = found.as_ref().map(node_selector::of).unwrap_or_default();
     if selector.is_default
-        && let Answer::There(scheduler) = Singletons::new(Duration::ZERO).look(client, &SCHEDULER).await
+        && let Answer::There(scheduler) = Singletons::new(Duration::ZERO).lookup(client, &SCHEDULER).await
     {
         selector = node_selector::of_scheduler(&scheduler);
     }

@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// A ConfigMap that may not be read is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 /// What is due by the clock is done a moment later.
-const A_MOMENT: Duration = Duration::from_millis(20);
+const CLOCK_MARGIN: Duration = Duration::from_millis(20);
 /// A Pod that is blocked alone lets the others of its workload have their turn first.
 const OTHERS_FIRST: u32 = 6;
 
@@ -50,10 +50,10 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan, done: &mut Done) -> 
     let evicted_at = kept.evicted_at.lock().filter(|_| plan.is_in_flight);
     let is_others_turn = done.is_blocked && !plan.decision.steps.is_empty();
     let waits = [
-        plan.next.map(|at| (at - cx.clock.now()).to_std().unwrap_or_default() + A_MOMENT),
-        kept.blocked.ends_in().map(|wait| wait + A_MOMENT),
-        kept.believed_in(seen.believed_after()).map(|wait| wait + A_MOMENT),
-        done.is_unfinished.then_some(A_MOMENT),
+        plan.next.map(|at| (at - cx.clock.now()).to_std().unwrap_or_default() + CLOCK_MARGIN),
+        kept.blocked.ends_in().map(|wait| wait + CLOCK_MARGIN),
+        kept.believed_in(seen.believed_after()).map(|wait| wait + CLOCK_MARGIN),
+        done.is_unfinished.then_some(CLOCK_MARGIN),
         (done.has_changed || is_others_turn).then_some(Duration::from_secs(1)),
         matches!(seen.content, Content::Forbidden(_)).then_some(ASK_AGAIN),
     ];

@@ -98,7 +98,7 @@ impl Tracked {
 
 /// A change that may not be the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restless {
+pub struct Debounce {
     config: Config,
     /// When the first of the changes was made, by the API server's clock.
     left_at: DateTime<Utc>,
@@ -112,7 +112,7 @@ pub struct Restless {
 pub struct Change {
     pub tracked: Tracked,
     /// A change is waited out.
-    pub restless: Option<Restless>,
+    pub debouncing: Option<Debounce>,
     /// Until then, unless another comes.
     pub until: Option<DateTime<Utc>>,
 }
@@ -131,7 +131,7 @@ pub fn miss(before: Option<&Tracked>, name: &str, now: DateTime<Utc>) -> Tracked
 #[must_use]
 pub fn follow(
     before: Option<&Tracked>,
-    restless: Option<&Restless>,
+    debouncing: Option<&Debounce>,
     name: &str,
     found: &Config,
     debounce: TimeDelta,
@@ -140,27 +140,27 @@ pub fn follow(
     let Some(tracked) = before.filter(|tracked| tracked.config_map == name) else {
         // First sight restarts nobody: what Pods were made with before nobody can say.
         let tracked = Tracked::baseline(name, found.clone());
-        return Change { tracked, restless: None, until: None };
+        return Change { tracked, debouncing: None, until: None };
     };
     let tracked = &returned(tracked, found);
     let wanted = tracked.desired();
-    let restless = match restless {
+    let debouncing = match debouncing {
         Some(known) if known.config.hash == found.hash => Some(known.clone()),
-        Some(known) => Some(Restless { config: found.clone(), last: now, ..known.clone() }),
+        Some(known) => Some(Debounce { config: found.clone(), last: now, ..known.clone() }),
         None if wanted.hash == found.hash => None,
-        None => Some(Restless { config: found.clone(), left_at: found.changed_at, first: now, last: now }),
+        None => Some(Debounce { config: found.clone(), left_at: found.changed_at, first: now, last: now }),
     };
-    let Some(restless) = restless else {
-        return Change { tracked: tracked.clone(), restless: None, until: None };
+    let Some(debouncing) = debouncing else {
+        return Change { tracked: tracked.clone(), debouncing: None, until: None };
     };
-    let due = (restless.last + debounce).min(restless.first + LONGEST.max(debounce));
+    let due = (debouncing.last + debounce).min(debouncing.first + LONGEST.max(debounce));
     if due > now {
-        return Change { tracked: tracked.clone(), restless: Some(restless), until: Some(due) };
+        return Change { tracked: tracked.clone(), debouncing: Some(debouncing), until: Some(due) };
     }
-    let left_at = tracked.pending.as_ref().map_or(restless.left_at, |pending| pending.left_at);
+    let left_at = tracked.pending.as_ref().map_or(debouncing.left_at, |pending| pending.left_at);
     let mut tracked = tracked.clone();
-    tracked.pending = Some(Pending { config: restless.config, left_at });
-    Change { tracked, restless: None, until: None }
+    tracked.pending = Some(Pending { config: debouncing.config, left_at });
+    Change { tracked, debouncing: None, until: None }
 }
 
 /// The ConfigMap is there, again or at last.
@@ -193,12 +193,12 @@ mod tests {
 
     /// What becomes of a ConfigMap that is found so, at these seconds.
     fn after(tracked: &Tracked, found: &[(&str, i64, i64)]) -> Change {
-        let mut change = Change { tracked: tracked.clone(), restless: None, until: None };
+        let mut change = Change { tracked: tracked.clone(), debouncing: None, until: None };
         for (hash, changed, seen) in found {
-            let restless = change.restless.take();
+            let debouncing = change.debouncing.take();
             change = follow(
                 Some(&change.tracked),
-                restless.as_ref(),
+                debouncing.as_ref(),
                 "c",
                 &config(hash, *changed),
                 TimeDelta::seconds(5),

@@ -67,7 +67,7 @@ impl Kind for ConfigWatchers {
 
     fn plan(cx: &Cx<'_>, memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Result<Plan, Error> {
         let (kept, resolved) = (&cx.state.own, &seen.resolved);
-        let restless = kept.restless.lock().clone();
+        let debouncing = kept.debouncing.lock().clone();
         let missing = kept.missing.lock().clone();
         let plan = plan::plan(&Facts {
             resolved,
@@ -78,12 +78,12 @@ impl Kind for ConfigWatchers {
             stopped: seen.stopped,
             fleet: &cx.kind.fleet.read(),
             ledger: &cx.deletions.ledger(&resolved.namespace),
-            restless: restless.as_ref(),
+            debouncing: debouncing.as_ref(),
             blocked: &kept.blocked.now(),
             peaks: &kept.peaks(seen.believed_after()),
             missing: &missing,
-            deciding_since: cx.heard.deciding_since(),
-            heard_since: cx.heard.unbroken_since(),
+            deciding_since: cx.contact.deciding_since(),
+            in_contact_since: cx.contact.in_contact_since(),
             own: (&cx.namespace, cx.manager),
             now,
         });
@@ -101,7 +101,7 @@ impl Kind for ConfigWatchers {
     ) -> Result<(ConfigWatcherStatus, Vec<Transition>), Error> {
         let StatusInput { object, before, seen, plan, done: _, complaint } = *input;
         let (resolved, read) = (&seen.resolved, &seen.content);
-        Ok(status::status(&status::Picture { object, resolved, read, plan, complaint }, before, now)?)
+        Ok(status::status(&status::StatusFacts { object, resolved, read, plan, complaint }, before, now)?)
     }
 
     /// Watchers of a namespace share its workloads.

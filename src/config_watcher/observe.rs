@@ -74,7 +74,7 @@ pub async fn content(cx: &Cx<'_>, resolved: &Resolved, known: Option<&Config>) -
 
 async fn config(cx: &Cx<'_>, object: &ConfigMap, known: Option<&Config>) -> Result<Config, kernel::Error> {
     let (hash, mut changed_at) = (hash(object), written_at(object).unwrap_or_default());
-    // Who only removes keys leaves no time behind: then it is now, by the API server's clock.
+    // An edit that only removes keys leaves no time behind: then it is now, by the API server's clock.
     if known.is_some_and(|known| known.hash != hash && known.changed_at >= changed_at) {
         let now: Option<DateTime<Utc>> = kernel::server_time(&cx.client).await?;
         changed_at = now.unwrap_or_else(|| cx.clock.now());

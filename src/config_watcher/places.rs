@@ -12,7 +12,7 @@ use super::change::Tracked;
 use super::fleet::Inner;
 use super::resolve::Resolved;
 use super::revision::{Config, Pod};
-use crate::fleet::replicas::{Controller, Corner, Counting, Group, Replica, groups, is_unseen, workload};
+use crate::fleet::replicas::{Controller, Counting, Group, NamespaceView, Replica, groups, is_unseen, workload};
 use crate::rollout::ledger::Ledger;
 use crate::rollout::{Occupant, Place, Standing, Trouble, Words, Workload};
 
@@ -39,7 +39,7 @@ pub struct Selected {
     rank: i64,
     busy: Option<Cow<'static, str>>,
     /// Since when its node's kubelet reports again.
-    heard_again: Option<DateTime<Utc>>,
+    reporting_since: Option<DateTime<Utc>>,
 }
 
 /// What keeps a Pod from being evicted now.
@@ -62,7 +62,7 @@ pub enum By {
 }
 
 /// What a workload looks like: expected, available and all its Pods, and when the newest was made.
-pub type Sign = (usize, usize, usize, DateTime<Utc>);
+pub type Fingerprint = (usize, usize, usize, DateTime<Utc>);
 
 /// The Pods that a selector matches.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ pub struct Survey {
     pub selected: Vec<Selected>,
     pub workloads: Vec<Workload>,
     /// What each of them looks like.
-    pub signs: Vec<Sign>,
+    pub fingerprints: Vec<Fingerprint>,
     /// Left alone, and why.
     pub skipped: Vec<(Arc<str>, Cow<'static, str>)>,
     /// What keeps outdated Pods from being evicted, the worst of it.
@@ -102,7 +102,7 @@ impl<'c> Wanted<'c> {
 }
 
 /// What the Pods are looked at with.
-pub struct Lens<'l> {
+pub struct SurveyInput<'l> {
     pub resolved: &'l Resolved,
     /// What of the ConfigMap is known; nothing before the first sight.
     pub tracked: Option<&'l Tracked>,
@@ -119,43 +119,43 @@ pub struct Lens<'l> {
 impl Survey {
     /// Looks at the Pods of the watcher's namespace.
     #[must_use]
-    pub fn of(fleet: &Inner, lens: &Lens<'_>) -> Self {
-        let Lens { resolved, .. } = lens;
+    pub fn of(fleet: &Inner, input: &SurveyInput<'_>) -> Self {
+        let SurveyInput { resolved, .. } = input;
         let mut survey = Self::default();
-        let Some(corner) = fleet.corner(&resolved.namespace) else { return survey };
-        let (mut wanted, silent) = (Wanted::default(), corner.silent_nodes());
-        for replica in corner.pods.values().filter(|replica| resolved.selects(&replica.labels)) {
-            if let Some(why) = skip(lens, replica) {
+        let Some(view) = fleet.namespace(&resolved.namespace) else { return survey };
+        let (mut wanted, silent) = (Wanted::default(), view.silent_nodes());
+        for replica in view.pods.values().filter(|replica| resolved.selects(&replica.labels)) {
+            if let Some(why) = skip(input, replica) {
                 survey.skipped.push((replica.pod.name.clone(), why));
                 continue;
             }
             // One that is being deleted is none of its workload's any more.
-            let Some(above) = workload(corner, replica).filter(|_| !replica.pod.deleting) else { continue };
+            let Some(above) = workload(view, replica).filter(|_| !replica.pod.deleting) else { continue };
             let at = wanted.index(above, &replica.labels);
-            survey.selected.push(selected(lens, corner, replica, at, silent.contains(&*replica.pod.node)));
+            survey.selected.push(selected(input, view, replica, at, silent.contains(&*replica.pod.node)));
         }
         // Sentences name the same ones at each look.
         survey.selected.sort_unstable_by(|a, b| a.pod.name.cmp(&b.pod.name));
         // One without a Pod for the moment lacks all of them.
-        for (uid, owner) in &corner.owners {
+        for (uid, owner) in &view.owners {
             if owner.size.expected > 0 && resolved.selects(&owner.labels) {
                 wanted.index(owner.workload(uid), &owner.labels);
             }
         }
         let Wanted { all: wanted, labels, .. } = wanted;
-        let removed = lens.ledger.deleted();
+        let removed = input.ledger.deleted();
         let counting = Counting {
             min_ready: resolved.policy.min_ready,
-            now: lens.now,
+            now: input.now,
             is_removed: &|uid| removed.contains(uid),
-            known: lens.peaks,
+            known: input.peaks,
         };
-        let all = groups(corner, &wanted, counting);
+        let all = groups(view, &wanted, counting);
         for selected in &mut survey.selected {
             let Group { name, busy, .. } = &all[selected.workload];
             // What forbids an eviction says nothing of a Pod that is not to be evicted.
             let is_outdated = selected.standing == Standing::Outdated;
-            let obstacles = [&selected.pod.uid, name].map(|key| lens.blocked.get(key).filter(|_| is_outdated));
+            let obstacles = [&selected.pod.uid, name].map(|key| input.blocked.get(key).filter(|_| is_outdated));
             let worst = obstacles.into_iter().flatten().max_by_key(|obstacle| obstacle.by as u8).cloned();
             let blocked = obstacles.into_iter().flatten().next().map(|obstacle| Cow::Owned(obstacle.why.clone()));
             selected.busy = selected.busy.take().or_else(|| busy.clone()).or(blocked);
@@ -166,7 +166,8 @@ impl Survey {
         let is_unheard =
             |(group, selected): (&Group, usize)| group.available < group.expected && group.there > selected;
         survey.is_unheard = all.iter().zip(selected).any(is_unheard);
-        survey.signs = all.iter().map(|group| (group.expected, group.available, group.there, group.newest)).collect();
+        survey.fingerprints =
+            all.iter().map(|group| (group.expected, group.available, group.there, group.newest)).collect();
         let counted = wanted.iter().zip(&all).filter(|(_, group)| group.is_guessed);
         survey.counted = counted.map(|(one, group)| (one.uid.clone(), group.there)).collect();
         let sized = all.into_iter().zip(labels).map(|(group, labels)| Workload {
@@ -196,7 +197,7 @@ impl Selected {
         Place {
             workload: self.workload,
             rank: self.rank,
-            ready_since: self.heard_again,
+            ready_since: self.reporting_since,
             busy: self.busy.clone(),
             ..Place::plain(&self.pod.name, Some(occupant))
         }
@@ -204,33 +205,33 @@ impl Selected {
 }
 
 /// Why a Pod is left alone.
-fn skip(lens: &Lens<'_>, replica: &Replica<Config>) -> Option<Cow<'static, str>> {
+fn skip(input: &SurveyInput<'_>, replica: &Replica<Config>) -> Option<Cow<'static, str>> {
     if let Some(why) = replica.skip() {
         return Some(why.into());
     }
-    let (namespace, name) = lens.own;
-    if lens.resolved.namespace == namespace
+    let (namespace, name) = input.own;
+    if input.resolved.namespace == namespace
         && replica.labels.get("app.kubernetes.io/name").is_some_and(|label| label == name)
     {
         return Some("it is this operator's own".into());
     }
     let kind = replica.controller.as_ref().filter(|controller| !controller.makes_again())?.full_kind();
-    let is_named = lens.resolved.owner_kinds.contains(&kind);
+    let is_named = input.resolved.owner_kinds.contains(&kind);
     (!is_named).then(|| format!("its owner is a {kind}; if that creates it again, name it in spec.ownerKinds").into())
 }
 
 fn selected(
-    lens: &Lens<'_>,
-    corner: &Corner<Config>,
+    input: &SurveyInput<'_>,
+    view: &NamespaceView<Config>,
     replica: &Replica<Config>,
     workload: usize,
     is_silent: bool,
 ) -> Selected {
-    let current = lens.tracked.filter(|tracked| !tracked.is_outdated(&replica.pod));
-    let is_outdated = lens.tracked.is_some() && current.is_none();
-    let unseen = is_unseen(corner, replica).then_some(Cow::Borrowed("its owner is not known yet"));
+    let current = input.tracked.filter(|tracked| !tracked.is_outdated(&replica.pod));
+    let is_outdated = input.tracked.is_some() && current.is_none();
+    let unseen = is_unseen(view, replica).then_some(Cow::Borrowed("its owner is not known yet"));
     let silent = (is_outdated && is_silent).then_some(Cow::Borrowed(SILENT));
-    let owner = replica.controller.as_ref().and_then(|controller| corner.owners.get(&controller.uid));
+    let owner = replica.controller.as_ref().and_then(|controller| view.owners.get(&controller.uid));
     let held = owner.filter(|owner| is_outdated && owner.holds_back(replica)).map(|owner| {
         let why = format!(
             "{} {} holds another template back (updateStrategy), with which this Pod would come back; delete the Pod, \
@@ -241,7 +242,7 @@ fn selected(
     });
     Selected {
         pod: current.map_or_else(|| replica.pod.clone(), |tracked| made_from(replica, tracked.desired(), is_silent)),
-        heard_again: corner.heard_again.get(&replica.pod.node).copied(),
+        reporting_since: view.reporting_since.get(&replica.pod.node).copied(),
         standing: if is_outdated { Standing::Outdated } else { Standing::Current },
         workload,
         rank: replica.rank(),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::change::{self, Change, Restless};
+use super::change::{self, Change, Debounce};
 use super::fleet::Inner;
 use super::memory::Memory;
-use super::places::{Lens, Obstacle, Sign, Survey, WORDS};
+use super::places::{Fingerprint, Obstacle, Survey, SurveyInput, WORDS};
 use super::resolve::Resolved;
 use super::revision::Config;
 use crate::kernel::kind::Planned;
@@ -28,11 +28,11 @@ const STOPPED: Hold = Hold {
 };
 const UNREAD: Hold = Hold { state: State::Held, why: "the ConfigMap is not there, or cannot be read" };
 /// While a change may not be the last one.
-pub(super) const RESTLESS: Hold =
+pub(super) const DEBOUNCING: Hold =
     Hold { state: State::Held, why: "the ConfigMap has changed; it must stay the same for debounceSeconds first" };
 
 /// Since when workloads lack the same replicas, and what they looked like then, by name.
-pub type Missing = HashMap<Arc<str>, (DateTime<Utc>, Sign)>;
+pub type Missing = HashMap<Arc<str>, (DateTime<Utc>, Fingerprint)>;
 
 /// All that a plan is made from.
 pub struct Facts<'f> {
@@ -49,7 +49,7 @@ pub struct Facts<'f> {
     /// Evictions in flight.
     pub ledger: &'f Ledger,
     /// A change that may not be the last one.
-    pub restless: Option<&'f Restless>,
+    pub debouncing: Option<&'f Debounce>,
     /// What may not be evicted now, by workload or by UID of the Pod, and why.
     pub blocked: &'f HashMap<Arc<str>, Obstacle>,
     /// How many Pods workloads of kinds that are not read had.
@@ -58,7 +58,7 @@ pub struct Facts<'f> {
     /// Since when this process leads.
     pub deciding_since: DateTime<Utc>,
     /// Since when the API server has answered without a break.
-    pub heard_since: DateTime<Utc>,
+    pub in_contact_since: DateTime<Utc>,
     /// The operator's own namespace, and the name that its Pods carry.
     pub own: (&'f str, &'f str),
     pub now: DateTime<Utc>,
@@ -74,7 +74,7 @@ pub struct Plan {
     /// The ledger without what the watches have shown.
     pub ledger: Ledger,
     /// A change that is waited out.
-    pub restless: Option<Restless>,
+    pub debouncing: Option<Debounce>,
     pub missing: Missing,
     /// Pods of ours are away.
     pub is_in_flight: bool,
@@ -100,16 +100,16 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     let Facts { resolved, now, .. } = *facts;
     let mut memory = facts.memory.clone();
     let mut until = None;
-    let mut restless = facts.restless.cloned();
+    let mut debouncing = facts.debouncing.cloned();
     let name = &resolved.config_map;
     if memory.tracked.as_ref().is_some_and(|before| before.config_map != *name) {
         // Another ConfigMap is another story.
         memory = Memory::default();
     }
     if let Some(found) = facts.found {
-        let change = change::follow(memory.tracked.as_ref(), facts.restless, name, found, resolved.debounce, now);
-        let Change { tracked, restless: goes_on, until: due } = change;
-        (memory.tracked, until, restless) = (Some(tracked), due, goes_on);
+        let change = change::follow(memory.tracked.as_ref(), facts.debouncing, name, found, resolved.debounce, now);
+        let Change { tracked, debouncing: goes_on, until: due } = change;
+        (memory.tracked, until, debouncing) = (Some(tracked), due, goes_on);
     } else if facts.is_absent {
         memory.tracked = Some(change::miss(memory.tracked.as_ref(), name, now));
     }
@@ -123,7 +123,7 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     } else if facts.found.is_none() {
         Some(UNREAD)
     } else {
-        restless.is_some().then_some(RESTLESS)
+        debouncing.is_some().then_some(DEBOUNCING)
     };
     let policy = Policy { hold, ..resolved.policy.clone() };
     let mut plan = ask(facts, &policy, memory);
@@ -134,19 +134,19 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     }
     let unheard = plan.survey.is_unheard.then(|| now + UNHEARD);
     plan.next = [plan.decision.next, until, unheard].into_iter().flatten().min();
-    Plan { restless, ..plan }
+    Plan { debouncing, ..plan }
 }
 
 /// Asks the engine about the Pods as they are.
 fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
     let Facts { resolved, fleet, now, .. } = *facts;
-    let corner = fleet.corner(&resolved.namespace);
+    let view = fleet.namespace(&resolved.namespace);
     let is_shown = |uid: &str| {
         let is_it = |pod: &rollout::Pod<Config>| *pod.uid == *uid && !pod.deleting;
-        corner.is_some_and(|corner| corner.pods.values().any(|replica| is_it(&replica.pod)))
+        view.is_some_and(|view| view.pods.values().any(|replica| is_it(&replica.pod)))
     };
     let ledger = facts.ledger.clone().shown(is_shown, now);
-    let lens = Lens {
+    let input = SurveyInput {
         resolved,
         tracked: memory.tracked.as_ref(),
         ledger: &ledger,
@@ -155,7 +155,7 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
         own: facts.own,
         now,
     };
-    let survey = Survey::of(fleet, &lens);
+    let survey = Survey::of(fleet, &input);
     let missing = missing(facts.missing, &survey, now);
     let since: HashMap<Arc<str>, DateTime<Utc>> =
         missing.iter().map(|(name, (since, _))| (name.clone(), *since)).collect();
@@ -169,7 +169,7 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
         deleted: &ledger.deleted(),
         missing: &since,
         // A verdict that was lifted is judged again.
-        heard_since: memory.lifted_at.map_or(facts.heard_since, |lifted| lifted.max(facts.heard_since)),
+        in_contact_since: memory.lifted_at.map_or(facts.in_contact_since, |lifted| lifted.max(facts.in_contact_since)),
         ..Inventory::plain(&places, WORDS, &memory.engine, facts.deciding_since)
     };
     let mut decision = rollout::plan(policy, desired.as_ref(), &inventory, now);
@@ -182,16 +182,16 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
         is_rolling && policy.hold.is_none() && survey.workloads.iter().any(|workload| workload.unavailable() > 0);
     drop(places);
     let memory = Memory { engine, ..memory };
-    Plan { decision, memory, survey, guard, ledger, restless: None, missing, is_in_flight, next: None }
+    Plan { decision, memory, survey, guard, ledger, debouncing: None, missing, is_in_flight, next: None }
 }
 
 /// Since when workloads lack the same replicas, as of this look: while they are replaced in turn, others are
 /// away each time.
 fn missing(before: &Missing, survey: &Survey, now: DateTime<Utc>) -> Missing {
-    let lacking = survey.workloads.iter().zip(&survey.signs).filter(|(workload, _)| workload.unavailable() > 0);
-    let since = |(workload, sign): (&Workload, &Sign)| {
-        let known = before.get(&workload.name).filter(|(_, known)| known == sign);
-        (workload.name.clone(), (known.map_or(now, |(since, _)| *since), *sign))
+    let lacking = survey.workloads.iter().zip(&survey.fingerprints).filter(|(workload, _)| workload.unavailable() > 0);
+    let since = |(workload, fingerprint): (&Workload, &Fingerprint)| {
+        let known = before.get(&workload.name).filter(|(_, known)| known == fingerprint);
+        (workload.name.clone(), (known.map_or(now, |(since, _)| *since), *fingerprint))
     };
     lacking.map(since).collect()
 }

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::change::Restless;
+use super::change::Debounce;
 use super::observe::Content;
 use super::places::{By, Obstacle};
 use super::plan::{Missing, Plan};
@@ -22,7 +22,7 @@ pub struct Kept {
     /// The ConfigMap as it was read last, and the number of its change.
     pub content: Mutex<Option<(Option<u64>, Content)>>,
     /// A change that may not be the last one.
-    pub restless: Mutex<Option<Restless>>,
+    pub debouncing: Mutex<Option<Debounce>>,
     /// Since when workloads lack the same replicas, and what they looked like then.
     pub missing: Mutex<Missing>,
     /// When a Pod was evicted last.
@@ -43,7 +43,7 @@ struct Peak {
 impl Kept {
     /// Keeps what a plan found.
     pub fn keep(&self, plan: &Plan) {
-        self.restless.lock().clone_from(&plan.restless);
+        self.debouncing.lock().clone_from(&plan.debouncing);
         self.missing.lock().clone_from(&plan.missing);
         self.count(&plan.survey.counted);
     }

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use super::change::Tracked;
 use super::observe::Content;
 use super::places::{By, WORDS};
-use super::plan::{Plan, RESTLESS};
+use super::plan::{DEBOUNCING, Plan};
 use super::resolve::Resolved;
 use crate::api::condition::{Transition, merge, timestamp};
 use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
@@ -20,7 +20,7 @@ use crate::rollout::{Bucket, Cause, Phase, Report, State, Workload};
 const EXAMPLES: usize = 5;
 
 /// What a status is made from.
-pub struct Picture<'p> {
+pub struct StatusFacts<'p> {
     pub object: &'p ConfigWatcher,
     pub resolved: &'p Resolved,
     pub read: &'p Content,
@@ -31,18 +31,18 @@ pub struct Picture<'p> {
 
 /// The status, and what changed in it.
 pub fn status(
-    picture: &Picture<'_>,
+    facts: &StatusFacts<'_>,
     before: &ConfigWatcherStatus,
     now: DateTime<Utc>,
 ) -> Result<(ConfigWatcherStatus, Vec<Transition>), serde_json::Error> {
-    let Picture { object, plan, .. } = picture;
-    let waiting = waiting_on(picture);
-    let findings = findings(picture, &waiting);
+    let StatusFacts { object, plan, .. } = facts;
+    let waiting = waiting_on(facts);
+    let findings = findings(facts, &waiting);
     let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
     let tracked = plan.memory.tracked.as_ref();
     let pending = tracked.and_then(|tracked| tracked.pending.as_ref());
     let state = match plan.decision.report.state {
-        _ if plan.restless.is_some() => State::Held,
+        _ if plan.debouncing.is_some() => State::Held,
         State::Rolling if is_blocked(&plan.decision.report) => State::Held,
         state => state,
     };
@@ -78,12 +78,12 @@ pub fn status(
 }
 
 /// What is waited for: what may not be evicted first.
-fn waiting_on(picture: &Picture<'_>) -> Vec<String> {
-    let report = &picture.plan.decision.report;
+fn waiting_on(facts: &StatusFacts<'_>) -> Vec<String> {
+    let report = &facts.plan.decision.report;
     let mut waiting: Vec<String> =
         blocked(report).into_iter().chain(report.waiting_on.iter().map(|one| one.said(&WORDS))).collect();
-    if picture.plan.restless.is_some() && waiting.is_empty() {
-        waiting.push(RESTLESS.why.to_owned());
+    if facts.plan.debouncing.is_some() && waiting.is_empty() {
+        waiting.push(DEBOUNCING.why.to_owned());
     }
     waiting.truncate(EXAMPLES);
     waiting
@@ -130,13 +130,13 @@ fn counts(plan: &Plan) -> PodCounts {
     }
 }
 
-fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
-    let Picture { resolved, plan, .. } = picture;
+fn findings(facts: &StatusFacts<'_>, waiting: &[String]) -> Vec<Finding> {
+    let StatusFacts { resolved, plan, .. } = facts;
     let namespace = &resolved.namespace;
     let report = &plan.decision.report;
     let name = format!("ConfigMap {}/{}", resolved.namespace, resolved.config_map);
     let waits = if waiting.is_empty() { String::new() } else { format!("; waiting: {}", waiting.join("; ")) };
-    let trouble = trouble(picture, &name);
+    let trouble = trouble(facts, &name);
     let debouncing = format!(
         "the data of {name} has changed; Pods are replaced once it has stayed the same for {} s (spec.debounceSeconds)",
         resolved.debounce.num_seconds()
@@ -156,7 +156,7 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
             plan.survey.skipped.len(),
         );
         Finding::new(C::Ready, false, R::NoPodsSelected, message)
-    } else if plan.restless.is_some() {
+    } else if plan.debouncing.is_some() {
         Finding::new(C::Ready, false, R::Debouncing, debouncing.clone())
     } else if report.outdated > 0 {
         let reason = match report.state {
@@ -180,7 +180,7 @@ fn findings(picture: &Picture<'_>, waiting: &[String]) -> Vec<Finding> {
         );
         Finding::new(C::Ready, true, R::AllUpdated, message)
     };
-    let progressing = if plan.restless.is_some() {
+    let progressing = if plan.debouncing.is_some() {
         Finding::new(C::Progressing, true, R::Debouncing, debouncing)
     } else if report.state == State::Rolling
         && !is_blocked(report)
@@ -203,8 +203,8 @@ fn is_blocked(report: &Report) -> bool {
 }
 
 /// What needs a human before anything can go on.
-fn trouble(picture: &Picture<'_>, name: &str) -> Option<(R, String)> {
-    match picture.read {
+fn trouble(facts: &StatusFacts<'_>, name: &str) -> Option<(R, String)> {
+    match facts.read {
         Content::Absent => {
             let message =
                 format!("{name} does not exist: create it, or correct spec.configMap; no Pod is replaced meanwhile");
@@ -217,11 +217,11 @@ fn trouble(picture: &Picture<'_>, name: &str) -> Option<(R, String)> {
         }
         Content::Found(_) => {}
     }
-    let Resolved { namespace, policy, .. } = picture.resolved;
-    if let Some(problem) = picture.complaint {
+    let Resolved { namespace, policy, .. } = facts.resolved;
+    if let Some(problem) = facts.complaint {
         return Some(problem.clone());
     }
-    let obstacle = picture.plan.survey.obstacle.as_ref().filter(|obstacle| obstacle.by == By::Refusal);
+    let obstacle = facts.plan.survey.obstacle.as_ref().filter(|obstacle| obstacle.by == By::Refusal);
     if let Some(obstacle) = obstacle {
         let message = format!(
             "{}; other Pods have their turn, and it is tried again within minutes: grant the operator create on \
@@ -230,8 +230,8 @@ fn trouble(picture: &Picture<'_>, name: &str) -> Option<(R, String)> {
         );
         return Some((R::EvictionRefused, message));
     }
-    let engine = &picture.plan.memory.engine;
-    let is_failed = picture.plan.decision.report.state == State::Failed;
+    let engine = &facts.plan.memory.engine;
+    let is_failed = facts.plan.decision.report.state == State::Failed;
     let failure = engine.failure.as_ref().filter(|_| is_failed)?;
     let wait = policy.wait_ready.num_seconds();
     let by_itself = if engine.is_final() {

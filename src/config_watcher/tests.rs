@@ -16,7 +16,7 @@ use super::places::{By, Obstacle};
 use super::plan::{self, Facts, Missing, Plan};
 use super::resolve::resolve;
 use super::revision::Config;
-use super::status::{Picture, status};
+use super::status::{StatusFacts, status};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
 use crate::k8s::facts::PodFacts;
 use crate::k8s::watch::Change;
@@ -62,7 +62,7 @@ impl World {
             missing: Missing::new(),
             now: 500,
         };
-        world.look();
+        world.reconcile();
         world
     }
 
@@ -72,14 +72,14 @@ impl World {
         self.now = CHANGED + 5;
         let tracked = self.memory.tracked.take().unwrap();
         let Content::Found(config) = &self.content else { return };
-        let follow = |restless: Option<&_>, now| {
-            super::change::follow(Some(&tracked), restless, "c", config, TimeDelta::seconds(5), at(now))
+        let follow = |debouncing: Option<&_>, now| {
+            super::change::follow(Some(&tracked), debouncing, "c", config, TimeDelta::seconds(5), at(now))
         };
-        let restless = follow(None, CHANGED).restless;
-        self.memory.tracked = Some(follow(restless.as_ref(), self.now).tracked);
+        let debouncing = follow(None, CHANGED).debouncing;
+        self.memory.tracked = Some(follow(debouncing.as_ref(), self.now).tracked);
     }
 
-    fn look(&mut self) -> (Plan, ConfigWatcherStatus) {
+    fn reconcile(&mut self) -> (Plan, ConfigWatcherStatus) {
         let object: ConfigWatcher = read(json!({ "apiVersion": "k8spatterns.io/v1", "kind": "ConfigWatcher",
             "metadata": { "name": "w", "namespace": "n", "generation": self.generation }, "spec": self.spec }));
         let resolved = resolve(&object).unwrap();
@@ -93,33 +93,33 @@ impl World {
             stopped: false,
             fleet: &self.fleet.read(),
             ledger: &Ledger::default(),
-            restless: None,
+            debouncing: None,
             blocked: &self.blocked,
             peaks: &HashMap::new(),
             missing: &self.missing,
             deciding_since: at(0),
-            heard_since: at(0),
+            in_contact_since: at(0),
             own: ("operator", "configwatcher-operator"),
             now: at(self.now),
         });
         self.memory = plan.memory.clone();
         self.missing = plan.missing.clone();
-        let picture =
-            Picture { object: &object, resolved: &resolved, read: &self.content, plan: &plan, complaint: None };
-        self.status = status(&picture, &self.status, at(self.now)).unwrap().0;
+        let facts =
+            StatusFacts { object: &object, resolved: &resolved, read: &self.content, plan: &plan, complaint: None };
+        self.status = status(&facts, &self.status, at(self.now)).unwrap().0;
         (plan, self.status.clone())
     }
 
     /// What a look says of a condition: its reason and message.
     fn says(&mut self, condition: &str) -> (String, String, String) {
-        let status = self.look().1;
+        let status = self.reconcile().1;
         let it = status.conditions.into_iter().find(|one| one.type_ == condition).unwrap();
         (it.status, it.reason, it.message)
     }
 
     /// The names of the Pods that the next look evicts.
     fn goes(&mut self) -> Vec<String> {
-        self.look().0.decision.steps.iter().map(|step| step.pod.name.to_string()).collect()
+        self.reconcile().0.decision.steps.iter().map(|step| step.pod.name.to_string()).collect()
     }
 
     /// Shows a Pod that is Ready since a second, with more on top.
@@ -203,7 +203,7 @@ fn only_pods_that_somebody_is_known_to_make_again_are_evicted() {
     let named = pods.examples["skipped"].join("; ");
     assert!(named.contains("its owner is a CloneSet.apps.kruise.io; if that creates it again, name it in"), "{named}");
     world.edit(&json!({ "ownerKinds": ["CloneSet.apps.kruise.io", "Workflow.argoproj.io"] }));
-    assert_eq!((world.look().1.pods.unwrap().selected), 2, "one that ends is left alone, whatever is named");
+    assert_eq!((world.reconcile().1.pods.unwrap().selected), 2, "one that ends is left alone, whatever is named");
     let wrong: ConfigWatcher = read(json!({ "apiVersion": "k8spatterns.io/v1", "kind": "ConfigWatcher",
         "metadata": { "name": "w" },
         "spec": { "configMap": "c", "podSelector": { "app": "a" }, "ownerKinds": ["CloneSet"] } }));
@@ -255,7 +255,7 @@ fn a_configmap_that_was_absent_and_comes_is_a_change_for_pods_that_ran_without_i
     assert_eq!(world.says("Degraded").1, "ConfigMapNotFound");
     assert_eq!((world.status.applied_hash.clone(), world.status.changed_at.clone()), (None, None));
     world.change();
-    world.look();
+    world.reconcile();
     assert_eq!(world.goes(), ["web-0"], "web-2 was not Ready before");
     let pods = world.status.pods.clone().unwrap();
     assert_eq!((pods.outdated, pods.selected), (2, 3));
@@ -361,10 +361,10 @@ fn who_is_not_ready_has_its_time_again_once_the_spec_was_edited() {
     let (_, _, said) = world.says("Degraded");
     assert!(said.contains("goes on by itself once all Pods of Deployment web have been available for 300 s"), "{said}");
     world.edit(&json!({ "rollout": { "waitReadySeconds": 600 } }));
-    let plan = world.look().0;
+    let plan = world.reconcile().0;
     assert_eq!((plan.memory.engine.failure, plan.next), (None, Some(at(world.now + 600))));
     world.now += 599;
-    assert_eq!(world.look().0.memory.engine.failure, None);
+    assert_eq!(world.reconcile().0.memory.engine.failure, None);
     world.now += 1;
-    assert!(world.look().0.memory.engine.failure.is_some());
+    assert!(world.reconcile().0.memory.engine.failure.is_some());
 }

@@ -48,7 +48,7 @@ impl Environments {
     }
 
     /// The picture of an environment; the first to ask makes its poller start. Never waits.
-    pub fn look(&self, subscriber: &Subscriber, access: &Access) -> Result<Arc<Snapshot>, Error> {
+    pub fn snapshot(&self, subscriber: &Subscriber, access: &Access) -> Result<Arc<Snapshot>, Error> {
         let key = access.key();
         let mut running = self.running();
         Self::leave_others(&mut running, subscriber, &key);
@@ -191,7 +191,7 @@ mod tests {
         /// The picture that a subscriber is shown, once that is as it should be.
         async fn shows(&mut self, name: &str, is_so: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
             loop {
-                let picture = self.environments.look(&subscriber(name), &self.access).unwrap();
+                let picture = self.environments.snapshot(&subscriber(name), &self.access).unwrap();
                 if is_so(&picture) {
                     return picture;
                 }

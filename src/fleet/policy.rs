@@ -55,7 +55,7 @@ fn blackout(written: &Blackout) -> Result<calendar::Blackout, String> {
     Ok(calendar::Blackout { from, to, reason: written.reason.clone().filter(|reason| !reason.is_empty()) })
 }
 
-/// Who goes first: so many of what `field` counts, or those that are marked.
+/// Which places go first: so many of what `field` counts, or those that are marked.
 pub fn canary(
     (field, share): (&str, Option<&IntOrString>),
     is_marked: bool,

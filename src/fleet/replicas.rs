@@ -198,20 +198,20 @@ impl Owner {
 
 /// The Pods of a namespace by name, and its owners of Pods by UID.
 #[derive(Debug, Clone)]
-pub struct Corner<R> {
+pub struct NamespaceView<R> {
     pub pods: HashMap<Arc<str>, Arc<Replica<R>>>,
     pub owners: HashMap<Arc<str>, Owner>,
     /// Nodes whose kubelets fell silent and report again, and since when.
-    pub heard_again: HashMap<Arc<str>, DateTime<Utc>>,
+    pub reporting_since: HashMap<Arc<str>, DateTime<Utc>>,
 }
 
-impl<R> Default for Corner<R> {
+impl<R> Default for NamespaceView<R> {
     fn default() -> Self {
-        Self { pods: HashMap::new(), owners: HashMap::new(), heard_again: HashMap::new() }
+        Self { pods: HashMap::new(), owners: HashMap::new(), reporting_since: HashMap::new() }
     }
 }
 
-impl<R> Corner<R> {
+impl<R> NamespaceView<R> {
     /// Nodes whose kubelets are silent, as far as their Pods here show it.
     #[must_use]
     pub fn silent_nodes(&self) -> HashSet<&str> {
@@ -222,14 +222,14 @@ impl<R> Corner<R> {
     pub fn see(&mut self, replica: &Arc<Replica<R>>, now: DateTime<Utc>) {
         let before = self.pods.insert(replica.pod.name.clone(), replica.clone());
         if before.is_some_and(|before| before.is_silent) && !replica.is_silent {
-            self.heard_again.insert(replica.pod.node.clone(), now);
+            self.reporting_since.insert(replica.pod.node.clone(), now);
         }
     }
 
     /// Forgets nodes without a Pod.
     pub fn forget_nodes(&mut self) {
         let nodes: HashSet<&str> = self.pods.values().map(|replica| &*replica.pod.node).collect();
-        self.heard_again.retain(|node, _| nodes.contains(&**node));
+        self.reporting_since.retain(|node, _| nodes.contains(&**node));
     }
 }
 
@@ -264,25 +264,25 @@ pub struct Counting<'c> {
 
 /// Which workload, by UID, a Pod belongs to.
 #[must_use]
-pub fn workload<R>(corner: &Corner<R>, replica: &Replica<R>) -> Option<Controller> {
+pub fn workload<R>(view: &NamespaceView<R>, replica: &Replica<R>) -> Option<Controller> {
     let controller = replica.controller.as_ref()?;
-    let above = corner.owners.get(&controller.uid).and_then(|owner| owner.controller.clone());
+    let above = view.owners.get(&controller.uid).and_then(|owner| owner.controller.clone());
     Some(above.unwrap_or_else(|| controller.clone()))
 }
 
 /// The workloads of these UIDs, each with all its Pods.
 #[must_use]
-pub fn groups<R>(corner: &Corner<R>, wanted: &[Controller], counting: Counting<'_>) -> Vec<Group> {
+pub fn groups<R>(view: &NamespaceView<R>, wanted: &[Controller], counting: Counting<'_>) -> Vec<Group> {
     let index: HashMap<&str, usize> = wanted.iter().enumerate().map(|(at, one)| (&*one.uid, at)).collect();
     let mut parts: Vec<Parts<'_, R>> = wanted.iter().map(|_| Parts { pods: Vec::new(), sets: Vec::new() }).collect();
-    for replica in corner.pods.values() {
+    for replica in view.pods.values() {
         let Some(controller) = &replica.controller else { continue };
-        let above = corner.owners.get(&controller.uid).and_then(|owner| owner.controller.as_ref());
+        let above = view.owners.get(&controller.uid).and_then(|owner| owner.controller.as_ref());
         if let Some(at) = index.get(&*above.unwrap_or(controller).uid) {
             parts[*at].pods.push(replica);
         }
     }
-    for (uid, owner) in &corner.owners {
+    for (uid, owner) in &view.owners {
         let of = owner.controller.as_ref().map_or(uid, |above| &above.uid);
         if let Some(at) = index.get(&**of) {
             parts[*at].sets.push((uid, owner));
@@ -351,6 +351,6 @@ impl<R> Parts<'_, R> {
 
 /// Whether the owner of a Pod is of a kind whose objects are read, and has not been seen yet.
 #[must_use]
-pub fn is_unseen<R>(corner: &Corner<R>, replica: &Replica<R>) -> bool {
-    replica.controller.as_ref().is_some_and(|one| one.is_read() && !corner.owners.contains_key(&one.uid))
+pub fn is_unseen<R>(view: &NamespaceView<R>, replica: &Replica<R>) -> bool {
+    replica.controller.as_ref().is_some_and(|one| one.is_read() && !view.owners.contains_key(&one.uid))
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::feed::Feed;
 use super::state::ObjectState;
-use super::{Deletions, Error, Events, Heard, Key, Named, Reference, Upgradeable};
+use super::{ApiContact, Deletions, Error, Events, Key, Named, Reference, Upgradeable};
 use crate::api::condition::{Transition, Type};
 use crate::api::object::ObjectStatus;
 use crate::api::package::Package;
@@ -211,7 +211,7 @@ pub struct Shared {
     pub events: Events,
     pub metrics: Metrics,
     /// Since when this process leads, and is answered.
-    pub heard: Arc<Heard>,
+    pub contact: Arc<ApiContact>,
 }
 
 /// What a process is told of itself.
@@ -222,14 +222,14 @@ pub struct Process {
     pub namespace: String,
     /// The name of its Pod.
     pub pod: String,
-    pub heard: Arc<Heard>,
+    pub contact: Arc<ApiContact>,
 }
 
 impl Shared {
     /// Of a process of kind `K`; `tell_named` is told of every object referred to that changes.
     #[must_use]
     pub fn new<K: Kind>(process: Process, tell_named: UnboundedSender<Reference>) -> Self {
-        let Process { client, clock, namespace, pod, heard } = process;
+        let Process { client, clock, namespace, pod, contact } = process;
         let manager = K::PACKAGE.name;
         Self {
             named: Named::new(client.clone(), tell_named),
@@ -241,14 +241,14 @@ impl Shared {
             clock,
             manager,
             namespace,
-            heard,
+            contact,
         }
     }
 
     /// Whether somebody stopped everything.
     pub async fn is_stopped(&self, key: &Key) -> Result<bool, Error> {
         let stop = self.stop();
-        self.named.look(key, &stop).await.is_stop(&stop)
+        self.named.lookup(key, &stop).await.is_stop(&stop)
     }
 
     /// The ConfigMap with which everything is stopped.

@@ -16,7 +16,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio::time::Instant;
 
-use super::{Error, Heard, call};
+use super::{ApiContact, Error, call};
 
 /// Annotation of the Lease: the namespaces that its holder watches, separated by commas; empty means all.
 pub const WATCHED: &str = "oneagent.dynatrace.com/watched-namespaces";
@@ -70,7 +70,7 @@ pub struct Candidate {
     me: String,
     watched: String,
     timing: Timing,
-    heard: Arc<Heard>,
+    contact: Arc<ApiContact>,
     held: Option<Lease>,
     /// The newest revision of the lease that was ours.
     newest: u64,
@@ -79,9 +79,9 @@ pub struct Candidate {
 impl Candidate {
     /// `me` must be other for every process that may run at once; `watched`: the namespaces that it watches.
     #[must_use]
-    pub fn new(api: Api<Lease>, name: &str, me: &str, watched: &str, timing: Timing, heard: Arc<Heard>) -> Self {
+    pub fn new(api: Api<Lease>, name: &str, me: &str, watched: &str, timing: Timing, contact: Arc<ApiContact>) -> Self {
         let (me, watched) = (me.to_owned(), watched.to_owned());
-        Self { api, name: name.to_owned(), me, watched, timing, heard, held: None, newest: 0 }
+        Self { api, name: name.to_owned(), me, watched, timing, contact, held: None, newest: 0 }
     }
 
     /// Waits until the lease is ours. Watches it, so that one that is given back is taken at once.
@@ -239,9 +239,9 @@ impl Candidate {
         if acquire {
             let renewed =
                 renewed.and_then(|time| TimeDelta::try_milliseconds(now.as_millisecond() - time.0.as_millisecond()));
-            self.heard.leads(renewed);
+            self.contact.leads(renewed);
         } else {
-            self.heard.answered();
+            self.contact.answered();
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::Error;
 
-/// Each watch is a connection: a user who may write OneAgents in a namespace cannot have more of them.
+/// Each watch is a connection: a user who may write objects in a namespace cannot have more of them.
 const WATCHES: usize = 300;
 /// How long a first look waits for the API server.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ impl Reference {
 pub struct Data {
     /// Changes with every change of the object.
     pub resource_version: String,
-    /// The object's own: only who may read the object can know it.
+    /// The object's own: only those who may read the object know it.
     pub uid: String,
     /// Its entries; those that are not UTF-8 are left out.
     pub entries: BTreeMap<String, SecretString>,
@@ -64,7 +64,7 @@ pub struct Data {
 
 /// What a look found.
 #[derive(Debug, Clone)]
-pub enum Look {
+pub enum Lookup {
     /// The object.
     Found(Arc<Data>),
     /// There is none.
@@ -73,7 +73,7 @@ pub enum Look {
     Unknown(String),
 }
 
-impl Look {
+impl Lookup {
     /// Whether this ConfigMap says that everything shall stop: by any value of its key but false, however either is
     /// spelled, for its writer is in a hurry. One that cannot be read may say so.
     pub fn is_stop(&self, reference: &Reference) -> Result<bool, Error> {
@@ -150,7 +150,7 @@ impl Entries for ConfigMapFacts {
 
 #[derive(Debug)]
 struct Running {
-    look: watch::Receiver<Option<Look>>,
+    look: watch::Receiver<Option<Lookup>>,
     subscribers: HashSet<(String, String)>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -182,12 +182,12 @@ impl Named {
     }
 
     /// The object now. The first look starts the watch and waits for its answer, a few seconds at most.
-    pub async fn look(&self, subscriber: &(String, String), reference: &Reference) -> Look {
+    pub async fn lookup(&self, subscriber: &(String, String), reference: &Reference) -> Lookup {
         let mut receiver = {
             let mut running = self.running();
             let others = running.keys().filter(|known| known.namespace == reference.namespace).count();
             if others >= WATCHES && !running.contains_key(reference) {
-                return Look::Unknown(format!(
+                return Lookup::Unknown(format!(
                     "objects of namespace {} refer to more than {WATCHES} Secrets and ConfigMaps",
                     reference.namespace
                 ));
@@ -198,8 +198,8 @@ impl Named {
         };
         let look = tokio::time::timeout(FIRST_LOOK, receiver.wait_for(Option::is_some)).await;
         match look {
-            Ok(Ok(look)) => look.clone().unwrap_or(Look::Absent),
-            _ => Look::Unknown("no answer from the API server yet".to_owned()),
+            Ok(Ok(look)) => look.clone().unwrap_or(Lookup::Absent),
+            _ => Lookup::Unknown("no answer from the API server yet".to_owned()),
         }
     }
 
@@ -238,7 +238,7 @@ impl Named {
 
 struct Follower {
     reference: Reference,
-    publish: watch::Sender<Option<Look>>,
+    publish: watch::Sender<Option<Lookup>>,
     tell: mpsc::UnboundedSender<Reference>,
     began: Instant,
 }
@@ -272,26 +272,26 @@ impl Follower {
 
     /// What was read before stays true until the API server says otherwise.
     fn lost(&self, why: String) {
-        if !matches!(&*self.publish.borrow(), Some(Look::Found(_) | Look::Absent)) {
-            self.say(Look::Unknown(why));
+        if !matches!(&*self.publish.borrow(), Some(Lookup::Found(_) | Lookup::Absent)) {
+            self.say(Lookup::Unknown(why));
         }
     }
 
     fn found(&self, data: Option<Data>) {
         let same = match (&*self.publish.borrow(), &data) {
-            (Some(Look::Found(known)), Some(new)) => known.resource_version == new.resource_version,
-            (Some(Look::Absent), None) => true,
+            (Some(Lookup::Found(known)), Some(new)) => known.resource_version == new.resource_version,
+            (Some(Lookup::Absent), None) => true,
             _ => false,
         };
         if !same {
-            self.say(data.map_or(Look::Absent, |data| Look::Found(Arc::new(data))));
+            self.say(data.map_or(Lookup::Absent, |data| Lookup::Found(Arc::new(data))));
         }
     }
 
-    fn say(&self, look: Look) {
+    fn say(&self, look: Lookup) {
         let is_first = self.publish.borrow().is_none();
         self.publish.send_replace(Some(look));
-        // Who waits for the first answer hears it so; but nobody waits any longer than that.
+        // A caller that waits for the first answer gets it so; none waits longer than that.
         if !is_first || self.began.elapsed() >= FIRST_LOOK {
             let _ = self.tell.send(self.reference.clone());
         }
@@ -333,7 +333,7 @@ mod tests {
         let item = json!([{ "metadata": { "name": "tokens", "uid": "u", "resourceVersion": "5" },
             "data": { "apiToken": "dmFsdWU=", "raw": "/w==" } }]);
         let (named, mut told) = named(move || list(&item));
-        let Look::Found(data) = named.look(&who(), &secret("tokens")).await else { panic!("not found") };
+        let Lookup::Found(data) = named.lookup(&who(), &secret("tokens")).await else { panic!("not found") };
         assert_eq!((data.uid.as_str(), data.resource_version.as_str()), ("u", "5"));
         assert_eq!(data.entries["apiToken"].expose_secret(), "value");
         assert!(!data.entries.contains_key("raw"), "what is no text is no token");
@@ -344,16 +344,16 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_there_is_absent_and_what_may_not_be_read_is_unknown() {
         let (absent, _told) = named(|| list(&json!([])));
-        assert!(matches!(absent.look(&who(), &secret("tokens")).await, Look::Absent));
+        assert!(matches!(absent.lookup(&who(), &secret("tokens")).await, Lookup::Absent));
         let (forbidden, _told) = named(|| Answer::Refusal(403, "Forbidden"));
-        let look = forbidden.look(&who(), &secret("tokens")).await;
-        assert!(matches!(&look, Look::Unknown(why) if why.contains("Forbidden")), "{look:?}");
+        let look = forbidden.lookup(&who(), &secret("tokens")).await;
+        assert!(matches!(&look, Lookup::Unknown(why) if why.contains("Forbidden")), "{look:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_answer_is_unknown_and_no_answer_later_leaves_what_was_read() {
         let (silent, _told) = named(|| Answer::Nothing);
-        assert!(matches!(silent.look(&who(), &secret("tokens")).await, Look::Unknown(_)));
+        assert!(matches!(silent.lookup(&who(), &secret("tokens")).await, Lookup::Unknown(_)));
 
         let (publish, mut look) = watch::channel(None);
         let (tell, mut told) = mpsc::unbounded_channel();
@@ -361,7 +361,7 @@ mod tests {
         let data = |version: &str| Data { resource_version: version.to_owned(), ..Data::default() };
         follower.found(Some(data("1")));
         follower.lost("away".to_owned());
-        assert!(matches!(&*look.borrow_and_update(), Some(Look::Found(_))), "an outage is no verdict");
+        assert!(matches!(&*look.borrow_and_update(), Some(Lookup::Found(_))), "an outage is no verdict");
         follower.found(Some(data("1")));
         assert!(told.try_recv().is_err(), "nothing changed");
         follower.found(Some(data("2")));
@@ -374,20 +374,20 @@ mod tests {
     async fn a_watch_ends_with_its_last_subscriber_and_a_namespace_has_only_so_many() {
         let (named, _told) = named(|| list(&json!([])));
         let other = ("n".to_owned(), "other".to_owned());
-        named.look(&who(), &secret("tokens")).await;
-        named.look(&other, &secret("tokens")).await;
+        named.lookup(&who(), &secret("tokens")).await;
+        named.lookup(&other, &secret("tokens")).await;
         named.keep(&who(), &[]);
         assert_eq!(named.subscribers(&secret("tokens")).as_slice(), std::slice::from_ref(&other));
         named.keep(&other, &[]);
         assert!(named.running().is_empty());
         for number in 0..WATCHES {
-            named.look(&who(), &secret(&number.to_string())).await;
+            named.lookup(&who(), &secret(&number.to_string())).await;
         }
-        let look = named.look(&who(), &secret("one-too-many")).await;
+        let look = named.lookup(&who(), &secret("one-too-many")).await;
         assert!(
-            matches!(&look, Look::Unknown(why) if why.contains("namespace n refer to more than 300 Secrets")),
+            matches!(&look, Lookup::Unknown(why) if why.contains("namespace n refer to more than 300 Secrets")),
             "{look:?}"
         );
-        assert!(matches!(named.look(&who(), &secret("1")).await, Look::Absent), "those that there are go on");
+        assert!(matches!(named.lookup(&who(), &secret("1")).await, Lookup::Absent), "those that there are go on");
     }
 }

@@ -95,7 +95,7 @@ impl<K: Kind> Operator<K> {
         let before = plan.ledger();
         shared.deletions.settle(K::group(cx, &seen), before.clone());
         let Acted { error, next, busy_until } = K::act(cx, &seen, &mut plan, &mut done).await;
-        shared.upgradeable.tell(&label::<K>(cx.key), busy_until);
+        shared.upgradeable.set_busy_until(&label::<K>(cx.key), busy_until);
         let complaint = error.as_ref().and_then(|error| complaint::<K>(cx.state, error));
         let later = self.say(cx, &seen, &plan, &done, complaint.as_ref()).await?;
         if let Some(error) = error {
@@ -146,7 +146,7 @@ impl<K: Kind> Operator<K> {
         if status != *before {
             status.stamp(clock.now());
         }
-        metrics.says(cx.key, status.conditions().iter().map(Condition::says));
+        metrics.set_conditions(cx.key, status.conditions().iter().map(Condition::says));
         let is_urgent = before.urgent() != status.urgent();
         let writer = Writer { client, manager, events };
         match cx.state.status.write(writer, cx.object, status, transitions, is_urgent).await? {
@@ -190,7 +190,7 @@ impl<K: Kind> Operator<K> {
     pub(super) fn gone(&self, key: &Key, uid: &str, is_replaced: bool) {
         let Shared { deletions, upgradeable, named, metrics, .. } = &*self.shared;
         deletions.forget(uid);
-        upgradeable.tell(&label::<K>(key), None);
+        upgradeable.set_busy_until(&label::<K>(key), None);
         if !is_replaced {
             named.keep(key, &[]);
             metrics.forget(key);

@@ -89,7 +89,7 @@ impl Rivals {
     /// watch the objects of `watched` any more.
     async fn holds(&self, namespace: &str, watched: &str) -> Option<String> {
         let lease = format!("Lease {namespace}/{}", self.name);
-        let Seen { lease: found, unread, since, .. } = self.look(namespace).await;
+        let Seen { lease: found, unread, since, .. } = self.lookup(namespace).await;
         if let Some(why) = unread {
             return Some(format!("{why}, so whether it has ended is not known; it is until that can be read"));
         }
@@ -105,7 +105,7 @@ impl Rivals {
     }
 
     /// What is known of a Lease; asked for at most once a period.
-    async fn look(&self, namespace: &str) -> Seen {
+    async fn lookup(&self, namespace: &str) -> Seen {
         let known = self.leases.lock().get(namespace).cloned();
         if let Some(seen) = known.as_ref().filter(|seen| seen.asked.elapsed() < PERIOD) {
             return seen.clone();

@@ -57,7 +57,7 @@ impl Singletons {
     }
 
     /// What is known of one; asks, unless that was done a moment ago.
-    pub async fn look(&self, client: &Client, one: &Singleton) -> Answer {
+    pub async fn lookup(&self, client: &Client, one: &Singleton) -> Answer {
         let known = self.known.lock().get(one.kind).cloned();
         if let Some((_, answer)) = known.as_ref().filter(|(at, _)| at.elapsed() < self.period) {
             return answer.clone();
@@ -99,7 +99,7 @@ mod tests {
         let all = Singletons::new(Duration::ZERO);
         let answer = async |now: fn() -> Says| {
             *next.lock().unwrap() = now;
-            all.look(&client, &ONE).await
+            all.lookup(&client, &ONE).await
         };
         assert!(matches!(answer(|| Says::Refusal(500, "InternalError")).await, Answer::Unread(_)));
         assert!(matches!(answer(|| Says::Refusal(403, "Forbidden")).await, Answer::Refused(_)));

@@ -40,7 +40,7 @@ impl<S> Default for LastStatus<S> {
     }
 }
 
-/// Who writes, and in whose name.
+/// As whom a status is written.
 #[derive(Clone, Copy)]
 pub struct Writer<'w> {
     pub client: &'w Client,

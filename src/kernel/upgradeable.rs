@@ -23,7 +23,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// A write that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Who is in the middle of what.
+/// Which objects are in the middle of a rollout.
 #[derive(Debug, Default)]
 pub struct Upgradeable {
     owners: Mutex<BTreeMap<String, DateTime<Utc>>>,
@@ -32,7 +32,7 @@ pub struct Upgradeable {
 
 impl Upgradeable {
     /// Says until when Pods of an object count as deleted and not yet replaced; `None`: there are none.
-    pub fn tell(&self, owner: &str, until: Option<DateTime<Utc>>) {
+    pub fn set_busy_until(&self, owner: &str, until: Option<DateTime<Utc>>) {
         let mut owners = self.owners.lock();
         let before = match until {
             Some(until) => owners.insert(owner.to_owned(), until),
@@ -117,12 +117,12 @@ mod tests {
         let now = DateTime::UNIX_EPOCH;
         let after = |seconds| now + TimeDelta::seconds(seconds);
         assert_eq!(upgradeable.busy(now), None);
-        upgradeable.tell("a/one", Some(after(5)));
-        upgradeable.tell("b/two", Some(after(9)));
+        upgradeable.set_busy_until("a/one", Some(after(5)));
+        upgradeable.set_busy_until("b/two", Some(after(9)));
         assert_eq!(upgradeable.busy(now), Some(("a/one, b/two".into(), after(9))));
         assert_eq!(upgradeable.busy(after(6)).unwrap().0, "b/two");
         assert_eq!(upgradeable.busy(after(9)), None);
-        upgradeable.tell("b/two", None);
+        upgradeable.set_busy_until("b/two", None);
         assert_eq!(upgradeable.busy(now).unwrap().0, "a/one");
         assert!(condition(Some("a/one"), DateTime::UNIX_EPOCH)["message"].as_str().unwrap().contains("a/one"));
     }

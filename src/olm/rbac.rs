@@ -9,7 +9,7 @@ use crate::api::package::{Package, Where};
 
 /// What people may do with our kinds: role, verbs, and the default role that gets it by aggregation.
 ///
-/// Only reading is aggregated: who writes OneAgents is root on nodes, so that is granted by hand.
+/// Only reading is aggregated: a user who writes OneAgents is root on nodes, so that is granted by hand.
 pub const USERS: &[(&str, &[&str], Option<&str>)] = &[
     ("view", &["get", "list", "watch"], Some("rbac.authorization.k8s.io/aggregate-to-view")),
     ("edit", &["get", "list", "watch", "create", "update", "patch", "delete"], None),

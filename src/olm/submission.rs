@@ -62,7 +62,7 @@ impl Repository {
 }
 
 /// The pull requests of a released bundle after these published releases of its package, the oldest first: a folder
-/// each, to be copied over a clone. `reviewers` are GitHub's names of who may approve.
+/// each, to be copied over a clone. `reviewers` are GitHub's names of those who may approve.
 pub fn submission(
     package: &Package,
     bundle: &Released,

@@ -32,7 +32,7 @@ use crate::rollout::guard::Guard;
 /// budget of a large fleet unused (with 8 a rollout of 1,000 nodes took a tenth longer).
 const AT_ONCE: usize = 32;
 /// A reconcile that learnt something while it acted is followed by another after this.
-const A_MOMENT: Duration = Duration::from_millis(20);
+const FOLLOW_UP: Duration = Duration::from_millis(20);
 
 /// Takes note of what was found, and writes the objects that Pods are made from.
 pub async fn prepare(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan) -> Result<Prepared<OneAgents>, kernel::Error> {
@@ -44,7 +44,7 @@ pub async fn prepare(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan) -> Result<Prepar
     let noted = write_note(cx, resolved).await;
     plan.next = plan.next.into_iter().chain(noted).min();
     cx.kind.peers.remembers(cx.key, !plan.assessment.decision.memory.rollout.touched.away.is_empty());
-    cx.state.own.saw(observed.missing.clone(), observed.refused.clone());
+    cx.state.own.record(observed.missing.clone(), observed.refused.clone());
     cx.named.keep(cx.key, &observed.named_objects);
     let subscriber = subscriber(resolved);
     if resolved.versions.is_some() {
@@ -59,7 +59,7 @@ pub async fn prepare(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan) -> Result<Prepar
         && (!plan.steps.is_empty() || writes_over(observed, &plan.objects)?)
         && selector_changed(cx, resolved, observed).await?
     {
-        return Ok(Prepared::Again(A_MOMENT));
+        return Ok(Prepared::Again(FOLLOW_UP));
     }
     let done = match apply_objects(cx, resolved, observed, &plan.objects).await {
         Ok(done) => done,
@@ -99,7 +99,8 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
         error.get_or_insert(failure);
         None
     });
-    let refused = if pods.refused { Some(A_MOMENT) } else { cx.state.own.aside.ends_in().map(|left| left + A_MOMENT) };
+    let refused =
+        if pods.refused { Some(FOLLOW_UP) } else { cx.state.own.aside.ends_in().map(|left| left + FOLLOW_UP) };
     let follows = resolved.istio || resolved.cluster.proxy || resolved.cluster.pauses;
     let compared = follows.then(|| cx.kind.optional_apis.period());
     let changed = pods.changed.then_some(Duration::from_secs(1));
@@ -203,7 +204,7 @@ async fn replace(cx: &Cx<'_>, guard: &Guard, step: &Step<Revision>) -> Result<Ou
 /// Takes note of the nodes that are known, and says what the environment was told of those that are gone.
 async fn note(cx: &Cx<'_>, resolved: &Resolved, news: News) {
     let News { known, outcomes } = news;
-    // Who is told is noted at once: a successor must not tell again.
+    // What the environment was told is noted at once: a successor must not tell it again.
     cx.kind.notes.set(&resolved.uid, known, !outcomes.is_empty());
     for (warning, message) in known::sentences(&outcomes) {
         tracing::info!(namespace = resolved.namespace, name = resolved.name, message, "nodes are gone");

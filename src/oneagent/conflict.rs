@@ -55,7 +55,7 @@ pub enum Doubt {
     /// Of the older one nothing is known.
     Unread { older: String, namespace: String },
     /// Its spec is invalid, and has been since the operator started: its agents run on, on nodes of their own.
-    Senseless { older: String },
+    Invalid { older: String },
     /// Its agent still runs on a node that it is to leave.
     NotLeft { older: String, node: Arc<str> },
     /// Its agent still ends on a node.
@@ -75,7 +75,7 @@ impl fmt::Display for Doubt {
                 namespace {namespace}; give it back its Role and RoleBinding there, or take the namespace out of \
                 WATCH_NAMESPACE. Until then the DaemonSet stays as it is"
             ),
-            Self::Senseless { older } => write!(
+            Self::Invalid { older } => write!(
                 f,
                 "OneAgent {older} is older, and its spec is invalid, so nobody knows which nodes are its own: \
                 correct it (its conditions say what is wrong), or delete it. Until then the DaemonSet stays as it is"

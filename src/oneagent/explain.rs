@@ -168,7 +168,7 @@ impl Cluster {
             losses: &HashMap::new(),
             missing: &missing,
             deciding_since: now,
-            heard_since: DateTime::UNIX_EPOCH,
+            in_contact_since: DateTime::UNIX_EPOCH,
             reported: if unknown > 0 { Reported::NotYet } else { Reported::Silent },
             source: Source::NotNeeded,
             refused: refusal.map(|refusal| refusal.short),

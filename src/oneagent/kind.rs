@@ -80,8 +80,8 @@ impl Kind for OneAgents {
     fn status(input: &StatusInput<'_, Self>, now: DateTime<Utc>) -> Result<(OneAgentStatus, Vec<Transition>), Error> {
         let StatusInput { object, before, seen, plan, done, complaint } = *input;
         let (resolved, seen, assessment) = (&seen.resolved, &seen.observed, &plan.assessment);
-        let picture = status::Picture { object, before, resolved, seen, assessment, done, complaint };
-        Ok(status::status(&picture, now)?)
+        let facts = status::StatusFacts { object, before, resolved, seen, assessment, done, complaint };
+        Ok(status::status(&facts, now)?)
     }
 
     fn unread(metadata: ObjectMeta, status: Option<OneAgentStatus>) -> OneAgent {
@@ -120,7 +120,7 @@ fn beside_others(cx: &Cx<'_>, resolved: Resolved) -> Resolved {
     let nodes = fleet.near(key, &resolved.placement.selector, empty(), empty());
     let pods = fleet.pods(key);
     let (live, yielded) = (fleet.daemonset(key), fleet.yields_to(key));
-    let resolved = overlap::apart(resolved, &others, &nodes, &pods, &yielded);
+    let resolved = overlap::exclude_older(resolved, &others, &nodes, &pods, &yielded);
     let agents = peers.agents(key, &yielded, fleet);
     let is_unread = |namespace: &str| peers.is_unread(namespace);
     let doubt = overlap::doubt(&resolved, live.as_deref(), &agents, (&nodes, &pods), &yielded, is_unread);

@@ -65,6 +65,6 @@ impl Cluster {
             .map_err(|refusals| refusals.into_iter().map(|refusal| refusal.0).collect::<Vec<_>>().join("; "))?;
         let key = (resolved.namespace.clone(), resolved.name.clone());
         let others = self.peers.others(&key, &resolved.placement, &self.fleet);
-        Ok(overlap::apart(resolved, &others, nodes, &self.fleet.pods(&key), &self.fleet.yields_to(&key)))
+        Ok(overlap::exclude_older(resolved, &others, nodes, &self.fleet.pods(&key), &self.fleet.yields_to(&key)))
     }
 }

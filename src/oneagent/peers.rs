@@ -20,7 +20,7 @@ use crate::kernel::Key;
 #[derive(Debug, Clone)]
 struct Peer {
     uid: Option<String>,
-    /// Creation time in seconds: with the name, who is older.
+    /// Creation time in seconds: with the name, which is older.
     created: i64,
     generation: Option<i64>,
     /// What it selects, by the last spec of it that made sense.
@@ -94,8 +94,8 @@ impl Peers {
         }
     }
 
-    /// To whom these nodes matter: whose selector their labels match, and who remembers nodes. Of one whose spec never
-    /// made sense nobody can say.
+    /// The OneAgents to which these nodes matter: their selector matches, or they remember nodes. Of one whose spec
+    /// never made sense nobody can say.
     #[must_use]
     pub fn near(&self, nodes: &[Arc<Node>]) -> Vec<Key> {
         let inner = self.inner();
@@ -144,14 +144,14 @@ impl Peers {
         others.into_iter().map(other).collect()
     }
 
-    /// The agents of all others: of those that were deleted, too, and of those to whom nodes were left, also if there
+    /// The agents of all others: of those that were deleted, too, and of those to which nodes were left, also if there
     /// are none.
     #[must_use]
     pub fn agents<'f>(&self, key: &Key, yielded: &BTreeSet<String>, fleet: &'f Fleet) -> Vec<Agents<'f>> {
         let inner = self.inner();
         let order = inner.order(fleet);
         let before = order.iter().take_while(|(other, _)| *other != key).filter(|_| inner.all.contains_key(key));
-        let senseless: HashSet<&Key> =
+        let invalid: HashSet<&Key> =
             before.filter(|(_, peer)| peer.placement.is_none()).map(|(other, _)| *other).collect();
         let names = yielded.iter().filter_map(|older| older.split_once('/'));
         let mut keys: BTreeSet<Key> = names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect();
@@ -161,7 +161,7 @@ impl Peers {
         let agents = |other: Key| Agents {
             name: written(&other),
             is_gone: !inner.all.contains_key(&other) && !inner.is_unread(&other.0),
-            is_senseless: senseless.contains(&other),
+            is_invalid: invalid.contains(&other),
             yields: fleet.yields_to(&other).contains(&us),
             pods: Box::new(move || fleet.pods(&other)),
         };
@@ -360,7 +360,7 @@ mod tests {
         let seen = |peers: &Peers, own: &str| -> Vec<(String, bool, bool, bool)> {
             let yielded = ["n/b".to_owned(), "n/bad".to_owned(), "n/gone".to_owned()].into();
             let agents = peers.agents(&("n".to_owned(), own.to_owned()), &yielded, &fleet);
-            agents.into_iter().map(|one| (one.name, one.is_gone, one.is_senseless, one.yields)).collect()
+            agents.into_iter().map(|one| (one.name, one.is_gone, one.is_invalid, one.yields)).collect()
         };
         let of = |name: &str, flags: (bool, bool, bool)| (format!("n/{name}"), flags.0, flags.1, flags.2);
         let others =

@@ -88,7 +88,7 @@ pub struct Inventory<'a> {
     /// Since when this process decides: what was done before it does not know.
     pub deciding_since: DateTime<Utc>,
     /// Since when the API server has answered without a break.
-    pub heard_since: DateTime<Utc>,
+    pub in_contact_since: DateTime<Utc>,
     /// Versions that the vendor reports.
     pub reported: Reported<'a>,
     /// The environment that Pods download from.
@@ -117,7 +117,7 @@ impl<'a> Inventory<'a> {
             freed: self.freed,
             missing: self.missing,
             deciding_since: self.deciding_since,
-            heard_since: self.heard_since,
+            in_contact_since: self.in_contact_since,
             source: self.source,
             refused: self.refused,
             words: WORDS,

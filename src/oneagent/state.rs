@@ -64,7 +64,7 @@ impl Kept {
     }
 
     /// Since when selected nodes have no Pod, and why new ones are refused, as of this look.
-    pub fn saw(&self, missing: Missing, refused: Option<String>) {
+    pub fn record(&self, missing: Missing, refused: Option<String>) {
         *self.missing.lock() = missing;
         *self.refused.lock() = refused;
     }

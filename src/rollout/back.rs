@@ -20,7 +20,7 @@ use super::zones::next_ones;
 use super::{Desired, LOOK_AGAIN, Source, Step};
 
 /// A way back.
-pub(super) struct WayBack<R> {
+pub(super) struct Rollback<R> {
     pub(super) failure: Failure<R>,
     to: R,
     /// Nobody can say whether what does not run could have been downloaded.
@@ -28,7 +28,7 @@ pub(super) struct WayBack<R> {
 }
 
 /// What is done now on a way back.
-pub(super) struct Stretch<R> {
+pub(super) struct RollbackPlan<R> {
     pub(super) steps: Vec<Step<R>>,
     /// How far the way is then.
     pub(super) back: Back<R>,
@@ -37,7 +37,7 @@ pub(super) struct Stretch<R> {
     pub(super) next: Option<DateTime<Utc>>,
 }
 
-impl<R: Revision> WayBack<R> {
+impl<R: Revision> Rollback<R> {
     /// The way back that is to be gone now, if there is one: the template is the last good one already, and some agent
     /// is not.
     pub(super) fn of(reading: &Reading<'_, '_, R>, desired: &Desired<R>, memory: &Memory<R>) -> Option<Self> {
@@ -136,7 +136,7 @@ impl<R: Revision> WayBack<R> {
         reading: &Reading<'_, '_, R>,
         bounds: &Bounds<'_>,
         memory: &Memory<R>,
-    ) -> Stretch<R> {
+    ) -> RollbackPlan<R> {
         let Reading { policy, now, .. } = *reading;
         let (phase, tried) = self.phase(reading, memory, policy.max_failures.unwrap_or(bounds.budget));
         let patience = patience(reading, &self.failure);
@@ -177,7 +177,7 @@ impl<R: Revision> WayBack<R> {
             let costs = cell.pod()?.ready_since.is_some();
             cell.pod().map(|pod| Step { place: cell.place.name.clone(), pod: pod.clone(), costs })
         };
-        Stretch {
+        RollbackPlan {
             steps: chosen.into_iter().filter_map(step).collect(),
             back,
             waiting_on: waiting,
@@ -189,7 +189,7 @@ impl<R: Revision> WayBack<R> {
     fn open<'s, 'a>(&self, reading: &'s Reading<'_, 'a, R>) -> (Vec<&'s Cell<'a, R>>, Vec<&'s Cell<'a, R>>) {
         // Where no agent runs nobody waits for a window; where one runs nobody takes it for a failure that is none.
         let is_closed = reading.policy.calendar.closed(reading.now).is_some();
-        let only_broken = is_closed || reading.storm.is_some() || self.is_unproven;
+        let only_broken = is_closed || reading.mass_outage.is_some() || self.is_unproven;
         let open = || reading.cells.iter().filter(|cell| self.is_open(cell));
         let mut broken: Vec<&Cell<'_, R>> =
             open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).collect();

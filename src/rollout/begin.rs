@@ -4,18 +4,18 @@
 
 use super::Template;
 use super::cell::Cell;
+use super::context::Context;
 use super::memory::{Memory, Phase, REMEMBERED, Touched};
 use super::place::Revision;
 use super::reading::Reading;
 use super::remember::lacking;
-use super::scene::Scene;
 
 /// A rollout begins when the template advances, or with Pods that do not have it.
-pub(super) fn begun<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Memory<R> {
-    let Scene { reading, desired, bounds, .. } = scene;
+pub(super) fn begun<R: Revision>(context: &Context<'_, '_, '_, R>) -> Memory<R> {
+    let Context { reading, desired, bounds, .. } = context;
     let Reading { inventory, now, .. } = **reading;
-    let mut memory = scene.memory.clone();
-    let advances = scene.template == Template::Advance && inventory.template.is_some();
+    let mut memory = context.memory.clone();
+    let advances = context.template == Template::Advance && inventory.template.is_some();
     if advances && memory.touched.since.is_some() {
         // Those that joined since have the revision of before, and their agents are taken like the others'.
         memory.touched.joined_after = Some(now);
@@ -34,7 +34,7 @@ pub(super) fn begun<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Memory<R> {
     // One that external trouble stopped goes on, also where that trouble has just ended.
     let had_stalled = [&memory, inventory.memory].into_iter().any(|memory| memory.stall().is_some());
     let resumes = had_stalled || (known && memory.started().is_some());
-    let is_with_canaries = scene.keeps_template && bounds.canaries.as_ref().is_some_and(|canaries| canaries.made > 0);
+    let is_with_canaries = context.keeps_template && bounds.canaries.as_ref().is_some_and(|canaries| canaries.made > 0);
     let is_out = is_with_canaries || inventory.template == Some(&desired.revision);
     let is_late = memory.started().is_none() && is_out && reading.open().next().is_some();
     if !(advances && !resumes || is_late) {

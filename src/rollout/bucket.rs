@@ -48,7 +48,7 @@ pub(super) fn read<'r, 'a, R: Revision>(
         }
     }
     outage::excuse(&mut reading.cells, policy, now);
-    reading.storm = reading.find_storm();
+    reading.mass_outage = reading.find_mass_outage();
     reading
 }
 
@@ -233,7 +233,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         }
         let missing = self.inventory.missing.get(place.name).copied().unwrap_or(self.now);
         let since = self.futile(place, touched_at).map_or(missing, |since| missing.min(since));
-        let since = since.max(self.inventory.heard_since);
+        let since = since.max(self.inventory.in_contact_since);
         let deadline = place.ready_since.map_or(since, |ready| since.max(ready)) + self.policy.wait_ready;
         let seconds = self.policy.wait_ready.num_seconds();
         if deadline <= self.now {
@@ -271,9 +271,9 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         };
         // An agent that was Ready, that was bound late, or whose node was away, gets its time again; so do all when
         // the API server was away.
-        let since = [pod.unready_since, place.ready_since, Some(self.inventory.heard_since)];
+        let since = [pod.unready_since, place.ready_since, Some(self.inventory.in_contact_since)];
         let own = since.into_iter().flatten().fold(pod.created, DateTime::max);
-        let known = [place.ready_since, Some(self.inventory.heard_since)].into_iter().flatten();
+        let known = [place.ready_since, Some(self.inventory.in_contact_since)].into_iter().flatten();
         let since = self.futile(place, touched_at).map_or(own, |lost| known.fold(lost, DateTime::max).min(own));
         let deadline = since + self.policy.wait_ready;
         if deadline > self.now {

@@ -19,7 +19,7 @@ use super::{Desired, Policy};
 /// How long a Pod that others deleted may be absent.
 const A_MOMENT: TimeDelta = TimeDelta::seconds(10);
 
-/// Who goes first, and how long they are watched.
+/// Which places go first, and how long they are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Canary {
     pub who: Who,
@@ -27,7 +27,7 @@ pub struct Canary {
     pub soak: TimeDelta,
 }
 
-/// Who goes first.
+/// Which places go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// So many.

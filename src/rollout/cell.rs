@@ -1,4 +1,4 @@
-//! A place as it was read: why it has no available agent, whether it counts, whether it speaks against a revision.
+//! A place as it was read: why it has no available agent, whether it counts, whether it failed.
 //!
 //! Here because reading it and judging it are two things. Must not do either (that is `bucket` and `verdict`).
 
@@ -28,11 +28,11 @@ pub(super) struct Cell<'a, R> {
     pub(super) is_in_flight: bool,
     /// Whether its cause lies outside of any revision and ends by itself once that is fixed.
     pub(super) is_external: bool,
-    /// Whether it speaks against the desired revision.
+    /// Whether it counts as a failure of the desired revision.
     pub(super) counts_as_failure: bool,
     /// Whether it must be known soon that the source is there.
     pub(super) suspect: bool,
-    /// Whether it may yet speak against it.
+    /// Whether it may yet fail.
     pub(super) pending: bool,
     /// Its agent ran until a moment ago: whether that is more than one probe that failed the next moment tells.
     pub(super) blinks: bool,

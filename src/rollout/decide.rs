@@ -6,13 +6,13 @@ use chrono::{DateTime, Utc};
 
 use super::bucket::read;
 use super::cause::Cause;
+use super::context::{Context, remembered};
 use super::count::count;
 use super::pace::Bounds;
 use super::place::Revision;
 use super::remember::missing;
 use super::report::{Report, State, WaitingOn};
 use super::rules::verdict;
-use super::scene::{Scene, remembered};
 use super::{Desired, Inventory, Plan, Policy, Template};
 
 /// Says what to do now. `desired` is `None` while nobody knows what is wanted.
@@ -42,9 +42,9 @@ pub fn plan<R: Revision>(
         let waiting_on = vec![WaitingOn::Decision(inventory.words.undecided)];
         return Plan { report: Report { state: State::Waiting, waiting_on, ..report }, memory, ..plan };
     };
-    let scene = Scene::of(&reading, desired, bounds, memory, report);
-    let said = verdict(&scene);
-    let Scene { report, template, next, .. } = scene;
+    let context = Context::of(&reading, desired, bounds, memory, report);
+    let said = verdict(&context);
+    let Context { report, template, next, .. } = context;
     Plan {
         template,
         steps: said.steps,

@@ -1,4 +1,4 @@
-//! Verdicts: when places speak against a revision, when that is withdrawn, and what is done while the world, and no
+//! Verdicts: when a revision has failed, when that is withdrawn, and what is done while the world, and no
 //! revision, keeps Pods from starting.
 //!
 //! An outage is not a verdict. Must not choose a Pod or a template.
@@ -34,7 +34,7 @@ pub(super) fn is_about<R: Revision>(failure: &Failure<R>, desired: &Desired<R>) 
     failure.revision == desired.revision && failure.insisted == desired.insists
 }
 
-/// Rule 9: as many places that speak against a revision as are allowed to stop the rollout.
+/// Rule 9: as many failing places as are allowed stop the rollout.
 pub(super) fn judge<R: Revision>(
     reading: &Reading<'_, '_, R>,
     desired: &Desired<R>,
@@ -59,7 +59,7 @@ pub(super) fn judge<R: Revision>(
     }
 }
 
-/// A rollout that stands still has failed, though `maxFailures` allows more: all that is in flight speaks against the
+/// A rollout that stands still has failed, though `maxFailures` allows more: all that is in flight has failed with the
 /// revision, and nothing else may go. Each has as long as one that is not Ready; returns until when, if it has.
 pub(super) fn stand_still<R: Revision>(
     reading: &Reading<'_, '_, R>,
@@ -75,14 +75,14 @@ pub(super) fn stand_still<R: Revision>(
     if is_known || !all_speak || reading.failing().is_empty() || !holds(Rule::Standstill) {
         return None;
     }
-    // Windows, storms, holds and soaks end by themselves; what starts goes later.
+    // Windows, mass outages, holds and soaks end by themselves; what starts goes later.
     let soaks = bounds.canaries.as_ref().is_some_and(|canaries| canaries.until.is_some());
     let is_last = reading.open().next().is_none() || reading.open().any(Cell::is_on_its_way);
     if is_last || soaks || bounds.has_room(reading, false) {
         return None;
     }
     let due = reading.in_flight().filter_map(|cell| failing_since(cell, policy)).max()?;
-    let due = due.max(inventory.heard_since) + policy.wait_ready;
+    let due = due.max(inventory.in_contact_since) + policy.wait_ready;
     if due > now {
         return Some(due);
     }
@@ -156,7 +156,7 @@ fn workloads_of<R>(reading: &Reading<'_, '_, R>, cells: &[&Cell<'_, R>]) -> Vec<
     names.into_iter().take(REMEMBERED).collect()
 }
 
-/// When what spoke against a revision will have been available for as long as it had been given; `None`: it is not. A
+/// When the places that failed will have been available for as long as it had been given; `None`: it is not. A
 /// place has its Pod of that revision again; a workload lacks no more replicas than before, whatever their names.
 fn recovered_at<R: Revision>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> Option<DateTime<Utc>> {
     let wait_ready = reading.policy.wait_ready;

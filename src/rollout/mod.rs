@@ -6,7 +6,7 @@
 //! client, a clock or a log.
 //!
 //! ```text
-//! Policy, Inventory, now ──▶ bucket ──▶ Reading ──▶ scene (memory after it) ──▶ rules ──▶ Plan { template, steps, … }
+//! Policy, Inventory, now ─▶ bucket ─▶ Reading ─▶ context (memory after it) ─▶ rules ─▶ Plan { template, steps, … }
 //! Policy, places ──▶ guard: the last word before a Pod goes      Ledger: what went and is not back
 //! ```
 
@@ -17,6 +17,7 @@ pub mod calendar;
 pub mod canary;
 mod cause;
 mod cell;
+mod context;
 mod count;
 mod decide;
 mod failure;
@@ -33,7 +34,6 @@ mod report;
 #[cfg_attr(not(test), allow(dead_code, reason = "tests name every rule"))]
 pub mod rule;
 mod rules;
-mod scene;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -82,7 +82,7 @@ pub struct Policy {
     pub per_zone: Option<Share>,
     /// In which order zones are taken.
     pub order: Order,
-    /// Who goes first.
+    /// Which places go first.
     pub canary: Option<Canary>,
     /// How many places must fail before the rollout is stopped; `None`: one while there are
     /// canaries, then as many as the budget.
@@ -170,7 +170,7 @@ pub struct Words {
 /// All that a decision needs.
 #[derive(Debug, Clone)]
 pub struct Inventory<'a, R> {
-    /// Where agents belong, and who is there.
+    /// Where agents belong, and the Pods there.
     pub places: &'a [Place<'a, R>],
     /// The workloads whose replicas the places are; none: each place has a name of its own, and all share the policy's
     /// budget.
@@ -190,7 +190,7 @@ pub struct Inventory<'a, R> {
     /// Since when this process decides: it does not know what was done earlier.
     pub deciding_since: DateTime<Utc>,
     /// Since when the API server has answered without a break: no deadline runs out while it is silent.
-    pub heard_since: DateTime<Utc>,
+    pub in_contact_since: DateTime<Utc>,
     /// The source that Pods download from.
     pub source: Source,
     /// Why the API server refuses new Pods, if it does.
@@ -219,7 +219,7 @@ impl<'a, R> Inventory<'a, R> {
             freed: &NO_NAMES,
             missing: &NO_TIMES,
             deciding_since: since,
-            heard_since: since,
+            in_contact_since: since,
             source: Source::NotNeeded,
             refused: None,
             words,

@@ -12,11 +12,11 @@ use super::cause::Bucket;
 use super::cell::Cell;
 use super::rule::{Rule, holds};
 
-/// Fewer places than these are no storm.
+/// Fewer places than these are no mass outage.
 const STORM: usize = 3;
 
-/// Whether so many places that are away make a storm.
-pub(super) fn is_storm(down: usize, all: usize) -> bool {
+/// Whether so many places that are away make a mass outage.
+pub(super) fn is_mass_outage(down: usize, all: usize) -> bool {
     down >= STORM && down * 3 >= all
 }
 
@@ -45,7 +45,7 @@ impl Share {
 
     /// Whether so many of the others make it an outage.
     fn is_outage(&self, away: usize) -> bool {
-        self.is_as_large(away) || is_storm(self.lost + away, self.young + self.others)
+        self.is_as_large(away) || is_mass_outage(self.lost + away, self.young + self.others)
     }
 }
 

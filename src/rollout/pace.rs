@@ -1,4 +1,4 @@
-//! Pace: how many may go now, in all and of each workload, and whom of them.
+//! Pace: how many may go now, in all and of each workload, and which of them.
 //!
 //! Must not decide whether anything may go at all (that is `rules`), nor read the fleet itself (that is `bucket`).
 
@@ -115,12 +115,12 @@ impl<'i> Bounds<'i> {
     }
 
     /// Whether any may be replaced now.
-    pub(super) fn has_room<R>(&self, reading: &Reading<'_, '_, R>, storm: bool) -> bool {
-        !self.clone().steps(reading, storm).0.is_empty()
+    pub(super) fn has_room<R>(&self, reading: &Reading<'_, '_, R>, mass_outage: bool) -> bool {
+        !self.clone().steps(reading, mass_outage).0.is_empty()
     }
 
     /// What to replace now: broken ones first, for they cost nothing; then the oldest. And what is left then.
-    pub(super) fn steps<R>(mut self, reading: &Reading<'_, '_, R>, storm: bool) -> (Vec<Step<R>>, Self) {
+    pub(super) fn steps<R>(mut self, reading: &Reading<'_, '_, R>, mass_outage: bool) -> (Vec<Step<R>>, Self) {
         let (mut free, mut healthy) = (Vec::new(), Vec::new());
         // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
         let on_its_way = |cell: &Cell<'_, R>| cell.is_on_its_way();
@@ -157,7 +157,7 @@ impl<'i> Bounds<'i> {
             free.truncate(canaries.left);
             healthy.truncate(canaries.left);
         }
-        if storm {
+        if mass_outage {
             healthy.clear();
         }
         if self.each.len() > 1 {

@@ -1,4 +1,4 @@
-//! Places and who is at them: what the engine is handed of a fleet.
+//! Places and the Pods there: what the engine is handed of a fleet.
 //!
 //! A place is where one agent belongs. Which places there are, whether a Pod's revision is the desired one, and what a
 //! revision is, the kind has judged before. Must not decide anything.
@@ -54,7 +54,7 @@ pub struct Place<'a, R> {
     pub joined: DateTime<Utc>,
     /// That it lost its agent, as far as this process saw it.
     pub loss: Option<&'a Loss>,
-    /// Who is there.
+    /// The Pod that is there.
     pub occupant: Option<Occupant<'a, R>>,
 }
 

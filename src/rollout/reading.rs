@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cell::Cell;
-use super::outage::is_storm;
+use super::outage::is_mass_outage;
 use super::place::{Closed, Place, Pod, Revision, Standing};
 use super::report::{State, WaitingOn};
 use super::rule::{Rule, holds};
@@ -31,23 +31,23 @@ pub(super) struct Reading<'r, 'a, R> {
     /// Those of them whose agent we took, and that are kept from getting another.
     pub(super) outside: Vec<(&'a Place<'a, R>, &'a Closed)>,
     /// Rule 3: so many places are away that no agent is taken from any.
-    pub(super) storm: Option<Storm>,
+    pub(super) mass_outage: Option<MassOutage>,
     /// Rules 2 and 3: what the rollout is meanwhile, and waits for, while nothing may be replaced.
     pub(super) held: Option<(State, WaitingOn)>,
 }
 
 /// So many places are away that no running agent is taken.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Storm {
+pub(super) struct MassOutage {
     down: usize,
     all: usize,
     /// When the next of them has been away for so long that it is switched off.
     pub(super) until: Option<DateTime<Utc>>,
 }
 
-impl Storm {
+impl MassOutage {
     pub(super) fn waiting_on(self) -> WaitingOn {
-        WaitingOn::Storm(self.down, self.all)
+        WaitingOn::MassOutage(self.down, self.all)
     }
 }
 
@@ -57,7 +57,7 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
         let cells = Vec::with_capacity(inventory.places.len());
         let (closed, surplus, outside) = (Vec::new(), Vec::new(), Vec::new());
         let held = held(policy, now);
-        Self { policy, inventory, now, cells, closed, surplus, outside, storm: None, held }
+        Self { policy, inventory, now, cells, closed, surplus, outside, mass_outage: None, held }
     }
 
     /// Takes note of a place where no new Pod may start.
@@ -100,8 +100,8 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
     }
 
     /// Whether a third of the places is away, NotReady or with an agent that ran and has its time to run again. Places
-    /// that are NotReady for hours are switched off, not in a storm.
-    pub(super) fn find_storm(&self) -> Option<Storm> {
+    /// that are NotReady for hours are switched off, not in a mass outage.
+    pub(super) fn find_mass_outage(&self) -> Option<MassOutage> {
         let off_at = |cell: &Cell<'_, R>| cell.place.ready_since.map(|since| since + OFF);
         let is_off = |cell: &&Cell<'_, R>| !cell.place.is_ready && off_at(cell).is_some_and(|at| at <= self.now);
         let all = self.cells.len() - self.cells.iter().filter(is_off).count();
@@ -109,13 +109,13 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
         let has_ceased = |cell: &&Cell<'_, R>| cell.has_lost() && self.is_named();
         let down = self.cells.iter().filter(|cell| is_down(cell) || has_ceased(cell)).count();
         let until = self.cells.iter().filter(is_down).filter_map(off_at).min();
-        (holds(Rule::Storm) && is_storm(down, all)).then_some(Storm { down, all, until })
+        (holds(Rule::MassOutage) && is_mass_outage(down, all)).then_some(MassOutage { down, all, until })
     }
 }
 
 impl<'a, R: Revision> Reading<'_, 'a, R> {
-    /// The places that speak against the desired revision. Of a workload that had broken replicas before, as many are
-    /// not heard: which of them those are nobody can say.
+    /// The places that count as failures of the desired revision. Of a workload that had broken replicas before, as
+    /// many are not heard: which of them those are nobody can say.
     pub(super) fn failing(&self) -> Vec<&Cell<'a, R>> {
         let lacking = &self.inventory.memory.touched.lacking;
         let before = |name: &str| lacking.get(name).copied().unwrap_or_default();

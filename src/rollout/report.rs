@@ -73,7 +73,7 @@ pub enum WaitingOn {
     /// Somebody who says what so many Pods are.
     Unheard(usize, &'static str),
     /// Places that are away, of so many.
-    Storm(usize, usize),
+    MassOutage(usize, usize),
     /// So many broken agents that were replaced and are broken still: no other one is.
     Broken(usize),
     /// Canaries to prove themselves.
@@ -128,7 +128,7 @@ impl WaitingOn {
             Self::Unheard(agents, authority) => {
                 format!("{authority}, because {agents} agents may have updated themselves")
             }
-            Self::Storm(down, all) => format!(
+            Self::MassOutage(down, all) => format!(
                 "{down} of {all} {} are NotReady, or their agent ceased to be Ready; no running agent is replaced \
                 while they are a third",
                 words.places

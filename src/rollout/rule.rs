@@ -17,7 +17,7 @@ pub enum Rule {
     /// 3: nothing goes outside of windows, or in a blackout.
     Calendar,
     /// 3: no running agent goes while a third of the places is away.
-    Storm,
+    MassOutage,
     /// 4: what was touched fills the budget until it is available.
     Budget,
     /// 5: broken ones are at most the budget at a time, too.

@@ -4,20 +4,20 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::back::{Stretch, WayBack, is_back, is_of};
+use super::back::{Rollback, RollbackPlan, is_back, is_of};
 use super::begin::begun;
 use super::canary::Canaries;
 use super::cell::Cell;
+use super::context::Context;
 use super::failure::stall_until;
 use super::forecast::finish;
 use super::memory::{Memory, Phase, StallPhase, Touched};
 use super::pace::Bounds;
 use super::place::Revision;
-use super::reading::{Reading, Storm};
+use super::reading::{MassOutage, Reading};
 use super::remember::note_all;
 use super::report::{State, WAITING, WaitingOn};
 use super::rule::{Rule as Switch, holds};
-use super::scene::Scene;
 use super::waiting::places;
 use super::{Step, Template};
 
@@ -42,23 +42,23 @@ impl<R> Verdict<R> {
 }
 
 /// A rule: `None` where it has nothing to say.
-type Rule<R> = fn(&Scene<'_, '_, '_, R>) -> Option<Verdict<R>>;
+type Rule<R> = fn(&Context<'_, '_, '_, R>) -> Option<Verdict<R>>;
 
 /// What the rules say.
-pub(super) fn verdict<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Verdict<R> {
+pub(super) fn verdict<R: Revision>(context: &Context<'_, '_, '_, R>) -> Verdict<R> {
     let rules: [Rule<R>; 4] = [goes_back, has_failed, is_held, waits_for_template];
-    rules.iter().find_map(|rule| rule(scene)).unwrap_or_else(|| replaces(scene))
+    rules.iter().find_map(|rule| rule(context)).unwrap_or_else(|| replaces(context))
 }
 
 /// An unresolved failure, and agents that go back from it.
-fn goes_back<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
-    let Scene { reading, desired, .. } = scene;
-    if scene.template != Template::Keep {
+fn goes_back<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    let Context { reading, desired, .. } = context;
+    if context.template != Template::Keep {
         return None;
     }
-    let way = WayBack::of(reading, desired, &scene.memory)?;
-    let Stretch { steps, back, waiting_on, next } = way.next_steps(reading, &scene.bounds, &scene.memory);
-    let mut memory = ended(scene.memory.clone());
+    let way = Rollback::of(reading, desired, &context.memory)?;
+    let RollbackPlan { steps, back, waiting_on, next } = way.next_steps(reading, &context.bounds, &context.memory);
+    let mut memory = ended(context.memory.clone());
     memory.back = Some(back);
     if !steps.is_empty() && memory.touched.since.is_none() {
         // The API's times are whole seconds: what is created in this one is created because of us.
@@ -71,23 +71,23 @@ fn goes_back<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
 }
 
 /// An unresolved failure.
-fn has_failed<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
-    let failure = scene.failure.as_ref()?;
-    let memory = ended(scene.memory.clone());
+fn has_failed<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    let failure = context.failure.as_ref()?;
+    let memory = ended(context.memory.clone());
     let waiting_on = vec![WaitingOn::Failure(failure.message.clone())];
-    Some(rolled_back(scene.reading, Verdict::new(memory, State::Failed, waiting_on)))
+    Some(rolled_back(context.reading, Verdict::new(memory, State::Failed, waiting_on)))
 }
 
 /// A pause, a stop, a window that is not open. Replacements already in flight are still awaited, so that a rollout that
 /// completes meanwhile is known to be complete.
-fn is_held<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
-    let Scene { reading, desired, report, .. } = scene;
+fn is_held<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    let Context { reading, desired, report, .. } = context;
     let template = reading.inventory.template;
     let is_left = report.outdated > 0 || template != Some(&desired.revision);
     let (state, waiting_on) = reading.held.clone().filter(|_| is_left)?;
-    let memory = scene.memory.clone();
+    let memory = context.memory.clone();
     let ends_by_itself = reading.policy.hold.is_none() && reading.is_named();
-    let finish = if ends_by_itself { finish(reading, &scene.bounds, &memory) } else { None };
+    let finish = if ends_by_itself { finish(reading, &context.bounds, &memory) } else { None };
     let held = if report.outdated > 0 || template.is_some() {
         Verdict::new(memory, state, vec![waiting_on])
     } else {
@@ -97,14 +97,14 @@ fn is_held<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
 }
 
 /// A template that is not what is desired yet, or that its controller has not seen.
-fn waits_for_template<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdict<R>> {
-    let Scene { reading, bounds, report, .. } = scene;
+fn waits_for_template<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    let Context { reading, bounds, report, .. } = context;
     let is_unseen = !reading.inventory.settled && holds(Switch::Settled);
-    if scene.template == Template::Keep && scene.is_out() && !is_unseen {
+    if context.template == Template::Keep && context.is_out() && !is_unseen {
         return None;
     }
-    let memory = begun(scene);
-    let is_idle = report.outdated == 0 && bounds.used == 0 && scene.is_out();
+    let memory = begun(context);
+    let is_idle = report.outdated == 0 && bounds.used == 0 && context.is_out();
     let state = if is_idle { State::Complete } else { State::Rolling };
     let soaked = bounds.canaries.as_ref().and_then(|canaries| canaries.until);
     if memory.stall_phase() != Some(StallPhase::Back) {
@@ -112,38 +112,38 @@ fn waits_for_template<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Option<Verdi
         return Some(Verdict { next: soaked, ..Verdict::new(memory, state, waiting_on) });
     }
     let tried = stall_until(reading, &memory);
-    let may_go = scene.is_free && bounds.has_room(reading, false);
+    let may_go = context.is_free && bounds.has_room(reading, false);
     let mut waiting_on = places(reading, bounds);
     waiting_on.extend(tried.filter(|_| may_go).map(WaitingOn::Trial));
     Some(Verdict { next: soaked.into_iter().chain(tried).min(), ..Verdict::new(memory, state, waiting_on) })
 }
 
 /// What is in flight occupies the budget; broken agents go first, then the oldest.
-fn replaces<R: Revision>(scene: &Scene<'_, '_, '_, R>) -> Verdict<R> {
-    let Scene { reading, report, .. } = scene;
-    let (mut memory, canaries, storm) = (begun(scene), scene.bounds.canaries.as_ref(), reading.storm);
-    let (steps, bounds) = scene.bounds.clone().steps(reading, storm.is_some());
+fn replaces<R: Revision>(context: &Context<'_, '_, '_, R>) -> Verdict<R> {
+    let Context { reading, report, .. } = context;
+    let (mut memory, canaries, mass_outage) = (begun(context), context.bounds.canaries.as_ref(), reading.mass_outage);
+    let (steps, bounds) = context.bounds.clone().steps(reading, mass_outage.is_some());
     note_all(&steps, reading, canaries.is_some(), &mut memory);
     let mut waiting_on = Vec::new();
     // Before it is known what the agents are none can be a canary yet.
     let has_canaries = |canaries: &&Canaries| canaries.are_watched() || (report.outdated > 0 && report.unheard == 0);
     waiting_on.extend(canaries.filter(has_canaries).map(Canaries::waiting_on));
     if report.outdated > 0 {
-        waiting_on.extend(storm.map(Storm::waiting_on));
+        waiting_on.extend(mass_outage.map(MassOutage::waiting_on));
         waiting_on.extend(bounds.unmended(reading));
     }
     let soaked = canaries.and_then(|canaries| canaries.until);
     let next = soaked.into_iter().chain(stall_until(reading, &memory)).min();
     let verdict = Verdict { steps, next, ..Verdict::new(memory, State::Rolling, waiting_on) };
-    finish_or_wait(scene, &bounds, verdict)
+    finish_or_wait(context, &bounds, verdict)
 }
 
 fn finish_or_wait<R: Revision>(
-    scene: &Scene<'_, '_, '_, R>,
+    context: &Context<'_, '_, '_, R>,
     bounds: &Bounds<'_>,
     mut verdict: Verdict<R>,
 ) -> Verdict<R> {
-    let Scene { reading, report, .. } = scene;
+    let Context { reading, report, .. } = context;
     let left = reading.open().count();
     // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
     let moves = |cell: &&Cell<'_, R>| cell.pending || cell.is_external || cell.is_on_its_way();
@@ -163,9 +163,9 @@ fn finish_or_wait<R: Revision>(
     }
     if is_over {
         verdict.waiting_on = places(reading, bounds);
-        return complete(scene, verdict);
+        return complete(context, verdict);
     }
-    if reading.is_named() && reading.storm.is_none() {
+    if reading.is_named() && reading.mass_outage.is_none() {
         verdict.finish = finish(reading, bounds, &verdict.memory);
     }
     verdict.waiting_on.extend(bounds.exhausted(reading));
@@ -178,8 +178,8 @@ fn finish_or_wait<R: Revision>(
 }
 
 /// Nothing is left to do.
-fn complete<R: Revision>(scene: &Scene<'_, '_, '_, R>, mut verdict: Verdict<R>) -> Verdict<R> {
-    let Scene { reading, desired, report, .. } = scene;
+fn complete<R: Revision>(context: &Context<'_, '_, '_, R>, mut verdict: Verdict<R>) -> Verdict<R> {
+    let Context { reading, desired, report, .. } = context;
     let memory = &mut verdict.memory;
     if let Some(started) = memory.started() {
         memory.phase = Phase::Complete { since: Some(started), at: reading.now };

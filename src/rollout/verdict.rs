@@ -1,4 +1,4 @@
-//! Verdicts of single places: whether one speaks against the desired revision, may yet, or must be asked about.
+//! Verdicts of single places: whether one has failed, may yet fail, or must be asked about.
 //!
 //! An outage is not a verdict. Must not say what follows from it (that is `failure`).
 
@@ -24,7 +24,8 @@ pub(super) fn went_since<R>(place: &Place<'_, R>, moment: DateTime<Utc>) -> bool
 }
 
 impl<'a, R: Revision> Judge<'_, 'a, R> {
-    /// Whether the place speaks against the desired revision: at its deadline, or when it crashes again and again.
+    /// Whether the place counts as a failure of the desired revision: at its deadline, or when it crashes again and
+    /// again.
     pub(super) fn verdict(&self, cell: &mut Cell<'a, R>, bucket: Bucket, touched_at: DateTime<Utc>) {
         let pod = cell.pod();
         // One that is to be replaced has had its say.
@@ -36,11 +37,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         // A node may come back, and an outage takes time to reach the others, from when the node went. No scheduler
         // binds a Pod to a node that is away, so that Pod has its time from when the node is back.
         let turned_at = cell.place.ready_since.filter(|_| is_of_node).unwrap_or(touched_at);
-        let deadline = touched_at.max(turned_at).max(self.inventory.heard_since) + self.policy.wait_ready;
+        let deadline = touched_at.max(turned_at).max(self.inventory.in_contact_since) + self.policy.wait_ready;
         let overdue = deadline <= self.now;
         let (speaks, needs_proof) = match bucket {
             Bucket::Crash => (!self.inventory.memory.touched.flapping.contains(cell.name()), true),
-            // Whom nobody made, or bound to its node, has not been tried.
+            // A Pod that was not created, or not bound to its node, has not been tried.
             Bucket::Overdue => (pod.is_some_and(|pod| pod.trouble != Some(Trouble::Unbound)) && !was_available, true),
             // Where it is not known which came first, the node or the agent, nobody is blamed.
             Bucket::NodeLost => {

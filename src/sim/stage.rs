@@ -151,7 +151,7 @@ pub trait Operator {
     fn act(&mut self, act: &Self::Act) -> String;
 
     /// Takes what the watches show, and does what is to be done.
-    fn look(&mut self);
+    fn reconcile(&mut self);
 
     /// What must not depend on the order in which things happened at one time.
     fn end(&self) -> String;
@@ -191,7 +191,7 @@ async fn play<O: Operator>(operator: &mut O, script: &Script<O::Act>) {
         } else if stage.world.due().is_some_and(|due| due <= at) {
             stage.world.happen();
         }
-        operator.look();
+        operator.reconcile();
     }
 }
 

@@ -161,7 +161,7 @@ impl Metrics {
     }
 
     /// What the conditions of an object say now: type, status and reason of each.
-    pub fn says<'c>(&self, key: &(String, String), conditions: impl Iterator<Item = [&'c str; 3]>) {
+    pub fn set_conditions<'c>(&self, key: &(String, String), conditions: impl Iterator<Item = [&'c str; 3]>) {
         let said = |[condition, status, reason]: [&str; 3]| Said {
             namespace: key.0.clone(),
             name: key.1.clone(),
@@ -218,9 +218,9 @@ mod tests {
             text.lines().filter(of).map(|line| line["x_condition".len()..].to_owned()).collect()
         };
         let line = |rest: &str| format!("{{namespace=\"ns\",name=\"one\",{rest}}} 1");
-        metrics.says(&key, [["Ready", "True", "AllUpdated"]].into_iter());
+        metrics.set_conditions(&key, [["Ready", "True", "AllUpdated"]].into_iter());
         assert_eq!(lines(), [line("condition=\"Ready\",status=\"True\",reason=\"AllUpdated\"")]);
-        metrics.says(&key, [["Ready", "False", "Paused"]].into_iter());
+        metrics.set_conditions(&key, [["Ready", "False", "Paused"]].into_iter());
         assert_eq!(lines(), [line("condition=\"Ready\",status=\"False\",reason=\"Paused\"")]);
         metrics.forget(&key);
         assert_eq!(lines(), Vec::<String>::new());

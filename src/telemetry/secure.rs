@@ -1,4 +1,4 @@
-//! Metrics over TLS, for those whom the cluster lets read them.
+//! Metrics over TLS, for clients that the cluster lets read them.
 //!
 //! The certificate is read for every connection, so that a renewed one is served without a restart, and one that comes
 //! late is. Without it nobody is served: metrics are not handed out in the clear in its place. Must not know who may.

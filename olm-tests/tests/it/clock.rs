@@ -38,7 +38,7 @@ impl WrongClock {
 }
 
 #[test]
-fn a_clock_that_is_wrong_or_is_set_condemns_no_good_version_and_shortens_no_soak() {
+fn a_clock_that_is_wrong_or_is_set_rejects_no_good_version_and_shortens_no_soak() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(Cluster::shared().await, "clock", 5).await;
         let clock = WrongClock::new(&lab);

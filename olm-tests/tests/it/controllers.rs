@@ -1,5 +1,5 @@
 //! The cluster's own controllers are away in the middle of a rollout: no Pod is made, or none is bound. That is
-//! nobody's fault: at most the budget is away, no version is condemned, and it goes on by itself.
+//! nobody's fault: at most the budget is away, no version is rejected, and it goes on by itself.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn more_than(eyes: &Eyes, count: usize) {
 }
 
 #[test]
-fn without_controller_manager_or_scheduler_a_rollout_waits_and_condemns_nothing() {
+fn without_controller_manager_or_scheduler_a_rollout_waits_and_rejects_nothing() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
         let mut agents = Lab::without_operator(&cluster, "controllers", 8).await;

@@ -1,5 +1,5 @@
 //! What the world does to a fleet: taints, outages, restarts, rotations, blips, dying nodes. No agent that should run
-//! is lost by it, and no version is condemned for it.
+//! is lost by it, and no version is rejected for it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

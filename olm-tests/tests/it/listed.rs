@@ -102,7 +102,7 @@ fn a_list_moves_no_agent_backwards() {
 }
 
 #[test]
-fn a_version_of_a_list_that_fails_is_stopped_and_not_condemned() {
+fn a_version_of_a_list_that_fails_is_stopped_and_not_rejected() {
     olm_tests::run(async {
         let lab = Lab::new("listed-fails", 4).await;
         lab.cluster.vendor.publish(&lab.name, V2);

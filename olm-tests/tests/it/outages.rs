@@ -1,4 +1,4 @@
-//! What the world takes away in the middle of a rollout: it is held, nothing is condemned, and it goes on by itself.
+//! What the world takes away in the middle of a rollout: it is held, nothing is rejected, and it goes on by itself.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use olm_tests::vendor::Mood;
 use serde_json::json;
 
 #[test]
-fn a_registry_that_is_away_condemns_no_version_and_the_rollout_completes_by_itself() {
+fn a_registry_that_is_away_rejects_no_version_and_the_rollout_completes_by_itself() {
     olm_tests::run(async {
         let mut lab = Lab::new("hostile-registry", 20).await;
         lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 3 } }));

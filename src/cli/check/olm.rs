@@ -13,7 +13,7 @@ use super::Findings;
 pub(super) async fn operator_groups(client: &Client, namespace: &str, findings: &mut Findings) {
     let kind = GroupVersionKind::gvk("operators.coreos.com", "v1", "OperatorGroup");
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind));
-    // Without OLM there are none, and who may not list them is told nothing of them.
+    // Without OLM there are none, and a user who may not list them is told nothing of them.
     let Ok(groups) = api.list(&ListParams::default()).await else { return };
     let names: Vec<String> = groups.items.iter().map(ResourceExt::name_any).collect();
     match groups.items.as_slice() {

@@ -44,7 +44,7 @@ impl Gate for Reviews {
     }
 
     async fn profile(&self) -> TlsProfile {
-        match self.singletons.look(&self.client, &API_SERVER).await {
+        match self.singletons.lookup(&self.client, &API_SERVER).await {
             Answer::There(api_server) => TlsProfile::of_api_server(&api_server),
             Answer::Absent => TlsProfile::default(),
             Answer::Refused(_) | Answer::Unread(_) | Answer::Unasked => TlsProfile::unknown(),

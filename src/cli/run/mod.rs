@@ -31,7 +31,7 @@ use crate::kernel::lease::{Candidate, Timing};
 use crate::kernel::runtime::Runtime;
 use crate::kernel::sync::{Scope, Synced, Watches};
 use crate::kernel::triggers::Triggers;
-use crate::kernel::{self, Heard, Reference};
+use crate::kernel::{self, ApiContact, Reference};
 use crate::telemetry::{self, Health, LogFormat, Metrics};
 
 /// Arguments of `run`.
@@ -143,14 +143,14 @@ async fn serve<K: Kind>(args: &Common, make: impl FnOnce(&Shared, &Triggers) -> 
     let pod = args.pod_name.clone().unwrap_or_else(|| K::PACKAGE.name.to_owned());
     let namespace = args.pod_namespace.clone().unwrap_or_else(|| K::PACKAGE.namespace.to_owned());
     let (tell_named, named) = mpsc::unbounded_channel();
-    let heard = Arc::new(Heard::new(clock.clone(), timing.retry_period));
+    let contact = Arc::new(ApiContact::new(clock.clone(), timing.retry_period));
     let identity = identity(&pod, &args.pod_uid);
     let process = Process {
         client: client.clone(),
         clock: clock.clone(),
         namespace: namespace.clone(),
         pod,
-        heard: heard.clone(),
+        contact: contact.clone(),
     };
     let shared = Arc::new(Shared::new::<K>(process, tell_named));
     let kind = Arc::new(make(&shared, &triggers));
@@ -170,7 +170,7 @@ async fn serve<K: Kind>(args: &Common, make: impl FnOnce(&Shared, &Triggers) -> 
             () = stop.clone() => return Ok(()),
         }
         let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
-        let candidate = Candidate::new(leases, K::PACKAGE.name, &identity, &scope.0.join(","), timing, heard);
+        let candidate = Candidate::new(leases, K::PACKAGE.name, &identity, &scope.0.join(","), timing, contact);
         let tell_olm = async {
             let condition = &args.operator_condition_name;
             if condition.is_empty() {
@@ -266,7 +266,7 @@ async fn stand_by<K: Kind>(
         // What the leader before us did last must be seen before the first step.
         if at_once { synced.first().await } else { synced.refresh().await }
     };
-    // Lists may be slow: meanwhile the lease is renewed, and a stop is heard.
+    // Lists may be slow: meanwhile the lease is renewed, and a stop is contact.
     tokio::select! {
         () = lists => {}
         () = stop => {
@@ -352,7 +352,7 @@ impl<K: Kind> Health for Readiness<K> {
         if synced.is_some_and(|synced| synced.is_ready()) {
             return None;
         }
-        // Whom a right of the whole cluster lacks never gets further.
+        // Without a right of the whole cluster it never gets further.
         let refused = synced.and_then(|synced| synced.refusal("")).map(|why| format!(": {why}"));
         Some(format!("the caches are not complete yet{}", refused.unwrap_or_default()))
     }

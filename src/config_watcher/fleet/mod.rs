@@ -1,6 +1,6 @@
 //! What the watches show: Pods, their owners, which ConfigMap has which version, and who watches what.
 //!
-//! Fed in place. Tells whom a change concerns. Must not decide anything, nor keep a ConfigMap's data.
+//! Fed in place. Says which watchers a change affects. Must not decide anything, nor keep a ConfigMap's data.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::resolve::Resolved;
 use super::revision::Config;
 use crate::clock::Clock;
 use crate::fleet::pods::{pod, see};
-use crate::fleet::replicas::{Corner, Owner, Replica};
+use crate::fleet::replicas::{NamespaceView, Owner, Replica};
 use crate::k8s::facts::PodFacts;
 use crate::k8s::watch::{Change, Listed};
 use crate::kernel::Key;
@@ -26,7 +26,7 @@ pub struct Fleet(RwLock<Inner>, Clock);
 
 #[derive(Debug, Default)]
 pub struct Inner {
-    corners: HashMap<String, Corner<Config>>,
+    namespaces: HashMap<String, NamespaceView<Config>>,
     watchers: BTreeMap<Key, Arc<Resolved>>,
     config_maps: HashMap<Key, Version>,
     /// How many changes of ConfigMaps there were: no two have one number.
@@ -118,14 +118,14 @@ impl Fleet {
             Change::Listed(facts) | Change::Applied(facts) => inner.see_pod(facts, self.1.now()),
             Change::Deleted(facts) => {
                 let (namespace, name) = key_of(facts);
-                let gone = inner.corners.get_mut(&namespace).and_then(|corner| corner.pods.remove(name.as_str()));
+                let gone = inner.namespaces.get_mut(&namespace).and_then(|view| view.pods.remove(name.as_str()));
                 inner.drop_empty();
                 gone.map(|gone| inner.selecting(&namespace, &[&gone.labels])).unwrap_or_default()
             }
             Change::Complete(listed) => {
-                for (namespace, corner) in &mut inner.corners {
-                    corner.pods.retain(|name, _| !listed.lacks(namespace, name));
-                    corner.forget_nodes();
+                for (namespace, view) in &mut inner.namespaces {
+                    view.pods.retain(|name, _| !listed.lacks(namespace, name));
+                    view.forget_nodes();
                 }
                 inner.drop_empty();
                 inner.all(listed)
@@ -155,8 +155,8 @@ impl Fleet {
             }
             Change::Deleted(object) => {
                 let (namespace, uid) = (key_of(object).0, uid_of(object));
-                let corner = inner.corners.get_mut(&namespace);
-                let Some(gone) = corner.and_then(|corner| corner.owners.remove(uid.as_str())) else {
+                let view = inner.namespaces.get_mut(&namespace);
+                let Some(gone) = view.and_then(|view| view.owners.remove(uid.as_str())) else {
                     return Vec::new();
                 };
                 let affected = inner.of_workload(&namespace, &uid, [&gone]);
@@ -164,8 +164,8 @@ impl Fleet {
                 affected
             }
             Change::Complete(listed) => {
-                for (namespace, corner) in &mut inner.corners {
-                    corner.owners.retain(|uid, owner| owner.kind != kind || !listed.lacks(namespace, uid));
+                for (namespace, view) in &mut inner.namespaces {
+                    view.owners.retain(|uid, owner| owner.kind != kind || !listed.lacks(namespace, uid));
                 }
                 inner.drop_empty();
                 inner.all(listed)
@@ -177,8 +177,8 @@ impl Fleet {
 impl Inner {
     /// A namespace's Pods and owners.
     #[must_use]
-    pub fn corner(&self, namespace: &str) -> Option<&Corner<Config>> {
-        self.corners.get(namespace)
+    pub fn namespace(&self, namespace: &str) -> Option<&NamespaceView<Config>> {
+        self.namespaces.get(namespace)
     }
 
     /// The smallest budget that any watcher of the namespace gives to a workload with Pods of these labels.
@@ -214,11 +214,11 @@ impl Inner {
     fn see_pod(&mut self, facts: &PodFacts, now: DateTime<Utc>) -> Vec<Key> {
         let Some(mut new) = pod::<Config>(facts, None) else { return Vec::new() };
         let key = key_of(facts);
-        let corner = self.corners.entry(key.0.clone()).or_default();
-        let before = corner.pods.get(key.1.as_str()).filter(|known| known.pod.uid == new.uid).cloned();
+        let view = self.namespaces.entry(key.0.clone()).or_default();
+        let before = view.pods.get(key.1.as_str()).filter(|known| known.pod.uid == new.uid).cloned();
         see(before.as_ref().map(|before| &*before.pod), &mut new, now);
         let replica = Arc::new(Replica::of(facts, new));
-        corner.see(&replica, now);
+        view.see(&replica, now);
         if before.as_ref().is_some_and(|before| before.is_like(&replica)) {
             return Vec::new();
         }
@@ -233,22 +233,22 @@ impl Inner {
         for<'k> Owner: From<&'k K>,
     {
         let owner = Owner::from(object);
-        let corner = self.corners.entry(key_of(object).0).or_default();
-        (corner.owners.insert(uid_of(object).into(), owner.clone()), owner)
+        let view = self.namespaces.entry(key_of(object).0).or_default();
+        (view.owners.insert(uid_of(object).into(), owner.clone()), owner)
     }
 
-    /// The watchers whose picture an owner of Pods is part of: they select what it makes, or a Pod of its workload.
+    /// The watchers whose facts an owner of Pods is part of: they select what it makes, or a Pod of its workload.
     fn of_workload<'o>(&self, namespace: &str, uid: &str, forms: impl IntoIterator<Item = &'o Owner>) -> Vec<Key> {
         let forms: Vec<&Owner> = forms.into_iter().collect();
         let above: HashSet<&str> = forms.iter().filter_map(|owner| Some(&*owner.controller.as_ref()?.uid)).collect();
-        let corner = self.corners.get(namespace);
+        let view = self.namespaces.get(namespace);
         let is_sibling = |owner: &Owner| owner.controller.as_ref().is_some_and(|one| above.contains(&*one.uid));
         let siblings: Vec<(&Arc<str>, &Owner)> =
-            corner.iter().flat_map(|corner| &corner.owners).filter(|(_, owner)| is_sibling(owner)).collect();
+            view.iter().flat_map(|view| &view.owners).filter(|(_, owner)| is_sibling(owner)).collect();
         let sets: HashSet<&str> = siblings.iter().map(|(uid, _)| &***uid).chain([uid]).collect();
         let is_its =
             |replica: &&Arc<Replica<Config>>| replica.controller.as_ref().is_some_and(|one| sets.contains(&*one.uid));
-        let pods = corner.iter().flat_map(|corner| corner.pods.values()).filter(is_its);
+        let pods = view.iter().flat_map(|view| view.pods.values()).filter(is_its);
         let owners = siblings.iter().map(|(_, owner)| *owner).chain(forms);
         // All their labels together: no watcher selects a Pod with others.
         let labels = owners.map(|owner| &owner.labels).chain(pods.map(|replica| &replica.labels));
@@ -259,7 +259,7 @@ impl Inner {
 
     /// A namespace without Pods and owners takes no room.
     fn drop_empty(&mut self) {
-        self.corners.retain(|_, corner| !corner.pods.is_empty() || !corner.owners.is_empty());
+        self.namespaces.retain(|_, view| !view.pods.is_empty() || !view.owners.is_empty());
     }
 
     fn selecting(&self, namespace: &str, all: &[&BTreeMap<String, String>]) -> Vec<Key> {

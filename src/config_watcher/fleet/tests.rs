@@ -1,4 +1,4 @@
-//! What the fleet keeps over gaps in its watches, and whom it tells.
+//! What the fleet keeps over gaps in its watches, and which watchers a change affects.
 //!
 //! Events alone go in; must not plan anything.
 
@@ -58,9 +58,9 @@ fn a_list_after_a_gap_forgets_the_pods_and_owners_that_went_in_it() {
     let (fleet, key) = fleet();
     let names = || {
         let inner = fleet.read();
-        let mut names: Vec<String> = inner.corner("n").unwrap().pods.keys().map(ToString::to_string).collect();
+        let mut names: Vec<String> = inner.namespace("n").unwrap().pods.keys().map(ToString::to_string).collect();
         names.sort();
-        (names, inner.corner("n").unwrap().owners.len())
+        (names, inner.namespace("n").unwrap().owners.len())
     };
     let set = |uid: &str| -> ReplicaSetFacts {
         read(json!({ "metadata": { "name": uid, "namespace": "n", "uid": uid }, "spec": { "replicas": 1 },
@@ -146,5 +146,5 @@ fn a_namespace_that_is_empty_again_takes_no_room() {
     let (fleet, _) = fleet();
     fleet.pod(&Change::Applied(pod_of("one", "a")));
     fleet.pod(&Change::Deleted(pod_of("one", "a")));
-    assert!(fleet.read().corner("n").is_none());
+    assert!(fleet.read().namespace("n").is_none());
 }

@@ -16,7 +16,7 @@ use super::super::plan::{Facts, Plan, plan};
 use super::super::resolve::{Resolved, resolve};
 use super::super::revision::Config;
 use super::super::state::Kept;
-use super::super::status::{self, Picture};
+use super::super::status::{self, StatusFacts};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
 use crate::clock::Clock;
 use crate::k8s::watch::Change;
@@ -128,7 +128,7 @@ impl sim::Operator for Operator {
         }
     }
 
-    fn look(&mut self) {
+    fn reconcile(&mut self) {
         self.stage.world.control_replicas();
         for event in self.stage.world.take() {
             if let Event::Pod(pod) = &event
@@ -173,7 +173,7 @@ impl sim::Operator for Operator {
 impl Operator {
     fn plan(&mut self, resolved: &Resolved, before: &ConfigWatcherStatus, memory: &memory::Memory) -> Plan {
         let believed_after = resolved.policy.wait_ready.to_std().unwrap_or(Duration::MAX);
-        let (restless, missing) = (self.kept.restless.lock().clone(), self.kept.missing.lock().clone());
+        let (debouncing, missing) = (self.kept.debouncing.lock().clone(), self.kept.missing.lock().clone());
         let generation = self.watcher.metadata.generation;
         let plan = plan(&Facts {
             resolved,
@@ -184,12 +184,12 @@ impl Operator {
             stopped: self.stopped,
             fleet: &self.fleet.read(),
             ledger: &self.ledger,
-            restless: restless.as_ref(),
+            debouncing: debouncing.as_ref(),
             blocked: &self.kept.blocked.now(),
             peaks: &self.kept.peaks(believed_after),
             missing: &missing,
             deciding_since: self.deciding_since,
-            heard_since: self.deciding_since,
+            in_contact_since: self.deciding_since,
             own: ("operators", "operator"),
             now: self.stage.world.now,
         });
@@ -225,8 +225,8 @@ impl Operator {
     }
 
     fn say(&mut self, resolved: &Resolved, before: &ConfigWatcherStatus, plan: &Plan) {
-        let picture = Picture { object: &self.watcher, resolved, read: &self.content, plan, complaint: None };
-        let (now, transitions) = status::status(&picture, before, self.stage.world.now).expect("a status");
+        let facts = StatusFacts { object: &self.watcher, resolved, read: &self.content, plan, complaint: None };
+        let (now, transitions) = status::status(&facts, before, self.stage.world.now).expect("a status");
         self.stage.events(&transitions, str::to_owned);
         let rollout = |status: &ConfigWatcherStatus| {
             let (rollout, pods) = (status.rollout.clone()?, status.pods.clone()?);

@@ -69,7 +69,7 @@ struct Kept {
     from_cluster: FromCluster,
 }
 
-/// The older OneAgents to whom a live DaemonSet leaves their nodes, alone: templates are long, and are proved by their
+/// The older OneAgents to which a live DaemonSet leaves their nodes, alone: templates are long, and are proved by their
 /// sums.
 #[must_use]
 pub fn yields_to(live: &DaemonSet) -> BTreeSet<String> {

@@ -37,7 +37,7 @@ pub struct Fleet {
 #[derive(Debug, Default)]
 struct Inner {
     agents: DaemonSets<Agents>,
-    /// The older OneAgents to whom those leave their nodes, as their records say.
+    /// The older OneAgents to which those leave their nodes, as their records say.
     yields_to: HashMap<Key, Arc<BTreeSet<String>>>,
     /// What the DaemonSets of Dynatrace Operator select: on the same nodes both agents do harm.
     vendors: BTreeMap<Key, Arc<Placement>>,
@@ -139,7 +139,7 @@ impl Fleet {
         self.inner.read().agents.with_pods()
     }
 
-    /// The older OneAgents to whom the DaemonSet of one leaves their nodes.
+    /// The older OneAgents to which the DaemonSet of one leaves their nodes.
     #[must_use]
     pub fn yields_to(&self, key: &Key) -> Arc<BTreeSet<String>> {
         self.inner.read().yields_to.get(key).cloned().unwrap_or_default()

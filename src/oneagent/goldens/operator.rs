@@ -16,7 +16,7 @@ use super::super::observe::{Missing, Observed, able, missing};
 use super::super::plan::{plan, template_revision};
 use super::super::preview::{Surroundings, applied, observed};
 use super::super::resolve::{Resolved, resolve};
-use super::super::status::{self, Picture};
+use super::super::status::{self, StatusFacts};
 use super::text::{short, shortened};
 use crate::api::name::Version;
 use crate::api::oneagent::{DEFAULT_IMAGE, OneAgent, OneAgentStatus};
@@ -156,7 +156,7 @@ impl sim::Operator for Operator {
         format!("{rollout:?} {conditions:#?} {runs:#?} rejected {:?}", status.rejected_versions)
     }
 
-    fn look(&mut self) {
+    fn reconcile(&mut self) {
         self.control();
         for event in self.stage.world.take() {
             self.tell(&event);
@@ -203,7 +203,7 @@ impl sim::Operator for Operator {
         }
         self.ledger = ledger;
         self.missing = seen.missing.clone();
-        let picture = Picture {
+        let facts = StatusFacts {
             object: &self.agent,
             before: &before,
             resolved: &resolved,
@@ -212,7 +212,7 @@ impl sim::Operator for Operator {
             done: &done,
             complaint: None,
         };
-        let (status, transitions) = status::status(&picture, now).expect("a status");
+        let (status, transitions) = status::status(&facts, now).expect("a status");
         self.stage.events(&transitions, shortened);
         self.say(&before, &status);
         self.agent.status = Some(status.clone());

@@ -111,7 +111,7 @@ pub(super) async fn refused(
     }
     let since = if was_refused { Some(DateTime::UNIX_EPOCH) } else { missing.values().min().copied() };
     let answer = refusal(&cx.client, Some(daemonset), (pods, since), now).await;
-    // Who may not read Events never learns of a refusal: a Pod that is not made for so long most likely is refused.
+    // Without the right to read Events no refusal is seen: a Pod missing for so long most likely is refused.
     let may_not = |error: &kernel::Error| is_late && error.has_code(&[403]);
     answer.unwrap_or_else(|error| before.or_else(|| (was_refused || may_not(&error)).then(|| UNREAD.to_owned())))
 }

@@ -36,7 +36,7 @@ use crate::k8s::api_group::Served;
 use crate::k8s::node::Node;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::{Verdict, has_labels};
-use crate::kernel::named::Look;
+use crate::kernel::named::Lookup;
 use crate::kernel::{self, NamedKind, Reference, call};
 use crate::rollout::Loss;
 use crate::rollout::ledger::Ledger;
@@ -98,7 +98,7 @@ pub struct Observed {
     /// Since when this process decides.
     pub deciding_since: DateTime<Utc>,
     /// Since when the API server has answered without a break.
-    pub heard_since: DateTime<Utc>,
+    pub in_contact_since: DateTime<Utc>,
     /// Why the API server refuses new Pods.
     pub refused: Option<String>,
     /// Labels that the namespace itself wants of nodes.
@@ -146,7 +146,7 @@ pub async fn observe(
     let References { secret, proxy, trusted, pull, versions, stop } = references(cx, resolved);
     let look = |reference: Option<Reference>| async {
         match reference {
-            Some(reference) => Some(cx.named.look(cx.key, &reference).await),
+            Some(reference) => Some(cx.named.lookup(cx.key, &reference).await),
             None => None,
         }
     };
@@ -156,7 +156,7 @@ pub async fn observe(
         look(trusted.clone()),
         look(pull.clone()),
         look(versions.clone()),
-        cx.named.look(key, &stop)
+        cx.named.lookup(key, &stop)
     );
     let stopped = stop_look.is_stop(&stop)?;
     let pull_secret = pull.as_ref().map(|pull| pull_secret_of(pull_look, &resolved.namespace, &pull.name));
@@ -170,7 +170,7 @@ pub async fn observe(
     let has_pods = !cx.kind.fleet.pods(key).is_empty();
     let openshift = openshift::openshift(cx, resolved, has_pods).await;
     let proxy = proxy.or_else(|| openshift::proxy(resolved, &openshift));
-    let bundle_is_missing = resolved.cluster.certificates && matches!(trusted_look, Some(Look::Absent));
+    let bundle_is_missing = resolved.cluster.certificates && matches!(trusted_look, Some(Lookup::Absent));
     let trusted = certificates(resolved).map(|(name, key)| {
         let found = named(trusted_look, "ConfigMap", &resolved.namespace, &name, key);
         match found {
@@ -227,8 +227,8 @@ pub async fn observe(
         pods,
         ledger,
         missing,
-        deciding_since: cx.heard.deciding_since(),
-        heard_since: cx.heard.unbroken_since(),
+        deciding_since: cx.contact.deciding_since(),
+        in_contact_since: cx.contact.in_contact_since(),
         refused,
         namespace_selector: selector.labels.clone(),
         selector_is_default: selector.is_default,
@@ -321,13 +321,13 @@ async fn known(cx: &Cx<'_>, resolved: &Resolved, has_daemonset: bool) -> Option<
         namespace: resolved.namespace.clone(),
         name: known::note(&resolved.name),
     };
-    match cx.named.look(cx.key, &reference).await {
-        Look::Found(data) => {
+    match cx.named.lookup(cx.key, &reference).await {
+        Lookup::Found(data) => {
             let known = Known::parse(data.entries.values().map(ExposeSecret::expose_secret));
             Some(cx.kind.notes.read(&resolved.uid, known, true))
         }
-        Look::Absent => Some(cx.kind.notes.read(&resolved.uid, Known::default(), false)),
-        Look::Unknown(why) => {
+        Lookup::Absent => Some(cx.kind.notes.read(&resolved.uid, Known::default(), false)),
+        Lookup::Unknown(why) => {
             tracing::warn!(
                 namespace = resolved.namespace,
                 name = reference.name,
@@ -368,7 +368,7 @@ fn environment(
             timeout: cx.kind.settings.vendor_timeout,
         },
     };
-    Some(cx.kind.environments.look(&subscriber(resolved), &access))
+    Some(cx.kind.environments.snapshot(&subscriber(resolved), &access))
 }
 
 /// A OneAgent as a subscriber of an environment.

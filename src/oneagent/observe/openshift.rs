@@ -60,7 +60,7 @@ impl OpenShift {
 /// Asks what the spec wants. Whether it is OpenShift at all is asked for before there are Pods: those tell it.
 pub(super) async fn openshift(cx: &Cx<'_>, resolved: &Resolved, has_pods: bool) -> OpenShift {
     let wanted = async |wants: bool, one: &Singleton| {
-        if wants { cx.kind.singletons.look(&cx.client, one).await } else { Answer::Unasked }
+        if wants { cx.kind.singletons.lookup(&cx.client, one).await } else { Answer::Unasked }
     };
     OpenShift {
         is_one: if has_pods { None } else { is_openshift(cx).await.ok() },
@@ -111,7 +111,7 @@ pub(super) async fn selector(cx: &Cx<'_>, namespace: &str) -> Result<Arc<Selecto
     }
     let mut found = NodeSelectors::read(&cx.client, namespace).await?;
     if found.is_default && is_openshift(cx).await? {
-        match cx.kind.singletons.look(&cx.client, &SCHEDULER).await {
+        match cx.kind.singletons.lookup(&cx.client, &SCHEDULER).await {
             Answer::There(scheduler) => found = of_scheduler(&scheduler),
             Answer::Absent | Answer::Refused(_) | Answer::Unasked => {}
             // Agents that a default one excludes do not come back: not knowing is no answer.

@@ -13,7 +13,7 @@ use super::super::from_cluster::{BUNDLE, bundle_name};
 use super::super::resolve::{ProxySource, Resolved};
 use crate::api::name::Version;
 use crate::dynatrace::{Error, Snapshot};
-use crate::kernel::named::Look;
+use crate::kernel::named::Lookup;
 use crate::kernel::{NamedKind, Reference};
 
 /// A token, as its Secret has it.
@@ -86,38 +86,40 @@ pub(super) fn certificates(resolved: &Resolved) -> Option<(String, &'static str)
 }
 
 /// A pull secret has its content under one of two keys, by its type.
-pub(super) fn pull_secret_of(look: Option<Look>, namespace: &str, name: &str) -> Named {
+pub(super) fn pull_secret_of(look: Option<Lookup>, namespace: &str, name: &str) -> Named {
     let remedy = format!(
         "kubectl -n {namespace} create secret docker-registry {name} --docker-server=… --docker-username=… \
         --docker-password=…"
     );
     match look {
-        Some(Look::Found(data)) => match [KEY, ".dockercfg"].iter().find_map(|key| data.entries.get(*key)) {
+        Some(Lookup::Found(data)) => match [KEY, ".dockercfg"].iter().find_map(|key| data.entries.get(*key)) {
             Some(content) => Named::There(content.clone(), String::new()),
             None => Named::Unusable(format!(
                 "Secret {namespace}/{name} is no pull secret (type kubernetes.io/dockerconfigjson): delete it and run \
                 {remedy}"
             )),
         },
-        Some(Look::Absent) | None => Named::Unusable(format!("Secret {namespace}/{name} does not exist: run {remedy}")),
-        Some(Look::Unknown(why)) => Named::Unread(format!("Secret {namespace}/{name} cannot be read: {why}")),
+        Some(Lookup::Absent) | None => {
+            Named::Unusable(format!("Secret {namespace}/{name} does not exist: run {remedy}"))
+        }
+        Some(Lookup::Unknown(why)) => Named::Unread(format!("Secret {namespace}/{name} cannot be read: {why}")),
     }
 }
 
 /// What a ConfigMap says in the place of the environment, and why it says nothing: then nothing is known of versions.
 #[must_use]
-pub fn in_its_place(look: Option<Look>, resolved: &Resolved, list: &(String, String)) -> InItsPlace {
+pub fn in_its_place(look: Option<Lookup>, resolved: &Resolved, list: &(String, String)) -> InItsPlace {
     let listed = listed(look, resolved, list);
     let why = listed.as_ref().err().map(|why| format!("spec.update.configMap: {why}; agents keep their version"));
     (Some(Ok(Arc::new(listed.unwrap_or_default()))), why)
 }
 
-fn listed(look: Option<Look>, resolved: &Resolved, (name, key): &(String, String)) -> Result<Snapshot, String> {
+fn listed(look: Option<Lookup>, resolved: &Resolved, (name, key): &(String, String)) -> Result<Snapshot, String> {
     let what = format!("ConfigMap {}/{name}", resolved.namespace);
     let text = match look {
-        Some(Look::Found(data)) => data.entries.get(key).cloned(),
-        Some(Look::Absent) | None => return Err(format!("{what} does not exist; create it with key {key}")),
-        Some(Look::Unknown(why)) => return Err(format!("{what} cannot be read: {why}")),
+        Some(Lookup::Found(data)) => data.entries.get(key).cloned(),
+        Some(Lookup::Absent) | None => return Err(format!("{what} does not exist; create it with key {key}")),
+        Some(Lookup::Unknown(why)) => return Err(format!("{what} cannot be read: {why}")),
     };
     let text = text.ok_or_else(|| format!("{what} has no key {key}; add it, with one version per line"))?;
     let lines = text.expose_secret().lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -129,9 +131,9 @@ fn listed(look: Option<Look>, resolved: &Resolved, (name, key): &(String, String
     Ok(Snapshot { latest: Some(latest), offered: Some(versions.into()), ..Snapshot::default() })
 }
 
-pub(super) fn token(look: Option<&Look>, key: &str) -> Token {
+pub(super) fn token(look: Option<&Lookup>, key: &str) -> Token {
     match look {
-        Some(Look::Found(data)) => {
+        Some(Lookup::Found(data)) => {
             match data.entries.get(key).map(|v| (v.expose_secret().trim(), v.expose_secret().len())) {
                 Some((trimmed, length)) if !trimmed.is_empty() => {
                     Token::There { value: trimmed.to_owned().into(), blanks: trimmed.len() != length }
@@ -139,14 +141,14 @@ pub(super) fn token(look: Option<&Look>, key: &str) -> Token {
                 _ => Token::NoKey,
             }
         }
-        Some(Look::Absent) | None => Token::NoSecret,
-        Some(Look::Unknown(why)) => Token::Unread(why.clone()),
+        Some(Lookup::Absent) | None => Token::NoSecret,
+        Some(Lookup::Unknown(why)) => Token::Unread(why.clone()),
     }
 }
 
-pub(super) fn named(look: Option<Look>, kind: &str, namespace: &str, name: &str, key: &str) -> Named {
+pub(super) fn named(look: Option<Lookup>, kind: &str, namespace: &str, name: &str, key: &str) -> Named {
     match look {
-        Some(Look::Found(data)) => match data.entries.get(key).filter(|v| !v.expose_secret().trim().is_empty()) {
+        Some(Lookup::Found(data)) => match data.entries.get(key).filter(|v| !v.expose_secret().trim().is_empty()) {
             Some(value) => {
                 let value = value.expose_secret().trim();
                 // A Secret's UID is known only to those who may read the Secret: with it nobody else can try values
@@ -156,9 +158,9 @@ pub(super) fn named(look: Option<Look>, kind: &str, namespace: &str, name: &str,
             }
             None => Named::Unusable(format!("{kind} {namespace}/{name} has no key {key}; add it")),
         },
-        Some(Look::Absent) | None => {
+        Some(Lookup::Absent) | None => {
             Named::Unusable(format!("{kind} {namespace}/{name} does not exist; create it with key {key}"))
         }
-        Some(Look::Unknown(why)) => Named::Unread(format!("{kind} {namespace}/{name} cannot be read: {why}")),
+        Some(Lookup::Unknown(why)) => Named::Unread(format!("{kind} {namespace}/{name} cannot be read: {why}")),
     }
 }

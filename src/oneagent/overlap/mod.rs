@@ -47,7 +47,7 @@ pub struct Agents<'a> {
     /// Whether the OneAgent was deleted.
     pub is_gone: bool,
     /// Whether it is older, and nobody knows what it selects: its spec is invalid.
-    pub is_senseless: bool,
+    pub is_invalid: bool,
     /// Whether it leaves nodes to the one in question.
     pub yields: bool,
     /// Its Pods. Read only where agents would come to nodes: a look must not cost more the more Pods others have.
@@ -64,9 +64,9 @@ enum Left {
     Inexact,
 }
 
-/// A OneAgent that stays out of the way of older ones; `yielded` are those to whom it left their nodes before.
+/// A OneAgent that stays out of the way of older ones; `yielded` are those to which it left their nodes before.
 #[must_use]
-pub fn apart(
+pub fn exclude_older(
     mut resolved: Resolved,
     others: &[Other],
     nodes: &[Arc<Node>],
@@ -177,13 +177,13 @@ pub fn doubt(
         free.iter().filter(|(_, next)| is_next(next)).map(|(name, (node, _))| (*name, *node)).collect();
     let of_one = |other: &Agents<'_>| {
         let older = other.name.clone();
-        if other.is_senseless {
+        if other.is_invalid {
             let is_selected = |pod: &Arc<Pod>| {
                 let verdict = free.get(&*pod.node).map(|(_, verdict)| verdict);
                 !pod.deleting && matches!(verdict, Some(Verdict::Selected | Verdict::Overlap(_)))
             };
             let is_here = || !free.is_empty() && (other.pods)().iter().any(is_selected);
-            return (yielded.contains(&older) || is_here()).then_some(Doubt::Senseless { older });
+            return (yielded.contains(&older) || is_here()).then_some(Doubt::Invalid { older });
         }
         if gained.is_empty() {
             return None;

@@ -33,7 +33,8 @@ fn the_younger_one_leaves_the_nodes_that_the_older_one_serves() {
     let nodes =
         [node("a", &[("team", "x"), ("disk", "ssd")]), node("b", &[("team", "x")]), node("c", &[("disk", "ssd")])];
     let older = other(json!({ "nodeSelector": { "disk": "ssd" } }), true, &[]);
-    let younger = apart(agent(json!({ "nodeSelector": { "team": "x" } })), &[older], &nodes, &[], &BTreeSet::new());
+    let younger =
+        exclude_older(agent(json!({ "nodeSelector": { "team": "x" } })), &[older], &nodes, &[], &BTreeSet::new());
     assert_eq!(selected(&younger, &nodes), ["b"]);
     assert_eq!(younger.placement.verdict(&nodes[0]), Verdict::Overlap("n/other".into()));
     let [conflict] = younger.conflicts.as_slice() else { panic!("{:?}", younger.conflicts) };
@@ -42,7 +43,7 @@ fn the_younger_one_leaves_the_nodes_that_the_older_one_serves() {
         younger.placement.yields_to[0].1,
         [[Requirement { of: Of::Label("disk".into()), must: Must::NotIn(vec!["ssd".into()]) }]]
     );
-    let older = apart(
+    let older = exclude_older(
         agent(json!({ "nodeSelector": { "disk": "ssd" } })),
         &[other(json!({ "nodeSelector": { "team": "x" } }), false, &[])],
         &nodes,
@@ -53,7 +54,7 @@ fn the_younger_one_leaves_the_nodes_that_the_older_one_serves() {
         (selected(&older, &nodes), older.conflicts[0].outcome),
         (vec!["a".to_owned(), "c".to_owned()], Outcome::Keeps)
     );
-    let apart_by_label = apart(
+    let apart_by_label = exclude_older(
         agent(json!({ "nodeSelector": { "team": "x" } })),
         &[other(json!({ "nodeSelector": { "team": "y" } }), true, &[])],
         &nodes,
@@ -71,11 +72,16 @@ fn one_for_everything_without_tolerations_pushes_nobody_off_tainted_nodes() {
     let nodes = [node("worker", &[]), infra];
     let all = other(json!({}), true, &[]);
     let for_infra = agent(json!({ "nodeSelector": { "infra": "yes" }, "tolerations": [{ "operator": "Exists" }] }));
-    let for_infra = apart(for_infra, std::slice::from_ref(&all), &nodes, &[], &BTreeSet::new());
+    let for_infra = exclude_older(for_infra, std::slice::from_ref(&all), &nodes, &[], &BTreeSet::new());
     assert_eq!((selected(&for_infra, &nodes), for_infra.conflicts.len()), (vec!["infra".to_owned()], 0));
     // Two for everything, one of them with tolerations: the negation would leave the infra node to nobody.
-    let tolerant =
-        apart(agent(json!({ "tolerations": [{ "operator": "Exists" }] })), &[all], &nodes, &[], &BTreeSet::new());
+    let tolerant = exclude_older(
+        agent(json!({ "tolerations": [{ "operator": "Exists" }] })),
+        &[all],
+        &nodes,
+        &[],
+        &BTreeSet::new(),
+    );
     assert_eq!((selected(&tolerant, &nodes).len(), tolerant.conflicts[0].outcome), (2, Outcome::Reported));
 }
 
@@ -85,7 +91,7 @@ fn nobody_yields_where_that_takes_the_only_agent() {
     let pods = [Arc::new(Pod::named("p", "a"))];
     let younger = |serves: &[&str]| {
         let older = other(json!({ "nodeSelector": { "disk": "ssd" } }), true, serves);
-        apart(agent(json!({})), &[older], &nodes, &pods, &BTreeSet::new()).conflicts[0].outcome
+        exclude_older(agent(json!({})), &[older], &nodes, &pods, &BTreeSet::new()).conflicts[0].outcome
     };
     assert_eq!(younger(&[]), Outcome::Reported, "the older one's agent does not run there");
     assert_eq!(younger(&["a"]), Outcome::Yields);
@@ -94,7 +100,7 @@ fn nobody_yields_where_that_takes_the_only_agent() {
 /// Another OneAgent's agents, as the doubt of one that is to select all nodes meets them.
 struct Met<'a> {
     is_gone: bool,
-    is_senseless: bool,
+    is_invalid: bool,
     yields: bool,
     /// Nodes with an agent of it, and whether that is being deleted.
     has: &'a [(&'a str, bool)],
@@ -104,7 +110,7 @@ struct Met<'a> {
 }
 
 const NOTHING: Met<'_> =
-    Met { is_gone: false, is_senseless: false, yields: false, has: &[], own: &[], yielded: &[], live: None };
+    Met { is_gone: false, is_invalid: false, yields: false, has: &[], own: &[], yielded: &[], live: None };
 
 fn met(met: &Met<'_>) -> Option<Doubt> {
     let mut nodes = [node("a", &[]), node("b", &[]), node("dead", &[])];
@@ -113,7 +119,7 @@ fn met(met: &Met<'_>) -> Option<Doubt> {
     let other = Agents {
         name: "n/other".into(),
         is_gone: met.is_gone,
-        is_senseless: met.is_senseless,
+        is_invalid: met.is_invalid,
         yields: met.yields,
         pods: Box::new(|| met.has.iter().map(|(node, deleting)| pod(node, *deleting)).collect()),
     };
@@ -133,14 +139,14 @@ fn pods_of_another_are_read_only_where_agents_would_come_to_nodes() {
         reads.set(reads.get() + 1);
         Vec::new()
     };
-    let of = |name: &str, is_senseless| Agents {
+    let of = |name: &str, is_invalid| Agents {
         name: name.into(),
         is_gone: false,
-        is_senseless,
+        is_invalid,
         yields: false,
         pods: Box::new(read),
     };
-    let others = [of("n/other", false), of("n/senseless", true)];
+    let others = [of("n/other", false), of("n/invalid", true)];
     let everywhere = serde_json::from_value(json!({ "spec": { "selector": {}, "template": { "spec": {} } } })).unwrap();
     let reads_for = |live: Option<&DaemonSet>, own: &[&str]| {
         let own: Vec<Arc<Pod>> = own.iter().map(|node| Arc::new(Pod::named(node, node))).collect();
@@ -156,10 +162,10 @@ fn pods_of_another_are_read_only_where_agents_would_come_to_nodes() {
 
 #[test]
 fn where_nobody_knows_what_an_older_one_selects_nothing_is_written_over_its_agents() {
-    let senseless = || Some(Doubt::Senseless { older: "n/other".into() });
-    let other = || Met { is_senseless: true, ..NOTHING };
-    assert_eq!(met(&Met { yielded: &["n/other"], ..other() }), senseless(), "its nodes were left to it");
-    assert_eq!(met(&Met { has: &[("b", false)], ..other() }), senseless(), "its agents are where ours would come");
+    let invalid = || Some(Doubt::Invalid { older: "n/other".into() });
+    let other = || Met { is_invalid: true, ..NOTHING };
+    assert_eq!(met(&Met { yielded: &["n/other"], ..other() }), invalid(), "its nodes were left to it");
+    assert_eq!(met(&Met { has: &[("b", false)], ..other() }), invalid(), "its agents are where ours would come");
     assert_eq!(met(&Met { has: &[("b", false)], own: &["b"], ..other() }), None, "both run there already");
 }
 
@@ -199,12 +205,12 @@ fn more_older_ones_than_can_be_left_out_are_no_reason_for_two_agents_nor_for_a_l
     };
     let pools: Vec<Other> = (0..16).map(pool).collect();
     let far = [node("far", &[])];
-    let all = apart(agent(json!({})), &pools, &far, &[], &BTreeSet::new());
+    let all = exclude_older(agent(json!({})), &pools, &far, &[], &BTreeSet::new());
     assert_eq!((all.placement.yields_to.len(), all.placement.outside.as_ref().unwrap().len()), (7, terms::TERMS));
     assert!(all.doubt.is_none() && all.conflicts.is_empty(), "nobody selects what another does");
 
     let near = [node("far", &[]), node("near", &[("a15", "x"), ("b15", "y")])];
-    let all = apart(agent(json!({})), &pools, &near, &[], &BTreeSet::new());
+    let all = exclude_older(agent(json!({})), &pools, &near, &[], &BTreeSet::new());
     assert_eq!(all.placement.yields_to[0].0, "n/pool15", "where nodes are shared comes first");
     assert_eq!((selected(&all, &near), all.doubt), (vec!["far".to_owned()], None));
 
@@ -213,7 +219,7 @@ fn more_older_ones_than_can_be_left_out_are_no_reason_for_two_agents_nor_for_a_l
     let nodes: Vec<Arc<Node>> = (0..16).map(each).collect();
     let crowded = |pods: &[Arc<Pod>], yielded: &[&str]| {
         let yielded = yielded.iter().map(|name| (*name).to_owned()).collect();
-        let all = apart(agent(json!({})), &pools, &nodes, pods, &yielded);
+        let all = exclude_older(agent(json!({})), &pools, &nodes, pods, &yielded);
         (all.doubt, all.conflicts.last().unwrap().outcome, all.placement.outside.unwrap().len())
     };
     let too_many = || Some(Doubt::TooMany { older: "n/pool07".into() });
@@ -232,7 +238,7 @@ fn many_pools_of_one_environment_are_left_out_by_two_terms() {
     };
     let pools: Vec<Other> = (0..40).map(pool).collect();
     let nodes = [node("rest", &[("env", "prod")]), node("p07", &[("env", "prod"), ("pool", "p07")])];
-    let all = apart(agent(json!({})), &pools, &nodes, &[], &BTreeSet::new());
+    let all = exclude_older(agent(json!({})), &pools, &nodes, &[], &BTreeSet::new());
     assert_eq!((all.placement.yields_to.len(), all.placement.outside.as_ref().unwrap().len()), (40, 2));
     assert_eq!(selected(&all, &nodes), ["rest"]);
 }
@@ -244,9 +250,9 @@ fn what_was_left_to_the_older_one_stays_left_whatever_happens_to_one_node() {
     let tolerant = || agent(json!({ "tolerations": [{ "operator": "Exists" }] }));
     Arc::make_mut(&mut nodes[0]).taints =
         vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }];
-    let first = apart(tolerant(), &[older()], &nodes, &[], &BTreeSet::new());
+    let first = exclude_older(tolerant(), &[older()], &nodes, &[], &BTreeSet::new());
     assert_eq!(selected(&first, &nodes).len(), 3, "the older one does not serve the tainted node: not exact");
-    let before = apart(tolerant(), &[older()], &nodes, &[], &["n/other".to_owned()].into());
+    let before = exclude_older(tolerant(), &[older()], &nodes, &[], &["n/other".to_owned()].into());
     assert_eq!(selected(&before, &nodes), ["c"]);
 }
 
@@ -274,7 +280,7 @@ fn affinities_are_negated_as_a_whole_and_only_where_that_stays_readable() {
         true,
         &[],
     );
-    let younger = apart(agent(json!({})), std::slice::from_ref(&older), &nodes, &[], &BTreeSet::new());
+    let younger = exclude_older(agent(json!({})), std::slice::from_ref(&older), &nodes, &[], &BTreeSet::new());
     assert_eq!(younger.conflicts[0].outcome, Outcome::Yields);
     for node in &nodes {
         let outside = any_holds(&younger.placement.yields_to[0].1, node);
@@ -285,7 +291,7 @@ fn affinities_are_negated_as_a_whole_and_only_where_that_stays_readable() {
         json!({ "matchExpressions": (0..5).map(exist).collect::<Vec<_>>() })
     };
     let many = json!([0, 1, 2].map(term));
-    let none = apart(agent(json!({})), &[other(affinity(many), true, &[])], &nodes, &[], &BTreeSet::new());
+    let none = exclude_older(agent(json!({})), &[other(affinity(many), true, &[])], &nodes, &[], &BTreeSet::new());
     assert!(none.placement.yields_to.is_empty());
 }
 

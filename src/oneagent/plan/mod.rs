@@ -18,10 +18,10 @@ use serde_json::Value;
 
 pub use objects::template_revision;
 use objects::{
-    TOO_LARGE, Without, asked_for, base, daemonset_version, desired, edited, mesh, proofs, pull_secret, render,
-    running, said_of_edit, template_hash,
+    PullSecretState, TOO_LARGE, asked_for, base, daemonset_version, describe_edit, desired, edited, mesh, proofs,
+    pull_secret, render, running, template_hash,
 };
-use obstacles::{complaints, downloads_nothing, hands_off, kept_out, missing_token};
+use obstacles::{cannot_download, complaints, hands_off, kept_out, missing_token};
 use versions::{behind, chosen, downloads, reported, rests_on_hosts, source};
 
 use super::MANAGER;
@@ -180,16 +180,16 @@ fn plan_beside(
     problems.extend(choice.problem.clone().or_else(|| Some((Reason::VersionListInvalid, seen.unlisted.clone()?))));
 
     let (istio, complaint) = mesh(resolved, seen, environment);
-    let (pull_secret, without) = pull_secret(resolved, seen, environment);
-    problems.extend(complaint.into_iter().chain(without.problem()));
-    let desired = desired(resolved, &choice, base).filter(|_| without == Without::Nothing);
+    let (pull_secret, secret_state) = pull_secret(resolved, seen, environment);
+    problems.extend(complaint.into_iter().chain(secret_state.problem()));
+    let desired = desired(resolved, &choice, base).filter(|_| secret_state == PullSecretState::Ready);
     // An agent of the original operator carries no version in its template: without any, nothing is adopted yet.
     let template = running.clone().filter(|r| r.version.is_some() || resolved.wish.is_users_own() || adopted);
     // Back to the last good one is no downgrade: the newer one never was rolled out.
     let older = older_image(resolved.wish, running_version, memory.last_good_version()).filter(|_| adopted);
     let source = source(resolved, seen.environment.as_ref());
     let kept_out = kept_out(resolved, seen);
-    let no_source = downloads_nothing(source, environment, choice.version);
+    let no_source = cannot_download(source, environment, choice.version);
     let found = [
         (older.is_some(), DOWNGRADE),
         (behind.is_some(), LIST),
@@ -216,7 +216,7 @@ fn plan_beside(
         aside: &seen.undeletable.aside,
         missing: &seen.missing,
         deciding_since: seen.deciding_since,
-        heard_since: seen.heard_since,
+        in_contact_since: seen.in_contact_since,
         reported,
         source,
         refused: refused.as_ref().map(|refused| refused.short),
@@ -259,7 +259,7 @@ fn plan_beside(
         steps: std::mem::take(&mut decision.plan.steps),
         guard,
         ledger,
-        edited: edited.by.filter(|_| is_free).map(|by| said_of_edit(resolved, &by)),
+        edited: edited.by.filter(|_| is_free).map(|by| describe_edit(resolved, &by)),
         nudge,
         assessment: Assessment {
             choice,

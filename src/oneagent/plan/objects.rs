@@ -77,20 +77,20 @@ pub(super) fn mesh(
     }
 }
 
-/// What a first installation lacks.
+/// Whether the pull secret is as Pods need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Without {
-    Nothing,
+pub(super) enum PullSecretState {
+    Ready,
     /// Nobody has been asked yet.
-    AnswerYet,
-    PullSecret(String),
+    Unasked,
+    Unusable(String),
 }
 
-impl Without {
+impl PullSecretState {
     pub(super) fn problem(&self) -> Option<Problem> {
         match self {
-            Self::PullSecret(why) => Some((Reason::PullSecretInvalid, why.clone())),
-            Self::Nothing | Self::AnswerYet => None,
+            Self::Unusable(why) => Some((Reason::PullSecretInvalid, why.clone())),
+            Self::Ready | Self::Unasked => None,
         }
     }
 }
@@ -101,10 +101,10 @@ pub(super) fn pull_secret(
     resolved: &Resolved,
     seen: &Observed,
     environment: Option<&Snapshot>,
-) -> (Option<PullSecret>, Without) {
-    let Some(image) = &resolved.from_image else { return (None, Without::Nothing) };
+) -> (Option<PullSecret>, PullSecretState) {
+    let Some(image) = &resolved.from_image else { return (None, PullSecretState::Ready) };
     let (Some(name), Some(registry)) = (image.own_secret(&resolved.name), &image.registry) else {
-        return (None, Without::Nothing);
+        return (None, PullSecretState::Ready);
     };
     let there = match &seen.pull_secret {
         Some(Named::There(content, _)) => Some(content),
@@ -116,19 +116,19 @@ pub(super) fn pull_secret(
             let same = there.is_some_and(|there| there.expose_secret() == content.expose_secret());
             (
                 (!same).then(|| PullSecret { name, owner: resolved.owner.clone(), content, is_there: there.is_some() }),
-                Without::Nothing,
+                PullSecretState::Ready,
             )
         }
-        _ if there.is_some_and(|there| pull_secret::is_for(there, registry)) => (None, Without::Nothing),
+        _ if there.is_some_and(|there| pull_secret::is_for(there, registry)) => (None, PullSecretState::Ready),
         // Identity and token are asked for together: with one of them known, the other was refused.
         (None, Token::There { .. }) if environment.is_some_and(|e| e.paas != TokenState::Unknown) => {
             let why = format!(
                 "the pull secret for registry {registry} cannot be made: the environment does not say who it is \
                 (connection info); see condition PaaSToken, or name a Secret of yours in spec.customPullSecret"
             );
-            (None, Without::PullSecret(why))
+            (None, PullSecretState::Unusable(why))
         }
-        _ => (None, Without::AnswerYet),
+        _ => (None, PullSecretState::Unasked),
     }
 }
 
@@ -286,13 +286,13 @@ pub(super) fn edited(
     let Some((live, running)) = live.zip(running).filter(|(live, _)| Edited::may_be(live, &record.edited)) else {
         return Ok(Edited::default());
     };
-    // Without a record of what was ours nobody can tell.
+    // PullSecretState a record of what was ours nobody can tell.
     let Some(base) = record.template(&running.hash) else { return Ok(Edited::default()) };
     let rendered = daemonset(resolved, base, running.version, String::new(), default_image)?;
     Edited::read(live, &record.edited, (!seen.is_believed).then_some(&rendered), &seen.pods)
 }
 
-pub(super) fn said_of_edit(resolved: &Resolved, by: &str) -> String {
+pub(super) fn describe_edit(resolved: &Resolved, by: &str) -> String {
     format!(
         "DaemonSet {}/{} was edited (field manager {by}); it is put back, and Pods that were made from the edit are \
         replaced within the budget: change the OneAgent instead; to restart an agent, delete its Pod",

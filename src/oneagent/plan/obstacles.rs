@@ -115,7 +115,7 @@ pub(super) fn not_adoptable(resolved: &Resolved, live: &DaemonSet) -> Option<&'s
 }
 
 /// Whether a new Pod could not download its agent now.
-pub(super) fn downloads_nothing(source: Source, environment: Option<&Snapshot>, version: Option<Version>) -> bool {
+pub(super) fn cannot_download(source: Source, environment: Option<&Snapshot>, version: Option<Version>) -> bool {
     let withdrawn = version.is_some_and(|version| environment.is_some_and(|environment| environment.lacks(version)));
     match source {
         Source::NotNeeded | Source::Unasked => false,

@@ -17,7 +17,7 @@ use crate::api::oneagent::OneAgentStatus;
 use crate::api::oneagent::condition::{ConditionType, Reason};
 use crate::k8s::node_selector::Selector;
 use crate::kernel::Answer;
-use crate::kernel::named::Look;
+use crate::kernel::named::Lookup;
 use crate::rollout::ledger::Ledger;
 
 /// What is asked of the cluster beside its lists.
@@ -28,7 +28,7 @@ pub struct Surroundings {
     /// What OpenShift says of its own update, when the spec wants it.
     pub update: Answer,
     /// The ConfigMap that lists the versions, where the spec names one.
-    pub list: Option<Look>,
+    pub list: Option<Lookup>,
 }
 
 /// Whether the operator was stopped when it looked last: an idle OneAgent says so in its condition alone.
@@ -75,7 +75,7 @@ pub(in super::super) fn observed(
         ledger: Ledger::default(),
         missing: Missing::new(),
         deciding_since: now,
-        heard_since: DateTime::UNIX_EPOCH,
+        in_contact_since: DateTime::UNIX_EPOCH,
         refused: None,
         namespace_selector: around.selector.labels.clone(),
         selector_is_default: around.selector.is_default,

@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Makes the plan, and carries it out.
-    pub(super) fn look(&mut self) -> Result<Done, serde_json::Error> {
+    pub(super) fn lookup(&mut self) -> Result<Done, serde_json::Error> {
         let plan = plan(&self.memory, &self.resolved, &self.seen, &self.image, self.now)?;
         let decision = plan.assessment.decision;
         let before = self.seen.daemonset.as_deref().and_then(template_revision);
@@ -189,7 +189,7 @@ impl World {
         self.seen.ledger = ledger;
         let due = self.due.values().min().copied();
         done.changed = before.as_ref() != self.seen.daemonset.as_deref().and_then(template_revision).as_ref();
-        // What changed, and who was about to be Ready, is looked at again at once.
+        // Nodes that changed, and those about to be Ready, are looked at again at once.
         let at_once = (done.changed || due.is_some()).then_some(self.now + TimeDelta::seconds(1));
         let due = due.map(|due| due.max(self.now + TimeDelta::seconds(1)));
         let engines = match self.resolved.policy.calendar.closed(self.now) {

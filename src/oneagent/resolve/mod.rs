@@ -104,7 +104,7 @@ pub struct Resolved {
     pub conflicts: Vec<Conflict>,
     /// Why nobody can say yet which nodes are left to another; filled in by `overlap`.
     pub doubt: Option<Doubt>,
-    /// Older ones to whom nodes were left, and of whom nothing is known now; filled in by `overlap`.
+    /// Older ones to which nodes were left, and of which nothing is known now; filled in by `overlap`.
     pub remembers: BTreeSet<String>,
 }
 

@@ -29,11 +29,11 @@ fn version_on(drive: &Drive, node: &str) -> u32 {
 #[test]
 pub(super) fn the_template_is_the_new_one_only_while_a_canary_gets_its_pod() {
     let mut drive = drive(6, 1);
-    drive.look(2, 0);
+    drive.evaluate(2, 0);
     assert_eq!((drive.nodes().len(), &drive.fleet.template), (0, &revision(2)));
-    drive.look(2, 1);
+    drive.evaluate(2, 1);
     assert_eq!(drive.nodes(), ["node-000"]);
-    drive.look(2, 2);
+    drive.evaluate(2, 2);
     assert_eq!(drive.fleet.template, revision(1), "its Pod is made");
     joins(&mut drive, "joined", 100);
     drive.run(2, 100, 590);
@@ -47,7 +47,7 @@ pub(super) fn the_template_is_the_new_one_only_while_a_canary_gets_its_pod() {
 #[test]
 fn the_template_stays_while_the_new_pod_of_a_canary_is_not_made() {
     let mut drive = drive(6, 1);
-    drive.look(2, 0);
+    drive.evaluate(2, 0);
     let plan = drive.fleet.plan(&drive.policy, &desired(2), 1);
     assert_eq!(plan.steps.len(), 1);
     // It was deleted, and the DaemonSet controller is slow.
@@ -71,7 +71,7 @@ fn a_canary_that_is_evicted_is_taken_again_and_one_that_crashes_late_stops_it() 
     assert_eq!((drive.nodes().len(), &drive.fleet.template), (1, &revision(1)));
     // Somebody else deletes the Pod of another node.
     drive.fleet.change(3, |pod| (pod.deleting, pod.gone_by) = (true, Some(at(130))));
-    drive.look(2, 100);
+    drive.evaluate(2, 100);
     assert_eq!(drive.fleet.template, revision(1));
     drive.fleet.pods[3] = pod(8_000, "node-003", 1, 100, true);
     // Somebody else deletes its Pod, which is born from the template that is there.
@@ -92,8 +92,8 @@ fn a_canary_that_is_evicted_is_taken_again_and_one_that_crashes_late_stops_it() 
 #[test]
 fn a_pause_keeps_the_template_and_nothing_is_waited_for_in_vain_where_all_are_canaries() {
     let mut paused = drive(6, 1);
-    paused.look(2, 0);
-    paused.look(2, 1);
+    paused.evaluate(2, 0);
+    paused.evaluate(2, 1);
     paused.policy.hold = Some(PAUSED);
     paused.run(2, 2, 100);
     assert_eq!(paused.fleet.template, revision(2));

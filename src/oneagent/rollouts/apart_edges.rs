@@ -29,7 +29,7 @@ pub(super) fn crashing() -> Trouble {
 }
 
 /// A look whose deletions are carried out, and whose successors are made later.
-pub(super) fn look(drive: &mut Drive, now: i64) -> Plan {
+pub(super) fn evaluate(drive: &mut Drive, now: i64) -> Plan {
     let plan = drive.fleet.plan(&drive.policy, &desired(2), now);
     match plan.template {
         Template::Advance => drive.fleet.template = revision(2),
@@ -53,15 +53,15 @@ fn a_canary_that_was_broken_before_gets_the_new_version() {
             drive.fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(crashing())));
         }
         for now in 0..5 {
-            look(&mut drive, now);
+            evaluate(&mut drive, now);
         }
         assert_eq!((drive.nodes().len(), &drive.fleet.template), (1, &revision(2)), "it is awaited");
         let node = drive.nodes()[0].to_owned();
         drive.fleet.pods.retain(|pod| *pod.node != *node);
-        look(&mut drive, 6);
+        evaluate(&mut drive, 6);
         assert_eq!(drive.fleet.template, revision(2), "its Pod is not created yet");
         drive.fleet.pods.push(pod(900, &node, 2, 7, true));
-        look(&mut drive, 8);
+        evaluate(&mut drive, 8);
         assert_eq!(drive.nodes().len(), 1, "one is watched");
         assert_eq!(drive.fleet.template, if nodes == 1 { revision(2) } else { revision(1) });
     }
@@ -178,9 +178,9 @@ fn a_canary_that_comes_back_gets_what_its_host_has_had() {
     assert_eq!((drive.nodes(), &drive.fleet.template), (vec!["node-000", "node-001"], &revision(1)));
     Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
     drive.fleet.missing = HashMap::from([(evicted.node.clone(), at(200))]);
-    drive.look(2, 200);
+    drive.evaluate(2, 200);
     assert_eq!(drive.fleet.template, revision(1), "it may be made in this moment");
-    drive.look(2, 210);
+    drive.evaluate(2, 210);
     assert_eq!(drive.fleet.template, revision(2), "its Pod is not created yet");
     drive.fleet.missing.clear();
     drive.fleet.pods.push(pod(900, &evicted.node, 2, 211, true));
@@ -308,12 +308,12 @@ fn the_template_is_not_written_for_each_pod_of_a_canary_that_the_kubelet_refuses
         let (now, before) = (100 + turn * 4, drive.fleet.template.clone());
         drive.fleet.pods.retain(|pod| *pod.node != *"node-000");
         drive.fleet.missing = HashMap::from([("node-000".into(), at(now))]);
-        drive.look(2, now);
+        drive.evaluate(2, now);
         let mut made = (*pod(2_000 + turn as usize, "node-000", 1, now + 2, false)).clone();
         (made.revision, made.trouble) = (Some(drive.fleet.template.clone()), Some(Trouble::Start("Evicted".into())));
         drive.fleet.missing.clear();
         drive.fleet.pods.push(Arc::new(made));
-        drive.look(2, now + 2);
+        drive.evaluate(2, now + 2);
         writes += usize::from(drive.fleet.template != before);
     }
     assert!(writes <= 2, "{writes}");

@@ -21,13 +21,13 @@ fn run(drive: &Drive, minor: u32) -> usize {
 fn agents_of_a_version_that_failed_go_back_one_first_and_the_others_keep_theirs() {
     let mut drive = rolls_back(10, 3);
     drive.bad.insert(2);
-    drive.look(2, 1);
-    drive.look(2, 2);
+    drive.evaluate(2, 1);
+    drive.evaluate(2, 2);
     assert_eq!(run(&drive, 2), 3, "as many as the budget");
-    drive.look(2, 3);
+    drive.evaluate(2, 3);
     assert_eq!((drive.state(), &drive.fleet.template), (State::Failed, &revision(1)));
     // What is resolved meanwhile wants the last good version.
-    drive.look(1, 4);
+    drive.evaluate(1, 4);
     assert_eq!((run(&drive, 2), drive.state()), (2, State::Failed), "one is tried");
     assert!(drive.waits().contains("going back to version 1.1.0"), "{}", drive.waits());
     drive.run(1, 5, 60);
@@ -43,9 +43,9 @@ fn agents_of_a_version_that_failed_go_back_one_first_and_the_others_keep_theirs(
 pub(super) fn where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_that_was_tried() {
     let mut drive = rolls_back(10, 3);
     drive.bad.insert(2);
-    drive.look(2, 1);
-    drive.look(2, 2);
-    drive.look(2, 3);
+    drive.evaluate(2, 1);
+    drive.evaluate(2, 2);
+    drive.evaluate(2, 3);
     drive.bad.insert(1);
     drive.run(1, 4, 4_000);
     assert_eq!((run(&drive, 2), drive.replaced.len()), (2, 4), "one was tried, and no other");
@@ -65,13 +65,13 @@ fn only_a_node_without_an_agent_goes_back_in_a_blackout_and_none_in_a_pause() {
     let reached = |change: fn(&mut Policy)| {
         let mut drive = rolls_back(10, 3);
         drive.bad.insert(2);
-        drive.look(2, 1);
-        drive.look(2, 2);
+        drive.evaluate(2, 1);
+        drive.evaluate(2, 2);
         // One of them got over it.
         let over_it = drive.fleet.pods.iter().position(|pod| pod.ready_since.is_none()).unwrap();
         drive.fleet.change(over_it, |pod| (pod.ready_since, pod.trouble) = (Some(at(2)), None));
         drive.policy.max_failures = Some(2);
-        drive.look(2, 3);
+        drive.evaluate(2, 3);
         assert_eq!(drive.state(), State::Failed);
         change(&mut drive.policy);
         drive.run(1, 4, 250);
@@ -90,7 +90,7 @@ fn only_a_node_without_an_agent_goes_back_in_a_blackout_and_none_in_a_pause() {
 fn a_template_that_failed_goes_back_too_and_is_not_taken_again() {
     let mut drive = rolls_back(6, 2);
     let typo = Desired { revision: Revision { hash: "typo".to_owned(), ..revision(1) }, ..desired(1) };
-    let look = |drive: &mut Drive, now: i64| {
+    let evaluate = |drive: &mut Drive, now: i64| {
         let plan = drive.fleet.plan(&drive.policy, &typo, now);
         match plan.template {
             Template::Advance => drive.fleet.template = typo.revision.clone(),
@@ -112,10 +112,10 @@ fn a_template_that_failed_goes_back_too_and_is_not_taken_again() {
         plan
     };
     for now in 1..60 {
-        look(&mut drive, now);
+        evaluate(&mut drive, now);
     }
     let hashes: Vec<&str> = drive.fleet.pods.iter().map(|pod| &*pod.revision.as_ref().unwrap().hash).collect();
     assert_eq!(hashes, ["h"; 6]);
     assert_eq!(drive.replaced.len(), 4, "two got it, and went back");
-    assert_eq!(look(&mut drive, 61).report.state, State::RolledBack);
+    assert_eq!(evaluate(&mut drive, 61).report.state, State::RolledBack);
 }

@@ -46,8 +46,8 @@ fn is_lost(drive: &mut Drive, number: usize, second: i64) {
 #[test]
 fn the_budget_holds_on_a_way_back_that_begins_when_nothing_else_is_under_way() {
     let mut drive = after_a_failure(6, 2);
-    drive.look(1, 100);
-    drive.look(1, 101);
+    drive.evaluate(1, 100);
+    drive.evaluate(1, 101);
     assert_eq!(drive.replaced.len(), 3, "one was tried, and two follow");
     // These two do not start, and the operator restarts each time.
     for number in 1..3 {
@@ -76,11 +76,11 @@ fn a_place_that_was_chosen_before_is_chosen_anew_by_what_holds_now() {
     drive.fleet.memory.rollout.back = Some(back(BackPhase::Trial));
     let blackouts = vec![Blackout { from: at(0), to: at(10_000), reason: None }];
     drive.policy.calendar = Calendar { windows: Vec::new(), blackouts };
-    drive.look(1, 100);
+    drive.evaluate(1, 100);
     assert_eq!(drive.replaced.len(), 0, "not in a blackout");
     drive.policy.calendar = Calendar::default();
     drive.fleet.change(0, |pod| (pod.ready_since, pod.created) = (None, at(200)));
-    drive.look(1, 201);
+    drive.evaluate(1, 201);
     assert_ne!(drive.nodes(), ["node-000"], "not one that starts");
     assert_eq!(drive.replaced.len(), 1);
 }
@@ -117,7 +117,7 @@ fn an_edit_in_the_middle_of_a_way_back_does_not_stop_it() {
         drive.fleet.change(number, |pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("1".into()))));
     }
     drive.fleet.memory.rollout.touched.since = Some(at(0));
-    drive.look(1, 100);
+    drive.evaluate(1, 100);
     assert_eq!(drive.replaced.len(), 1);
     let edited = Desired { revision: Revision { hash: "h2".to_owned(), ..revision(1) }, ..desired(1) };
     drive.run_to(&edited, 110, 1_000);
@@ -137,12 +137,12 @@ fn agents_of_a_version_that_failed_before_the_one_that_failed_now_go_back_too() 
 }
 
 #[test]
-fn where_nobody_can_ask_whether_the_download_was_there_a_failure_stops_and_condemns_nothing() {
+fn where_nobody_can_ask_whether_the_download_was_there_a_failure_stops_and_rejects_nothing() {
     let mut drive = Drive::new(10, Policy { rolls_back: true, ..policy(Share::Count(3)) });
     drive.fleet.source = Source::Unasked;
     drive.bad.insert(2);
-    drive.look(2, 1);
-    drive.look(2, 2);
+    drive.evaluate(2, 1);
+    drive.evaluate(2, 2);
     // One of them runs.
     let runs = drive.fleet.pods.iter().position(|pod| pod.ready_since.is_none()).unwrap();
     drive.fleet.change(runs, |pod| (pod.ready_since, pod.trouble) = (Some(at(2)), None));
@@ -168,14 +168,14 @@ fn a_pause_in_the_middle_of_a_way_back_forgets_nothing_that_counts() {
     let mut drive = after_a_failure(6, 2);
     drive.fleet.memory.rollout.touched.since = Some(at(0));
     drive.policy.hold = Some(PAUSED);
-    drive.look(1, 100);
+    drive.evaluate(1, 100);
     assert_eq!(drive.fleet.memory.rollout.touched.since, Some(at(0)));
 }
 
 #[test]
 fn those_that_follow_are_judged_too_though_each_is_ready_for_a_moment() {
     let mut drive = after_a_failure(10, 2);
-    drive.look(1, 100);
+    drive.evaluate(1, 100);
     for now in (101..700).step_by(10) {
         for number in 0..10 {
             if drive.fleet.pods[number].revision == Some(revision(1)) && drive.fleet.pods[number].created > at(100) {
@@ -185,7 +185,7 @@ fn those_that_follow_are_judged_too_though_each_is_ready_for_a_moment() {
                 });
             }
         }
-        drive.look(1, now);
+        drive.evaluate(1, now);
     }
     assert!(drive.replaced.len() <= 5, "{}", drive.replaced.len());
     assert_eq!(drive.fleet.memory.rollout.back.as_ref().unwrap().phase, BackPhase::Refused);
@@ -202,11 +202,11 @@ fn a_node_whose_agent_never_ran_well_refuses_no_way_back() {
     });
     drive.bad.insert(2);
     for second in 0..3 {
-        drive.look(2, second);
+        drive.evaluate(2, second);
     }
     assert_eq!(drive.state(), State::Failed);
     for second in (4..4_000).step_by(10) {
-        drive.look(1, second);
+        drive.evaluate(1, second);
         let at_it = drive.fleet.pods.iter().position(|pod| &*pod.node == "node-019").unwrap();
         drive.fleet.change(at_it, crash);
     }

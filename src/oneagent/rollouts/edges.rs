@@ -54,7 +54,7 @@ fn trouble_of_a_node_that_had_no_agent_before_turns_no_template_back_nor_does_an
 }
 
 #[test]
-fn a_mistake_in_the_template_condemns_no_version_that_runs_in_another() {
+fn a_mistake_in_the_template_rejects_no_version_that_runs_in_another() {
     let mut fleet = halfway_with_a_crash();
     let typo = Desired { revision: Revision { hash: "typo".to_owned(), ..revision(2) }, ..desired(2) };
     fleet.template = typo.revision.clone();
@@ -194,7 +194,7 @@ pub(super) fn no_running_agent_goes_while_a_third_of_the_nodes_is_away() {
     }
     let plan = fleet.plan(&policy(Share::Count(5)), &desired(2), off + 1);
     assert_eq!(plan.steps.len(), 0);
-    assert!(plan.report.waiting_on.contains(&WaitingOn::Storm(3, 6)), "{:?}", plan.report.waiting_on);
+    assert!(plan.report.waiting_on.contains(&WaitingOn::MassOutage(3, 6)), "{:?}", plan.report.waiting_on);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn where_200_broken_agents_stay_broken_the_others_keep_their_turn_and_that_is_sa
 }
 
 #[test]
-pub(super) fn what_the_world_keeps_from_starting_condemns_nothing() {
+pub(super) fn what_the_world_keeps_from_starting_rejects_nothing() {
     for trouble in [Trouble::Image("ErrImagePull".into()), Trouble::Config("secret not found".into())] {
         let mut fleet = halfway_with_a_crash();
         fleet.change(0, |pod| pod.trouble = Some(trouble.clone()));
@@ -231,40 +231,40 @@ fn a_node_that_lost_its_agent_lacks_one_and_its_time_goes_on_while_pods_come_and
     let policy = policy(Share::Count(1));
     fleet.pods[0] = pod(100, "node-000", 1, 900, false);
     fleet.change(0, |pod| pod.trouble = Some(Trouble::Unstarted("an image is being pulled".into())));
-    let look = |fleet: &Fleet, now: i64| fleet.plan(&policy, &desired(1), now);
-    let report = look(&fleet, 950).report;
+    let evaluate = |fleet: &Fleet, now: i64| fleet.plan(&policy, &desired(1), now);
+    let report = evaluate(&fleet, 950).report;
     assert_eq!((report.joining, report.lacking), (1, 0), "nobody knows of another one before it");
     let why = Some("its kubelet refused or ended the Pod before: OutOfcpu".to_owned());
     fleet.losses.insert("node-000".into(), Loss { since: at(700), is_futile: true, why });
-    let plan = look(&fleet, 950);
+    let plan = evaluate(&fleet, 950);
     assert_eq!((plan.report.joining, plan.report.lacking, plan.next), (0, 1, Some(at(1_000))));
     let without = &plan.report.without[0];
     assert!(without.cause.to_string().contains("OutOfcpu"), "{}", without.cause);
     assert_eq!(without.since, Some(at(700)));
-    assert_eq!(look(&fleet, 999).report.bucket(Bucket::Starting), 1);
-    assert_eq!(look(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
+    assert_eq!(evaluate(&fleet, 999).report.bucket(Bucket::Starting), 1);
+    assert_eq!(evaluate(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
     // While the Pod is taken away it is the same, also for the first that was refused.
     fleet.change(0, |pod| pod.deleting = true);
-    assert_eq!(look(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
+    assert_eq!(evaluate(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
     let known = fleet.losses.insert("node-000".into(), Loss { since: at(700), is_futile: false, why: None });
     fleet.change(0, |pod| pod.trouble = Some(Trouble::Ended("OutOfcpu".into())));
-    let report = look(&fleet, 950).report;
+    let report = evaluate(&fleet, 950).report;
     assert!(report.without[0].cause.to_string().contains("OutOfcpu"), "{}", report.without[0].cause);
     fleet.losses.extend(known.map(|loss| ("node-000".into(), loss)));
     fleet.change(0, |pod| pod.deleting = false);
     // Without a Pod for the moment it is the same.
     let pod = fleet.pods.remove(0);
-    assert_eq!(look(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
+    assert_eq!(evaluate(&fleet, 1_000).report.bucket(Bucket::Pulling), 1);
     // One whose agent ran until a moment ago has all its time.
     fleet.pods.insert(0, pod);
     fleet.losses.insert("node-000".into(), Loss { since: at(899), is_futile: false, why: None });
-    assert_eq!(look(&fleet, 901).report.lacking, 1, "another Pod is no probe that failed");
-    assert_eq!(look(&fleet, 1_199).report.bucket(Bucket::Starting), 1);
+    assert_eq!(evaluate(&fleet, 901).report.lacking, 1, "another Pod is no probe that failed");
+    assert_eq!(evaluate(&fleet, 1_199).report.bucket(Bucket::Starting), 1);
     // Of the same Pod, a moment is no news.
     fleet.change(0, |pod| {
         (pod.was_ready, pod.unready_since, pod.trouble) = (Some(at(890) - at(0)), Some(at(899)), None);
     });
-    let report = look(&fleet, 901).report;
+    let report = evaluate(&fleet, 901).report;
     assert_eq!((report.running, report.lacking), (4, 0));
-    assert_eq!(look(&fleet, 902).report.lacking, 1);
+    assert_eq!(evaluate(&fleet, 902).report.lacking, 1);
 }

@@ -39,7 +39,7 @@ fn said_and_done(size: usize, policy: &Policy, away: i64) -> (Vec<(i64, i64)>, i
     panic!("it did not finish");
 }
 
-/// A user who asks while there is something to say is told the end to a quarter of what is left, and one replacement.
+/// A user who asks while there is something to say learns the end to a quarter of what is left, and one replacement.
 fn is_near(size: usize, policy: &Policy, away: i64) -> usize {
     let (said, done) = said_and_done(size, policy, away);
     for (now, finish) in &said {

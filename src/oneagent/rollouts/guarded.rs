@@ -24,7 +24,7 @@ fn all_broken() -> Fleet {
 }
 
 /// One look: which nodes' Pods are to go, and whether the guard lets them.
-fn look(fleet: &mut Fleet, ledger: &mut Ledger, policy: &Policy, now: i64) -> Vec<(String, bool)> {
+fn evaluate(fleet: &mut Fleet, ledger: &mut Ledger, policy: &Policy, now: i64) -> Vec<(String, bool)> {
     let (decision, guard, settled) = rollout(policy, Some(&desired(2)), &fleet.inventory(), ledger, at(now));
     *ledger = settled;
     fleet.memory = decision.memory;
@@ -39,21 +39,21 @@ fn a_cordon_frees_no_place_of_one_whose_next_pod_is_refused() {
     let mut fleet = Fleet::new(5, 2);
     fleet.rolling_since(0);
     let (policy, mut ledger) = (policy(Share::Count(1)), Ledger::default());
-    let first = look(&mut fleet, &mut ledger, &policy, 1);
+    let first = evaluate(&mut fleet, &mut ledger, &policy, 1);
     assert_eq!(first, [("node-000".to_owned(), true)]);
     fleet.pods.remove(0);
     fleet.missing.insert("node-000".into(), at(1));
     fleet.refused = Some("exceeded quota".into());
-    assert_eq!(look(&mut fleet, &mut ledger, &policy, 2), []);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &policy, 2), []);
     Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
-    assert_eq!(look(&mut fleet, &mut ledger, &policy, 3), []);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &policy, 3), []);
     fleet.deciding_since = 4;
     let mut ledger = Ledger::default();
-    assert_eq!(look(&mut fleet, &mut ledger, &policy, 5), []);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &policy, 5), []);
     let report = fleet.plan(&policy, &desired(2), 6).report;
     assert!(format!("{report:?}").contains("exceeded quota"), "{report:?}");
     Arc::make_mut(&mut fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".into());
-    assert_eq!(look(&mut fleet, &mut ledger, &policy, 7).len(), 1);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &policy, 7).len(), 1);
 }
 
 #[test]
@@ -67,16 +67,16 @@ fn a_node_that_was_tainted_while_its_agent_was_replaced_fills_its_zone() {
     }
     let zoned = Policy { per_zone: Some(Share::Count(1)), ..policy(Share::Count(2)) };
     let mut ledger = Ledger::default();
-    let first = look(&mut fleet, &mut ledger, &zoned, 1);
+    let first = evaluate(&mut fleet, &mut ledger, &zoned, 1);
     assert_eq!(first, [("node-000".to_owned(), true), ("node-010".to_owned(), true)]);
     fleet.pods[10] = pod(110, "node-010", 2, 1, true);
     fleet.pods.remove(0);
     is_tainted(&mut fleet, 0);
-    assert_eq!(look(&mut fleet, &mut ledger, &zoned, 2), [("node-011".to_owned(), true)]);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &zoned, 2), [("node-011".to_owned(), true)]);
     // So it is for an operator that restarts.
     fleet.deciding_since = 3;
     fleet.pods[10] = pod(111, "node-011", 2, 2, true);
-    let restarted = look(&mut fleet, &mut Ledger::default(), &zoned, 3);
+    let restarted = evaluate(&mut fleet, &mut Ledger::default(), &zoned, 3);
     assert!(restarted.iter().all(|(node, _)| node.as_str() >= "node-010"), "{restarted:?}");
 }
 
@@ -84,10 +84,10 @@ fn a_node_that_was_tainted_while_its_agent_was_replaced_fills_its_zone() {
 fn a_node_that_is_tainted_while_its_broken_agent_is_replaced_holds_up_no_other() {
     let mut fleet = all_broken();
     let (mut ledger, one) = (Ledger::default(), policy(Share::Count(1)));
-    assert_eq!(look(&mut fleet, &mut ledger, &one, 1), [("node-000".to_owned(), true)]);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 1), [("node-000".to_owned(), true)]);
     fleet.pods.remove(0);
     is_tainted(&mut fleet, 0);
-    assert_eq!(look(&mut fleet, &mut ledger, &one, 2), [("node-001".to_owned(), true)]);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 2), [("node-001".to_owned(), true)]);
 }
 
 #[test]
@@ -95,12 +95,12 @@ fn the_label_releases_a_node_that_was_tainted_for_good_while_its_agent_was_repla
     let mut fleet = Fleet::new(10, 2);
     fleet.rolling_since(0);
     let (mut ledger, one) = (Ledger::default(), policy(Share::Count(1)));
-    assert_eq!(look(&mut fleet, &mut ledger, &one, 1).len(), 1);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 1).len(), 1);
     fleet.pods.remove(0);
     is_tainted(&mut fleet, 0);
-    assert_eq!(look(&mut fleet, &mut ledger, &one, 2), []);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 2), []);
     Arc::make_mut(&mut fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".to_owned());
-    assert_eq!(look(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);
+    assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);
 }
 
 #[test]
@@ -113,14 +113,14 @@ fn of_broken_agents_the_plan_wants_no_more_than_the_guard_lets_whatever_keeps_th
     for keep_away in away {
         let mut fleet = all_broken();
         let (mut ledger, one) = (Ledger::default(), policy(Share::Count(1)));
-        assert_eq!(look(&mut fleet, &mut ledger, &one, 1), [("node-000".to_owned(), true)]);
+        assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 1), [("node-000".to_owned(), true)]);
         fleet.pods.remove(0);
         keep_away(&mut fleet);
-        assert_eq!(look(&mut fleet, &mut ledger, &one, 2), []);
+        assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 2), []);
         // Nobody waits for a Ready node that somebody works on, where nothing else is known to keep its Pod away.
         fleet.refused = None;
         let node = Arc::make_mut(&mut fleet.nodes[0]);
         (node.ready, node.busy) = (true, Some("cordoned"));
-        assert_eq!(look(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);
+        assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Must not use a rule to judge another.
 
-use super::apart_edges::{crashing, look, with_canary};
+use super::apart_edges::{crashing, evaluate, with_canary};
 use super::world::World;
 use super::*;
 use crate::k8s::node::Taint;
@@ -13,20 +13,20 @@ use crate::rollout::{Canary, Who};
 #[test]
 fn a_canary_that_gave_way_before_it_had_the_new_version_gets_the_old_one_however_late_its_pod_is() {
     let mut drive = with_canary(6, 2);
-    (0..3).for_each(|now| drop(look(&mut drive, now)));
+    (0..3).for_each(|now| drop(evaluate(&mut drive, now)));
     assert_eq!(drive.nodes(), ["node-000"]);
     drive.fleet.pods.remove(0);
     drive.fleet.missing.insert("node-000".into(), at(3));
     let taint = Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() };
     Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
-    (3..6).for_each(|now| drop(look(&mut drive, now)));
+    (3..6).for_each(|now| drop(evaluate(&mut drive, now)));
     assert_eq!(drive.nodes(), ["node-000", "node-001"]);
     drive.fleet.pods[0] = pod(901, "node-001", 2, 6, true);
-    (6..8).for_each(|now| drop(look(&mut drive, now)));
+    (6..8).for_each(|now| drop(evaluate(&mut drive, now)));
     assert_eq!(drive.fleet.template, revision(1));
     Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
     for now in [8, 9, 30] {
-        look(&mut drive, now);
+        evaluate(&mut drive, now);
         assert_eq!((&drive.fleet.template, drive.nodes().len()), (&revision(1), 2), "after {now} s");
     }
     // What it has from before may be broken: that is not for the new version to fix while it is watched.
@@ -36,29 +36,29 @@ fn a_canary_that_gave_way_before_it_had_the_new_version_gets_the_old_one_however
     broken.fleet.pods.insert(0, Arc::new(old));
     broken.fleet.missing.clear();
     for now in [32, 33, 400] {
-        look(&mut broken, now);
+        evaluate(&mut broken, now);
         assert_eq!((&broken.fleet.template, broken.nodes().len()), (&revision(1), 2), "after {now} s");
     }
     // Where nobody else has it, it is awaited.
     drive.fleet.pods.remove(0);
     drive.fleet.missing.insert("node-001".into(), at(31));
-    look(&mut drive, 60);
+    evaluate(&mut drive, 60);
     assert_eq!(drive.fleet.template, revision(2));
 }
 
 #[test]
 fn the_successor_of_a_canary_that_is_left_out_gets_the_new_version_however_late_its_pod_is() {
     let mut drive = with_canary(6, 2);
-    (0..3).for_each(|now| drop(look(&mut drive, now)));
+    (0..3).for_each(|now| drop(evaluate(&mut drive, now)));
     drive.fleet.pods[0] = pod(901, "node-000", 2, 3, true);
-    (3..6).for_each(|now| drop(look(&mut drive, now)));
+    (3..6).for_each(|now| drop(evaluate(&mut drive, now)));
     Arc::make_mut(&mut drive.fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".into());
-    (6..9).for_each(|now| drop(look(&mut drive, now)));
+    (6..9).for_each(|now| drop(evaluate(&mut drive, now)));
     assert_eq!(drive.nodes(), ["node-000", "node-001"]);
     drive.fleet.pods.remove(1);
     drive.fleet.missing.insert("node-001".into(), at(9));
     for now in [9, 10, 30] {
-        look(&mut drive, now);
+        evaluate(&mut drive, now);
         assert_eq!((&drive.fleet.template, drive.nodes().len()), (&revision(2), 2), "after {now} s");
     }
 }

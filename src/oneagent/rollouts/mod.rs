@@ -172,7 +172,7 @@ impl Fleet {
             losses: &self.losses,
             missing: &self.missing,
             deciding_since: at(self.deciding_since),
-            heard_since: chrono::DateTime::UNIX_EPOCH,
+            in_contact_since: chrono::DateTime::UNIX_EPOCH,
             reported: match &self.reported {
                 _ if !self.asked => Reported::NotYet,
                 Some(hosts) => Reported::Answered(hosts),

@@ -25,7 +25,7 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
         Rule::Calendar | Rule::Budget | Rule::Starting | Rule::Courtesy | Rule::UpToDate => {
             ("whatever happens, the budget holds and no good agent is touched", properties::WHATEVER_HAPPENS)
         }
-        Rule::Storm => named!(edges::no_running_agent_goes_while_a_third_of_the_nodes_is_away),
+        Rule::MassOutage => named!(edges::no_running_agent_goes_while_a_third_of_the_nodes_is_away),
         Rule::Broken => named!(rules::however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time),
         Rule::Canary => named!(policies::a_bad_version_is_seen_by_the_canaries_alone),
         Rule::Zones | Rule::PerZone => {
@@ -34,7 +34,7 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
         Rule::Failure => ("a bad version reaches no more nodes than budget and canaries", properties::A_BAD_VERSION),
         Rule::Sticky => named!(standstill::those_that_crash_are_counted_together_though_each_is_ready_in_between),
         Rule::Standstill => named!(standstill::where_nothing_moves_but_what_fails_the_rollout_has_failed),
-        Rule::World => named!(edges::what_the_world_keeps_from_starting_condemns_nothing),
+        Rule::World => named!(edges::what_the_world_keeps_from_starting_rejects_nothing),
         Rule::Outage => named!(outages::while_all_nodes_are_away_no_version_is_rejected_and_nobody_goes_back),
         Rule::Patience => {
             named!(outages::a_running_agent_does_not_go_back_while_the_verdict_may_yet_be_withdrawn)

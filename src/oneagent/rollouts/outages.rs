@@ -63,7 +63,7 @@ pub(super) fn while_all_nodes_are_away_no_version_is_rejected_and_nobody_goes_ba
         // They are back one by one, those in flight last: each has its time from then on.
         set(&mut drive, 9..12, true, 2_000);
         set(&mut drive, 0..6, true, 2_010);
-        drive.look(2, 2_010);
+        drive.evaluate(2, 2_010);
         set(&mut drive, 6..8, true, 2_050);
         drive.run(2, 2_050, 2_300);
         assert_eq!(failure(&drive), None);
@@ -82,7 +82,7 @@ fn what_goes_away_alone_after_an_outage_counts_as_before() {
     set(&mut drive, 6..9, false, 110);
     drive.run(2, 110, 410);
     assert_eq!(drive.state(), State::Rolling, "each has its time from when its node went");
-    drive.look(2, 410);
+    drive.evaluate(2, 410);
     assert_eq!(drive.state(), State::Failed, "only those that it was brought to went away");
     // After an outage, too, once the others have been back for as long.
     let mut drive = halfway(Policy { max_failures: Some(1), ..policy(Share::Count(3)) });
@@ -91,7 +91,7 @@ fn what_goes_away_alone_after_an_outage_counts_as_before() {
     set(&mut drive, (0..6).chain(9..12), true, 600);
     drive.run(2, 600, 900);
     assert_eq!(failure(&drive), None);
-    drive.look(2, 900);
+    drive.evaluate(2, 900);
     assert_eq!(drive.state(), State::Failed);
 }
 
@@ -107,7 +107,7 @@ fn an_agent_that_was_not_bound_while_its_node_was_away_has_its_time_from_when_th
     drive.run(2, 600, 890);
     assert_eq!(failure(&drive), None);
     assert_eq!(drive.last.as_ref().unwrap().next, Some(at(900)));
-    drive.look(2, 900);
+    drive.evaluate(2, 900);
     assert_eq!(drive.state(), State::Failed, "the node has no room");
 }
 
@@ -118,7 +118,7 @@ fn an_outage_that_reaches_one_node_after_another_is_one() {
     for node in 0..12_i64 {
         let now = if node < 3 { 390 + 3 * node } else { 360 + 20 * node };
         set(&mut drive, std::iter::once((6 + node as usize) % 12), false, now);
-        drive.look(2, now);
+        drive.evaluate(2, now);
         assert_eq!(failure(&drive), None, "{now}");
     }
     drive.run(2, 700, 2_000);
@@ -132,7 +132,7 @@ fn a_zone_that_is_away_is_an_outage_though_the_rest_of_the_fleet_is_well() {
     for node in 0..40 {
         drive.zone(node, ["a", "b", "c", "d"][node / 10]);
     }
-    drive.look(2, 0);
+    drive.evaluate(2, 0);
     drive.fleet.template = revision(2);
     for number in 0..2 {
         let node = drive.fleet.nodes[number].name.clone();
@@ -186,7 +186,7 @@ pub(super) fn a_running_agent_does_not_go_back_while_the_verdict_may_yet_be_with
     drive.run(1, 510, 800);
     assert_eq!(drive.nodes().len(), before, "no running agent went back");
     assert_eq!(drive.last.as_ref().unwrap().next, Some(at(805)), "it is looked at when that is over");
-    drive.look(1, 810);
+    drive.evaluate(1, 810);
     assert!(failure(&drive).is_none(), "withdrawn");
     drive.run(2, 820, 1_200);
     assert_eq!(drive.state(), State::Complete);
@@ -232,12 +232,12 @@ fn an_agent_that_ran_and_is_not_ready_is_lacking_after_a_moment_and_joins_nothin
         });
     }
     fleet.nodes.push(Arc::new(Node { created: at(0), ..Node::named("joined") }));
-    let look = |now: i64| {
+    let evaluate = |now: i64| {
         let plan = fleet.plan(&policy(Share::Count(1)), &desired(1), now);
         (plan.report.running, plan.report.lacking, plan.report.joining, plan.report.updated, plan.next)
     };
-    assert_eq!(look(1), (20, 0, 1, 20, Some(at(3))), "one probe that fails is no news, and is asked about again");
-    let (running, lacking, joining, updated, _) = look(3);
+    assert_eq!(evaluate(1), (20, 0, 1, 20, Some(at(3))), "one probe that fails is no news, and is asked about again");
+    let (running, lacking, joining, updated, _) = evaluate(3);
     assert_eq!((running, lacking, joining, updated), (1, 19, 1, 1));
     let report = fleet.plan(&policy(Share::Count(1)), &desired(1), 3).report;
     assert_eq!((report.ceased.len(), report.troubled.len(), report.bucket(Bucket::Starting)), (5, 0, 20));

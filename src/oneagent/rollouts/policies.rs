@@ -37,8 +37,8 @@ impl Drive {
         Arc::make_mut(&mut self.fleet.nodes[node]).labels.insert(key.to_owned(), value.to_owned());
     }
 
-    /// One look, and what follows from it at once.
-    pub(super) fn look(&mut self, version: u32, now: i64) {
+    /// One evaluate, and what follows from it at once.
+    pub(super) fn evaluate(&mut self, version: u32, now: i64) {
         self.look_to(&desired(version), now);
     }
 
@@ -241,17 +241,17 @@ fn outside_of_windows_no_template_advances_and_no_pod_goes_and_what_is_in_flight
     assert!(drive.nodes().len() > done);
     // The last Pod becomes available after the window has closed: it is known that the rollout is complete.
     let mut few = Drive::new(3, Policy { calendar: window(), ..policy(Share::Count(3)) });
-    few.look(2, OPENS);
-    few.look(2, OPENS + 1);
+    few.evaluate(2, OPENS);
+    few.evaluate(2, OPENS + 1);
     for number in 0..3 {
         few.fleet.change(number, |pod| pod.ready_since = None);
     }
-    few.look(2, OPENS + 299);
+    few.evaluate(2, OPENS + 299);
     assert_eq!(few.state(), State::Rolling);
     for number in 0..3 {
         few.fleet.change(number, |pod| pod.ready_since = Some(at(OPENS + 310)));
     }
-    few.look(2, OPENS + 310);
+    few.evaluate(2, OPENS + 310);
     assert_eq!((few.state(), &few.fleet.memory.rollout.last_good), (State::Complete, &Some(revision(2))));
 }
 
@@ -300,15 +300,15 @@ pub(super) fn zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bo
     assert_eq!(order(&by_zone), "aaaaaabbbccc");
     let bounded = Policy { per_zone: Some(Share::Count(1)), order: Order::ByZone, ..policy(Share::Count(4)) };
     let mut by_zone = zoned(bounded);
-    by_zone.look(2, 0);
-    by_zone.look(2, 10);
+    by_zone.evaluate(2, 0);
+    by_zone.evaluate(2, 10);
     assert_eq!(order(&by_zone), "a", "never more than one of a zone");
     by_zone.fleet.change(0, |pod| pod.ready_since = None);
     by_zone.run(2, 20, 100);
     assert_eq!(order(&by_zone), "a", "and its agent is not back");
     let mut spread = zoned(Policy { per_zone: Some(Share::Percent(34)), ..policy(Share::Count(12)) });
-    spread.look(2, 0);
-    spread.look(2, 10);
+    spread.evaluate(2, 0);
+    spread.evaluate(2, 10);
     let first = order(&spread);
     let of = |zone| first.chars().filter(|other| *other == zone).count();
     assert_eq!((of('a'), of('b'), of('c')), (3, 2, 2), "a share of each zone, rounded up");

@@ -16,7 +16,7 @@ fn shares() -> impl Strategy<Value = Share> {
     prop_oneof![(1u32..5).prop_map(Share::Count), (1u32..60).prop_map(Share::Percent)]
 }
 
-/// Who goes first, or nobody.
+/// Which go first, or none.
 fn canaries() -> impl Strategy<Value = Option<Canary>> {
     let canary = |(share, soak)| Canary { who: Who::Some(share), soak: TimeDelta::seconds(soak) };
     proptest::option::of((shares(), 0i64..120).prop_map(canary))
@@ -93,7 +93,7 @@ proptest! {
     fn in_a_fair_world_every_rollout_to_a_good_version_finishes(size in 1usize..30, policy in policies(),
         events in proptest::collection::vec(any::<u8>(), 0..100)) {
         let mut world = World::after(size, policy, events);
-        world.mend_and_publish();
+        world.fix_and_publish();
         let size = world.truth.nodes.len();
         for _ in 0..(20 * size + 50) {
             let plan = world.round(20);
@@ -110,7 +110,7 @@ proptest! {
         // It is one of several that may go at a time, of its zone, too.
         let policy = Policy { canary: None, per_zone: None, budget: Share::Count(2), ..policy };
         let mut world = World::after(size, policy, events);
-        world.mend_and_publish();
+        world.fix_and_publish();
         world.refuse(Some(node));
         // Meanwhile nothing may go for so long that the template goes back.
         let from = at(world.clock + 70);

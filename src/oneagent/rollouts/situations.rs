@@ -159,11 +159,11 @@ fn what_is_decided_in_situations_that_users_meet() {
     say("a node went away after its agent was replaced", &lost, &two, &desired(2), 100);
     lost.nodes.remove(0);
     say("and was removed", &lost, &two, &desired(2), 100);
-    let mut storm = halfway();
+    let mut mass_outage = halfway();
     for number in 4..8 {
-        node(&mut storm, number, &|node| (node.ready, node.ready_since) = (false, Some(at(-50))));
+        node(&mut mass_outage, number, &|node| (node.ready, node.ready_since) = (false, Some(at(-50))));
     }
-    say("a third of the nodes is NotReady", &storm, &two, &desired(2), 10);
+    say("a third of the nodes is NotReady", &mass_outage, &two, &desired(2), 10);
     let mut cordoned = halfway();
     node(&mut cordoned, 2, &|node| node.busy = Some("the node is cordoned"));
     say("a node is cordoned", &cordoned, &two, &desired(2), 10);

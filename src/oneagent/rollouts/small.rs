@@ -74,12 +74,12 @@ impl Small {
         fleet.deciding_since = -1_000;
         let (ledger, ours) = (Ledger::default(), HashSet::new());
         let mut small = Self { fleet, ledger, policy, clock: 0, wanted: 2, left, made: 100, ours };
-        small.look();
+        small.evaluate();
         small
     }
 
     /// Looks until nothing is to be done at once.
-    fn look(&mut self) {
+    fn evaluate(&mut self) {
         for _ in 0..4 {
             let lacks = self.fleet.pods.len() < self.fleet.nodes.len();
             self.fleet.refused = (self.left.refused && lacks).then(|| "it is forbidden".to_owned());
@@ -242,7 +242,7 @@ impl Small {
         for pod in self.fleet.pods.iter().filter(|pod| pod.ready_since.is_some()) {
             self.ours.remove(&pod.node);
         }
-        self.look();
+        self.evaluate();
     }
 
     /// How everything stands, with times by their order and age, and Pods by their order.

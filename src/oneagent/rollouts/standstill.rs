@@ -21,14 +21,14 @@ fn zoned() -> Drive {
 #[test]
 pub(super) fn where_nothing_moves_but_what_fails_the_rollout_has_failed() {
     let mut drive = zoned();
-    drive.look(2, 0);
+    drive.evaluate(2, 0);
     drive.run(2, 10, 100);
     assert_eq!((drive.nodes().len(), drive.state()), (1, State::Rolling), "the budget is four, and one fails");
     let made = drive.replaced[0].0;
     assert_eq!(drive.last.as_ref().unwrap().next, Some(at(made + 300)), "it is asked again without an event");
     drive.run(2, 100, made + 300);
     assert_eq!(drive.state(), State::Rolling);
-    drive.look(2, made + 300);
+    drive.evaluate(2, made + 300);
     assert_eq!((drive.state(), drive.fleet.memory.rejected.len()), (State::Failed, 1));
     let message = drive.fleet.memory.rollout.failure.clone().unwrap().message;
     assert!(message.ends_with("; fewer than maxFailures, but nothing else can go before they are well"), "{message}");
@@ -45,9 +45,9 @@ fn while_others_are_on_their_way_or_can_go_nobody_says_that_it_stands_still() {
     // Others go, as the budget is larger.
     let mut drive = Drive::new(20, Policy { max_failures: Some(3), ..policy(Share::Count(2)) });
     drive.bad.insert(2);
-    drive.look(2, 0);
+    drive.evaluate(2, 0);
     drive.fleet.template = revision(2);
-    drive.look(2, 1);
+    drive.evaluate(2, 1);
     drive.bad.clear();
     let broken: Vec<usize> = (0..20).filter(|i| drive.fleet.pods[*i].ready_since.is_none()).collect();
     drive.fleet.change(broken[0], |pod| (pod.ready_since, pod.trouble) = (Some(at(5)), None));
@@ -56,7 +56,7 @@ fn while_others_are_on_their_way_or_can_go_nobody_says_that_it_stands_still() {
 
     // What is on its way may be well: its time is not up.
     let mut drive = zoned();
-    drive.look(2, 0);
+    drive.evaluate(2, 0);
     drive.run(2, 10, 200);
     drive.fleet.change(0, |pod| (pod.trouble, pod.unready_since) = (None, Some(at(200))));
     drive.run(2, 200, 490);
@@ -68,11 +68,11 @@ fn a_blackout_a_storm_and_a_download_that_is_away_are_no_standstill() {
     let blackouts = vec![Blackout { from: at(50), to: at(5_000), reason: None }];
     let mut held = Drive::new(20, Policy { max_failures: Some(9), ..policy(Share::Count(2)) });
     held.bad.insert(2);
-    held.look(2, 0);
-    held.look(2, 1);
+    held.evaluate(2, 0);
+    held.evaluate(2, 1);
     let broken: Vec<usize> = (0..20).filter(|i| held.fleet.pods[*i].ready_since.is_none()).collect();
     held.fleet.change(broken[0], |pod| (pod.ready_since, pod.trouble) = (Some(at(5)), None));
-    let mut storm = Drive { fleet: held.fleet.clone(), ..Drive::new(20, held.policy.clone()) };
+    let mut mass_outage = Drive { fleet: held.fleet.clone(), ..Drive::new(20, held.policy.clone()) };
     let mut away = zoned();
     held.policy.calendar = Calendar { windows: Vec::new(), blackouts };
     held.run(2, 50, 2_000);
@@ -80,14 +80,14 @@ fn a_blackout_a_storm_and_a_download_that_is_away_are_no_standstill() {
 
     let free: Vec<usize> = (0..20).filter(|i| !broken.contains(i)).take(8).collect();
     for node in free {
-        let node = Arc::make_mut(&mut storm.fleet.nodes[node]);
+        let node = Arc::make_mut(&mut mass_outage.fleet.nodes[node]);
         (node.ready, node.ready_since) = (false, Some(at(-5_000)));
     }
-    storm.run(2, 50, 2_000);
-    assert_eq!((storm.state(), storm.fleet.memory.rollout.failure.is_none()), (State::Rolling, true));
+    mass_outage.run(2, 50, 2_000);
+    assert_eq!((mass_outage.state(), mass_outage.fleet.memory.rollout.failure.is_none()), (State::Rolling, true));
 
-    away.look(2, 0);
-    away.look(2, 1);
+    away.evaluate(2, 0);
+    away.evaluate(2, 1);
     away.fleet.source = Source::Away;
     away.run(2, 10, 2_000);
     assert_eq!((away.nodes().len(), away.state()), (1, State::Rolling), "an outage is not a verdict");
@@ -124,7 +124,7 @@ pub(super) fn those_that_crash_are_counted_together_though_each_is_ready_in_betw
     drive.run(2, 0, 20);
     assert_eq!(drive.nodes().len(), 4);
     crash_by_turns(&mut drive, 20);
-    drive.look(2, 20);
+    drive.evaluate(2, 20);
     assert_eq!((drive.nodes().len(), drive.state()), (4, State::Failed), "only one of them is not Ready");
     let message = drive.fleet.memory.rollout.failure.clone().unwrap().message;
     assert!(message.starts_with("version 1.2.0.20250101-000000 failed on 4 of 4 nodes"), "{message}");
@@ -144,15 +144,15 @@ fn an_agent_that_crashed_and_stays_well_speaks_no_more() {
     let mut drive = Drive::new(40, Policy { max_failures: Some(5), ..policy(Share::Count(4)) });
     drive.run(2, 0, 20);
     crash_by_turns(&mut drive, 20);
-    drive.look(2, 20);
+    drive.evaluate(2, 20);
     assert_eq!((drive.nodes().len(), drive.state()), (7, State::Rolling), "four speak, five are allowed");
     drive.fleet.change(0, |pod| pod.ready_since = Some(at(30)));
     drive.policy.hold = Some(PAUSED);
-    drive.look(2, 330);
+    drive.evaluate(2, 330);
     assert!(drive.fleet.memory.rollout.failure.is_none());
     drive.policy.hold = None;
     drive.policy.max_failures = Some(1);
-    drive.look(2, 330);
+    drive.evaluate(2, 330);
     assert_eq!(drive.state(), State::Rolling, "nobody speaks any more");
     // Pods of another version never do.
     let mut fleet = Fleet::new(10, 2);
@@ -166,8 +166,8 @@ fn an_agent_that_crashed_and_stays_well_speaks_no_more() {
 fn one_of_two_fails(policy: Policy) -> Drive {
     let mut drive = Drive::new(20, policy);
     drive.bad.insert(2);
-    drive.look(2, 0);
-    drive.look(2, 1);
+    drive.evaluate(2, 0);
+    drive.evaluate(2, 1);
     drive.bad.clear();
     let broken: Vec<usize> = (0..20).filter(|i| drive.fleet.pods[*i].ready_since.is_none()).collect();
     drive.fleet.change(broken[0], |pod| (pod.ready_since, pod.trouble) = (Some(at(5)), None));
@@ -186,7 +186,7 @@ fn agents_that_are_not_ready_for_a_moment_are_no_standstill() {
             pod.was_ready = Some(TimeDelta::days(1));
         });
     }
-    drive.look(2, 1_010);
+    drive.evaluate(2, 1_010);
     assert_eq!((drive.state(), drive.fleet.memory.rollout.failure.is_none()), (State::Held, true));
 }
 
@@ -201,7 +201,7 @@ fn a_canary_that_ran_for_hours_has_its_time_from_when_it_ceased_to() {
     });
     drive.run(2, 1_010, 1_300);
     assert_eq!(drive.state(), State::Rolling);
-    drive.look(2, 1_300);
+    drive.evaluate(2, 1_300);
     assert_eq!(drive.state(), State::Failed);
 }
 
@@ -210,7 +210,7 @@ fn what_crashed_while_the_download_was_away_says_nothing_once_it_is_ready() {
     let slow = Policy { max_failures: Some(1), wait_ready: TimeDelta::seconds(600), ..policy(Share::Count(1)) };
     let mut drive = Drive::new(20, slow);
     drive.bad.insert(2);
-    drive.look(2, 0);
+    drive.evaluate(2, 0);
     drive.fleet.source = Source::Away;
     drive.run(2, 1, 1_000);
     assert_eq!((drive.nodes().len(), drive.state()), (1, State::Rolling));
@@ -221,13 +221,13 @@ fn what_crashed_while_the_download_was_away_says_nothing_once_it_is_ready() {
             drive.policy.hold = Some(PAUSED);
         }
         drive.fleet.source = Source::Answers(at(now));
-        drive.look(2, now);
+        drive.evaluate(2, now);
         assert!(drive.fleet.memory.rollout.failure.is_none(), "at {now}");
     }
 }
 
 #[test]
-fn a_node_that_flapped_and_was_caught_in_its_back_off_condemns_nothing() {
+fn a_node_that_flapped_and_was_caught_in_its_back_off_rejects_nothing() {
     let mut drive = Drive::new(10, Policy { max_failures: Some(1), ..policy(Share::Count(2)) });
     let crash = |pod: &mut Pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("1".into())));
     drive.fleet.change(7, |pod| {
@@ -235,8 +235,8 @@ fn a_node_that_flapped_and_was_caught_in_its_back_off_condemns_nothing() {
         pod.restarts = 1_000;
     });
     drive.run(2, 0, 3);
-    drive.look(2, 1);
-    drive.look(2, 2);
+    drive.evaluate(2, 1);
+    drive.evaluate(2, 2);
     let at_it = drive.fleet.pods.iter().position(|pod| &*pod.node == "node-007").unwrap();
     assert_eq!(drive.fleet.pods[at_it].revision, Some(revision(2)));
     drive.fleet.change(at_it, |pod| {

@@ -57,7 +57,7 @@ impl World {
     }
 
     /// All is fixed, and a good version comes.
-    pub(super) fn mend_and_publish(&mut self) {
+    pub(super) fn fix_and_publish(&mut self) {
         self.version += 1;
         self.bad.remove(&self.version);
         self.fix();
@@ -90,7 +90,7 @@ impl World {
         self.truth.nodes.iter().filter(|node| self.ours.contains(&node.name) && !theirs(node)).count()
     }
 
-    /// Who has an available agent again is not without one because of us, whatever comes later.
+    /// A node that has an available agent again is not without one because of us, whatever comes later.
     fn notice(&mut self) {
         let stays = at(self.clock) - self.policy.min_ready;
         let back = |pod: &&Arc<Pod>| !pod.deleting && pod.ready_since.is_some_and(|since| since <= stays);

@@ -9,44 +9,44 @@ use super::super::hold::STOPPED;
 use super::super::observe::Token;
 use super::super::places::{WORDS, closed};
 use super::super::problem::{Problem, lift_selectors, whose_selector};
-use super::Picture;
+use super::StatusFacts;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
 use crate::rollout::{Bucket, Report, State};
 
 /// What conditions say; and what a human must fix, most important first.
-pub(super) fn findings(picture: &Picture<'_>) -> (Vec<Finding>, Vec<Problem>) {
-    let report = picture.report();
+pub(super) fn findings(facts: &StatusFacts<'_>) -> (Vec<Finding>, Vec<Problem>) {
+    let report = facts.report();
     let mut findings =
-        vec![ready(picture), available(report, picture.memory().rollout.last_good.is_none()), progressing(picture)];
-    let [paas, api] = tokens(picture);
-    let mut problems = picture.problems();
-    problems.extend(token_problems(picture, [&paas, &api]));
+        vec![ready(facts), available(report, facts.memory().rollout.last_good.is_none()), progressing(facts)];
+    let [paas, api] = tokens(facts);
+    let mut problems = facts.problems();
+    problems.extend(token_problems(facts, [&paas, &api]));
     findings.push(match problems.first() {
-        None if picture.assessment.warnings.is_empty() => {
+        None if facts.assessment.warnings.is_empty() => {
             Finding::new(C::Degraded, false, R::AsExpected, "nothing needs attention")
         }
-        None => Finding::new(C::Degraded, false, R::AsExpected, picture.assessment.warnings.join("; ")),
+        None => Finding::new(C::Degraded, false, R::AsExpected, facts.assessment.warnings.join("; ")),
         Some((reason, _)) => {
             let all: Vec<&str> = problems.iter().map(|(_, message)| message.as_str()).collect();
             Finding::new(C::Degraded, true, *reason, all.join("; "))
         }
     });
-    findings.extend([paas, nodes_conflict(&picture.resolved.conflicts), api]);
+    findings.extend([paas, nodes_conflict(&facts.resolved.conflicts), api]);
     (findings, problems)
 }
 
-fn tokens(picture: &Picture<'_>) -> [Finding; 2] {
-    let state = |of: fn(&Snapshot) -> &TokenState| picture.environment().map(of);
+fn tokens(facts: &StatusFacts<'_>) -> [Finding; 2] {
+    let state = |of: fn(&Snapshot) -> &TokenState| facts.environment().map(of);
     [
-        token(C::PaasToken, &picture.seen.paas, state(|s| &s.paas), "paasToken", picture),
-        token(C::ApiToken, &picture.seen.api, state(|s| &s.api), "apiToken", picture),
+        token(C::PaasToken, &facts.seen.paas, state(|s| &s.paas), "paasToken", facts),
+        token(C::ApiToken, &facts.seen.api, state(|s| &s.api), "apiToken", facts),
     ]
 }
 
 /// What is wrong with the tokens, where the environment is asked; each cause once.
-fn token_problems(picture: &Picture<'_>, tokens: [&Finding; 2]) -> Vec<Problem> {
-    if picture.resolved.versions.is_some() {
+fn token_problems(facts: &StatusFacts<'_>, tokens: [&Finding; 2]) -> Vec<Problem> {
+    if facts.resolved.versions.is_some() {
         return Vec::new();
     }
     let wrong = tokens.into_iter().filter(|finding| finding.holds == Some(false));
@@ -55,7 +55,7 @@ fn token_problems(picture: &Picture<'_>, tokens: [&Finding; 2]) -> Vec<Problem> 
     problems
 }
 
-/// Who else selects these nodes, and who keeps them.
+/// Which others select these nodes, and which keeps them.
 fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
     if conflicts.is_empty() {
         return Finding::new(
@@ -75,13 +75,13 @@ fn nodes_conflict(conflicts: &[Conflict]) -> Finding {
 }
 
 /// Why no node is selected, as far as nodes come near it.
-fn none_selected(picture: &Picture<'_>) -> String {
-    let report = picture.report();
+fn none_selected(facts: &StatusFacts<'_>) -> String {
+    let report = facts.report();
     let near = |by: &str, why: &str| {
         let nodes = report.closed.get(by)?;
         Some(format!("; {} nodes match {why}, such as {}", nodes.count, nodes.such_as()))
     };
-    let has_affinity = !picture.resolved.placement.terms.is_empty();
+    let has_affinity = !facts.resolved.placement.terms.is_empty();
     let fields = if has_affinity { "spec.nodeSelector, spec.affinity" } else { "spec.nodeSelector" };
     let reasons = [
         near(closed::UNTOLERATED, "but carry a taint that spec.tolerations does not tolerate"),
@@ -93,31 +93,31 @@ fn none_selected(picture: &Picture<'_>) -> String {
         near(closed::OVERLAP, "and are kept by an older OneAgent, see condition NodesConflict"),
     ];
     let reasons: String = reasons.into_iter().flatten().collect();
-    format!("no node is selected by {fields} and spec.tolerations{reasons}{}", excluded(picture))
+    format!("no node is selected by {fields} and spec.tolerations{reasons}{}", excluded(facts))
 }
 
-fn ready(picture: &Picture<'_>) -> Finding {
-    let report = picture.report();
+fn ready(facts: &StatusFacts<'_>) -> Finding {
+    let report = facts.report();
     let not = |reason, message: String| Finding::new(C::Ready, false, reason, message);
-    if picture.assessment.is_blocked
-        && let Some((reason, message)) = picture.problems().first()
+    if facts.assessment.is_blocked
+        && let Some((reason, message)) = facts.problems().first()
     {
         return not(*reason, message.clone());
     }
-    if picture.assessment.template.is_none() && !picture.assessment.choice.is_known() {
+    if facts.assessment.template.is_none() && !facts.assessment.choice.is_known() {
         return not(
             R::WaitingForVersion,
             "no version is known yet, so no agent is rolled out; see conditions PaaSToken and Degraded".to_owned(),
         );
     }
     if report.selected == 0 {
-        return not(R::NoNodesSelected, none_selected(picture));
+        return not(R::NoNodesSelected, none_selected(facts));
     }
     if report.lacking > 0 {
         let named = [report.troubled.as_slice(), &report.ceased].concat();
         let who = if named.is_empty() { String::new() } else { format!(": {}", pairs(&named)) };
         // While the Pods of what was unavailable come and go, it still is.
-        let is_known = kept(C::Ready, R::AgentsUnavailable, picture).is_some();
+        let is_known = kept(C::Ready, R::AgentsUnavailable, facts).is_some();
         let reason = if named.is_empty() && !is_known { R::RollingOut } else { R::AgentsUnavailable };
         // Of nodes that are NotReady nobody expects one.
         let away = report.bucket(Bucket::NodeNotReady);
@@ -132,7 +132,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
         let message = format!("{} of {} nodes run the last good agent again", report.running, report.selected);
         return Finding::new(C::Ready, true, R::RolledBack, message);
     }
-    if report.outdated > 0 || picture.memory().rollout.failure.is_some() {
+    if report.outdated > 0 || facts.memory().rollout.failure.is_some() {
         let reason = match report.state {
             State::Paused => R::Paused,
             State::Stopped => R::Stopped,
@@ -162,7 +162,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
             ),
         );
     }
-    if let Some(kept) = all_updated_before(picture) {
+    if let Some(kept) = all_updated_before(facts) {
         return kept;
     }
     if report.unknown.count > 0 {
@@ -175,7 +175,7 @@ fn ready(picture: &Picture<'_>) -> Finding {
         return not(R::Outdated, format!("the version of {count} agents is {why} ({such})"));
     }
     // While agents are installed for the first time a node that starts is not one that joined.
-    if report.running == 0 || (report.joining > 0 && picture.memory().rollout.last_good.is_none()) {
+    if report.running == 0 || (report.joining > 0 && facts.memory().rollout.last_good.is_none()) {
         return not(R::Starting, format!("{} of {} nodes have a Ready agent", report.running, report.selected));
     }
     let able = report.selected - report.bucket(Bucket::NodeNotReady) - report.bucket(Bucket::NodeBusy) - report.joining;
@@ -183,16 +183,16 @@ fn ready(picture: &Picture<'_>) -> Finding {
         C::Ready,
         true,
         R::AllUpdated,
-        format!("all {able} nodes that can run an agent run the desired one{}{}", excluded(picture), surplus(picture)),
+        format!("all {able} nodes that can run an agent run the desired one{}{}", excluded(facts), surplus(facts)),
     )
 }
 
 /// Agents that go on running where no new one may start, and how to end that either way.
-fn surplus(picture: &Picture<'_>) -> String {
-    let report = picture.report();
+fn surplus(facts: &StatusFacts<'_>) -> String {
+    let report = facts.report();
     let Some(first) = report.surplus.examples.first() else { return String::new() };
     let node = &first.name;
-    let (namespace, name) = (&picture.resolved.namespace, &picture.resolved.name);
+    let (namespace, name) = (&facts.resolved.namespace, &facts.resolved.name);
     let (who, then) = match report.surplus.count {
         1 => ("1 agent runs on a node".to_owned(), "it goes on, and gets no update"),
         count => (format!("{count} agents run on nodes"), "they go on, and get no update"),
@@ -205,16 +205,16 @@ fn surplus(picture: &Picture<'_>) -> String {
 }
 
 /// The nodes that the namespace keeps agents off, and how to let them in.
-fn excluded(picture: &Picture<'_>) -> String {
-    let report = picture.report();
+fn excluded(facts: &StatusFacts<'_>) -> String {
+    let report = facts.report();
     let Some(nodes) = report.closed.get(closed::NAMESPACE_SELECTOR) else { return String::new() };
-    let (count, such, namespace) = (nodes.count, nodes.such_as(), &picture.resolved.namespace);
+    let (count, such, namespace) = (nodes.count, nodes.such_as(), &facts.resolved.namespace);
     format!(
         "; {}: it keeps agents off {count} nodes, such as {such}; to let them in: {} && kubectl -n \
         {namespace} delete pod -l oneagent={} --field-selector=status.phase=Pending",
-        whose_selector(namespace, picture.seen),
+        whose_selector(namespace, facts.seen),
         lift_selectors(namespace),
-        picture.resolved.name
+        facts.resolved.name
     )
 }
 
@@ -240,13 +240,13 @@ fn available(report: &Report, first_install: bool) -> Finding {
     }
 }
 
-fn progressing(picture: &Picture<'_>) -> Finding {
-    let report = picture.report();
+fn progressing(facts: &StatusFacts<'_>) -> Finding {
+    let report = facts.report();
     let finding = |holds: bool, reason, message: String| Finding::new(C::Progressing, holds, reason, message);
     let waiting = || report.waiting_on.iter().map(|waiting| waiting.said(&WORDS)).collect::<Vec<_>>().join("; ");
-    let problem = picture.problems().into_iter().next();
+    let problem = facts.problems().into_iter().next();
     match (report.state, problem) {
-        (_, Some((reason, message))) if picture.assessment.is_blocked => finding(false, reason, message),
+        (_, Some((reason, message))) if facts.assessment.is_blocked => finding(false, reason, message),
         (State::Waiting, _) => finding(true, R::WaitingForVersion, waiting()),
         (State::Held, _) => finding(true, R::Held, waiting()),
         (State::Failed, _) => finding(false, R::RolloutFailed, waiting()),
@@ -271,7 +271,7 @@ fn progressing(picture: &Picture<'_>) -> Finding {
                 joining => format!("{joining} nodes start their agents: {}", report.such_as(Bucket::Starting)),
             },
         ),
-        (State::Complete, _) if picture.seen.stopped => {
+        (State::Complete, _) if facts.seen.stopped => {
             finding(false, R::Stopped, format!("nothing is under way, and nothing will be: {}", STOPPED.why))
         }
         (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
@@ -282,8 +282,8 @@ fn after_waiting(waits: &str) -> String {
     if waits.is_empty() { String::new() } else { format!("; waiting: {waits}") }
 }
 
-fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, picture: &Picture<'_>) -> Finding {
-    let (namespace, secret) = (&picture.resolved.namespace, &picture.resolved.tokens);
+fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, facts: &StatusFacts<'_>) -> Finding {
+    let (namespace, secret) = (&facts.resolved.namespace, &facts.resolved.tokens);
     let no = |reason, message: String| Finding::new(type_, false, reason, message);
     match token {
         Token::NoSecret => no(
@@ -322,7 +322,7 @@ fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, picture
                 R::TokenError,
                 format!("the token in key {key} of Secret {namespace}/{secret} could not be tried: {why}"),
             ),
-            Some(TokenState::Unknown) if picture.resolved.versions.is_some() => Finding::new(
+            Some(TokenState::Unknown) if facts.resolved.versions.is_some() => Finding::new(
                 type_,
                 None,
                 R::NotYetReported,
@@ -330,7 +330,7 @@ fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, picture
             ),
             Some(TokenState::Unknown) => [R::TokenReady, R::TokenUnauthorized, R::TokenScopeMissing]
                 .into_iter()
-                .find_map(|reason| kept(type_, reason, picture))
+                .find_map(|reason| kept(type_, reason, facts))
                 .unwrap_or_else(|| Finding::new(type_, None, R::NotYetReported, "not tried yet")),
             None => Finding::new(
                 type_,
@@ -345,15 +345,15 @@ fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, picture
 /// After a start what held is not doubted before it was looked at again.
 /// What `Ready` said while all agents were as desired, as long as nothing else is new but that this process has not
 /// heard of their versions yet: after a start nothing is doubted before that.
-pub(super) fn all_updated_before(picture: &Picture<'_>) -> Option<Finding> {
-    let report = picture.report();
-    let is_at_rest = picture.memory().rollout.started().is_none() && report.state == State::Complete;
+pub(super) fn all_updated_before(facts: &StatusFacts<'_>) -> Option<Finding> {
+    let report = facts.report();
+    let is_at_rest = facts.memory().rollout.started().is_none() && report.state == State::Complete;
     let is_unheard = report.unheard > 0 && report.unheard == report.unknown.count;
-    if is_at_rest && is_unheard { kept(C::Ready, R::AllUpdated, picture) } else { None }
+    if is_at_rest && is_unheard { kept(C::Ready, R::AllUpdated, facts) } else { None }
 }
 
-fn kept(type_: C, reason: R, picture: &Picture<'_>) -> Option<Finding> {
-    let held = picture.before.conditions.iter().find(|c| c.type_ == type_.to_string())?;
+fn kept(type_: C, reason: R, facts: &StatusFacts<'_>) -> Option<Finding> {
+    let held = facts.before.conditions.iter().find(|c| c.type_ == type_.to_string())?;
     (held.reason == reason.to_string())
         .then(|| Finding::new(type_, held.status == "True", reason, held.message.clone()))
 }

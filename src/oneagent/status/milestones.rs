@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::memory::{self, Memory};
 use super::super::revision::Revision;
-use super::Picture;
+use super::StatusFacts;
 use crate::api::condition::{Transition, shortened, timestamp};
 use crate::api::rollout::PastRollout;
 use crate::rollout::{Phase, Share, State, Who};
@@ -19,10 +19,10 @@ const KEPT: usize = 10;
 const LONGEST: usize = 300;
 
 /// What there is to tell, and the history with it.
-pub(super) fn milestones(picture: &Picture<'_>, now: DateTime<Utc>) -> (Vec<Transition>, Vec<PastRollout>) {
-    let mut history = picture.before.rollout.as_ref().map(|rollout| rollout.history.clone()).unwrap_or_default();
-    let before = memory::read(picture.before);
-    let change = Change { picture, before: &before, now };
+pub(super) fn milestones(facts: &StatusFacts<'_>, now: DateTime<Utc>) -> (Vec<Transition>, Vec<PastRollout>) {
+    let mut history = facts.before.rollout.as_ref().map(|rollout| rollout.history.clone()).unwrap_or_default();
+    let before = memory::read(facts.before);
+    let change = Change { facts, before: &before, now };
     let ended: Vec<Milestone> = [change.stopped(), change.rolled_back(), change.complete(), change.superseded()]
         .into_iter()
         .flatten()
@@ -55,14 +55,14 @@ impl Milestone {
 }
 
 struct Change<'c> {
-    picture: &'c Picture<'c>,
+    facts: &'c StatusFacts<'c>,
     before: &'c Memory,
     now: DateTime<Utc>,
 }
 
 impl Change<'_> {
     fn memory(&self) -> &Memory {
-        self.picture.memory()
+        self.facts.memory()
     }
 
     fn started(&self) -> Option<Milestone> {
@@ -70,7 +70,7 @@ impl Change<'_> {
         if self.before.rollout.started().is_some_and(|known| is_same(known, since)) {
             return None;
         }
-        let (policy, report) = (&self.picture.resolved.policy, self.picture.report());
+        let (policy, report) = (&self.facts.resolved.policy, self.facts.report());
         let canaries = policy.canary.as_ref().map(|canary| match canary.who {
             Who::Some(Share::Count(count)) => format!("; canaries first: {count}"),
             Who::Some(Share::Percent(percent)) => format!("; canaries first: {percent}%"),
@@ -82,7 +82,7 @@ impl Change<'_> {
             self.memory().rollout.from.as_ref().map(|from| format!(" from {}", named(from))).unwrap_or_default(),
             report.outdated + report.unknown.count,
             report.selected,
-            self.picture.assessment.decision.plan.budget,
+            self.facts.assessment.decision.plan.budget,
             canaries.unwrap_or_default(),
         );
         Some(Milestone { reason: "RolloutStarted", is_warning: false, message, result: "", to: None })
@@ -95,7 +95,7 @@ impl Change<'_> {
             return None;
         }
         self.memory().rollout.started()?;
-        let soak = self.picture.resolved.policy.canary.as_ref()?.soak;
+        let soak = self.facts.resolved.policy.canary.as_ref()?.soak;
         let message =
             format!("The canaries have run {} for {}: the other nodes follow.", named(&proof.revision), lasted(soak));
         Some(Milestone { reason: "CanariesReady", is_warning: false, message, result: "", to: None })
@@ -106,8 +106,8 @@ impl Change<'_> {
         if self.before.rollout.failure.as_ref().is_some_and(|known| known.revision == failure.revision) {
             return None;
         }
-        let report = self.picture.report();
-        let then = if self.picture.resolved.policy.rolls_back {
+        let report = self.facts.report();
+        let then = if self.facts.resolved.policy.rolls_back {
             "Agents that have it go back to the last good one."
         } else {
             "The other agents keep the previous one. Condition Degraded says what to do."
@@ -126,8 +126,8 @@ impl Change<'_> {
 
     fn rolled_back(&self) -> Option<Milestone> {
         let failure = self.memory().rollout.failure.as_ref()?;
-        let was = self.picture.before.rollout.as_ref().is_some_and(|rollout| rollout.state == "RolledBack");
-        if self.picture.report().state != State::RolledBack || was {
+        let was = self.facts.before.rollout.as_ref().is_some_and(|rollout| rollout.state == "RolledBack");
+        if self.facts.report().state != State::RolledBack || was {
             return None;
         }
         let good = self.memory().rollout.last_good.as_ref().map_or_else(|| "the last good one".to_owned(), named);
@@ -143,7 +143,7 @@ impl Change<'_> {
         if is_known || !was_under_way {
             return None;
         }
-        let report = self.picture.report();
+        let report = self.facts.report();
         let message = format!(
             "The rollout of {} is complete after {}: {} of {} nodes run it.",
             self.wanted(),
@@ -163,7 +163,7 @@ impl Change<'_> {
     /// Another one started before the last one ended.
     fn superseded(&self) -> Option<Milestone> {
         let (before, now) = (self.before.rollout.started()?, self.memory().rollout.started()?);
-        let to = self.picture.before.rollout.as_ref()?.to.clone();
+        let to = self.facts.before.rollout.as_ref()?.to.clone();
         let message = format!("Superseded by the rollout of {}.", self.wanted());
         let to =
             to.and_then(|to| to.parse().ok()).map(|version| Revision { version: Some(version), hash: String::new() });
@@ -195,13 +195,13 @@ impl Change<'_> {
     }
 
     fn desired(&self) -> Option<Revision> {
-        let version = self.picture.assessment.choice.version;
+        let version = self.facts.assessment.choice.version;
         version.map(|version| Revision { version: Some(version), hash: String::new() })
     }
 
     /// What is rolled out.
     fn wanted(&self) -> String {
-        let version = self.picture.assessment.choice.version;
+        let version = self.facts.assessment.choice.version;
         let from = self.memory().rollout.from.as_ref().and_then(|from| from.version);
         match version {
             Some(version) if from != Some(version) => format!("version {version}"),

@@ -31,7 +31,7 @@ use crate::rollout::{Bucket, Report, State, Without};
 
 /// All that a status is made from.
 #[derive(Clone, Copy)]
-pub struct Picture<'a> {
+pub struct StatusFacts<'a> {
     /// The OneAgent.
     pub object: &'a OneAgent,
     /// Its last status.
@@ -48,7 +48,7 @@ pub struct Picture<'a> {
     pub complaint: Option<&'a Problem>,
 }
 
-impl<'a> Picture<'a> {
+impl<'a> StatusFacts<'a> {
     /// The environment, if there is one.
     fn environment(&self) -> Option<&'a Snapshot> {
         self.seen.environment.as_ref()?.as_ref().ok().map(AsRef::as_ref)
@@ -94,25 +94,25 @@ fn mesh_trouble(resolved: &Resolved, why: &str) -> Problem {
 
 /// The status, and what changed in it.
 pub fn status(
-    picture: &Picture<'_>,
+    facts: &StatusFacts<'_>,
     now: DateTime<Utc>,
 ) -> Result<(OneAgentStatus, Vec<Transition>), serde_json::Error> {
-    let Picture { object, before, resolved, seen, .. } = picture;
-    let environment = picture.environment();
-    let is_kept = all_updated_before(picture).is_some();
-    let kept = is_kept.then(|| picture.report().with_unheard_updated());
-    let report = kept.as_ref().unwrap_or_else(|| picture.report());
-    let (findings, problems) = findings(picture);
+    let StatusFacts { object, before, resolved, seen, .. } = facts;
+    let environment = facts.environment();
+    let is_kept = all_updated_before(facts).is_some();
+    let kept = is_kept.then(|| facts.report().with_unheard_updated());
+    let report = kept.as_ref().unwrap_or_else(|| facts.report());
+    let (findings, problems) = findings(facts);
     let (conditions, mut transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
-    let (told, history) = milestones::milestones(picture, now);
+    let (told, history) = milestones::milestones(facts, now);
     transitions.splice(0..0, told);
     let holds = |type_: C| findings.iter().find(|f| f.type_ == type_).and_then(|f| f.holds);
     let phase = match (holds(C::Degraded), holds(C::Ready)) {
-        (Some(true), _) if picture.assessment.is_blocked || holds(C::Available) != Some(true) => "Error",
+        (Some(true), _) if facts.assessment.is_blocked || holds(C::Available) != Some(true) => "Error",
         (_, Some(true)) => "Running",
         _ => "Deploying",
     };
-    let (memory, choice) = (picture.memory(), &picture.assessment.choice);
+    let (memory, choice) = (facts.memory(), &facts.assessment.choice);
     let text = |version: Option<Version>| version.map(|v| v.to_string());
     let addresses: HashMap<&str, IpAddr> = seen.nodes.iter().filter_map(|node| Some((&*node.name, node.ip?))).collect();
     let status = OneAgentStatus {
@@ -121,7 +121,7 @@ pub fn status(
         version: match &resolved.from_image {
             // The tag that the spec names is all that is known of such an image, and of a digest nothing is.
             Some(image) if image.registry.is_none() || image.tag.is_some() => image.tag.clone(),
-            _ => text(version(picture)).or_else(|| before.version.clone()),
+            _ => text(version(facts)).or_else(|| before.version.clone()),
         },
         desired_version: text(choice.version),
         version_source: Some(choice.source.to_owned()),
@@ -132,7 +132,7 @@ pub fn status(
         nodes: Some(NodeCounts { without_agent: without_agent(report, before), ..counts(report) }),
         rollout: Some(RolloutStatus {
             history,
-            ..rollout_status(picture, picture.waiting_on(report, &findings, &problems))?
+            ..rollout_status(facts, facts.waiting_on(report, &findings, &problems))?
         }),
         instances: seen
             .pods
@@ -159,31 +159,30 @@ pub fn status(
         environment_id: environment.and_then(|e| e.environment_id.clone()).or_else(|| before.environment_id.clone()),
         use_immutable_image: resolved.from_image.is_some().then_some(true),
         updated_timestamp: before.updated_timestamp.clone(),
-        last_update_probe_timestamp: probe_time(picture),
+        last_update_probe_timestamp: probe_time(facts),
         adopted_template_hash: memory.adopted.as_ref().map(|adopted| adopted.hash.clone()),
         adopted_version: text(memory.adopted.as_ref().and_then(|adopted| adopted.version)),
     };
     Ok((status, transitions))
 }
 
-fn probe_time(picture: &Picture<'_>) -> Option<String> {
-    let changed =
-        picture.assessment.choice.version.is_some_and(|v| picture.before.desired_version != Some(v.to_string()));
-    let at = picture.environment().and_then(|e| e.latest_at);
-    if changed || picture.before.last_update_probe_timestamp.is_none() {
-        at.map(timestamp).or_else(|| picture.before.last_update_probe_timestamp.clone())
+fn probe_time(facts: &StatusFacts<'_>) -> Option<String> {
+    let changed = facts.assessment.choice.version.is_some_and(|v| facts.before.desired_version != Some(v.to_string()));
+    let at = facts.environment().and_then(|e| e.latest_at);
+    if changed || facts.before.last_update_probe_timestamp.is_none() {
+        at.map(timestamp).or_else(|| facts.before.last_update_probe_timestamp.clone())
     } else {
-        picture.before.last_update_probe_timestamp.clone()
+        facts.before.last_update_probe_timestamp.clone()
     }
 }
 
 /// The version that agents are at: while canaries prove another one, that of the others.
-fn version(picture: &Picture<'_>) -> Option<Version> {
-    let memory = &picture.memory().rollout;
+fn version(facts: &StatusFacts<'_>) -> Option<Version> {
+    let memory = &facts.memory().rollout;
     let is_proven = memory.proof.as_ref().is_some_and(|proof| proof.passed);
-    let soaks = picture.resolved.policy.canary.is_some() && memory.started().is_some() && !is_proven;
+    let soaks = facts.resolved.policy.canary.is_some() && memory.started().is_some() && !is_proven;
     let good = memory.last_good.as_ref().and_then(|good| good.version);
-    good.filter(|_| soaks).or(picture.assessment.template)
+    good.filter(|_| soaks).or(facts.assessment.template)
 }
 
 fn counts(report: &Report) -> NodeCounts {
@@ -263,14 +262,14 @@ fn to_the_minute(time: DateTime<Utc>) -> String {
     timestamp(DateTime::from_timestamp(minutes * 60, 0).unwrap_or(time))
 }
 
-fn rollout_status(picture: &Picture<'_>, waiting_on: Vec<String>) -> Result<RolloutStatus, serde_json::Error> {
-    let report = picture.report();
+fn rollout_status(facts: &StatusFacts<'_>, waiting_on: Vec<String>) -> Result<RolloutStatus, serde_json::Error> {
+    let report = facts.report();
     Ok(RolloutStatus {
         state: report.state.to_string(),
-        to: picture.assessment.choice.version.map(|v| v.to_string()),
+        to: facts.assessment.choice.version.map(|v| v.to_string()),
         waiting_on,
         expected_finish: report.finish.map(to_the_minute),
-        budget: i32::try_from(picture.assessment.decision.plan.budget).ok(),
-        ..memory::write(picture.memory())?
+        budget: i32::try_from(facts.assessment.decision.plan.budget).ok(),
+        ..memory::write(facts.memory())?
     })
 }

@@ -78,17 +78,18 @@ impl Facts<'_> {
     }
 
     /// Whether a version is old enough to be taken by itself. One whose number holds no time is.
-    fn is_ripe(&self, version: Version) -> bool {
+    fn is_old_enough(&self, version: Version) -> bool {
         self.built_before.zip(version.built_at()).is_none_or(|(before, built)| built <= before)
     }
 
     /// The newest that may be taken by itself: of those on offer, where the very newest is too young. Where no agent
     /// runs yet rather the oldest on offer than none.
     fn ripe(&self, latest: Option<Version>) -> Option<Version> {
-        let Some(latest) = latest.filter(|version| !self.is_ripe(*version)) else { return latest };
+        let Some(latest) = latest.filter(|version| !self.is_old_enough(*version)) else { return latest };
         let offered = self.environment.and_then(|environment| environment.offered.as_deref())?;
         let older = offered.iter().copied().filter(|version| *version < latest);
-        let ripe = older.clone().filter(|version| self.is_ripe(*version) && !self.rejected.contains(version)).max();
+        let ripe =
+            older.clone().filter(|version| self.is_old_enough(*version) && !self.rejected.contains(version)).max();
         ripe.or(older.min().or(Some(latest)).filter(|_| self.running.is_none()))
     }
 
@@ -96,7 +97,7 @@ impl Facts<'_> {
     /// created again.
     fn running_or_offered(&self) -> Option<Version> {
         let offered = self.environment.and_then(|environment| environment.offered.as_deref()).into_iter().flatten();
-        let newest = offered.copied().find(|version| !self.rejected.contains(version) && self.is_ripe(*version));
+        let newest = offered.copied().find(|version| !self.rejected.contains(version) && self.is_old_enough(*version));
         self.running.filter(|running| self.is_offered(*running)).or(newest).or(self.running)
     }
 }
@@ -148,7 +149,7 @@ pub fn choose(wish: Wish, frozen: bool, facts: Facts<'_>) -> Choice {
                 version: good.max(facts.running_or_offered()),
                 source: if frozen { "Frozen" } else { API },
                 needs_offered: facts.built_before.is_some(),
-                remark: newest.filter(|newest| !facts.is_ripe(*newest)).map(|newest| {
+                remark: newest.filter(|newest| !facts.is_old_enough(*newest)).map(|newest| {
                     format!("the newest version {newest} is younger than spec.update.minimumAge and is not taken yet")
                 }),
                 ..Choice::default()

@@ -256,7 +256,7 @@ fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
             freed: &none,
             missing: &missing,
             deciding_since: at(-10),
-            heard_since: chrono::DateTime::UNIX_EPOCH,
+            in_contact_since: chrono::DateTime::UNIX_EPOCH,
             source: Source::NotNeeded,
             refused: None,
             words: WORDS,

@@ -1,6 +1,6 @@
 //! The engine where places are replicas of workloads: budgets of each, a slow start over many, what was missing before.
 //!
-//! A small world stands in for the workloads' controllers: who goes is created again under another name.
+//! A small world stands in for the workloads' controllers: a Pod that goes is created again under another name.
 
 use proptest::prelude::*;
 
@@ -108,7 +108,7 @@ impl World {
             freed: &HashSet::new(),
             missing: &missing,
             deciding_since: at(0),
-            heard_since: chrono::DateTime::UNIX_EPOCH,
+            in_contact_since: chrono::DateTime::UNIX_EPOCH,
             source: Source::NotNeeded,
             refused: None,
             words: WORDS,
@@ -130,7 +130,7 @@ impl World {
         plan
     }
 
-    /// The controllers do their work: who was removed is gone, `made` of those missing are made, `ready` become Ready.
+    /// The controllers do their work: what was removed is gone, `made` of those missing are made, `ready` become Ready.
     fn turn(&mut self, made: usize, ready: usize) {
         let gone = self.ledger.deleted();
         self.pods.retain(|(_, pod)| !gone.contains(&pod.uid));

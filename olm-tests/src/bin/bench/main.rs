@@ -127,7 +127,7 @@ fn plan_time(size: usize) -> Duration {
         freed: &deleted,
         missing: &none,
         deciding_since: Utc::now(),
-        heard_since: chrono::DateTime::UNIX_EPOCH,
+        in_contact_since: chrono::DateTime::UNIX_EPOCH,
         reported: Reported::Silent,
         source: Source::NotNeeded,
         refused: None,

@@ -11,7 +11,7 @@ use olm_tests::lab::Lab;
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use oneagent_operator::config_watcher::change::{Pending, Tracked};
 use oneagent_operator::config_watcher::fleet::Fleet;
-use oneagent_operator::config_watcher::places::{Lens, Survey};
+use oneagent_operator::config_watcher::places::{Survey, SurveyInput};
 use oneagent_operator::config_watcher::resolve::resolve;
 use oneagent_operator::config_watcher::revision::Config;
 use oneagent_operator::k8s::watch::{Change, Id, list};
@@ -99,7 +99,7 @@ pub(super) fn looks(pods: usize) {
     let pending = Pending { config: config("b", later), left_at: Utc::now() };
     let tracked = Tracked { pending: Some(pending), ..Tracked::baseline("all", config("a", 0)) };
     let (ledger, blocked, peaks) = (Ledger::default(), HashMap::new(), HashMap::new());
-    let lens = Lens {
+    let input = SurveyInput {
         resolved: &all,
         tracked: Some(&tracked),
         ledger: &ledger,
@@ -108,21 +108,21 @@ pub(super) fn looks(pods: usize) {
         own: ("operators", "configwatcher-operator"),
         now: Utc::now(),
     };
-    let look = |lens: &Lens<'_>| {
+    let look = |input: &SurveyInput<'_>| {
         let one = |_| {
             let began = Instant::now();
-            std::hint::black_box(Survey::of(&fleet.read(), lens).places().len());
+            std::hint::black_box(Survey::of(&fleet.read(), input).places().len());
             began.elapsed()
         };
         (0..5).map(one).min().unwrap_or_default()
     };
-    let best = look(&lens);
+    let best = look(&input);
     row(
         &format!("the places of a watcher of all {pods} Pods, of {} Deployments", pods / 4),
         &format!("{:.2} ms", best.as_secs_f64() * 1000.0),
     );
     let few = watcher("few", json!({ "app": "app-7" }));
-    let best = look(&Lens { resolved: &few, ..lens });
+    let best = look(&SurveyInput { resolved: &few, ..input });
     row("… of a watcher of four of them", &format!("{:.2} ms", best.as_secs_f64() * 1000.0));
 }
 

@@ -180,7 +180,7 @@ impl Kind for Refreshes {
         let policy = Policy::plain(Share::Count(1), TimeDelta::minutes(5));
         let inventory = Inventory {
             template: Some(&desired.revision),
-            ..Inventory::plain(&places, WORDS, memory, cx.heard.deciding_since())
+            ..Inventory::plain(&places, WORDS, memory, cx.contact.deciding_since())
         };
         Ok(rollout::decide(&policy, Some(desired), &inventory, &cx.deletions.ledger(&cx.state.uid), now))
     }

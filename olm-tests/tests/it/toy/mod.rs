@@ -14,7 +14,7 @@ use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::lab::{Lab, SOON};
 use oneagent_operator::clock::Clock;
-use oneagent_operator::kernel::Heard;
+use oneagent_operator::kernel::ApiContact;
 use oneagent_operator::kernel::feed::Feed;
 use oneagent_operator::kernel::kind::{Kind, Process, Shared};
 use oneagent_operator::kernel::runtime::Runtime;
@@ -43,10 +43,10 @@ fn a_kind_that_replaces_pods_brings_only_its_domain() {
         let scope = Scope(vec![lab.name.clone()]);
         let (triggers, receivers) = Triggers::new(&scope);
         let (client, clock) = (cluster.client.clone(), Clock::default());
-        let heard = Arc::new(Heard::new(clock.clone(), Duration::from_secs(1)));
-        heard.leads(None);
+        let contact = Arc::new(ApiContact::new(clock.clone(), Duration::from_secs(1)));
+        contact.leads(None);
         let process =
-            Process { client: client.clone(), clock, namespace: lab.name.clone(), pod: "toys".to_owned(), heard };
+            Process { client: client.clone(), clock, namespace: lab.name.clone(), pod: "toys".to_owned(), contact };
         let (tell, _told) = tokio::sync::mpsc::unbounded_channel();
         let (kind, shared) = (Arc::new(Refreshes::default()), Arc::new(Shared::new::<Refreshes>(process, tell)));
         let watches = {

@@ -1,4 +1,4 @@
-//! Heard: since when this process leads, and since when the API server has answered it without a break.
+//! ApiContact: since when this process leads, and since when the API server has answered it without a break.
 //!
 //! Here because what does not happen while nobody answers is nobody's failure: no deadline runs out in such a time.
 //! Renewals of the lease tell, for they go on for ever. Must not judge anything.
@@ -17,7 +17,7 @@ const SLACK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs
 
 /// What the lease's renewals tell.
 #[derive(Debug)]
-pub struct Heard {
+pub struct ApiContact {
     clock: Clock,
     /// The longest time between two answers that is no break.
     longest: Duration,
@@ -32,7 +32,7 @@ struct Answer {
     since: DateTime<Utc>,
 }
 
-impl Heard {
+impl ApiContact {
     /// Nothing yet. `period`: how often the lease is renewed.
     #[must_use]
     pub fn new(clock: Clock, period: Duration) -> Self {
@@ -51,7 +51,7 @@ impl Heard {
 
     /// A renewal was answered.
     pub fn answered(&self) {
-        let since = self.unbroken_since();
+        let since = self.in_contact_since();
         *self.last.lock() = Some(Answer { at: Instant::now(), since });
     }
 
@@ -63,7 +63,7 @@ impl Heard {
 
     /// Since when there was no break; while there is one: now.
     #[must_use]
-    pub fn unbroken_since(&self) -> DateTime<Utc> {
+    pub fn in_contact_since(&self) -> DateTime<Utc> {
         let last = *self.last.lock();
         let fresh = last.filter(|last| last.at.elapsed() <= self.longest);
         fresh.map_or_else(|| self.clock.now(), |last| last.since)
@@ -76,22 +76,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_break_begins_with_a_renewal_that_is_late_and_ends_with_the_next_answer() {
-        let heard = Heard::new(Clock::default(), Duration::from_secs(26));
-        heard.leads(Some(TimeDelta::seconds(3)));
+        let contact = ApiContact::new(Clock::default(), Duration::from_secs(26));
+        contact.leads(Some(TimeDelta::seconds(3)));
         let never = DateTime::UNIX_EPOCH;
-        assert_eq!(heard.unbroken_since(), never, "who takes over at once has missed nothing");
+        assert_eq!(contact.in_contact_since(), never, "a leader that takes over at once has missed nothing");
         tokio::time::advance(Duration::from_secs(30)).await;
-        heard.answered();
-        assert_eq!(heard.unbroken_since(), never);
+        contact.answered();
+        assert_eq!(contact.in_contact_since(), never);
         tokio::time::advance(Duration::from_secs(32)).await;
-        assert!(heard.unbroken_since() > never, "nobody answers");
-        heard.answered();
-        let ended = heard.unbroken_since();
+        assert!(contact.in_contact_since() > never, "nobody answers");
+        contact.answered();
+        let ended = contact.in_contact_since();
         tokio::time::advance(Duration::from_secs(26)).await;
-        heard.answered();
-        assert_eq!((heard.unbroken_since(), ended > never), (ended, true), "it stays the end of that break");
-        let late = Heard::new(Clock::default(), Duration::from_secs(26));
+        contact.answered();
+        assert_eq!((contact.in_contact_since(), ended > never), (ended, true), "it stays the end of that break");
+        let late = ApiContact::new(Clock::default(), Duration::from_secs(26));
         late.leads(Some(TimeDelta::seconds(60)));
-        assert!(late.unbroken_since() > never, "the one before it ended in a break, or long ago");
+        assert!(late.in_contact_since() > never, "the one before it ended in a break, or long ago");
     }
 }

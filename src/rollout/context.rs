@@ -17,7 +17,7 @@ use super::rule::{Rule, holds};
 use super::{Desired, LOOK_AGAIN, Template};
 
 /// What the rules decide on.
-pub(super) struct Scene<'s, 'r, 'a, R> {
+pub(super) struct Context<'s, 'r, 'a, R> {
     pub(super) reading: &'s Reading<'r, 'a, R>,
     pub(super) desired: &'r Desired<R>,
     /// The counts.
@@ -30,7 +30,7 @@ pub(super) struct Scene<'s, 'r, 'a, R> {
     pub(super) template: Template,
     /// Those that join get the last good revision while canaries are watched.
     pub(super) keeps_template: bool,
-    /// No storm, hold or canary keeps others from going.
+    /// No mass outage, hold or canary keeps others from going.
     pub(super) is_free: bool,
     /// When what is remembered changes by itself.
     pub(super) next: Option<DateTime<Utc>>,
@@ -44,7 +44,7 @@ pub(super) fn remembered<R: Revision>(reading: &Reading<'_, '_, R>) -> Memory<R>
     memory
 }
 
-impl<'s, 'r, 'a, R: Revision> Scene<'s, 'r, 'a, R> {
+impl<'s, 'r, 'a, R: Revision> Context<'s, 'r, 'a, R> {
     /// What the rules decide on, of what is remembered.
     pub(super) fn of(
         reading: &'s Reading<'r, 'a, R>,
@@ -55,8 +55,8 @@ impl<'s, 'r, 'a, R: Revision> Scene<'s, 'r, 'a, R> {
     ) -> Self {
         let Reading { policy, now, .. } = *reading;
         judge(reading, desired, bounds.budget, &mut memory);
-        let (is_stormy, is_held) = (reading.storm.is_some(), reading.held.is_some());
-        let is_free = !is_stormy && !is_held && !is_unproven(policy, desired, &memory);
+        let (is_mass_outage, is_held) = (reading.mass_outage.is_some(), reading.held.is_some());
+        let is_free = !is_mass_outage && !is_held && !is_unproven(policy, desired, &memory);
         note_stall(reading, desired, || is_free && bounds.has_room(reading, false), &mut memory);
         let mut bounds = bounds.for_a_trial(reading, &memory);
         // Rule 6. What canaries go through counts while the rollout is held, too.
@@ -66,12 +66,13 @@ impl<'s, 'r, 'a, R: Revision> Scene<'s, 'r, 'a, R> {
         let failure = memory.failure.clone().filter(|failure| is_about(failure, desired));
         let keeps_template = bounds.canaries.as_ref().is_some_and(|canaries| canaries.hold_template)
             && may_keep_template(reading, desired, &memory)
-            && !bounds.has_room(reading, is_stormy);
+            && !bounds.has_room(reading, is_mass_outage);
         let template = template(reading, desired, &memory, failure.is_some(), keeps_template, is_held);
         // Whatever is decided, a stalled template reverts in time, and a verdict is withdrawn.
         let changes = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
         let believed = [stall_until(reading, &memory), withdrawal_due(reading, &memory), still, changes];
-        let next = believed.into_iter().chain([reading.storm.and_then(|storm| storm.until)]).flatten().min();
+        let next =
+            believed.into_iter().chain([reading.mass_outage.and_then(|mass_outage| mass_outage.until)]).flatten().min();
         Self { reading, desired, report, memory, bounds, failure, template, keeps_template, is_free, next }
     }
 
