@@ -1,17 +1,16 @@
 //! The command line: what can be typed, and every default in one place.
 //!
-//! One file per subcommand. Errors are one sentence with the remedy. Must not hold logic beyond wiring.
+//! One file per subcommand; those about one kind in a folder of its name. Errors are one sentence with the remedy. Must
+//! not hold logic beyond wiring.
 
 /// A line for the person who typed the command.
 macro_rules! say {
     ($($text:tt)*) => { crate::cli::put(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-mod check;
-mod explain;
+mod duration;
 mod nearest;
-mod plan;
-mod read;
+mod oneagent;
 mod run;
 mod schema;
 
@@ -19,6 +18,7 @@ use std::fmt::Arguments;
 use std::io::{ErrorKind, Write as _};
 
 use clap::{CommandFactory, Parser, Subcommand};
+use oneagent::{check, explain, plan};
 
 /// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
 #[derive(Debug, Parser)]

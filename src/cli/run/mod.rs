@@ -4,7 +4,6 @@
 //! stands in a file of its own. Must not reconcile anything.
 
 mod gate;
-mod oneagent;
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -15,13 +14,14 @@ use std::time::Duration;
 use clap::ValueEnum;
 use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::jiff::SignedDuration;
 use kube::api::Api;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::duration::duration;
+use super::oneagent::run::OneAgentArgs;
 use crate::backoff;
 use crate::clock::Clock;
 use crate::config_watcher::ConfigWatchers;
@@ -43,7 +43,7 @@ pub(super) struct Args {
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
-    oneagent: oneagent::OneAgentArgs,
+    oneagent: OneAgentArgs,
 }
 
 /// What every kind's process is told.
@@ -100,13 +100,6 @@ enum KindName {
     Oneagent,
     /// ConfigWatchers, in package configwatcher-operator.
     Configwatcher,
-}
-
-/// `15m`, `90s`, `500ms`, `1h 30m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
-    let duration = parsed.ok_or_else(|| format!("{text:?} is not a duration such as 15m, 90s or 500ms"))?;
-    if duration.is_zero() { Err(format!("{text:?} must be longer than nothing")) } else { Ok(duration) }
 }
 
 type Stop = futures::future::Shared<futures::future::BoxFuture<'static, ()>>;
@@ -359,20 +352,5 @@ impl<K: Kind> Health for Readiness<K> {
 
     fn metrics(&self) -> &Metrics {
         &self.shared.metrics
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_read_as_people_write_them() {
-        assert_eq!(duration("15m"), Ok(Duration::from_secs(900)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1h 30m"), duration("1.5h"));
-        for wrong in ["", "15", "m", "0s", "-1s", "5 apples"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
     }
 }

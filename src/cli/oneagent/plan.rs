@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
 
-use super::nearest::nearest;
+use super::super::nearest::nearest;
 use super::read::{list, node_selector, written};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
@@ -34,7 +34,7 @@ use crate::oneagent::resolve::resolve;
         from the status: the vendor is not asked.\nExit code: 0 when no agent would be replaced, 1 \
         when one would, 2 when that cannot be said."
 )]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// Name of a OneAgent. Default: those of the file, else all of the namespace.
     name: Option<String>,
     /// Namespace of the OneAgents, where a file names none.
@@ -62,7 +62,7 @@ enum Output {
 }
 
 /// Returns whether an agent would be replaced.
-pub(super) async fn plan(args: &Args) -> Result<bool, String> {
+pub(in crate::cli) async fn plan(args: &Args) -> Result<bool, String> {
     let edited = args.file.as_deref().map(written).transpose()?.map(|file| file.agents);
     let clock = Clock::default();
     let client = kernel::client(&clock).await?;

@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams};
 use kube::{Client, Resource, ResourceExt};
 
-use super::nearest::nearest;
+use super::super::nearest::nearest;
 use super::read::{list, node_selector};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ use crate::oneagent::observe::refusal;
         Namespaces, Events, Deployments and Leases with your rights, and writes nothing. ClusterRole \
         oneagent-operator-observe has them all."
 )]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// Word `node` and the name of a node; or the name of a OneAgent.
     #[arg(num_args = 0..=2)]
     what: Vec<String>,
@@ -42,7 +42,7 @@ pub(super) struct Args {
 }
 
 /// Returns whether somebody must act.
-pub(super) async fn explain(args: &Args) -> Result<bool, String> {
+pub(in crate::cli) async fn explain(args: &Args) -> Result<bool, String> {
     let clock = Clock::default();
     let client = kernel::client(&clock).await?;
     let mut findings = operator(&client, args.namespace.as_deref(), clock.now()).await;

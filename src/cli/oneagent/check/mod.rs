@@ -35,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
         tried fails, 1 when something would fail in the cluster."
 )]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["name", "file", "api_url"])))]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// Name of a OneAgent in the cluster: what it refers to is read from there, with your rights.
     name: Option<String>,
     /// Namespace of that OneAgent.
@@ -98,7 +98,7 @@ impl Findings {
     }
 }
 
-pub(super) async fn check(args: &Args) -> Result<(), String> {
+pub(in crate::cli) async fn check(args: &Args) -> Result<(), String> {
     let mut findings = Findings::default();
     let (object, file) = object(args).await?;
     match resolve(&object) {

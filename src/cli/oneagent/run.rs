@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OnceCell, mpsc};
 
-use super::duration;
+use super::super::duration::duration;
 use crate::api::oneagent::DEFAULT_IMAGE;
 use crate::dynatrace::{Environments, Periods, Subscriber};
 use crate::kernel::kind::Shared;
@@ -18,7 +18,7 @@ use crate::oneagent::{OneAgents, OwnMetrics, Settings};
 
 /// Settings of kind OneAgent; others pass them over.
 #[derive(Debug, clap::Args)]
-pub(super) struct OneAgentArgs {
+pub(in crate::cli) struct OneAgentArgs {
     /// How often an environment is asked for its newest version, such as 15m, 90s or 500ms.
     #[arg(long, env = "POLL_INTERVAL", default_value = "15m", value_parser = duration)]
     poll_interval: Duration,
@@ -43,7 +43,7 @@ pub(super) struct OneAgentArgs {
 
 impl OneAgentArgs {
     /// What the kind is made of.
-    pub(super) fn kind(&self, shared: &Shared, triggers: &Triggers) -> OneAgents {
+    pub(in crate::cli) fn kind(&self, shared: &Shared, triggers: &Triggers) -> OneAgents {
         let (tell_environment, mut environments) = mpsc::unbounded_channel::<Subscriber>();
         let periods =
             Periods { latest: self.poll_interval, slow: self.slow_poll_interval, hosts: self.hosts_poll_interval };

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::schema;
+use super::super::schema;
 use crate::api::oneagent::OneAgent;
 use crate::k8s::api_group::Served;
 use crate::k8s::node_selector::{self, Selector};
