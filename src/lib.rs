@@ -8,6 +8,7 @@
 //!               │             ├─▶ kernel       effects, for any kind: the frame of a reconcile, watches, writes
 //!               │             │                (kernel ─▶ rollout: guard and ledger, the last word before a Pod goes)
 //!               │             ├─▶ fleet        what watches show and users ask, as the engine wants it (pure)
+//!               │             ├─▶ openshift    what differs on OpenShift: SCCs, proxy, certificates (pure)
 //!               │             ├─▶ k8s          what is known of Kubernetes: read types, watches, nodes, drift (pure)
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ config_watcher           the other kind, on the same rooms but dynatrace
@@ -31,9 +32,9 @@
 //!
 //! # Invariants
 //!
-//! 1. `api`, `fleet`, `k8s`, `rollout`, `olm`, and each file of a kind that says "Pure" at its top are synchronous: no
-//!    client, no clock, no environment, no log. No two files of a room use one another. A test reads the sources and
-//!    holds this.
+//! 1. `api`, `fleet`, `k8s`, `openshift`, `rollout`, `olm`, and each file of a kind that says "Pure" at its top are
+//!    synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test reads
+//!    the sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never
 //!    written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
@@ -71,6 +72,7 @@ pub mod k8s;
 pub mod kernel;
 pub mod olm;
 pub mod oneagent;
+pub mod openshift;
 pub mod rollout;
 #[cfg(test)]
 mod sim;

@@ -43,7 +43,7 @@ pub use named::{Data, Named, NamedKind, Reference};
 pub use namespaces::NodeSelectors;
 pub use notes::Notes;
 pub use optional_api::OptionalApis;
-pub use singletons::{Answer, Singleton, Singletons};
+pub use singletons::{Answer, Singletons};
 pub use upgradeable::Upgradeable;
 
 /// No single write waits longer.

@@ -15,16 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::call;
-
-/// Where such an object is.
-#[derive(Debug, Clone, Copy)]
-pub struct Singleton {
-    pub group: &'static str,
-    pub version: &'static str,
-    pub kind: &'static str,
-    pub plural: &'static str,
-    pub name: &'static str,
-}
+use crate::k8s::singleton::Singleton;
 
 /// What is known of one.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -5,8 +5,6 @@
 //! are created again. Kept in the DaemonSet's record, for a cluster that cannot be asked has not changed. Pure. Must
 //! not decide what is taken.
 
-use std::fmt;
-
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, Container, EnvVar, KeyToPath, PodTemplateSpec, Volume, VolumeMount,
 };
@@ -14,12 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Annotation of a Pod: the only SCC under which OpenShift shall admit it.
-pub const REQUIRED_SCC: &str = "openshift.io/required-scc";
-/// Key under which OpenShift puts the cluster's certificates.
-pub const BUNDLE: &str = "ca-bundle.crt";
-/// Label of a ConfigMap that asks for them.
-pub const INJECT: &str = "config.openshift.io/inject-trusted-cabundle";
+use crate::openshift::cluster::{BUNDLE, INJECT, REQUIRED_SCC};
+use crate::openshift::proxy::ClusterProxy;
+
 /// Name of the volume with certificates.
 const CERTS: &str = "certs";
 /// Where the installer looks for certificates.
@@ -37,45 +32,6 @@ pub struct FromCluster {
     /// Name of the ConfigMap with the cluster's certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificates: Option<String>,
-}
-
-/// The cluster's proxy.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterProxy {
-    pub url: String,
-    /// Hosts, domains and networks that are reached without it.
-    #[serde(default)]
-    pub no_proxy: String,
-}
-
-/// Its address may hold a password.
-impl fmt::Debug for ClusterProxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterProxy").field("no_proxy", &self.no_proxy).finish_non_exhaustive()
-    }
-}
-
-impl ClusterProxy {
-    /// What OpenShift's object says; `None`: the cluster uses none.
-    #[must_use]
-    pub fn of(object: &Value) -> Option<Self> {
-        let text = |key: &str| object["status"][key].as_str().unwrap_or_default().trim().to_owned();
-        let url = [text("httpsProxy"), text("httpProxy")].into_iter().find(|url| !url.is_empty())?;
-        Some(Self { url, no_proxy: text("noProxy") })
-    }
-
-    /// With the hosts that a user names besides.
-    #[must_use]
-    pub fn without(&self, more: Option<&str>) -> String {
-        let mut hosts: Vec<&str> = Vec::new();
-        for host in more.unwrap_or_default().split(',').chain(self.no_proxy.split(',')).map(str::trim) {
-            if !host.is_empty() && !hosts.contains(&host) {
-                hosts.push(host);
-            }
-        }
-        hosts.join(",")
-    }
 }
 
 impl FromCluster {

@@ -19,7 +19,7 @@ use rustls::{CipherSuite, ServerConfig, version};
 use tokio_rustls::TlsAcceptor;
 
 use super::http::{Health, each_connection, exposition, speak};
-use crate::k8s::tls_profile::TlsProfile;
+use crate::openshift::tls_profile::TlsProfile;
 
 /// Who may read the metrics, and how it is spoken.
 pub trait Gate: Send + Sync + 'static {

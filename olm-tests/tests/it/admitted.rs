@@ -10,7 +10,7 @@ use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::openshift::{REQUIRED_SCC, SCC, serve};
 use olm_tests::webhook::Webhook;
-use oneagent_operator::k8s::scc::{Scc, admitting};
+use oneagent_operator::openshift::scc::{Scc, admitting};
 use serde_json::{Value, json};
 
 /// Under which of these a Pod is admitted, as OpenShift writes it on the Pod; all that its account may use are tried.

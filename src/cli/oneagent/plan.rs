@@ -21,9 +21,9 @@ use crate::kernel::named::Lookup;
 use crate::kernel::{self, Answer, Data, Singletons, chain};
 use crate::oneagent::LABEL;
 use crate::oneagent::listed::Cluster;
-use crate::oneagent::observe::VERSION;
 use crate::oneagent::preview::{Preview, Surroundings, preview};
 use crate::oneagent::resolve::resolve;
+use crate::openshift::cluster::VERSION;
 
 /// Arguments of `plan`.
 #[derive(Debug, clap::Args)]

@@ -21,7 +21,7 @@ use crate::k8s::api_group::Served;
 use crate::k8s::node_selector::{self, Selector};
 use crate::kernel::{self, Answer, OptionalApis, Singletons, chain};
 use crate::oneagent::MANAGER;
-use crate::oneagent::observe::{OPENSHIFT, SCHEDULER};
+use crate::openshift::cluster::{OPENSHIFT, SCHEDULER};
 
 /// Everything of a kind; the error names it and the verb.
 pub(super) async fn list<K>(api: Api<K>, what: &str, labels: &str) -> Result<Vec<K>, String>

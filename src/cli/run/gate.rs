@@ -6,16 +6,13 @@ use std::time::Duration;
 
 use kube::Client;
 
-use crate::k8s::tls_profile::TlsProfile;
-use crate::kernel::{Answer, Singleton, Singletons, review};
+use crate::kernel::{Answer, Singletons, review};
+use crate::openshift::cluster::API_SERVER;
+use crate::openshift::tls_profile::TlsProfile;
 use crate::telemetry::{Admission, Gate};
 
 /// For how long the cluster's TLS profile is believed.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// Whose profile servers of ours follow.
-const API_SERVER: Singleton =
-    Singleton { group: "config.openshift.io", version: "v1", kind: "APIServer", plural: "apiservers", name: "cluster" };
-
 /// Asks the API server.
 pub(super) struct Reviews {
     client: Client,

@@ -18,7 +18,7 @@ use secrecy::ExposeSecret;
 
 use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_runs, refused, wrote};
 pub use cluster::{is_ignored, refusal, selector_changed};
-pub use openshift::{OPENSHIFT, OpenShift, SCHEDULER, VERSION};
+pub use openshift::OpenShift;
 pub use references::{Named, Token, in_its_place};
 use references::{References, certificates, named, pull_secret_of, references, token};
 

@@ -5,25 +5,14 @@
 use std::sync::Arc;
 
 use super::super::context::Cx;
-use super::super::from_cluster::{BUNDLE, ClusterProxy, INJECT};
 use super::super::resolve::Resolved;
 use super::references::Named;
-use crate::k8s::api_group::{Group, Served};
+use crate::k8s::api_group::Served;
 use crate::k8s::node_selector::{Selector, of_scheduler};
-use crate::kernel::{self, Answer, NodeSelectors, Singleton};
-
-/// The API group that only OpenShift serves.
-pub const OPENSHIFT: Group = Group { name: "security.openshift.io", versions: &["v1"], kinds: &[] };
-
-const fn config(kind: &'static str, plural: &'static str, name: &'static str) -> Singleton {
-    Singleton { group: "config.openshift.io", version: "v1", kind, plural, name }
-}
-
-/// The cluster's default node selector.
-pub const SCHEDULER: Singleton = config("Scheduler", "schedulers", "cluster");
-const PROXY: Singleton = config("Proxy", "proxies", "cluster");
-/// The cluster's version, and its update.
-pub const VERSION: Singleton = config("ClusterVersion", "clusterversions", "version");
+use crate::k8s::singleton::Singleton;
+use crate::kernel::{self, Answer, NodeSelectors};
+use crate::openshift::cluster::{BUNDLE, INJECT, OPENSHIFT, PROXY, SCHEDULER, VERSION, is_updating};
+use crate::openshift::proxy::ClusterProxy;
 
 /// What it says.
 #[derive(Debug, Default)]
@@ -47,13 +36,11 @@ impl OpenShift {
     /// Whether the cluster is being updated; `None`: nobody knows.
     #[must_use]
     pub fn is_updating(&self) -> Option<bool> {
-        let version = match &self.version {
-            Answer::There(version) => version,
-            Answer::Absent => return Some(false),
-            Answer::Unasked | Answer::Refused(_) | Answer::Unread(_) => return None,
-        };
-        let conditions = version["status"]["conditions"].as_array();
-        Some(conditions.into_iter().flatten().any(|c| c["type"] == "Progressing" && c["status"] == "True"))
+        match &self.version {
+            Answer::There(version) => Some(is_updating(version)),
+            Answer::Absent => Some(false),
+            Answer::Unasked | Answer::Refused(_) | Answer::Unread(_) => None,
+        }
     }
 }
 

@@ -9,12 +9,13 @@ use secrecy::{ExposeSecret, SecretString};
 use super::super::build::pull_secret::KEY;
 use super::super::build::template::short_hash;
 use super::super::context::Cx;
-use super::super::from_cluster::{BUNDLE, bundle_name};
+use super::super::from_cluster::bundle_name;
 use super::super::resolve::{ProxySource, Resolved};
 use crate::api::name::Version;
 use crate::dynatrace::{Error, Snapshot};
 use crate::kernel::named::Lookup;
 use crate::kernel::{NamedKind, Reference};
+use crate::openshift::cluster::BUNDLE;
 
 /// A token, as its Secret has it.
 #[derive(Debug, Clone)]

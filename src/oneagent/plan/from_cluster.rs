@@ -3,12 +3,13 @@
 //!
 //! Pure. Must not take a fact for one that nobody knows: then what was recorded stays.
 
-use super::super::from_cluster::{FromCluster, REQUIRED_SCC, bundle, bundle_name};
+use super::super::from_cluster::{FromCluster, bundle, bundle_name};
 use super::super::hold::{CLUSTER_UPDATE, CLUSTER_UPDATE_UNKNOWN};
 use super::super::observe::{Named, Observed};
 use super::super::refusal::is_by_scc;
 use super::super::resolve::Resolved;
 use crate::kernel::Answer;
+use crate::openshift::cluster::REQUIRED_SCC;
 use crate::rollout::Hold;
 
 /// The SCC that the bundle grants to the agents' ServiceAccounts.

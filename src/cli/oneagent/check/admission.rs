@@ -8,10 +8,10 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 
 use super::Findings;
-use crate::k8s::scc::{Scc, admitting};
 use crate::kernel::{self, chain};
 use crate::oneagent::build::template::{Surroundings, base};
 use crate::oneagent::resolve::Resolved;
+use crate::openshift::scc::{Scc, admitting};
 
 const GROUP: &str = "security.openshift.io";
 

@@ -21,8 +21,10 @@ use crate::clock::Clock;
 use crate::dynatrace::types::zone_key;
 use crate::dynatrace::{Client, Error, Transport};
 use crate::kernel::{self, chain};
-use crate::oneagent::from_cluster::{BUNDLE, ClusterProxy, bundle_name};
+use crate::oneagent::from_cluster::bundle_name;
 use crate::oneagent::resolve::{ProxySource, Resolved, Wish, resolve};
+use crate::openshift::cluster::BUNDLE;
+use crate::openshift::proxy::ClusterProxy;
 
 /// Longest time for one call.
 const TIMEOUT: Duration = Duration::from_secs(30);
