@@ -36,6 +36,8 @@ pub struct ControlPlane {
 
 /// Makes Pods for what wants some, removes what has no owner left, and more.
 pub const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+/// Its flag: how long a kubelet may be silent.
+const GRACE: &str = "--node-monitor-grace-period";
 /// Binds Pods to nodes.
 pub const SCHEDULER: &str = "kube-scheduler";
 
@@ -230,7 +232,7 @@ impl ControlPlane {
             flag("cluster-signing-cert-file", &file("ca.crt")),
             flag("cluster-signing-key-file", &file("service-account.key")),
             flag("controllers", &format!("*,-{}", IDLE.join(",-"))),
-            // Nodes are made Ready once and stay so; readiness is changed by the tests.
+            // Nodes are made Ready once and stay so; readiness is changed by the tests. See `expect_heartbeats`.
             flag("node-monitor-grace-period", "24h"),
             flag("kube-api-qps", "500"),
             flag("kube-api-burst", "1000"),
@@ -252,6 +254,16 @@ impl ControlPlane {
         let log = self.path(&format!("{name}.log"));
         let controller = self.controllers.get_mut(name).expect("one of the two");
         controller.process = Some(Process::start(name, &tool(name), &controller.args, &[], &log));
+    }
+
+    /// From now on a node whose kubelet has not reported for so long is Unknown, and its Pods are not Ready: as it is in
+    /// a cluster of a user's.
+    pub fn expect_heartbeats(&mut self, grace: &str) {
+        let manager = self.controllers.get_mut(CONTROLLER_MANAGER).expect("the controller manager");
+        for arg in manager.args.iter_mut().filter(|arg| arg.starts_with(GRACE)) {
+            *arg = format!("{GRACE}={grace}");
+        }
+        self.start_controller(CONTROLLER_MANAGER);
     }
 
     /// `kill -9` of the controller manager or the scheduler.

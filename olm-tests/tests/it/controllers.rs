@@ -1,18 +1,65 @@
 //! The cluster's own controllers are away in the middle of a rollout: no Pod is made, or none is bound. That is
 //! nobody's fault: at most the budget is away, no version is rejected, and it goes on by itself.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use olm_tests::cluster::Cluster;
 use olm_tests::control_plane::{CONTROLLER_MANAGER, SCHEDULER};
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3, is_ready};
+use olm_tests::nodes;
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::json;
 
 /// Newer than all others.
 const V4: &str = "1.303.40.20250401-100000";
+
+/// A kubelet that does not report any more, to the real node controller: its Pods may well run, and stay, while those of
+/// other nodes are replaced; and nothing that does not start there fails the data.
+async fn a_kubelet_falls_silent(cluster: &Cluster, web: &Lab<'_>, others: &[String]) {
+    web.edit_watcher(json!({ "rollout": { "maxUnavailable": "100%", "waitReadySeconds": 4 } })).await;
+    let pods = web.labelled("app=webapp").await;
+    let silent = pods.values().find_map(|pod| pod.spec.as_ref()?.node_name.clone()).expect("a Pod has a node");
+    let on_it = async || -> BTreeMap<String, Pod> {
+        let is_there = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()) == Some(&silent);
+        web.labelled("app=webapp").await.into_iter().filter(|(_, pod)| is_there(pod)).collect()
+    };
+    let uids = |pods: &BTreeMap<String, Pod>| pods.values().filter_map(ResourceExt::uid).collect::<BTreeSet<_>>();
+    let reporting: Vec<String> = web.nodes.iter().chain(others).filter(|node| **node != silent).cloned().collect();
+    let client = cluster.client.clone();
+    let heartbeats = tokio::spawn(async move {
+        loop {
+            for node in &reporting {
+                nodes::heartbeat(&client, node).await;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+    let before = on_it().await;
+    cluster.plane.lock().await.expect_heartbeats("10s");
+    eventually("the node controller misses the kubelet", SOON, || async {
+        let ready: Vec<String> =
+            on_it().await.into_iter().filter(|(_, pod)| is_ready(pod)).map(|(name, _)| name).collect();
+        if ready.is_empty() { Ok(()) } else { Err(format!("{ready:?}")) }
+    })
+    .await;
+    web.message("five");
+    web.watcher_shows("watcher", "the others are updated", |status| {
+        let waits = status.rollout.as_ref().is_some_and(|rollout| {
+            rollout.waiting_on.iter().any(|waiting| waiting.contains("the kubelet of its node does not report"))
+        });
+        let outdated = i32::try_from(before.len()).expect("few");
+        waits && status.pods.as_ref().is_some_and(|pods| pods.outdated == outdated && pods.updated + outdated == 4)
+    })
+    .await;
+    assert_eq!(uids(&on_it().await), uids(&before), "they may well run");
+    assert_eq!(web.watcher_status("watcher").await.rollout.and_then(|rollout| rollout.failure), None);
+    heartbeats.abort();
+}
 
 /// Waits until somebody was replaced, beyond so many.
 async fn more_than(eyes: &Eyes, count: usize) {
@@ -78,6 +125,7 @@ fn without_controller_manager_or_scheduler_a_rollout_waits_and_rejects_nothing()
         assert!(eyes.0.seen().await.most_unready <= 2, "{}", eyes.0.seen().await.most_unready);
         assert_eq!(eyes.1.seen().await.counts(), (1, 12), "nobody was replaced twice");
         assert_eq!(eyes.0.seen().await.deletions.len(), 24, "nobody was replaced twice");
+        a_kubelet_falls_silent(&cluster, &web, &agents.nodes).await;
         agents.end().await;
         web.end().await;
     });
