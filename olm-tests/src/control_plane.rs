@@ -256,8 +256,8 @@ impl ControlPlane {
         controller.process = Some(Process::start(name, &tool(name), &controller.args, &[], &log));
     }
 
-    /// From now on a node whose kubelet has not reported for so long is Unknown, and its Pods are not Ready: as it is in
-    /// a cluster of a user's.
+    /// From now on a node whose kubelet has not reported for so long is Unknown, and its Pods are not Ready: as in a
+    /// user's cluster.
     pub fn expect_heartbeats(&mut self, grace: &str) {
         let manager = self.controllers.get_mut(CONTROLLER_MANAGER).expect("the controller manager");
         for arg in manager.args.iter_mut().filter(|arg| arg.starts_with(GRACE)) {

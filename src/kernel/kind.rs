@@ -103,6 +103,11 @@ pub trait Kind: Send + Sync + Sized + 'static {
         done: &mut Self::Done,
     ) -> impl Future<Output = Acted> + Send;
 
+    /// What may fail, or hang, without keeping anything else waiting: it comes last. Returns when to come again.
+    fn finish(_cx: &Cx<'_, Self>, _seen: &Self::Seen) -> impl Future<Output = Option<Duration>> + Send {
+        async { None }
+    }
+
     /// The status, and what changed in it. Pure.
     fn status(input: &StatusInput<'_, Self>, now: DateTime<Utc>) -> Result<(Status<Self>, Vec<Transition>), Error>;
 

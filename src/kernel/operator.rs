@@ -75,9 +75,23 @@ impl<K: Kind> Operator<K> {
             Observation::Later(wait) => return Ok(wait),
         };
         let began = Instant::now();
-        let mut plan = K::plan(cx, &memory, &seen, now)?;
+        let plan = K::plan(cx, &memory, &seen, now)?;
         cx.state.planned(began.elapsed());
-        let mut done = match K::prepare(cx, &seen, &mut plan).await? {
+        let carried_out = Box::pin(self.carry_out(cx, &memory, &seen, plan)).await;
+        let finished = K::finish(cx, &seen).await;
+        Ok(carried_out?.min(finished.unwrap_or(RESYNC)))
+    }
+
+    /// Does what was planned, then says so; returns when to reconcile again.
+    async fn carry_out(
+        &self,
+        cx: &Cx<'_, K>,
+        memory: &K::Memory,
+        seen: &K::Seen,
+        mut plan: K::Plan,
+    ) -> Result<Duration, Failed> {
+        let shared = &*self.shared;
+        let mut done = match K::prepare(cx, seen, &mut plan).await? {
             Prepared::Done(done) => done,
             Prepared::Again(soon) => return Ok(soon),
             Prepared::Refused { problem, then } => {
@@ -89,19 +103,19 @@ impl<K: Kind> Operator<K> {
             }
         };
         // What must survive a crash is written before a Pod is touched.
-        if *plan.memory() != memory {
-            self.say(cx, &seen, &plan, &done, None).await?;
+        if *plan.memory() != *memory {
+            self.say(cx, seen, &plan, &done, None).await?;
         }
         let before = plan.ledger();
-        shared.deletions.settle(K::group(cx, &seen), before.clone());
-        let Acted { error, next, busy_until } = K::act(cx, &seen, &mut plan, &mut done).await;
+        shared.deletions.settle(K::group(cx, seen), before.clone());
+        let Acted { error, next, busy_until } = K::act(cx, seen, &mut plan, &mut done).await;
         shared.upgradeable.set_busy_until(&label::<K>(cx.key), busy_until);
         let complaint = error.as_ref().and_then(|error| complaint::<K>(cx.state, error));
-        let later = self.say(cx, &seen, &plan, &done, complaint.as_ref()).await?;
+        let later = self.say(cx, seen, &plan, &done, complaint.as_ref()).await?;
         if let Some(error) = error {
             return Err(Failed::Said(error));
         }
-        let has_acted = shared.deletions.ledger(K::group(cx, &seen)) != before;
+        let has_acted = shared.deletions.ledger(K::group(cx, seen)) != before;
         let unseen = has_acted.then_some(UNSEEN);
         Ok([next, later, unseen].into_iter().flatten().fold(RESYNC, Duration::min))
     }

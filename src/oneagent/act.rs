@@ -41,8 +41,6 @@ pub async fn prepare(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan) -> Result<Prepar
     if let Some(news) = plan.known.take() {
         note(cx, resolved, news).await;
     }
-    let noted = write_note(cx, resolved).await;
-    plan.next = plan.next.into_iter().chain(noted).min();
     cx.kind.peers.remembers(cx.key, !plan.assessment.decision.memory.rollout.touched.away.is_empty());
     cx.state.own.record(observed.missing.clone(), observed.refused.clone());
     cx.named.keep(cx.key, &observed.named_objects);
@@ -63,14 +61,7 @@ pub async fn prepare(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan) -> Result<Prepar
     }
     let done = match apply_objects(cx, resolved, observed, &plan.objects).await {
         Ok(done) => done,
-        Err(failure) => {
-            let refused = failure.refusal(cx);
-            let Prepared::Refused { problem, then } = refused else { return Ok(refused) };
-            return Ok(Prepared::Refused {
-                problem,
-                then: then.map(|then| noted.map_or(then, |noted| then.min(noted))),
-            });
-        }
+        Err(failure) => return Ok(failure.refusal(cx)),
     };
     if let Some(message) = plan.edited.take().filter(|_| done.template_replaced) {
         tracing::warn!(namespace = resolved.namespace, name = resolved.name, message, "the DaemonSet was edited");
@@ -213,7 +204,7 @@ async fn note(cx: &Cx<'_>, resolved: &Resolved, news: News) {
 }
 
 /// Writes that note, when it is time. Returns when to come again.
-async fn write_note(cx: &Cx<'_>, resolved: &Resolved) -> Option<Duration> {
+pub async fn write_note(cx: &Cx<'_>, resolved: &Resolved) -> Option<Duration> {
     let wait = cx.kind.notes.due(&resolved.uid)?;
     if !wait.is_zero() {
         return Some(wait);

@@ -77,6 +77,10 @@ impl Kind for OneAgents {
         act::act(cx, seen, plan, done).await
     }
 
+    async fn finish(cx: &Cx<'_>, seen: &Seen) -> Option<Duration> {
+        act::write_note(cx, &seen.resolved).await
+    }
+
     fn status(input: &StatusInput<'_, Self>, now: DateTime<Utc>) -> Result<(OneAgentStatus, Vec<Transition>), Error> {
         let StatusInput { object, before, seen, plan, done, complaint } = *input;
         let (resolved, seen, assessment) = (&seen.resolved, &seen.observed, &plan.assessment);

@@ -18,8 +18,8 @@ use serde_json::json;
 /// Newer than all others.
 const V4: &str = "1.303.40.20250401-100000";
 
-/// A kubelet that does not report any more, to the real node controller: its Pods may well run, and stay, while those of
-/// other nodes are replaced; and nothing that does not start there fails the data.
+/// The real node controller misses a kubelet: its Pods may well run, and stay, while those of other nodes are replaced;
+/// and nothing that does not start there fails the data.
 async fn a_kubelet_falls_silent(cluster: &Cluster, web: &Lab<'_>, others: &[String]) {
     web.edit_watcher(json!({ "rollout": { "maxUnavailable": "100%", "waitReadySeconds": 4 } })).await;
     let pods = web.labelled("app=webapp").await;
