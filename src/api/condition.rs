@@ -54,7 +54,7 @@ pub trait Type: Copy + PartialEq + Display + IntoEnumIterator {
     const INVALID_SPEC: Self::Reason;
     /// The reason while the operator lacks a right.
     const RIGHTS_MISSING: Self::Reason;
-    /// The reason while a write goes on failing.
+    /// The reason while what is asked of the API server goes on failing.
     const WRITE_REFUSED: Self::Reason;
     const READY: Self;
     const PROGRESSING: Self;

@@ -48,11 +48,12 @@ pub struct Head<'s> {
     pub conditions: &'s mut Vec<Condition>,
 }
 
-/// The status of an object for which nothing can be done: what was known stays.
+/// The status of an object for which nothing can be done: what was known stays. `is_considered`: the reason is what
+/// the spec asks for; else an edit of it is still to be reconciled.
 #[must_use]
 pub fn refused<S: ObjectStatus>(
     before: &S,
-    generation: Option<i64>,
+    (generation, is_considered): (Option<i64>, bool),
     (reason, message): (<S::Condition as Type>::Reason, &str),
     now: DateTime<Utc>,
 ) -> (S, Vec<Transition>) {
@@ -72,7 +73,10 @@ pub fn refused<S: ObjectStatus>(
     }
     let mut status = before.clone();
     let head = status.head();
-    (*head.observed_generation, *head.conditions) = (generation, conditions);
+    *head.conditions = conditions;
+    if is_considered {
+        *head.observed_generation = generation;
+    }
     status.refuse();
     (status, transitions)
 }

@@ -20,6 +20,7 @@ use super::resolve::{Resolved, resolve};
 use super::state::Kept;
 use super::{status, watch};
 use crate::api::condition::Transition;
+use crate::api::config_watcher::condition::Reason;
 use crate::api::config_watcher::package::PACKAGE;
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherSpec, ConfigWatcherStatus};
 use crate::api::package::Package;
@@ -65,8 +66,10 @@ impl Kind for ConfigWatchers {
         Ok(Observation::Seen(Seen::new(resolved, content, stopped, is_edited, turn)))
     }
 
-    fn plan(cx: &Cx<'_>, memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Result<Plan, Error> {
+    fn plan(cx: &Cx<'_>, memory: &Memory, seen: &Seen, _: DateTime<Utc>) -> Result<Plan, Error> {
         let (kept, resolved) = (&cx.state.own, &seen.resolved);
+        // Reads may have been slow: a debounce counts from what was read, and a window may have closed.
+        let now = cx.clock.now();
         let debouncing = kept.debouncing.lock().clone();
         let missing = kept.missing.lock().clone();
         let plan = plan::plan(&Facts {
@@ -101,6 +104,12 @@ impl Kind for ConfigWatchers {
     ) -> Result<(ConfigWatcherStatus, Vec<Transition>), Error> {
         let StatusInput { object, before, seen, plan, done: _, complaint } = *input;
         let (resolved, read) = (&seen.resolved, &seen.content);
+        // Evictions are all that it asks of the API server once there is a plan.
+        let complaint = complaint.map(|(_, why)| {
+            let message = format!("evictions in namespace {} fail again and again: {why}", resolved.namespace);
+            (Reason::EvictionRefused, message)
+        });
+        let complaint = complaint.as_ref();
         Ok(status::status(&status::StatusFacts { object, resolved, read, plan, complaint }, before, now)?)
     }
 

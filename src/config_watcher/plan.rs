@@ -92,6 +92,10 @@ impl Planned for Plan {
     fn ledger(&self) -> Ledger {
         self.ledger.clone()
     }
+
+    fn has_steps(&self) -> bool {
+        !self.decision.steps.is_empty()
+    }
 }
 
 /// Plans one reconcile.

@@ -102,6 +102,12 @@ impl<T: Reads> DaemonSets<T> {
         self.pods.keys().cloned().collect()
     }
 
+    /// Whether an object has a DaemonSet or Pods.
+    #[must_use]
+    pub fn is_known(&self, key: &Key) -> bool {
+        self.sets.contains_key(key) || self.pods.contains_key(key)
+    }
+
     /// A DaemonSet.
     #[must_use]
     pub fn set(&self, key: &Key) -> Option<&Arc<DaemonSet>> {

@@ -149,6 +149,8 @@ pub trait Planned {
     fn memory(&self) -> &Self::Memory;
     /// What is in flight, without what the watches have shown.
     fn ledger(&self) -> Ledger;
+    /// Whether a Pod is to be removed.
+    fn has_steps(&self) -> bool;
 }
 
 /// Of a kind that remembers only what the engine does.
@@ -161,6 +163,10 @@ impl<R> Planned for Decision<R> {
 
     fn ledger(&self) -> Ledger {
         self.ledger.clone()
+    }
+
+    fn has_steps(&self) -> bool {
+        !self.plan.steps.is_empty()
     }
 }
 
@@ -179,7 +185,7 @@ pub enum Prepared<K: Kind> {
 /// What came of the actions.
 #[derive(Debug, Default)]
 pub struct Acted {
-    /// The last that went wrong. What was done before is said all the same.
+    /// What went wrong. What was done before is said all the same.
     pub error: Option<Error>,
     /// When to reconcile again, if nothing happens before.
     pub next: Option<Duration>,

@@ -64,8 +64,10 @@ pub enum Error {
     /// A request got no answer.
     #[error("cannot {0}: no answer from the API server within {secs} s", secs = WRITE_TIMEOUT.as_secs())]
     Timeout(String),
-    /// A look lasted too long, each of its requests for itself did not.
-    #[error("the look at {what} was ended after {secs} s: the API server answers slowly; the next look continues it")]
+    /// A reconcile lasted too long, each of its requests for itself did not.
+    #[error(
+        "the reconcile of {what} was ended after {secs} s: the API server answers slowly; the next one continues it"
+    )]
     Overlong {
         /// Kind, namespace and name.
         what: String,
@@ -92,7 +94,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the API server says the object changed meanwhile: look again, nothing is wrong.
+    /// Whether the API server says the object changed meanwhile: reconcile again, nothing is wrong.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Stale(_)) || self.has_code(&[409])

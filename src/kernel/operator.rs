@@ -26,6 +26,14 @@ pub struct Operator<K: Kind> {
     pub shared: Arc<Shared>,
 }
 
+/// When to reconcile again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Done(Duration),
+    /// Nothing was tried: what failed before has not succeeded now.
+    Later(Duration),
+}
+
 /// How a reconcile failed: whether the user was told.
 enum Failed {
     Said(Error),
@@ -41,10 +49,10 @@ impl<E: Into<Error>> From<E> for Failed {
 impl<K: Kind> Operator<K> {
     /// Reconciles an object; returns when to do it again. What keeps it from that is said, whatever it is: what goes on
     /// failing in silence is found by nobody.
-    pub(super) async fn reconcile(&self, object: &K::Object, key: &Key, state: &State<K>) -> Result<Duration, Error> {
+    pub(super) async fn reconcile(&self, object: &K::Object, key: &Key, state: &State<K>) -> Result<Next, Error> {
         if object.meta().deletion_timestamp.is_some() {
             // The garbage collector removes what is its; nothing outside the cluster is ours.
-            return Ok(RESYNC);
+            return Ok(Next::Done(RESYNC));
         }
         let cx = self.cx(object, key, state);
         let error = match Box::pin(self.steps(&cx)).await {
@@ -53,7 +61,7 @@ impl<K: Kind> Operator<K> {
             Err(Failed::Unsaid(error)) => error,
         };
         if let Some(problem) = complaint::<K>(state, &error) {
-            self.refuse(&cx, &problem).await?;
+            self.refuse(&cx, &problem, false).await?;
         }
         Err(error)
     }
@@ -62,24 +70,27 @@ impl<K: Kind> Operator<K> {
         Cx { kind: &self.kind, shared: &self.shared, object, key, state }
     }
 
-    async fn steps(&self, cx: &Cx<'_, K>) -> Result<Duration, Failed> {
+    async fn steps(&self, cx: &Cx<'_, K>) -> Result<Next, Failed> {
         let shared = &*self.shared;
         let spec = match K::resolve(cx.object) {
             Ok(spec) => spec,
-            Err(message) => return Ok(self.refuse(cx, &(ConditionType::<K>::INVALID_SPEC, message)).await?),
+            Err(message) => {
+                let problem = (ConditionType::<K>::INVALID_SPEC, message);
+                return Ok(Next::Done(self.refuse(cx, &problem, true).await?));
+            }
         };
         let now = shared.clock.now();
         let memory = K::remember(&cx.last_status(), &spec);
         let seen = match K::observe(cx, spec, &memory, now).await? {
             Observation::Seen(seen) => seen,
-            Observation::Later(wait) => return Ok(wait),
+            Observation::Later(wait) => return Ok(Next::Later(wait)),
         };
         let began = Instant::now();
         let plan = K::plan(cx, &memory, &seen, now)?;
         cx.state.planned(began.elapsed());
         let carried_out = Box::pin(self.carry_out(cx, &memory, &seen, plan)).await;
         let finished = K::finish(cx, &seen).await;
-        Ok(carried_out?.min(finished.unwrap_or(RESYNC)))
+        Ok(Next::Done(carried_out?.min(finished.unwrap_or(RESYNC))))
     }
 
     /// Does what was planned, then says so; returns when to reconcile again.
@@ -96,8 +107,8 @@ impl<K: Kind> Operator<K> {
             Prepared::Again(soon) => return Ok(soon),
             Prepared::Refused { problem, then } => {
                 if let Some(problem) = &problem {
-                    self.refuse(cx, problem).await?;
-                    return then.map_err(Failed::Said);
+                    let said = self.refuse(cx, problem, true).await?;
+                    return then.map(|then| then.min(said)).map_err(Failed::Said);
                 }
                 return Ok(then?);
             }
@@ -106,8 +117,8 @@ impl<K: Kind> Operator<K> {
         if *plan.memory() != *memory {
             self.say(cx, seen, &plan, &done, None).await?;
         }
-        let before = plan.ledger();
-        shared.deletions.settle(K::group(cx, seen), before.clone());
+        shared.deletions.settle(K::group(cx, seen), plan.ledger());
+        let unseen = plan.has_steps().then_some(UNSEEN);
         let Acted { error, next, busy_until } = K::act(cx, seen, &mut plan, &mut done).await;
         shared.upgradeable.set_busy_until(&label::<K>(cx.key), busy_until);
         let complaint = error.as_ref().and_then(|error| complaint::<K>(cx.state, error));
@@ -115,8 +126,6 @@ impl<K: Kind> Operator<K> {
         if let Some(error) = error {
             return Err(Failed::Said(error));
         }
-        let has_acted = shared.deletions.ledger(K::group(cx, seen)) != before;
-        let unseen = has_acted.then_some(UNSEEN);
         Ok([next, later, unseen].into_iter().flatten().fold(RESYNC, Duration::min))
     }
 
@@ -138,13 +147,19 @@ impl<K: Kind> Operator<K> {
         self.write(cx, &before, status, &transitions).await
     }
 
-    /// Says in the status why nothing can be done, and waits for a change.
-    async fn refuse(&self, cx: &Cx<'_, K>, (reason, message): &Problem<K>) -> Result<Duration, Error> {
+    /// Says in the status why nothing can be done; returns when to reconcile again, without a change before.
+    /// `is_considered`: the reason is what the spec asks for.
+    async fn refuse(
+        &self,
+        cx: &Cx<'_, K>,
+        (reason, message): &Problem<K>,
+        is_considered: bool,
+    ) -> Result<Duration, Error> {
         let before = cx.last_status();
-        let generation = cx.object.meta().generation;
+        let generation = (cx.object.meta().generation, is_considered);
         let (status, transitions) = refused(&*before, generation, (*reason, message), self.shared.clock.now());
-        self.write(cx, &before, status, &transitions).await?;
-        Ok(RESYNC)
+        let later = self.write(cx, &before, status, &transitions).await?;
+        Ok(later.map_or(RESYNC, |later| later.min(RESYNC)))
     }
 
     /// Writes a status if it differs; returns how long to wait when it was too soon for mere counts.
@@ -184,7 +199,7 @@ impl<K: Kind> Operator<K> {
         let kind = K::Object::kind(&()).to_lowercase();
         let message = format!("the object cannot be read: {error}; compare it with kubectl explain {kind}.spec");
         let cx = self.cx(&object, key, state);
-        self.refuse(&cx, &(ConditionType::<K>::INVALID_SPEC, message)).await
+        self.refuse(&cx, &(ConditionType::<K>::INVALID_SPEC, message), true).await
     }
 
     /// What it is decided from may not be read: said in the status.
@@ -197,7 +212,7 @@ impl<K: Kind> Operator<K> {
     ) -> Result<(), Error> {
         let message = format!("{why}; grant the operator list and watch of that; {}", ConditionType::<K>::HALTED);
         let cx = self.cx(object, key, state);
-        self.refuse(&cx, &(ConditionType::<K>::RIGHTS_MISSING, message)).await.map(drop)
+        self.refuse(&cx, &(ConditionType::<K>::RIGHTS_MISSING, message), false).await.map(drop)
     }
 
     /// An object is gone, its state too: whatever else is held for it goes now.
@@ -225,7 +240,8 @@ fn label<K: Kind>((namespace, name): &Key) -> String {
 fn complaint<K: Kind>(state: &State<K>, error: &Error) -> Option<Problem<K>> {
     let (said, tried) = (state.complaint(error)?, error.to_string());
     let said = if said.starts_with(&tried) { said } else { format!("{tried}: {said}") };
-    let is_right = error.has_code(&[401, 403]) && said.contains(" cannot ") && !said.contains("admission webhook");
+    let is_refused = error.has_code(&[401, 403]) && said.contains(" cannot ") && !said.contains("admission webhook");
+    let is_right = is_refused || matches!(error, Error::Unread(why) if why.contains(" is forbidden: "));
     Some(if is_right {
         let package = K::PACKAGE.name;
         let message = format!("{said}; grant the operator that right (config/{package}/rbac.yaml has them all)");

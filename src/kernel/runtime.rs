@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::kind::{Kind, Shared, Status};
-use super::operator::Operator;
+use super::operator::{Next, Operator};
 use super::rivals::{LeftAlone, Rivals};
 use super::state::{Known, ObjectState, States};
 use super::sync::{PAGE, Synced, api, refusal};
@@ -221,7 +221,7 @@ impl<K: Kind> Runtime<K> {
                 Ok(decoded) => self.operator.reconcile(decoded, &key, &state).await,
                 Err(invalid) => {
                     tracing::warn!(namespace = key.0, name = key.1, error = invalid.error, "an object cannot be read");
-                    self.operator.undecodable(&invalid.metadata, &invalid.error, &key, &state).await
+                    self.operator.undecodable(&invalid.metadata, &invalid.error, &key, &state).await.map(Next::Done)
                 }
             }
         };
@@ -235,10 +235,13 @@ impl<K: Kind> Runtime<K> {
             self.operator.gone(&key, &state.uid, false);
         }
         self.operator.shared.metrics.reconciled(outcome.is_ok(), began.elapsed());
-        if outcome.is_ok() {
-            state.succeeded();
-        }
-        outcome.map(Action::requeue)
+        Ok(match outcome? {
+            Next::Done(again) => {
+                state.succeeded();
+                Action::requeue(again)
+            }
+            Next::Later(again) => Action::requeue(again),
+        })
     }
 
     /// Whether another installation operates an object; when to look again then.

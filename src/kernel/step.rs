@@ -3,7 +3,7 @@
 //! Must not choose a Pod, nor decide what follows.
 
 use super::Error;
-use super::delete::{Blocked, How, Outcome, Target};
+use super::delete::{Blocked, By, How, Outcome, Target};
 use super::kind::{Cx, Kind};
 use crate::rollout::Step;
 use crate::rollout::guard::Guard;
@@ -29,7 +29,10 @@ impl<K: Kind> Cx<'_, K> {
                 tracing::info!(namespace, name, pod, node, "Pod removed: its successor gets the desired revision");
                 self.metrics.replaced();
             }
-            Outcome::Blocked(Blocked { why, .. }) => {
+            Outcome::Blocked(Blocked { why, by: By::Budget | By::Budgets }) => {
+                tracing::info!(namespace, name, pod, node, why, "a PodDisruptionBudget lets the Pod stay for now");
+            }
+            Outcome::Blocked(Blocked { why, by: By::Refusal }) => {
                 tracing::warn!(namespace, name, pod, node, why, "the API server refuses to remove the Pod");
             }
             Outcome::Changed => tracing::info!(namespace, name, pod, node, "Pod changed before it was removed"),

@@ -1,6 +1,6 @@
-//! Triggers: how a watch has objects looked at, one or all of them.
+//! Triggers: how a watch has objects reconciled, one or all of them.
 //!
-//! Here so that a thousand events are one reason to look. Must not know what changed, nor what a look does.
+//! Here so that a thousand events are one reason to reconcile. Must not know what changed, nor what a reconcile does.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::k8s::watch::Affects;
 /// Events that concern all objects are gathered for so long, the first apart.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Has objects looked at.
+/// Has objects reconciled.
 #[derive(Debug, Clone, Default)]
 pub struct Triggers {
     scopes: Arc<HashMap<String, Trigger>>,
@@ -44,7 +44,7 @@ impl Triggers {
         (Self { scopes: Arc::new(scopes) }, receivers)
     }
 
-    /// Has one looked at.
+    /// Has one reconciled.
     pub fn one(&self, key: &Key) {
         if let Some(trigger) = self.scopes.get(&key.0).or_else(|| self.scopes.get("")) {
             let _ = trigger.one.unbounded_send(key.clone());
@@ -74,7 +74,7 @@ pub struct Receiver {
     pub(super) all: Arc<Notify>,
 }
 
-/// At once, and then at most once in a while: a thousand nodes that change are one reason to look.
+/// At once, and then at most once in a while: a thousand nodes that change are one reason to reconcile.
 pub(super) fn gathered(all: Arc<Notify>) -> impl Stream<Item = ()> + Send + 'static {
     futures::stream::unfold((all, false), |(all, waits)| async move {
         if waits {

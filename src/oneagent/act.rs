@@ -87,7 +87,10 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
         Ok(None)
     };
     let nudged = nudged.unwrap_or_else(|failure| {
-        error.get_or_insert(failure);
+        // Of two failures one is said: the one that there is something to say of.
+        if error.as_ref().is_none_or(|first| cx.state.complaint(first).is_none()) {
+            error = Some(failure);
+        }
         None
     });
     let refused =

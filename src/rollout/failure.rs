@@ -156,7 +156,7 @@ fn workloads_of<R>(reading: &Reading<'_, '_, R>, cells: &[&Cell<'_, R>]) -> Vec<
     names.into_iter().take(REMEMBERED).collect()
 }
 
-/// When the places that failed will have been available for as long as it had been given; `None`: it is not. A
+/// When all places that failed will have been available for `wait_ready`; `None`: one of them is not available. A
 /// place has its Pod of that revision again; a workload lacks no more replicas than before, whatever their names.
 fn recovered_at<R: Revision>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> Option<DateTime<Utc>> {
     let wait_ready = reading.policy.wait_ready;

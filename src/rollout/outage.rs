@@ -13,11 +13,11 @@ use super::cell::Cell;
 use super::rule::{Rule, holds};
 
 /// Fewer places than these are no mass outage.
-const STORM: usize = 3;
+const MASS_OUTAGE: usize = 3;
 
 /// Whether so many places that are away make a mass outage.
 pub(super) fn is_mass_outage(down: usize, all: usize) -> bool {
-    down >= STORM && down * 3 >= all
+    down >= MASS_OUTAGE && down * 3 >= all
 }
 
 /// How many places of a zone, or of the fleet, are there, and how many of them are or were away.

@@ -34,7 +34,7 @@ pub enum Rule {
     Courtesy,
     /// 9: as many failures as are allowed stop a rollout.
     Failure,
-    /// 9: one that crashes again and again speaks in between, too.
+    /// 9: one that crashes again and again counts as failed in between, too.
     Sticky,
     /// 9: a rollout in which nothing moves but what fails has failed.
     Standstill,

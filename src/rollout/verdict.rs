@@ -90,8 +90,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         }
     }
 
-    /// An agent that is Ready and crashed again and again before speaks until it has been available for as long as it
-    /// had been given.
+    /// A Pod that crashed again and again counts as failed until it has been available for `wait_ready`.
     pub(super) fn crashed(&self, cell: &mut Cell<'a, R>) {
         let crashes = |pod: &&Arc<Pod<R>>| matches!(pod.trouble, Some(Trouble::Crash(_))) && self.is_from_desired(pod);
         let Some(pod) = cell.pod().filter(crashes) else { return };

@@ -92,8 +92,8 @@ pub enum Reason {
     /// The API server refuses to evict the Pod that the message names: grant the operator create on `pods/eviction` in
     /// this namespace, or change the policy or webhook. Other Pods are tried meanwhile, and that one again.
     EvictionRefused,
-    /// The operator may not list or watch what it decides from; the message quotes the API server. Grant it that right:
-    /// no Pod is replaced meanwhile.
+    /// The operator may not read what it decides from; the message quotes the API server. Grant it that right: no Pod
+    /// is replaced meanwhile.
     RightsMissing,
     /// The API server goes on refusing or failing what the operator asks of it; the message quotes it. Fix the policy,
     /// webhook or server; it is tried again.

@@ -259,7 +259,7 @@ async fn stand_by<K: Kind>(
         // What the leader before us did last must be seen before the first step.
         if at_once { synced.first().await } else { synced.refresh().await }
     };
-    // Lists may be slow: meanwhile the lease is renewed, and a stop is contact.
+    // Lists may be slow: meanwhile the lease is renewed, and a stop is heard.
     tokio::select! {
         () = lists => {}
         () = stop => {

@@ -169,7 +169,12 @@ impl Fleet {
         let inner = &mut *self.inner.write();
         let affects = inner.agents.pod(change, now);
         if let Affects::One(key) = &affects {
-            inner.changed.insert(key.clone(), Instant::now());
+            // The last Pods of a OneAgent that is gone go after it.
+            if inner.agents.is_known(key) {
+                inner.changed.insert(key.clone(), Instant::now());
+            } else {
+                inner.changed.remove(key);
+            }
         }
         affects
     }
@@ -214,14 +219,17 @@ impl Inner {
     fn change<A>(&mut self, key: &Key, change: impl FnOnce(&mut DaemonSets<Agents>) -> A) -> A {
         let before = self.agents.set(key).cloned();
         let answer = change(&mut self.agents);
-        if let Some(now) = self.agents.set(key) {
-            let record = |set: &DaemonSet| set.annotations().get(RECORD_ANNOTATION).cloned();
-            if before.is_none_or(|before| !Arc::ptr_eq(&before, now) && record(&before) != record(now)) {
-                self.yields_to.insert(key.clone(), Arc::new(record::yields_to(now)));
-            }
+        if let Some(now) = self.agents.set(key)
+            && before.is_none_or(|before| record_of(&before) != record_of(now))
+        {
+            self.yields_to.insert(key.clone(), Arc::new(record::yields_to(now)));
         }
         answer
     }
+}
+
+fn record_of(set: &DaemonSet) -> Option<&String> {
+    set.annotations().get(RECORD_ANNOTATION)
 }
 
 fn key_of(set: &DaemonSet) -> Key {

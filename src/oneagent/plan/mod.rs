@@ -109,6 +109,10 @@ impl Planned for Plan {
     fn ledger(&self) -> Ledger {
         self.ledger.clone()
     }
+
+    fn has_steps(&self) -> bool {
+        !self.steps.is_empty()
+    }
 }
 
 /// What was found and decided, as far as a status tells of it.

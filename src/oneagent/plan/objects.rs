@@ -286,7 +286,7 @@ pub(super) fn edited(
     let Some((live, running)) = live.zip(running).filter(|(live, _)| Edited::may_be(live, &record.edited)) else {
         return Ok(Edited::default());
     };
-    // PullSecretState a record of what was ours nobody can tell.
+    // Without a record of what was ours nobody can tell.
     let Some(base) = record.template(&running.hash) else { return Ok(Edited::default()) };
     let rendered = daemonset(resolved, base, running.version, String::new(), default_image)?;
     Edited::read(live, &record.edited, (!seen.is_believed).then_some(&rendered), &seen.pods)

@@ -135,7 +135,7 @@ pub fn preview(
     let (mut last, mut idle) = (Report::default(), 0);
     for look in 0..looks {
         let at = world.now;
-        let done = world.lookup().map_err(|error| format!("the Pod template cannot be made: {error}"))?;
+        let done = world.step().map_err(|error| format!("the Pod template cannot be made: {error}"))?;
         if look == 0 {
             preview.from = done.from.map(|version| version.to_string());
             preview.to = done.to.map(|version| version.to_string());

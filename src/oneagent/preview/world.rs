@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Makes the plan, and carries it out.
-    pub(super) fn lookup(&mut self) -> Result<Done, serde_json::Error> {
+    pub(super) fn step(&mut self) -> Result<Done, serde_json::Error> {
         let plan = plan(&self.memory, &self.resolved, &self.seen, &self.image, self.now)?;
         let decision = plan.assessment.decision;
         let before = self.seen.daemonset.as_deref().and_then(template_revision);

@@ -28,7 +28,7 @@ impl Refusing {
         Self { fleet, policy, refused, let_through, changes: 0, made: 0, last: None }
     }
 
-    /// Looks every ten seconds; Pods are made after a evaluate, and at once Ready.
+    /// Evaluates every ten seconds; Pods are made after each, and at once Ready.
     fn run(&mut self, from: i64, to: i64) {
         for now in (from..to).step_by(10) {
             let lacking = self.fleet.nodes.len() - self.fleet.pods.len();

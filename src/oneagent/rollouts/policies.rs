@@ -37,7 +37,7 @@ impl Drive {
         Arc::make_mut(&mut self.fleet.nodes[node]).labels.insert(key.to_owned(), value.to_owned());
     }
 
-    /// One evaluate, and what follows from it at once.
+    /// One evaluation, and what follows from it at once.
     pub(super) fn evaluate(&mut self, version: u32, now: i64) {
         self.look_to(&desired(version), now);
     }
