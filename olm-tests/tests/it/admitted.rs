@@ -34,7 +34,7 @@ fn unprivileged_agents_run_under_the_scc_that_is_made_for_them() {
         let cluster = Cluster::start(Vec::new()).await;
         serve(&cluster);
         let lab = Lab::on(&cluster, "tailored", 2).await;
-        let recorded = std::fs::read_to_string(repository("src/k8s/scc/recorded.json")).unwrap();
+        let recorded = std::fs::read_to_string(repository("src/openshift/scc/recorded.json")).unwrap();
         let mut sccs: Vec<Scc> = serde_json::from_str(&recorded).unwrap();
         // As the manifest says it, except for the namespace.
         let file = repository("config/oneagent-operator/scc-unprivileged.yaml");

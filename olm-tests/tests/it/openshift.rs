@@ -160,7 +160,7 @@ fn agents_ask_for_their_scc_so_that_no_foreign_one_takes_them() {
 
 /// `check` says beforehand which SCC agents will get, of OpenShift's own ten, and what is in the way.
 fn beforehand(cluster: &Cluster, lab: &Lab<'_>) {
-    let recorded = std::fs::read_to_string(repository("src/k8s/scc/recorded.json")).unwrap();
+    let recorded = std::fs::read_to_string(repository("src/openshift/scc/recorded.json")).unwrap();
     for scc in serde_json::from_str::<Vec<Value>>(&recorded).unwrap() {
         cluster.apply(&scc.to_string());
     }
