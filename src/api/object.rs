@@ -88,3 +88,28 @@ pub fn keep_what_is_urgent<T: Type>(conditions: &mut [Condition]) {
         condition.message.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::config_watcher::ConfigWatcherStatus;
+    use crate::api::config_watcher::condition::{ConditionType, Reason};
+
+    #[test]
+    fn an_edit_that_could_not_be_reconciled_is_not_observed_and_what_was_known_stays() {
+        let before = ConfigWatcherStatus {
+            observed_generation: Some(1),
+            applied_hash: Some("hash".to_owned()),
+            ..ConfigWatcherStatus::default()
+        };
+        for (reason, is_considered, observed) in [(Reason::InvalidSpec, true, 2), (Reason::WriteRefused, false, 1)] {
+            let (status, _) = refused(&before, (Some(2), is_considered), (reason, "why"), DateTime::UNIX_EPOCH);
+            assert_eq!((status.observed_generation, status.applied_hash.as_deref()), (Some(observed), Some("hash")));
+            let said = status.conditions.iter().map(|condition| (&*condition.type_, &*condition.reason));
+            let reason = reason.to_string();
+            let all = [ConditionType::READY, ConditionType::PROGRESSING, ConditionType::DEGRADED];
+            let expected: Vec<(String, &str)> = all.iter().map(|type_| (type_.to_string(), &*reason)).collect();
+            assert!(said.eq(expected.iter().map(|(type_, reason)| (&**type_, *reason))), "{:?}", status.conditions);
+        }
+    }
+}
