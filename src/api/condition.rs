@@ -65,6 +65,22 @@ pub trait Type: Copy + PartialEq + Display + IntoEnumIterator {
     fn weight(self, holds: Option<bool>, reason: Self::Reason) -> Weight;
 }
 
+/// In `impl Type`: the conditions and reasons that every kind has, under their own names.
+#[macro_export]
+macro_rules! common_conditions {
+    ($reason:ident) => {
+        type Reason = $reason;
+        const NOT_YET: $reason = $reason::NotYetReported;
+        const INVALID_SPEC: $reason = $reason::InvalidSpec;
+        const RIGHTS_MISSING: $reason = $reason::RightsMissing;
+        const WRITE_REFUSED: $reason = $reason::WriteRefused;
+        const READY: Self = Self::Ready;
+        const PROGRESSING: Self = Self::Progressing;
+        const DEGRADED: Self = Self::Degraded;
+    };
+}
+pub(crate) use common_conditions;
+
 /// What an Event is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {

@@ -40,6 +40,26 @@ pub trait ObjectStatus: Clone + Default + PartialEq + Serialize + DeserializeOwn
     fn stamp(&mut self, _now: DateTime<Utc>) {}
 }
 
+/// In `impl ObjectStatus`: what is the same in the status of every kind stands in fields of the same names.
+#[macro_export]
+macro_rules! status_head {
+    () => {
+        fn head(&mut self) -> $crate::api::object::Head<'_> {
+            let Self { observed_generation, operator_namespace, conditions, .. } = self;
+            $crate::api::object::Head { observed_generation, operator_namespace, conditions }
+        }
+
+        fn conditions(&self) -> &[$crate::api::condition::Condition] {
+            &self.conditions
+        }
+
+        fn operator(&self) -> Option<&str> {
+            self.operator_namespace.as_deref()
+        }
+    };
+}
+pub(crate) use status_head;
+
 /// What is the same in the status of every kind.
 #[derive(Debug)]
 pub struct Head<'s> {

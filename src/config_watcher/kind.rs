@@ -66,10 +66,8 @@ impl Kind for ConfigWatchers {
         Ok(Observation::Seen(Seen::new(resolved, content, stopped, is_edited, turn)))
     }
 
-    fn plan(cx: &Cx<'_>, memory: &Memory, seen: &Seen, _: DateTime<Utc>) -> Result<Plan, Error> {
+    fn plan(cx: &Cx<'_>, memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Result<Plan, Error> {
         let (kept, resolved) = (&cx.state.own, &seen.resolved);
-        // Reads may have been slow: a debounce counts from what was read, and a window may have closed.
-        let now = cx.clock.now();
         let debouncing = kept.debouncing.lock().clone();
         let missing = kept.missing.lock().clone();
         let plan = plan::plan(&Facts {

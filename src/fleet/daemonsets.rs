@@ -203,11 +203,10 @@ impl<T: Reads> DaemonSets<T> {
             Change::Listed(facts) | Change::Applied(facts) => self.see_pod(facts, now),
             Change::Deleted(facts) => self.drop_pod(facts, now),
             Change::Complete(listed) => {
-                let is_gone = |namespace: &str, name: &str| listed.lacks(namespace, name);
                 let mut lost: Vec<(Key, Arc<Pod<T::Revision>>)> = Vec::new();
                 for (key, pods) in &mut self.pods {
                     pods.retain(|name, seen| {
-                        let is_gone = is_gone(&key.0, name);
+                        let is_gone = listed.lacks(&key.0, name);
                         lost.extend(is_gone.then(|| (key.clone(), seen.pod.clone())));
                         !is_gone
                     });

@@ -225,7 +225,7 @@ pub struct Shared {
     pub contact: Arc<ApiContact>,
 }
 
-/// What a process is told of itself.
+/// What a process knows of itself.
 pub struct Process {
     pub client: Client,
     pub clock: Clock,
@@ -237,7 +237,7 @@ pub struct Process {
 }
 
 impl Shared {
-    /// Of a process of kind `K`; `tell_named` is told of every object referred to that changes.
+    /// Of a process of kind `K`; `tell_named` gets every object referred to that changes.
     #[must_use]
     pub fn new<K: Kind>(process: Process, tell_named: UnboundedSender<Reference>) -> Self {
         let Process { client, clock, namespace, pod, contact } = process;

@@ -34,7 +34,7 @@ pub(super) enum Next {
     Later(Duration),
 }
 
-/// How a reconcile failed: whether the user was told.
+/// How a reconcile failed: whether the status says it.
 enum Failed {
     Said(Error),
     Unsaid(Error),
@@ -79,14 +79,14 @@ impl<K: Kind> Operator<K> {
                 return Ok(Next::Done(self.refuse(cx, &problem, true).await?));
             }
         };
-        let now = shared.clock.now();
         let memory = K::remember(&cx.last_status(), &spec);
-        let seen = match K::observe(cx, spec, &memory, now).await? {
+        let seen = match K::observe(cx, spec, &memory, shared.clock.now()).await? {
             Observation::Seen(seen) => seen,
             Observation::Later(wait) => return Ok(Next::Later(wait)),
         };
         let began = Instant::now();
-        let plan = K::plan(cx, &memory, &seen, now)?;
+        // Reads may have been slow: meanwhile a window may have closed.
+        let plan = K::plan(cx, &memory, &seen, shared.clock.now())?;
         cx.state.planned(began.elapsed());
         let carried_out = Box::pin(self.carry_out(cx, &memory, &seen, plan)).await;
         let finished = K::finish(cx, &seen).await;

@@ -8,15 +8,17 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 
+use super::context::OneAgents;
 use super::fleet::Fleet;
 use super::overlap;
 use super::peers::Peers;
-use super::resolve::{Resolved, resolve};
+use super::resolve::Resolved;
 use super::revision::Pod;
 use crate::api::oneagent::OneAgent;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::k8s::node::Node;
 use crate::k8s::watch::{Id, list};
+use crate::kernel::kind::Kind;
 
 /// What a cluster says.
 #[derive(Debug, Default)]
@@ -61,8 +63,7 @@ impl Cluster {
 
     /// What a spec means, beside the others; or why it is invalid.
     pub(super) fn resolved(&self, agent: &OneAgent, nodes: &[Arc<Node>]) -> Result<Resolved, String> {
-        let resolved = resolve(agent)
-            .map_err(|refusals| refusals.into_iter().map(|refusal| refusal.0).collect::<Vec<_>>().join("; "))?;
+        let resolved = OneAgents::resolve(agent)?;
         let key = (resolved.namespace.clone(), resolved.name.clone());
         let others = self.peers.others(&key, &resolved.placement, &self.fleet);
         Ok(overlap::exclude_older(resolved, &others, nodes, &self.fleet.pods(&key), &self.fleet.yields_to(&key)))

@@ -20,14 +20,7 @@ pub enum ConditionType {
 }
 
 impl condition::Type for ConditionType {
-    type Reason = Reason;
-    const NOT_YET: Reason = Reason::NotYetReported;
-    const INVALID_SPEC: Reason = Reason::InvalidSpec;
-    const RIGHTS_MISSING: Reason = Reason::RightsMissing;
-    const WRITE_REFUSED: Reason = Reason::WriteRefused;
-    const READY: Self = Self::Ready;
-    const PROGRESSING: Self = Self::Progressing;
-    const DEGRADED: Self = Self::Degraded;
+    condition::common_conditions!(Reason);
     const HALTED: &'static str = "no Pod is replaced until that is fixed";
 
     fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {

@@ -16,7 +16,7 @@ pub mod condition;
 pub mod package;
 
 use super::condition::Condition;
-use super::object::{Head, ObjectStatus, keep_what_is_urgent};
+use super::object::{ObjectStatus, keep_what_is_urgent, status_head};
 use super::schedule::{Blackout, Window};
 use super::schema::{any_object, int_or_string};
 
@@ -173,18 +173,7 @@ pub struct ConfigWatcherStatus {
 impl ObjectStatus for ConfigWatcherStatus {
     type Condition = condition::ConditionType;
 
-    fn head(&mut self) -> Head<'_> {
-        let Self { observed_generation, operator_namespace, conditions, .. } = self;
-        Head { observed_generation, operator_namespace, conditions }
-    }
-
-    fn conditions(&self) -> &[Condition] {
-        &self.conditions
-    }
-
-    fn operator(&self) -> Option<&str> {
-        self.operator_namespace.as_deref()
-    }
+    status_head!();
 
     fn urgent(&self) -> Self {
         let mut urgent = Self { pods: None, ..self.clone() };

@@ -30,14 +30,7 @@ pub enum ConditionType {
 }
 
 impl condition::Type for ConditionType {
-    type Reason = Reason;
-    const NOT_YET: Reason = Reason::NotYetReported;
-    const INVALID_SPEC: Reason = Reason::InvalidSpec;
-    const RIGHTS_MISSING: Reason = Reason::RightsMissing;
-    const WRITE_REFUSED: Reason = Reason::WriteRefused;
-    const READY: Self = Self::Ready;
-    const PROGRESSING: Self = Self::Progressing;
-    const DEGRADED: Self = Self::Degraded;
+    condition::common_conditions!(Reason);
     const HALTED: &'static str = "nothing is done until that is fixed; agents run on";
 
     fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::condition::ConditionType;
 use crate::api::condition::{Condition, timestamp};
-use crate::api::object::{Head, ObjectStatus, keep_what_is_urgent};
+use crate::api::object::{ObjectStatus, keep_what_is_urgent, status_head};
 use crate::api::rollout::{NodeCounts, RolloutStatus};
 
 /// How many nodes `instances` names before `instancesTruncated` is set.
@@ -87,18 +87,7 @@ pub struct OneAgentStatus {
 impl ObjectStatus for OneAgentStatus {
     type Condition = ConditionType;
 
-    fn head(&mut self) -> Head<'_> {
-        let Self { observed_generation, operator_namespace, conditions, .. } = self;
-        Head { observed_generation, operator_namespace, conditions }
-    }
-
-    fn conditions(&self) -> &[Condition] {
-        &self.conditions
-    }
-
-    fn operator(&self) -> Option<&str> {
-        self.operator_namespace.as_deref()
-    }
+    status_head!();
 
     fn urgent(&self) -> Self {
         let mut urgent = Self {

@@ -182,15 +182,12 @@ impl Fleet {
     /// Takes a change of the agents' DaemonSets.
     pub fn daemonset_change(&self, change: Change<DaemonSet>) -> Affects {
         let inner = &mut *self.inner.write();
-        match change {
-            Change::Listed(set) => inner.change(&key_of(&set), |agents| agents.daemonset(Change::Listed(set))),
-            Change::Applied(set) => inner.change(&key_of(&set), |agents| agents.daemonset(Change::Applied(set))),
-            Change::Deleted(_) | Change::Complete(_) => {
-                let affects = inner.agents.daemonset(change);
-                inner.yields_to.retain(|key, _| inner.agents.set(key).is_some());
-                affects
-            }
+        if let Some(key) = change.present().map(key_of) {
+            return inner.change(&key, |agents| agents.daemonset(change));
         }
+        let affects = inner.agents.daemonset(change);
+        inner.yields_to.retain(|key, _| inner.agents.set(key).is_some());
+        affects
     }
 
     /// Takes a change of the DaemonSets of Dynatrace Operator.

@@ -26,6 +26,8 @@ use crate::dynatrace::{Hosts, Snapshot, TokenState};
 use crate::k8s::facts::VERSION_ANNOTATION;
 use crate::k8s::placement::Verdict;
 use crate::k8s::watch::Change;
+use crate::kernel::kind::Kind;
+use crate::oneagent::OneAgents;
 use crate::rollout::ledger::Ledger;
 use crate::sim::{self, Event, Script, Stage, edit, how, merge};
 
@@ -162,11 +164,10 @@ impl sim::Operator for Operator {
             self.tell(&event);
             show(&self.fleet, event);
         }
-        let resolved = match resolve(&self.agent) {
+        let resolved = match OneAgents::resolve(&self.agent) {
             Ok(resolved) => resolved,
-            Err(refusals) => {
-                let why: Vec<String> = refusals.into_iter().map(|refusal| refusal.0).collect();
-                self.stage.line("  ", &format!("refused: {}", why.join("; ")));
+            Err(why) => {
+                self.stage.line("  ", &format!("refused: {why}"));
                 self.stage.look_again([]);
                 return;
             }

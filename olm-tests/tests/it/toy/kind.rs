@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use kube::CustomResource;
 use kube::api::ObjectMeta;
 use oneagent_operator::api::condition::{self, Condition, Finding, Transition, Weight, merge};
-use oneagent_operator::api::object::{Head, ObjectStatus};
+use oneagent_operator::api::object::ObjectStatus;
 use oneagent_operator::api::package::Package;
 use oneagent_operator::fleet::daemonsets::{DaemonSets, Reads, by_node, place};
 use oneagent_operator::k8s::facts::{NodeFacts, PodFacts};
@@ -56,14 +56,7 @@ pub(super) enum Reason {
 }
 
 impl condition::Type for Type {
-    type Reason = Reason;
-    const NOT_YET: Reason = Reason::NotYetReported;
-    const INVALID_SPEC: Reason = Reason::InvalidSpec;
-    const RIGHTS_MISSING: Reason = Reason::RightsMissing;
-    const WRITE_REFUSED: Reason = Reason::WriteRefused;
-    const READY: Self = Self::Ready;
-    const PROGRESSING: Self = Self::Progressing;
-    const DEGRADED: Self = Self::Degraded;
+    oneagent_operator::common_conditions!(Reason);
     const HALTED: &'static str = "Pods run on";
 
     fn weight(self, _: Option<bool>, _: Reason) -> Weight {
@@ -74,18 +67,7 @@ impl condition::Type for Type {
 impl ObjectStatus for Refreshed {
     type Condition = Type;
 
-    fn head(&mut self) -> Head<'_> {
-        let Self { observed_generation, operator_namespace, conditions, .. } = self;
-        Head { observed_generation, operator_namespace, conditions }
-    }
-
-    fn conditions(&self) -> &[Condition] {
-        &self.conditions
-    }
-
-    fn operator(&self) -> Option<&str> {
-        self.operator_namespace.as_deref()
-    }
+    oneagent_operator::status_head!();
 }
 
 const WORDS: Words = Words {
