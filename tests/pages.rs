@@ -122,8 +122,11 @@ fn what_a_promise_is_held_by_is_there() {
     for row in table.lines().skip(2) {
         let held_by = row.split('|').nth(2).unwrap();
         for name in held_by.split('`').skip(1).step_by(2) {
-            let at =
-                [name.to_owned(), format!("src/oneagent/rollouts/{name}"), format!("olm-tests/tests/it/{name}.rs")];
+            let at = [
+                name.to_owned(),
+                format!("src/rollout/tests/histories/{name}"),
+                format!("olm-tests/tests/it/{name}.rs"),
+            ];
             assert!(at.iter().any(|path| root().join(path).is_file()), "{name}");
         }
     }

@@ -31,10 +31,10 @@ mod problem;
 mod refusal;
 pub mod resolve;
 pub mod revision;
-#[cfg(test)]
-mod rollouts;
 mod state;
 pub mod status;
+#[cfg(test)]
+mod tests;
 pub mod version;
 mod watch;
 

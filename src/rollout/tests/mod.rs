@@ -2,6 +2,7 @@
 //!
 //! What a kind's revisions make of it is tried with that kind.
 
+mod histories;
 mod replicas;
 
 use std::collections::{HashMap, HashSet};
@@ -65,31 +66,14 @@ fn pod(number: usize, ready: bool) -> Arc<Pod<Number>> {
 fn places(pods: &[Arc<Pod<Number>>]) -> Vec<Place<'_, Number>> {
     let standing =
         |pod: &Pod<Number>| if pod.revision == Some(Number(1)) { Standing::Outdated } else { Standing::Current };
-    let place = |pod| Place { occupant: Some(Occupant { pod, standing: standing(pod) }), ..empty(&pod.node) };
+    let place =
+        |pod| Place { occupant: Some(Occupant { pod, standing: standing(pod) }), ..Place::plain(&pod.node, None) };
     pods.iter().map(place).collect()
 }
 
 /// Closed to new Pods, for a while.
 fn closed() -> Selection {
     Selection::Closed(Closed { name: "gate", by: None, keeps_pods: true, may_open: true })
-}
-
-fn empty(name: &Arc<str>) -> Place<'_, Number> {
-    Place {
-        name,
-        workload: 0,
-        rank: 0,
-        zone: None,
-        is_canary: false,
-        is_left_out: false,
-        selection: Selection::Selected,
-        is_ready: true,
-        ready_since: None,
-        busy: None,
-        joined: DateTime::UNIX_EPOCH,
-        loss: None,
-        occupant: None,
-    }
 }
 
 proptest! {
@@ -113,7 +97,7 @@ proptest! {
                 let seen = |other: &'_ Arc<Pod<Number>>| other.node == gone.node;
                 let occupant = |other| seen(other).then_some(Occupant { pod: &back, standing: Standing::Current });
                 let shown: Vec<Place<'_, Number>> = pods.iter().map(|other| Place { occupant: occupant(other),
-                    ..empty(&other.node) }).collect();
+                    ..Place::plain(&other.node, None) }).collect();
                 ledger = ledger.settled(&policy(budget), &shown, at(0));
             } else if ledger.begin(&guard, &gone.node, &gone.uid, at(0)).is_some() {
                 if gone.ready_since.is_some() { &mut running } else { &mut broken }.insert(gone.node.clone());
@@ -186,8 +170,10 @@ fn a_place_is_in_flight_until_its_agent_is_available() {
         ("it is Ready, and must stay so", Some(&ready), 20, 1, None),
         ("it is available", Some(&ready), 40, 0, None),
     ] {
-        let place =
-            Place { occupant: shown.map(|pod| Occupant { pod, standing: Standing::Current }), ..empty(&pods[0].node) };
+        let place = Place {
+            occupant: shown.map(|pod| Occupant { pod, standing: Standing::Current }),
+            ..Place::plain(&pods[0].node, None)
+        };
         ledger = ledger.settled(&slow, &[place], at(now));
         assert_eq!((ledger.lost().len(), ledger.latest()), (in_flight, latest), "{what}");
     }
@@ -209,9 +195,13 @@ fn a_deletion_that_is_never_shown_never_happened_and_what_is_drained_or_gone_is_
     let believed_no_more = ledger.settled(&policy(1), &shown, at(90));
     assert!(believed_no_more.deleted().is_empty());
     assert!(believed_no_more.settled(&policy(1), &shown, at(91)).lost().is_empty(), "its agent runs");
-    let away = Place { is_ready: false, busy: Some("the node is cordoned".into()), ..empty(&pods[0].node) };
+    let away = Place {
+        is_ready: false,
+        busy: Some("the node is cordoned".into()),
+        ..Place::<Number>::plain(&pods[0].node, None)
+    };
     assert_eq!(ledger.settled(&policy(1), &[away], at(1)).lost().len(), 1, "while it is NotReady nobody can say");
-    let drained = Place { busy: Some("the node is cordoned".into()), ..empty(&pods[0].node) };
+    let drained = Place { busy: Some("the node is cordoned".into()), ..Place::<Number>::plain(&pods[0].node, None) };
     assert!(ledger.settled(&policy(1), &[drained], at(1)).lost().is_empty());
     assert!(ledger.settled::<Number>(&policy(1), &[], at(1)).lost().is_empty(), "it was removed");
 }
@@ -223,11 +213,13 @@ fn a_broken_pod_is_in_flight_until_there_is_another() {
     let mut ledger = Ledger::default();
     assert!(ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).is_some());
     assert!(ledger.lost().is_empty(), "no agent is missing because of us");
-    ledger = ledger.settled(&policy(1), &[empty(&pods[0].node)], at(1));
+    ledger = ledger.settled(&policy(1), &[Place::<Number>::plain(&pods[0].node, None)], at(1));
     assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(1)).is_none());
     let another = Arc::new(Pod { uid: "new".into(), ..(*pods[0]).clone() });
-    let there =
-        Place { occupant: Some(Occupant { pod: &another, standing: Standing::Current }), ..empty(&pods[0].node) };
+    let there = Place {
+        occupant: Some(Occupant { pod: &another, standing: Standing::Current }),
+        ..Place::plain(&pods[0].node, None)
+    };
     ledger = ledger.settled(&policy(1), &[there], at(2));
     assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(2)).is_some());
 }

@@ -93,7 +93,7 @@ impl World {
                 let occupant = Some(Occupant { pod: &entry.1, standing });
                 let is_busy = self.busy == Some(workload) || (self.is_held && is_old);
                 let busy = is_busy.then(|| "not now".into());
-                Place { workload, busy, occupant, ..empty(&entry.1.name) }
+                Place { workload, busy, occupant, ..Place::plain(&entry.1.name, None) }
             })
             .collect();
         let (lost, missing) = (HashMap::new(), HashMap::new());

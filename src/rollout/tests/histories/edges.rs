@@ -3,7 +3,6 @@
 //! Must not use a rule to judge another.
 
 use super::*;
-use crate::k8s::node::Taint;
 
 /// Ten nodes in the middle of a rollout from 1 to 2; the first one's new agent crashes.
 pub(super) fn halfway_with_a_crash() -> Fleet {
@@ -18,12 +17,12 @@ pub(super) fn halfway_with_a_crash() -> Fleet {
 #[test]
 fn a_cordon_of_nodes_whose_new_agent_crashes_takes_neither_vote_nor_budget_away() {
     let mut fleet = halfway_with_a_crash();
-    Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
+    fleet.node(0).busy = Some("the node is cordoned");
     let plan = fleet.plan(&policy(Share::Count(2)), &desired(2), 10);
     assert_eq!(plan.steps.len(), 1);
     fleet.pods[1] = pod(101, "node-001", 2, 2, false);
     fleet.change(1, |pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into())));
-    Arc::make_mut(&mut fleet.nodes[1]).busy = Some("the node is cordoned");
+    fleet.node(1).busy = Some("the node is cordoned");
     assert_eq!(fleet.plan(&policy(Share::Count(2)), &desired(2), 11).report.state, State::Failed);
 }
 
@@ -56,7 +55,7 @@ fn trouble_of_a_node_that_had_no_agent_before_turns_no_template_back_nor_does_an
 #[test]
 fn a_mistake_in_the_template_rejects_no_version_that_runs_in_another() {
     let mut fleet = halfway_with_a_crash();
-    let typo = Desired { revision: Revision { hash: "typo".to_owned(), ..revision(2) }, ..desired(2) };
+    let typo = Desired { revision: Release { hash: "typo".to_owned(), ..revision(2) }, ..desired(2) };
     fleet.template = typo.revision.clone();
     fleet.change(0, |pod| pod.revision = Some(typo.revision.clone()));
     let failed = fleet.plan(&policy(Share::Count(1)), &typo, 10);
@@ -74,7 +73,7 @@ fn nodes_that_were_broken_before_a_rollout_began_neither_count_nor_speak() {
     fleet.memory.rollout.touched.since = Some(at(-5_000));
     fleet.memory.rollout.touched.joined_after = Some(at(-5_000));
     for number in 0..3 {
-        Arc::make_mut(&mut fleet.nodes[number]).created = at(-1_000);
+        fleet.node(number).created = at(-1_000);
         fleet.change(number, |pod| {
             (pod.ready_since, pod.created) = (None, at(-900));
             pod.trouble = Some(Trouble::Capacity("no room".into()));
@@ -92,7 +91,7 @@ fn a_node_that_was_lost_and_comes_back_under_its_name_is_lost_until_it_has_an_ag
     let mut fleet = halfway_with_a_crash();
     fleet.pods.remove(0);
     fleet.memory.rollout.touched.away.insert("node-000".to_owned(), Some(at(5)));
-    Arc::make_mut(&mut fleet.nodes[0]).created = at(6);
+    fleet.node(0).created = at(6);
     fleet.missing.insert("node-000".into(), at(6));
     let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
     assert_eq!(plan.steps.len(), 0, "it still counts");
@@ -112,15 +111,15 @@ fn a_taint_that_comes_after_a_restart_frees_no_budget_nor_does_another_restart()
     assert_eq!((plan.steps.len(), plan.missing.len()), (0, 1));
     fleet.lost = plan.missing.into_iter().collect();
     fleet.memory = plan.memory;
-    let taint = Taint { key: "network".into(), value: String::new(), effect: "NoSchedule".into() };
-    Arc::make_mut(&mut fleet.nodes[0]).taints.push(taint);
+    let taint = "network:NoSchedule".to_owned();
+    fleet.node(0).taint = Some(taint);
     let plan = fleet.plan(&one, &desired(2), 102);
     assert_eq!(plan.steps.len(), 0, "nobody else goes while it is closed");
     fleet.memory = plan.memory;
     (fleet.lost, fleet.deciding_since) = (HashMap::new(), 200);
     assert_eq!(fleet.plan(&one, &desired(2), 201).steps.len(), 0);
     // It was opened, and has an agent again.
-    Arc::make_mut(&mut fleet.nodes[0]).taints.clear();
+    fleet.node(0).taint = None;
     fleet.pods.insert(0, pod(300, "node-000", 2, 202, true));
     assert_eq!(fleet.plan(&one, &desired(2), 203).steps.len(), 1);
 }
@@ -133,7 +132,7 @@ fn a_node_that_got_its_agent_in_the_second_in_which_a_rollout_began_and_went_awa
     for number in 0..5 {
         fleet.change(number, |pod| pod.created = at(0));
     }
-    let node = Arc::make_mut(&mut fleet.nodes[2]);
+    let node = fleet.node(2);
     (node.ready, node.ready_since) = (false, Some(at(0)));
     let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
     assert_eq!(plan.steps.len(), 1, "{:?}", plan.report);
@@ -146,7 +145,7 @@ fn a_cordon_of_a_node_that_went_away_while_we_replaced_its_agent_frees_no_budget
     (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
     fleet.pods[0] = pod(100, "node-000", 2, 1, false);
     fleet.lost = HashMap::from([("node-000".into(), at(1))]);
-    let node = Arc::make_mut(&mut fleet.nodes[0]);
+    let node = fleet.node(0);
     (node.ready, node.ready_since, node.busy) = (false, Some(at(2)), Some("the node is cordoned"));
     let plan = fleet.plan(&policy(Share::Count(1)), &desired(2), 10);
     assert_eq!(plan.steps.len(), 0, "the guard would refuse it: {:?}", plan.report);
@@ -160,15 +159,15 @@ fn a_taint_on_a_node_whose_agent_we_took_a_moment_ago_forgets_nothing() {
     // The watch still shows the Pod.
     fleet.deleted = HashSet::from([fleet.pods[0].uid.clone()]);
     fleet.lost = HashMap::from([("node-000".into(), at(1))]);
-    let taint = Taint { key: "network".into(), value: String::new(), effect: "NoSchedule".into() };
-    Arc::make_mut(&mut fleet.nodes[0]).taints.push(taint.clone());
+    let taint = "network:NoSchedule".to_owned();
+    fleet.node(0).taint = Some(taint.clone());
     assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 2).steps.len(), 0);
     // A Pod that we had made, and that is not Ready yet, shows it to an operator that restarts.
     let mut restarted = Fleet::new(3, 2);
     restarted.rolling_since(0);
     (restarted.memory.rollout.touched.since, restarted.deciding_since) = (Some(at(0)), 100);
     restarted.pods[0] = pod(100, "node-000", 2, 1, false);
-    Arc::make_mut(&mut restarted.nodes[0]).taints.push(taint);
+    restarted.node(0).taint = Some(taint);
     assert_eq!(restarted.plan(&policy(Share::Count(1)), &desired(2), 101).steps.len(), 0);
 }
 
@@ -177,7 +176,7 @@ pub(super) fn no_running_agent_goes_while_a_third_of_the_nodes_is_away() {
     let mut fleet = Fleet::new(9, 2);
     fleet.rolling_since(0);
     for number in 0..3 {
-        let node = Arc::make_mut(&mut fleet.nodes[number]);
+        let node = fleet.node(number);
         (node.ready, node.ready_since) = (false, Some(at(-50)));
     }
     let plan = fleet.plan(&policy(Share::Count(5)), &desired(2), 10);
@@ -189,7 +188,7 @@ pub(super) fn no_running_agent_goes_while_a_third_of_the_nodes_is_away() {
     assert_eq!(fleet.plan(&policy(Share::Count(5)), &desired(2), off).steps.len(), 5);
     // With them gone for long, a third of the others is enough.
     for number in 3..6 {
-        let node = Arc::make_mut(&mut fleet.nodes[number]);
+        let node = fleet.node(number);
         (node.ready, node.ready_since) = (false, Some(at(off)));
     }
     let plan = fleet.plan(&policy(Share::Count(5)), &desired(2), off + 1);

@@ -140,14 +140,14 @@ proptest! {
                 break;
             }
         }
-        let is_new = |revision: &Revision| revision.version == Some(v(2));
+        let is_new = |revision: &Release| revision.version == 2;
         let reached = world.truth.pods.iter().filter(|pod| pod.revision.as_ref().is_some_and(is_new)).count();
         let canaries = canary.map_or(size, |canary| match canary.who {
             Who::Some(share) => share.of(size),
             Who::Marked => size,
         });
         prop_assert!(reached <= budget.min(size).min(canaries), "{reached} of {size} nodes, budget {budget}");
-        prop_assert_eq!(world.truth.template.version, Some(v(1)));
-        prop_assert_eq!(&world.truth.memory.rejected, &[v(2)]);
+        prop_assert_eq!(world.truth.template.version, 1);
+        prop_assert_eq!(&world.truth.memory.rejected, &[2]);
     }
 }

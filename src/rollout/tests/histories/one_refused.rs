@@ -55,7 +55,7 @@ impl Refusing {
     }
 
     fn make(&mut self, now: i64) {
-        let minor = self.fleet.template.version.unwrap().minor;
+        let minor = self.fleet.template.version;
         for node in self.fleet.nodes.clone() {
             let is_refused = self.refused.contains(&*node.name) && !self.let_through.contains(&minor);
             if is_refused || self.fleet.pods.iter().any(|pod| pod.node == node.name) {

@@ -3,14 +3,11 @@
 //! Must not use a rule to judge another.
 
 use super::*;
-use crate::k8s::node::Taint;
-use crate::oneagent::places::SKIP;
-use crate::oneagent::places::rollout;
 use crate::rollout::ledger::Ledger;
 
 fn is_tainted(fleet: &mut Fleet, number: usize) {
-    let taint = Taint { key: "dedicated".into(), value: "db".into(), effect: "NoSchedule".into() };
-    Arc::make_mut(&mut fleet.nodes[number]).taints.push(taint);
+    let taint = "dedicated=db:NoSchedule".to_owned();
+    fleet.node(number).taint = Some(taint);
 }
 
 /// Ten nodes whose agents cannot be pulled, in a rollout.
@@ -25,11 +22,15 @@ fn all_broken() -> Fleet {
 
 /// One look: which nodes' Pods are to go, and whether the guard lets them.
 fn evaluate(fleet: &mut Fleet, ledger: &mut Ledger, policy: &Policy, now: i64) -> Vec<(String, bool)> {
-    let (decision, guard, settled) = rollout(policy, Some(&desired(2)), &fleet.inventory(), ledger, at(now));
+    let wanted = desired(2);
+    let places = fleet.places(&wanted);
+    let inventory = fleet.inventory(&places);
+    let rollout::Decision { plan, guard, ledger: settled } =
+        rollout::decide(policy, Some(&wanted), &inventory, ledger, at(now));
     *ledger = settled;
-    fleet.memory = decision.memory;
-    let steps = decision.plan.steps;
-    let mut begin = |step: &Step<Revision>| ledger.begin(&guard, &step.place, &step.pod.uid, at(now)).is_some();
+    let Plan { memory, steps, .. } = Plan::of(plan, &fleet.memory);
+    fleet.memory = memory;
+    let mut begin = |step: &Step<Release>| ledger.begin(&guard, &step.place, &step.pod.uid, at(now)).is_some();
     steps.iter().map(|step| (step.place.to_string(), begin(step))).collect()
 }
 
@@ -45,14 +46,14 @@ fn a_cordon_frees_no_place_of_one_whose_next_pod_is_refused() {
     fleet.missing.insert("node-000".into(), at(1));
     fleet.refused = Some("exceeded quota".into());
     assert_eq!(evaluate(&mut fleet, &mut ledger, &policy, 2), []);
-    Arc::make_mut(&mut fleet.nodes[0]).busy = Some("the node is cordoned");
+    fleet.node(0).busy = Some("the node is cordoned");
     assert_eq!(evaluate(&mut fleet, &mut ledger, &policy, 3), []);
     fleet.deciding_since = 4;
     let mut ledger = Ledger::default();
     assert_eq!(evaluate(&mut fleet, &mut ledger, &policy, 5), []);
     let report = fleet.plan(&policy, &desired(2), 6).report;
     assert!(format!("{report:?}").contains("exceeded quota"), "{report:?}");
-    Arc::make_mut(&mut fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".into());
+    fleet.node(0).is_left_out = true;
     assert_eq!(evaluate(&mut fleet, &mut ledger, &policy, 7).len(), 1);
 }
 
@@ -62,8 +63,7 @@ fn a_node_that_was_tainted_while_its_agent_was_replaced_fills_its_zone() {
     fleet.rolling_since(0);
     for number in 0..20 {
         let zone = if number < 10 { "a" } else { "b" };
-        let labels = &mut Arc::make_mut(&mut fleet.nodes[number]).labels;
-        labels.insert("topology.kubernetes.io/zone".to_owned(), zone.to_owned());
+        fleet.node(number).zone = Some(zone.to_owned());
     }
     let zoned = Policy { per_zone: Some(Share::Count(1)), ..policy(Share::Count(2)) };
     let mut ledger = Ledger::default();
@@ -99,17 +99,14 @@ fn the_label_releases_a_node_that_was_tainted_for_good_while_its_agent_was_repla
     fleet.pods.remove(0);
     is_tainted(&mut fleet, 0);
     assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 2), []);
-    Arc::make_mut(&mut fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".to_owned());
+    fleet.node(0).is_left_out = true;
     assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);
 }
 
 #[test]
 fn of_broken_agents_the_plan_wants_no_more_than_the_guard_lets_whatever_keeps_the_next_pod_away() {
-    let away: [fn(&mut Fleet); 3] = [
-        |_| (),
-        |fleet| fleet.refused = Some("exceeded quota".into()),
-        |fleet| Arc::make_mut(&mut fleet.nodes[0]).ready = false,
-    ];
+    let away: [fn(&mut Fleet); 3] =
+        [|_| (), |fleet| fleet.refused = Some("exceeded quota".into()), |fleet| fleet.node(0).ready = false];
     for keep_away in away {
         let mut fleet = all_broken();
         let (mut ledger, one) = (Ledger::default(), policy(Share::Count(1)));
@@ -119,7 +116,7 @@ fn of_broken_agents_the_plan_wants_no_more_than_the_guard_lets_whatever_keeps_th
         assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 2), []);
         // Nobody waits for a Ready node that somebody works on, where nothing else is known to keep its Pod away.
         fleet.refused = None;
-        let node = Arc::make_mut(&mut fleet.nodes[0]);
+        let node = fleet.node(0);
         (node.ready, node.busy) = (true, Some("cordoned"));
         assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 3), [("node-001".to_owned(), true)]);
     }

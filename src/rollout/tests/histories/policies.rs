@@ -29,12 +29,7 @@ impl Drive {
     }
 
     pub(super) fn zone(&mut self, node: usize, zone: &str) {
-        let labels = &mut Arc::make_mut(&mut self.fleet.nodes[node]).labels;
-        labels.insert("topology.kubernetes.io/zone".to_owned(), zone.to_owned());
-    }
-
-    pub(super) fn label(&mut self, node: usize, key: &str, value: &str) {
-        Arc::make_mut(&mut self.fleet.nodes[node]).labels.insert(key.to_owned(), value.to_owned());
+        self.fleet.node(node).zone = Some(zone.to_owned());
     }
 
     /// One evaluation, and what follows from it at once.
@@ -52,7 +47,7 @@ impl Drive {
         for step in &plan.steps {
             let place = self.fleet.pods.iter().position(|pod| pod.uid == step.pod.uid).unwrap();
             let node = step.pod.node.to_string();
-            let minor = self.fleet.template.version.unwrap().minor;
+            let minor = self.fleet.template.version;
             let number = 1_000 + self.replaced.len();
             let mut made = (*pod(number, &node, minor, now, true)).clone();
             made.revision = Some(self.fleet.template.clone());
@@ -158,13 +153,13 @@ fn nothing_is_complete_before_the_canary_has_proven_itself_though_nobody_else_ca
     let mut drive = Drive::new(3, canary(Who::Some(Share::Count(1)), 600));
     drive.run(2, 0, 50);
     for number in [1, 2] {
-        Arc::make_mut(&mut drive.fleet.nodes[number]).busy = Some("the node is cordoned");
+        drive.fleet.node(number).busy = Some("the node is cordoned");
     }
     drive.run(2, 50, 300);
     assert_eq!((drive.nodes().len(), drive.state()), (1, State::Rolling));
     assert_eq!(drive.fleet.memory.rollout.last_good, Some(revision(1)));
     for number in [1, 2] {
-        Arc::make_mut(&mut drive.fleet.nodes[number]).busy = None;
+        drive.fleet.node(number).busy = None;
     }
     drive.run(2, 300, 600);
     assert_eq!(drive.nodes().len(), 1);
@@ -191,11 +186,10 @@ fn what_a_canary_does_while_the_rollout_is_paused_counts() {
 #[test]
 fn canaries_may_be_named_and_where_none_is_nothing_goes_and_it_is_said() {
     let mut drive = Drive::new(6, canary(Who::Marked, 60));
-    drive.fleet.canary = [("ring".to_owned(), "first".to_owned())].into();
     drive.run(2, 0, 300);
     assert!(drive.nodes().is_empty());
     assert!(drive.waits().contains("no node can be a canary: rollout.canary matches none"), "{}", drive.waits());
-    drive.label(4, "ring", "first");
+    drive.fleet.node(4).is_first = true;
     drive.run(2, 300, 350);
     assert_eq!(drive.nodes(), ["node-004"]);
     drive.run(2, 350, 500);
@@ -315,10 +309,9 @@ pub(super) fn zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bo
 }
 
 #[test]
-fn a_node_with_the_label_is_left_out_and_named() {
+fn a_node_that_is_left_out_is_named() {
     let mut drive = Drive::new(4, policy(Share::Count(1)));
-    drive.label(1, "oneagent.dynatrace.com/skip-update", "");
-    drive.label(2, "oneagent.dynatrace.com/skip-update", "false");
+    drive.fleet.node(1).is_left_out = true;
     drive.run(2, 0, 100);
     assert_eq!(drive.nodes(), ["node-000", "node-002", "node-003"]);
     let report = &drive.last.as_ref().unwrap().report;
@@ -327,7 +320,6 @@ fn a_node_with_the_label_is_left_out_and_named() {
     let mut fleet = halfway_with_a_crash();
     let one = policy(Share::Count(2));
     assert_eq!(fleet.plan(&one, &desired(2), 10).steps.len(), 1);
-    let labels = &mut Arc::make_mut(&mut fleet.nodes[0]).labels;
-    labels.insert("oneagent.dynatrace.com/skip-update".to_owned(), "true".to_owned());
+    fleet.node(0).is_left_out = true;
     assert_eq!(fleet.plan(&one, &desired(2), 10).steps.len(), 2);
 }

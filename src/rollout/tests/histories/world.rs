@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::*;
-use crate::k8s::node::Taint;
 
 /// A world to run the engine in: the truth, and what a watch that lags behind shows of it.
 pub(super) struct World {
@@ -31,7 +30,7 @@ impl World {
         let mut truth = Fleet::new(size, 1);
         for (number, node) in truth.nodes.iter_mut().enumerate() {
             let zone = ["a", "b", "c"][number % 3].to_owned();
-            Arc::make_mut(node).labels.insert("topology.kubernetes.io/zone".to_owned(), zone);
+            Arc::make_mut(node).zone = Some(zone);
         }
         Self {
             shown: truth.pods.clone(),
@@ -66,13 +65,9 @@ impl World {
     /// What resolve does: a version that failed is not wanted again by itself.
     fn wanted(&self) -> Desired {
         let memory = &self.truth.memory;
-        let rejected = memory.rejected.contains(&v(self.version));
-        let good = memory.rollout.last_good.as_ref().and_then(|g| g.version).filter(|_| rejected);
-        Desired {
-            revision: Revision { version: Some(good.unwrap_or(v(self.version))), hash: "h".into() },
-            strict: false,
-            keeps_versions: false,
-        }
+        let rejected = memory.rejected.contains(&self.version);
+        let good = memory.rollout.last_good.as_ref().map(|good| good.version).filter(|_| rejected);
+        desired(good.unwrap_or(self.version))
     }
 
     /// Where a node with this name stands, for an agent that is to start there.
@@ -80,13 +75,13 @@ impl World {
         self.truth
             .nodes
             .iter()
-            .any(|node| &*node.name == name && node.ready && node.busy.is_none() && node.taints.is_empty())
+            .any(|node| &*node.name == name && node.ready && node.busy.is_none() && node.taint.is_none())
     }
 
     /// Nodes that are without an agent because of us, as far as the budget speaks of them: one that somebody cordoned
     /// or tainted since is theirs.
     fn missing_because_of_us(&self) -> usize {
-        let theirs = |node: &Node| node.busy.is_some() || !node.taints.is_empty();
+        let theirs = |node: &Node| node.busy.is_some() || node.taint.is_some();
         self.truth.nodes.iter().filter(|node| self.ours.contains(&node.name) && !theirs(node)).count()
     }
 
@@ -114,7 +109,7 @@ impl World {
         if !std::mem::replace(&mut self.has_looked, true) {
             // Whether the agent of a node that was tainted or cordoned before this first look is missing because of us
             // nobody knows any more.
-            let is_closed = |node: &Node| !node.taints.is_empty() || node.busy.is_some();
+            let is_closed = |node: &Node| node.taint.is_some() || node.busy.is_some();
             let closed = |name: &Arc<str>| self.truth.nodes.iter().any(|node| node.name == *name && is_closed(node));
             self.ours.retain(|name| !closed(name));
         }
@@ -122,8 +117,10 @@ impl World {
         // Nobody is asked where every node has its Pod.
         let is_short = self.truth.nodes.iter().any(|node| !self.shown.iter().any(|pod| pod.node == node.name));
         let refused = self.truth.refused.as_deref().filter(|_| is_short);
-        let inventory = Inventory { pods: &self.shown, refused, ..self.truth.inventory() };
-        let plan = plan(&self.policy, Some(&wanted), &inventory, at(self.clock));
+        let places = self.truth.places_of(&self.shown, &wanted, refused.is_some());
+        let inventory = Inventory { refused, ..self.truth.inventory(&places) };
+        let plan = rollout::plan(&self.policy, Some(&wanted), &inventory, at(self.clock));
+        let plan = Plan::of(plan, &self.truth.memory);
         match plan.template {
             Template::Advance => self.truth.template = wanted.revision.clone(),
             Template::GoBack => self.truth.template = plan.memory.rollout.last_good.clone().unwrap(),
@@ -131,7 +128,7 @@ impl World {
         }
         let mut took = false;
         // Going back where no agent runs waits for nothing.
-        let waits = |step: &crate::rollout::Step<Revision>| step.costs || !self.policy.rolls_back;
+        let waits = |step: &crate::rollout::Step<Release>| step.costs || !self.policy.rolls_back;
         let is_closed = self.policy.calendar.closed(at(self.clock)).is_some();
         assert!(!(is_closed && plan.steps.iter().any(waits)), "in a blackout");
         for step in &plan.steps {
@@ -179,8 +176,10 @@ impl World {
         let wanted = self.wanted();
         let is_short = self.truth.nodes.iter().any(|node| !self.shown.iter().any(|pod| pod.node == node.name));
         let refused = self.truth.refused.as_deref().filter(|_| is_short);
-        let inventory = Inventory { pods: &self.shown, refused, ..self.truth.inventory() };
-        plan(&self.policy, Some(&wanted), &inventory, at(self.clock + seconds))
+        let places = self.truth.places_of(&self.shown, &wanted, refused.is_some());
+        let inventory = Inventory { refused, ..self.truth.inventory(&places) };
+        let plan = rollout::plan(&self.policy, Some(&wanted), &inventory, at(self.clock + seconds));
+        Plan::of(plan, &self.truth.memory)
     }
 
     /// So much later everything that was to come has come, and been seen.
@@ -222,11 +221,7 @@ impl World {
             }
             11 => {
                 let node = self.node(pick);
-                node.taints = if node.taints.is_empty() {
-                    vec![Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() }]
-                } else {
-                    Vec::new()
-                };
+                node.taint = if node.taint.is_none() { Some("x:NoSchedule".to_owned()) } else { None };
             }
             12 => self.blip(pick),
             13 if self.truth.refused.is_some() => self.truth.refused = None,
@@ -288,7 +283,7 @@ impl World {
         self.truth.refused = None;
         for node in &mut self.truth.nodes {
             let node = Arc::make_mut(node);
-            (node.ready, node.busy, node.taints) = (true, None, Vec::new());
+            (node.ready, node.busy, node.taint) = (true, None, None);
         }
     }
 
@@ -304,7 +299,7 @@ impl World {
             if self.truth.refused.is_some() && is_this {
                 continue;
             }
-            if node.taints.is_empty() && !self.truth.pods.iter().any(|pod| pod.node == node.name) {
+            if node.taint.is_none() && !self.truth.pods.iter().any(|pod| pod.node == node.name) {
                 self.next += 1;
                 let mut made = Arc::unwrap_or_clone(pod(self.next, &node.name, 1, self.clock, false));
                 made.revision = Some(self.truth.template.clone());
@@ -319,7 +314,7 @@ impl World {
         let starting: Vec<usize> = (0..self.truth.pods.len()).filter(|i| starts(&self.truth.pods[*i])).collect();
         let Some(index) = starting.get(pick % starting.len().max(1)) else { return };
         let clock = self.clock;
-        let version = self.truth.pods[*index].revision.as_ref().and_then(|r| r.version).map_or(0, |v| v.minor);
+        let version = self.truth.pods[*index].revision.as_ref().map_or(0, |release| release.version);
         let pod = Arc::make_mut(&mut self.truth.pods[*index]);
         if self.bad.contains(&version) {
             pod.trouble = Some(Trouble::Crash("bad version".into()));

@@ -14,12 +14,12 @@ fn after_a_failure(bad: usize, budget: u32) -> Drive {
     for number in 0..bad {
         drive.fleet.pods[number] = pod(100 + number, &format!("node-{number:03}"), 2, 1, true);
     }
-    drive.fleet.memory.rejected.push(v(2));
+    drive.fleet.memory.rejected.push(2);
     drive.fleet.memory.rollout.failure = Some(Failure {
         revision: revision(2),
         rejects: true,
         insisted: false,
-        message: "version 1.2.0 failed".to_owned(),
+        message: "version 2 failed".to_owned(),
         places: Vec::new(),
         at: None,
         only_lost: false,
@@ -32,13 +32,13 @@ fn after_a_failure(bad: usize, budget: u32) -> Drive {
 
 /// How many nodes run a minor version.
 fn run(drive: &Drive, minor: u32) -> usize {
-    let is_it = |pod: &&Arc<Pod>| pod.revision.as_ref().and_then(|r| r.version) == Some(v(minor));
+    let is_it = |pod: &&Arc<Pod>| pod.revision.as_ref().is_some_and(|r| r.version == minor);
     drive.fleet.pods.iter().filter(is_it).count()
 }
 
 /// The node goes away.
 fn is_lost(drive: &mut Drive, number: usize, second: i64) {
-    let node = Arc::make_mut(&mut drive.fleet.nodes[number]);
+    let node = drive.fleet.node(number);
     (node.ready, node.ready_since) = (false, Some(at(second)));
     drive.fleet.change(number, |pod| pod.ready_since = None);
 }
@@ -92,7 +92,7 @@ fn a_version_that_fails_again_is_tried_to_be_left_again() {
     drive.run(2, 0, 30);
     drive.run(1, 30, 100);
     assert_eq!((run(&drive, 1), drive.replaced.len()), (10, 6));
-    drive.fleet.memory = drive.fleet.memory.retrying(Some(v(2)), at(100));
+    drive.fleet.memory = drive.fleet.memory.retrying(2, at(100));
     drive.run(2, 100, 130);
     drive.bad.insert(1);
     let before = drive.replaced.len();
@@ -106,7 +106,7 @@ fn a_pin_of_the_last_good_version_brings_it_everywhere_although_one_did_not_go_b
     drive.bad.insert(1);
     drive.run(1, 100, 500);
     assert_eq!(run(&drive, 2), 2);
-    let pin = Desired { strict: true, ..desired(1) };
+    let pin = Desired { insists: true, ..desired(1) };
     assert_eq!(drive.fleet.plan(&drive.policy, &pin, 510).steps.len(), 1, "{}", drive.waits());
 }
 
@@ -119,7 +119,7 @@ fn an_edit_in_the_middle_of_a_way_back_does_not_stop_it() {
     drive.fleet.memory.rollout.touched.since = Some(at(0));
     drive.evaluate(1, 100);
     assert_eq!(drive.replaced.len(), 1);
-    let edited = Desired { revision: Revision { hash: "h2".to_owned(), ..revision(1) }, ..desired(1) };
+    let edited = Desired { revision: Release { hash: "h2".to_owned(), ..revision(1) }, ..desired(1) };
     drive.run_to(&edited, 110, 1_000);
     let all = drive.fleet.pods.iter().all(|pod| pod.revision.as_ref() == Some(&edited.revision));
     assert!(all, "{}", drive.waits());
@@ -150,8 +150,8 @@ fn where_nobody_can_ask_whether_the_download_was_there_a_failure_stops_and_rejec
     drive.bad.insert(1);
     drive.run(2, 3, 1_000);
     assert_eq!((drive.state(), &drive.fleet.template), (State::Failed, &revision(1)));
-    assert_eq!(drive.fleet.memory.rejected, []);
-    assert!(drive.fleet.memory.rollout.failure.as_ref().unwrap().message.starts_with("version 1.2.0"));
+    assert!(drive.fleet.memory.rejected.is_empty());
+    assert!(drive.fleet.memory.rollout.failure.as_ref().unwrap().message.starts_with("version 2"));
     assert_eq!((run(&drive, 2), drive.replaced.len()), (2, 4), "one of those that do not run is tried");
     assert_eq!(drive.fleet.memory.rollout.back.as_ref().unwrap().phase, BackPhase::Trial, "no verdict either");
     // Whatever it was is over.

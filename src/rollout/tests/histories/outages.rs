@@ -5,7 +5,6 @@
 use super::policies::{Drive, canary};
 use super::world::World;
 use super::*;
-use crate::k8s::node::Node;
 use crate::rollout::{Order, Who};
 
 /// Twelve nodes of which six run version 2 and three start it, with the node controller and kubelets as `away` says.
@@ -27,7 +26,7 @@ fn halfway(policy: Policy) -> Drive {
 /// The nodes go away, or are back.
 fn set(drive: &mut Drive, nodes: impl Iterator<Item = usize>, ready: bool, now: i64) {
     for number in nodes {
-        let node = Arc::make_mut(&mut drive.fleet.nodes[number]);
+        let node = drive.fleet.node(number);
         (node.ready, node.ready_since) = (ready, Some(at(now)));
         let name = node.name.clone();
         for pod in drive.fleet.pods.iter_mut().filter(|pod| pod.node == name) {
@@ -41,7 +40,7 @@ fn set(drive: &mut Drive, nodes: impl Iterator<Item = usize>, ready: bool, now: 
     }
 }
 
-fn failure(drive: &Drive) -> Option<&Failure<Revision>> {
+fn failure(drive: &Drive) -> Option<&Failure<Release>> {
     drive.fleet.memory.rollout.failure.as_ref()
 }
 

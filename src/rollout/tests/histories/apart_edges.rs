@@ -4,7 +4,6 @@
 
 use super::policies::Drive;
 use super::*;
-use crate::k8s::node::Taint;
 use crate::rollout::{Canary, Proof, Who};
 
 pub(super) fn with_canary(nodes: usize, budget: u32) -> Drive {
@@ -16,11 +15,11 @@ pub(super) fn with_canary(nodes: usize, budget: u32) -> Drive {
 fn canary_that_was_tainted_away() -> Drive {
     let mut drive = with_canary(6, 2);
     drive.run(2, 0, 100);
-    let taint = Taint { key: "broken".into(), value: String::new(), effect: "NoExecute".into() };
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
+    let taint = "broken:NoExecute".to_owned();
+    drive.fleet.node(0).taint = Some(taint);
     drive.fleet.pods.remove(0);
     drive.run(2, 100, 200);
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    drive.fleet.node(0).taint = None;
     drive
 }
 
@@ -99,7 +98,7 @@ fn an_edit_reaches_everybody_although_a_canary_failed_and_is_to_go_back() {
     drive.run(2, 20, 60);
     assert_eq!((drive.state(), drive.nodes().len()), (State::Failed, 1));
     drive.policy.rolls_back = true;
-    let edited = Desired { revision: Revision { hash: "h2".to_owned(), ..revision(1) }, ..desired(1) };
+    let edited = Desired { revision: Release { hash: "h2".to_owned(), ..revision(1) }, ..desired(1) };
     drive.run_to(&edited, 60, 2_000);
     let all = drive.fleet.pods.iter().all(|pod| pod.revision.as_ref() == Some(&edited.revision));
     assert!(all, "{}", drive.waits());
@@ -138,10 +137,9 @@ fn where_more_than_the_canaries_have_it_the_template_stays() {
 #[test]
 fn while_nobody_knows_what_the_others_run_a_canary_is_watched_all_the_same() {
     let mut drive = with_canary(4, 1);
-    drive.fleet.reported = Some(HashMap::new());
     drive.run(2, 0, 100);
     assert_eq!((drive.nodes().len(), &drive.fleet.template), (1, &revision(1)));
-    drive.fleet.asked = false;
+    drive.fleet.is_unheard = true;
     drive.run(2, 100, 200);
     assert_eq!((drive.nodes().len(), &drive.fleet.template), (1, &revision(1)));
 }
@@ -153,8 +151,8 @@ fn an_agent_that_ran_and_was_evicted_by_a_taint_takes_nothing_from_the_budget() 
     (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
     fleet.pods[0] = pod(100, "node-000", 2, 1, true);
     fleet.change(0, |pod| (pod.deleting, pod.gone_by) = (true, Some(at(4_000))));
-    let taint = Taint { key: "dedicated".into(), value: "db".into(), effect: "NoExecute".into() };
-    Arc::make_mut(&mut fleet.nodes[0]).taints.push(taint);
+    let taint = "dedicated=db:NoExecute".to_owned();
+    fleet.node(0).taint = Some(taint);
     assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 3_900).steps.len(), 1);
 }
 
@@ -163,7 +161,7 @@ fn a_proof_outlives_an_operator_with_the_places_that_it_is_of() {
     let mut drive = with_canary(6, 1);
     drive.run(2, 0, 30);
     let text = serde_json::to_string(&drive.fleet.memory.rollout.proof).unwrap();
-    let proof: Option<Proof<Revision>> = serde_json::from_str(&text).unwrap();
+    let proof: Option<Proof<Release>> = serde_json::from_str(&text).unwrap();
     assert_eq!(proof.unwrap().places, ["node-000".to_owned()].into());
 }
 
@@ -171,12 +169,12 @@ fn a_proof_outlives_an_operator_with_the_places_that_it_is_of() {
 fn a_canary_that_comes_back_gets_what_its_host_has_had() {
     let mut drive = with_canary(6, 2);
     drive.run(2, 0, 100);
-    let taint = Taint { key: "broken".into(), value: String::new(), effect: "NoExecute".into() };
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
+    let taint = "broken:NoExecute".to_owned();
+    drive.fleet.node(0).taint = Some(taint);
     let evicted = drive.fleet.pods.remove(0);
     drive.run(2, 100, 200);
     assert_eq!((drive.nodes(), &drive.fleet.template), (vec!["node-000", "node-001"], &revision(1)));
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    drive.fleet.node(0).taint = None;
     drive.fleet.missing = HashMap::from([(evicted.node.clone(), at(200))]);
     drive.evaluate(2, 200);
     assert_eq!(drive.fleet.template, revision(1), "it may be made in this moment");
@@ -220,9 +218,7 @@ fn a_canary_that_comes_back_with_what_its_host_refuses_gets_the_new_version_thou
     drive.run(2, 200, 300);
     assert_eq!(drive.nodes().len(), 2, "what runs is left alone");
     // The environment goes on to report what ran there before.
-    let ip: IpAddr = "10.0.0.1".parse().unwrap();
-    Arc::make_mut(&mut drive.fleet.nodes[0]).ip = Some(ip);
-    drive.fleet.reported = Some(HashMap::from([(ip, v(2))]));
+    drive.fleet.node(0).reported = Some(2);
     drive.fleet.change(5, |pod| (pod.ready_since, pod.trouble) = (None, Some(crashing())));
     drive.run(2, 300, 400);
     assert_eq!(drive.nodes(), ["node-000", "node-001", "node-000"]);
@@ -235,7 +231,7 @@ fn a_version_that_is_tried_again_is_tried_on_the_canary_that_failed() {
     drive.run(2, 0, 100);
     assert_eq!((drive.nodes(), drive.state()), (vec!["node-000"], State::Failed));
     drive.bad.clear();
-    drive.fleet.memory = drive.fleet.memory.retrying(Some(v(2)), at(100));
+    drive.fleet.memory = drive.fleet.memory.retrying(2, at(100));
     drive.run(2, 100, 200);
     assert_eq!((drive.nodes(), drive.state()), (vec!["node-000", "node-000"], State::Rolling));
 }
@@ -256,12 +252,12 @@ fn a_soak_counts_only_while_a_canary_runs_and_one_that_loses_its_node_begins_it_
 
     let mut drive = with_canary(6, 2);
     drive.run(2, 0, 300);
-    let node = Arc::make_mut(&mut drive.fleet.nodes[0]);
+    let node = drive.fleet.node(0);
     (node.ready, node.ready_since) = (false, Some(at(300)));
     let ready = drive.fleet.pods[0].ready_since;
     drive.fleet.change(0, |pod| (pod.ready_since, pod.was_ready) = (None, Some(TimeDelta::seconds(290))));
     drive.run(2, 300, 350);
-    let node = Arc::make_mut(&mut drive.fleet.nodes[0]);
+    let node = drive.fleet.node(0);
     (node.ready, node.ready_since) = (true, Some(at(350)));
     drive.fleet.change(0, |pod| pod.ready_since = ready.map(|_| at(350)));
     drive.run(2, 350, 940);
@@ -292,7 +288,7 @@ fn a_canary_that_flapped_before_or_is_left_out_gives_way_to_another() {
             pod.trouble = (!label).then(crashing);
         });
         if label {
-            drive.label(0, "oneagent.dynatrace.com/skip-update", "true");
+            drive.fleet.node(0).is_left_out = true;
         }
         drive.run(2, 20, 2_000);
         assert!(drive.nodes().len() > 1, "{label}: {}", drive.waits());
@@ -334,7 +330,7 @@ fn after_a_memory_was_lost_there_is_something_to_go_back_to() {
 #[test]
 fn a_canary_whose_node_stays_away_while_it_is_watched_speaks_until_it_is_back() {
     let turn = |drive: &mut Drive, ready: bool, now: i64| {
-        let node = Arc::make_mut(&mut drive.fleet.nodes[0]);
+        let node = drive.fleet.node(0);
         (node.ready, node.ready_since) = (ready, Some(at(now)));
         drive.fleet.change(0, |pod| {
             pod.was_ready = pod.ready_since.map(|since| at(now) - since).or(pod.was_ready);

@@ -5,8 +5,6 @@
 use super::apart_edges::{crashing, evaluate, with_canary};
 use super::world::World;
 use super::*;
-use crate::k8s::node::Taint;
-use crate::oneagent::places::SKIP;
 use crate::rollout::{Canary, Who};
 
 /// A busy machine showed it: the DaemonSet controller was later than the operator.
@@ -17,14 +15,14 @@ fn a_canary_that_gave_way_before_it_had_the_new_version_gets_the_old_one_however
     assert_eq!(drive.nodes(), ["node-000"]);
     drive.fleet.pods.remove(0);
     drive.fleet.missing.insert("node-000".into(), at(3));
-    let taint = Taint { key: "x".into(), value: String::new(), effect: "NoSchedule".into() };
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.push(taint);
+    let taint = "x:NoSchedule".to_owned();
+    drive.fleet.node(0).taint = Some(taint);
     (3..6).for_each(|now| drop(evaluate(&mut drive, now)));
     assert_eq!(drive.nodes(), ["node-000", "node-001"]);
     drive.fleet.pods[0] = pod(901, "node-001", 2, 6, true);
     (6..8).for_each(|now| drop(evaluate(&mut drive, now)));
     assert_eq!(drive.fleet.template, revision(1));
-    Arc::make_mut(&mut drive.fleet.nodes[0]).taints.clear();
+    drive.fleet.node(0).taint = None;
     for now in [8, 9, 30] {
         evaluate(&mut drive, now);
         assert_eq!((&drive.fleet.template, drive.nodes().len()), (&revision(1), 2), "after {now} s");
@@ -52,7 +50,7 @@ fn the_successor_of_a_canary_that_is_left_out_gets_the_new_version_however_late_
     (0..3).for_each(|now| drop(evaluate(&mut drive, now)));
     drive.fleet.pods[0] = pod(901, "node-000", 2, 3, true);
     (3..6).for_each(|now| drop(evaluate(&mut drive, now)));
-    Arc::make_mut(&mut drive.fleet.nodes[0]).labels.insert(SKIP.to_owned(), "true".into());
+    drive.fleet.node(0).is_left_out = true;
     (6..9).for_each(|now| drop(evaluate(&mut drive, now)));
     assert_eq!(drive.nodes(), ["node-000", "node-001"]);
     drive.fleet.pods.remove(1);

@@ -5,7 +5,6 @@
 use std::collections::{HashMap, HashSet};
 
 use super::*;
-use crate::oneagent::places::rollout;
 use crate::rollout::ledger::Ledger;
 
 /// What may happen next.
@@ -68,7 +67,7 @@ impl Small {
     pub(super) fn new(policy: Policy, left: Bounds) -> Self {
         let mut fleet = Fleet::new(left.nodes, 1);
         for number in 0..left.nodes {
-            let node = Arc::make_mut(&mut fleet.nodes[number]);
+            let node = fleet.node(number);
             node.ready_since = Some(at(-1_000));
         }
         fleet.deciding_since = -1_000;
@@ -83,18 +82,20 @@ impl Small {
         for _ in 0..4 {
             let lacks = self.fleet.pods.len() < self.fleet.nodes.len();
             self.fleet.refused = (self.left.refused && lacks).then(|| "it is forbidden".to_owned());
-            let inventory = self.fleet.inventory();
-            let (decision, guard, ledger) =
-                rollout(&self.policy, Some(&desired(self.wanted)), &inventory, &self.ledger, at(self.clock));
-            let plan = decision.plan;
+            let wanted = desired(self.wanted);
+            let places = self.fleet.places(&wanted);
+            let inventory = self.fleet.inventory(&places);
+            let rollout::Decision { plan, guard, ledger } =
+                rollout::decide(&self.policy, Some(&wanted), &inventory, &self.ledger, at(self.clock));
+            let plan = Plan::of(plan, &self.fleet.memory);
             self.ledger = ledger;
             let before = self.fleet.template.clone();
             match plan.template {
                 Template::Advance => self.fleet.template = revision(self.wanted),
-                Template::GoBack => self.fleet.template = decision.memory.rollout.last_good.clone().unwrap(),
+                Template::GoBack => self.fleet.template = plan.memory.rollout.last_good.clone().unwrap(),
                 Template::Keep => {}
             }
-            self.fleet.memory = decision.memory;
+            self.fleet.memory = plan.memory;
             let mut acted = before != self.fleet.template;
             for step in &plan.steps {
                 let place = self.pod(&step.pod.node).expect("a Pod that is there");
@@ -201,7 +202,7 @@ impl Small {
                 self.make(&name);
             }
             Event::NodeTurns(node) => {
-                let turned = Arc::make_mut(&mut self.fleet.nodes[node]);
+                let turned = self.fleet.node(node);
                 (turned.ready, turned.ready_since) = (!turned.ready, Some(now));
                 let (name, ready) = (turned.name.clone(), turned.ready);
                 if let Some(place) = self.pod(&name).filter(|_| !ready) {
@@ -213,7 +214,7 @@ impl Small {
                 }
             }
             Event::Cordon(node) => {
-                let node = Arc::make_mut(&mut self.fleet.nodes[node]);
+                let node = self.fleet.node(node);
                 node.busy = if node.busy.is_some() { None } else { Some("the node is cordoned") };
             }
             Event::Evicted(node) => {
