@@ -65,7 +65,7 @@ async fn evict(cx: &Cx<'_>, resolved: &Resolved, plan: &Plan, done: &mut Done) -
     let (guard, kept) = (&plan.guard, &cx.state.own);
     for step in &plan.decision.steps {
         // Where one was refused a moment ago the others of its workload are not tried.
-        let workload = guard.workload(&step.pod.uid);
+        let workload = guard.workload(&step.pod.id);
         if workload.is_some_and(|name| kept.blocked.holds(name)) {
             continue;
         }
@@ -98,10 +98,10 @@ async fn evict(cx: &Cx<'_>, resolved: &Resolved, plan: &Plan, done: &mut Done) -
 pub(super) fn step_aside(kept: &Kept, workload: Option<&Arc<str>>, (pod, costs): (&Pod, bool), blocked: &Blocked) {
     let obstacle = obstacle(&pod.name, !costs, blocked);
     if blocked.by != ForbiddenBy::Budget {
-        kept.step_aside(&pod.uid, obstacle.clone(), OTHERS_FIRST * AGAIN);
+        kept.step_aside(&pod.id, obstacle.clone(), OTHERS_FIRST * AGAIN);
     }
     // Another Pod of its workload is most likely refused for the same cause, and not asked for at once.
-    kept.step_aside(workload.unwrap_or(&pod.uid), obstacle, AGAIN);
+    kept.step_aside(workload.unwrap_or(&pod.id), obstacle, AGAIN);
 }
 
 /// What kept a Pod from being evicted, in words. `is_broken`: it was not available itself.

@@ -155,7 +155,7 @@ impl Survey {
             let Group { name, busy, .. } = &all[selected.workload];
             // What forbids an eviction says nothing of a Pod that is not to be evicted.
             let is_outdated = selected.standing == Standing::Outdated;
-            let obstacles = [&selected.pod.uid, name].map(|key| input.blocked.get(key).filter(|_| is_outdated));
+            let obstacles = [&selected.pod.id, name].map(|key| input.blocked.get(key).filter(|_| is_outdated));
             let worst = obstacles.into_iter().flatten().max_by_key(|obstacle| obstacle.by as u8).cloned();
             let blocked = obstacles.into_iter().flatten().next().map(|obstacle| Cow::Owned(obstacle.why.clone()));
             selected.busy = selected.busy.take().or_else(|| busy.clone()).or(blocked);

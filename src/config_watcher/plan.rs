@@ -146,7 +146,7 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
     let Facts { resolved, fleet, now, .. } = *facts;
     let view = fleet.namespace(&resolved.namespace);
     let is_shown = |uid: &str| {
-        let is_it = |pod: &rollout::Pod<Config>| *pod.uid == *uid && !pod.deleting;
+        let is_it = |pod: &rollout::Pod<Config>| *pod.id == *uid && !pod.deleting;
         view.is_some_and(|view| view.pods.values().any(|replica| is_it(&replica.pod)))
     };
     let ledger = facts.ledger.clone().shown(is_shown, now);

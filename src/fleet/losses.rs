@@ -28,7 +28,7 @@ impl Losses {
             self.remove(key, &pod.node);
             return;
         }
-        let was_ready = before.is_some_and(|before| before.uid == pod.uid && before.ready_since.is_some());
+        let was_ready = before.is_some_and(|before| before.id == pod.id && before.ready_since.is_some());
         if was_ready {
             self.loss(key, pod, pod.unready_since.unwrap_or(now));
         }

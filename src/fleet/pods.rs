@@ -11,7 +11,7 @@ use crate::rollout::{Pod, Trouble};
 /// A Pod as this process saw it: its times not by a kubelet's clock alone, and for how long it was Ready before it
 /// ceased to be.
 pub fn see<R>(before: Option<&Pod<R>>, pod: &mut Pod<R>, now: DateTime<Utc>) {
-    let before = before.filter(|before| before.uid == pod.uid);
+    let before = before.filter(|before| before.id == pod.id);
     let is_change = before.is_some_and(|before| before.ready_since.is_some() != pod.ready_since.is_some());
     let (ready, unready) = (before.and_then(|b| b.ready_since), before.and_then(|b| b.unready_since));
     pod.ready_since = pod.ready_since.map(|at| as_seen(at, ready, is_change, now).max(pod.created));
@@ -54,7 +54,7 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
     let taken_on = facts.status.start_time.as_deref().and_then(time);
     Some(Pod {
         name: facts.metadata.name.as_deref()?.into(),
-        uid: facts.metadata.uid.as_deref()?.into(),
+        id: facts.metadata.uid.as_deref()?.into(),
         resource_version: facts.metadata.resource_version.as_deref().unwrap_or_default().into(),
         node: facts.node().unwrap_or_default().into(),
         revision,

@@ -301,7 +301,7 @@ struct Parts<'c, R> {
 impl<R> Parts<'_, R> {
     fn group(&self, one: &Controller, counting: Counting<'_>) -> Group {
         let is_available = |replica: &&&Replica<R>| {
-            replica.is_available(counting.min_ready, counting.now) && !(counting.is_removed)(&replica.pod.uid)
+            replica.is_available(counting.min_ready, counting.now) && !(counting.is_removed)(&replica.pod.id)
         };
         let there = self.there();
         let known = counting.known.get(&one.uid).copied().unwrap_or_default();

@@ -17,7 +17,7 @@ impl<K: Kind> Cx<'_, K> {
         let target = Target {
             namespace,
             name: &pod.name,
-            uid: &pod.uid,
+            uid: &pod.id,
             resource_version: &pod.resource_version,
             place: &step.place,
             how,

@@ -176,7 +176,7 @@ async fn recycle(cx: &Cx<'_>, guard: &Guard, steps: &[Step<Revision>]) -> Result
             Ok(Outcome::Blocked(blocked)) => {
                 recycled.refused = true;
                 let why = format!("the API server refuses to delete Pod {}: {}", step.pod.name, blocked.why);
-                cx.state.own.aside.put(&step.pod.uid, why, AGAIN, true);
+                cx.state.own.aside.put(&step.pod.id, why, AGAIN, true);
             }
             Err(error) => failed = Some(error),
         }

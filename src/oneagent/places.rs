@@ -249,7 +249,7 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
 
 /// Why the Pod may not be deleted now.
 fn refused(inventory: &Inventory<'_>, pod: Option<&Arc<Pod>>) -> Option<Cow<'static, str>> {
-    inventory.aside.get(&pod?.uid).cloned().map(Cow::Owned)
+    inventory.aside.get(&pod?.id).cloned().map(Cow::Owned)
 }
 
 /// Label of a node whose agent shall not be replaced, whatever its value is, except `false`.

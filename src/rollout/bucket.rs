@@ -114,7 +114,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         if let Some(at) = self.inventory.lost.get(place.name) {
             return Some(*at);
         }
-        if place.occupant.is_some_and(|occupant| self.inventory.deleted.contains(&occupant.pod.uid)) {
+        if place.occupant.is_some_and(|occupant| self.inventory.deleted.contains(&occupant.pod.id)) {
             return Some(self.now);
         }
         let began = self.inventory.memory.began();
@@ -161,7 +161,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             let ended = place.loss.and_then(|loss| loss.why.clone());
             return Some(self.without_pod(place, ended, touched_at, until));
         };
-        if pod.deleting || self.inventory.deleted.contains(&pod.uid) {
+        if pod.deleting || self.inventory.deleted.contains(&pod.id) {
             let stuck = pod.gone_by.map(|by| by + STUCK);
             let is_stuck = stuck.is_some_and(|stuck| stuck <= self.now);
             if is_stuck {
@@ -169,7 +169,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             }
             *until = stuck;
             // One that never ran and is taken away by others is as good as gone: what ended it is still the reason.
-            let ended = why_ended(place, pod).filter(|_| !self.inventory.deleted.contains(&pod.uid));
+            let ended = why_ended(place, pod).filter(|_| !self.inventory.deleted.contains(&pod.id));
             if ended.is_some() {
                 return Some(self.without_pod(place, ended, touched_at, until));
             }

@@ -19,11 +19,11 @@ pub struct Guard {
     is_held: bool,
     /// Nothing that runs may go now.
     is_closed: bool,
-    /// UIDs of Pods whose deletion takes no running agent.
+    /// Ids of Pods whose deletion takes no running agent.
     idle: HashSet<Arc<str>>,
-    /// UIDs of Pods that nobody may take: no other may start there, or somebody works on the place.
+    /// Ids of Pods that nobody may take: no other may start there, or somebody works on the place.
     barred: HashSet<Arc<str>>,
-    /// Of which workload a Pod is, by its UID; none where places have names.
+    /// Of which workload a Pod is, by its id; none where places have names.
     workloads: HashMap<Arc<str>, Arc<Bound>>,
     /// What each zone allows, where zones have a bound of their own,
     zones: HashMap<String, usize>,
@@ -46,13 +46,13 @@ impl Guard {
     pub fn count<R>(policy: &Policy, places: &[Place<'_, R>], now: DateTime<Utc>) -> Self {
         let is_barred = |place: &&Place<'_, R>| place.selection != Selection::Selected || place.busy.is_some();
         let barred = places.iter().filter(is_barred).filter_map(|place| place.occupant);
-        let barred = barred.map(|occupant| occupant.pod.uid.clone()).collect();
+        let barred = barred.map(|occupant| occupant.pod.id.clone()).collect();
         let is_closed = policy.calendar.closed(now).is_some();
         // Going back where no agent runs does not wait for a window.
         let is_held = policy.hold.is_some() || (is_closed && !policy.rolls_back);
         let selected = places.iter().filter(|place| place.selection == Selection::Selected).count();
         let pods = places.iter().filter_map(|place| place.occupant).map(|occupant| occupant.pod);
-        let idle = pods.filter(|pod| pod.ready_since.is_none()).map(|pod| pod.uid.clone()).collect();
+        let idle = pods.filter(|pod| pod.ready_since.is_none()).map(|pod| pod.id.clone()).collect();
         let mut guard =
             Self { budget: policy.budget.of(selected), idle, barred, is_held, is_closed, ..Self::default() };
         if let Some(share) = policy.per_zone {
@@ -84,14 +84,14 @@ impl Guard {
         };
         let bounds: Vec<Arc<Bound>> = workloads.iter().map(bound).collect();
         let bounded =
-            |place: &Place<'_, R>| Some((place.occupant?.pod.uid.clone(), bounds.get(place.workload)?.clone()));
+            |place: &Place<'_, R>| Some((place.occupant?.pod.id.clone(), bounds.get(place.workload)?.clone()));
         Self { workloads: places.iter().filter_map(bounded).collect(), ..Self::count(policy, places, now) }
     }
 
     /// The workload that a Pod is of, where that counts.
     #[must_use]
-    pub fn workload(&self, uid: &str) -> Option<&Arc<str>> {
-        self.workloads.get(uid).map(|bound| &bound.name)
+    pub fn workload(&self, id: &str) -> Option<&Arc<str>> {
+        self.workloads.get(id).map(|bound| &bound.name)
     }
 
     /// Whether one more running agent may be taken from the zone of a place, of which these are in flight.
@@ -107,18 +107,18 @@ impl Guard {
 
     /// Whether a Pod's deletion takes a running agent, whatever the plan says of it; of one that nobody knows it does.
     #[must_use]
-    pub fn costs(&self, uid: &str) -> bool {
-        !self.idle.contains(uid)
+    pub fn costs(&self, id: &str) -> bool {
+        !self.idle.contains(id)
     }
 
     /// Whether one more of its kind may be in flight; those that cost nothing are bounded too.
     #[must_use]
-    pub fn admits(&self, uid: &str, in_flight: usize) -> bool {
-        if self.is_held || self.barred.contains(uid) || (self.is_closed && self.costs(uid)) {
+    pub fn admits(&self, id: &str, in_flight: usize) -> bool {
+        if self.is_held || self.barred.contains(id) || (self.is_closed && self.costs(id)) {
             return false;
         }
-        match self.workloads.get(uid) {
-            Some(bound) if self.costs(uid) => bound.missing + in_flight < bound.budget,
+        match self.workloads.get(id) {
+            Some(bound) if self.costs(id) => bound.missing + in_flight < bound.budget,
             Some(bound) => in_flight < bound.budget,
             None => in_flight < self.budget,
         }

@@ -20,8 +20,8 @@ const BELIEVED: TimeDelta = TimeDelta::seconds(90);
 pub struct Ledger {
     /// Places whose Pod we deleted and that have no agent yet.
     places: HashMap<Arc<str>, Lost>,
-    /// What we deleted and the watch may still show, by UID.
-    uids: HashMap<Arc<str>, Sent>,
+    /// What we deleted and the watch may still show, by id.
+    sent: HashMap<Arc<str>, Sent>,
 }
 
 /// A deletion that the watch may not show yet.
@@ -56,7 +56,7 @@ impl Lost {
 /// What a deletion noted, so that it can be taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    uid: Arc<str>,
+    id: Arc<str>,
     /// The place, if it was not lost before.
     place: Option<Arc<str>>,
 }
@@ -78,44 +78,44 @@ enum Successor {
 
 impl Ledger {
     /// Takes note of a deletion before it is sent; `None`: the guard forbids it.
-    pub fn begin(&mut self, guard: &Guard, place: &Arc<str>, uid: &Arc<str>, now: DateTime<Utc>) -> Option<Entry> {
-        let costs = guard.costs(uid);
-        if let Some(workload) = guard.workload(uid) {
+    pub fn begin(&mut self, guard: &Guard, place: &Arc<str>, id: &Arc<str>, now: DateTime<Utc>) -> Option<Entry> {
+        let costs = guard.costs(id);
+        if let Some(workload) = guard.workload(id) {
             let is_other = |sent: &&Sent| sent.costs == costs && sent.workload.as_ref() == Some(workload);
-            let others = self.uids.values().filter(is_other).count();
+            let others = self.sent.values().filter(is_other).count();
             let sent = Sent { at: now, workload: Some(workload.clone()), costs };
-            let admitted = !self.uids.contains_key(uid) && guard.admits(uid, others);
+            let admitted = !self.sent.contains_key(id) && guard.admits(id, others);
             return admitted.then(|| {
-                self.uids.insert(uid.clone(), sent);
-                Entry { uid: uid.clone(), place: None }
+                self.sent.insert(id.clone(), sent);
+                Entry { id: id.clone(), place: None }
             });
         }
         let others =
             || self.places.iter().filter(|(name, lost)| lost.costs == costs && lost.counts() && *name != place);
         let in_zone = || guard.admits_in_zone(place, others().map(|(name, _)| &**name));
-        if !guard.admits(uid, others().count()) || (costs && !in_zone()) {
+        if !guard.admits(id, others().count()) || (costs && !in_zone()) {
             return None;
         }
-        self.uids.insert(uid.clone(), Sent { at: now, workload: None, costs });
+        self.sent.insert(id.clone(), Sent { at: now, workload: None, costs });
         if self.places.get(place).is_some_and(|lost| lost.costs || !costs) {
-            return Some(Entry { uid: uid.clone(), place: None });
+            return Some(Entry { id: id.clone(), place: None });
         }
         self.places.insert(place.clone(), Lost::new(now, costs));
-        Some(Entry { uid: uid.clone(), place: Some(place.clone()) })
+        Some(Entry { id: id.clone(), place: Some(place.clone()) })
     }
 
     /// Takes back what a deletion noted that was refused; a place that was lost before stays so.
     pub fn undo(&mut self, entry: &Entry) {
-        self.uids.remove(&entry.uid);
+        self.sent.remove(&entry.id);
         if let Some(place) = &entry.place {
             self.places.remove(place);
         }
     }
 
-    /// Without what the watches have shown: UIDs that are gone or terminating, places with an available agent again.
+    /// Without what the watches have shown: ids that are gone or terminating, places with an available agent again.
     #[must_use]
     pub fn settled<R>(&self, policy: &Policy, places: &[Place<'_, R>], now: DateTime<Utc>) -> Self {
-        if self.places.is_empty() && self.uids.is_empty() {
+        if self.places.is_empty() && self.sent.is_empty() {
             return Self::default();
         }
         let known = places.iter().filter(|place| self.places.contains_key(place.name));
@@ -124,7 +124,7 @@ impl Ledger {
             .iter()
             .filter_map(|place| place.occupant)
             .filter(|occupant| !occupant.pod.deleting)
-            .map(|occupant| &*occupant.pod.uid)
+            .map(|occupant| &*occupant.pod.id)
             .collect();
         let settle = |(name, lost): (&Arc<str>, &Lost)| {
             let successor = known.get(&**name).map_or(Successor::Settled, |place| self.successor(policy, place, now));
@@ -134,15 +134,15 @@ impl Ledger {
             let stays = if lost.costs { successor != Successor::Settled } else { is_awaited() };
             stays.then(|| (name.clone(), Lost { successor, ..*lost }))
         };
-        Self { places: self.places.iter().filter_map(settle).collect(), ..self.shown(|uid| shown.contains(uid), now) }
+        Self { places: self.places.iter().filter_map(settle).collect(), ..self.shown(|id| shown.contains(id), now) }
     }
 
     /// Without the deletions that the watch has shown: the Pod is gone, or said to be terminating.
     #[must_use]
     pub fn shown(&self, is_still_there: impl Fn(&str) -> bool, now: DateTime<Utc>) -> Self {
-        let stays = |(uid, sent): &(&Arc<str>, &Sent)| is_still_there(uid) && now - sent.at < BELIEVED;
-        let uids = self.uids.iter().filter(stays).map(|(uid, sent)| (uid.clone(), sent.clone())).collect();
-        Self { places: HashMap::new(), uids }
+        let stays = |(id, sent): &(&Arc<str>, &Sent)| is_still_there(id) && now - sent.at < BELIEVED;
+        let sent = self.sent.iter().filter(stays).map(|(id, sent)| (id.clone(), sent.clone())).collect();
+        Self { places: HashMap::new(), sent }
     }
 
     /// Takes note of places that an operator before this one left without an agent: should they be closed, the cluster
@@ -156,7 +156,7 @@ impl Ledger {
     /// How many available replicas of a workload were deleted that the watch may still show.
     #[must_use]
     pub fn in_flight(&self, workload: &str) -> usize {
-        self.uids.values().filter(|sent| sent.costs && sent.workload.as_deref() == Some(workload)).count()
+        self.sent.values().filter(|sent| sent.costs && sent.workload.as_deref() == Some(workload)).count()
     }
 
     /// A place that we touched counts until it has an agent again, whatever keeps it from that; one that is drained or
@@ -177,7 +177,7 @@ impl Ledger {
     }
 
     fn agent<R>(&self, policy: &Policy, place: &Place<'_, R>, now: DateTime<Utc>) -> Successor {
-        let is_there = |pod: &&Arc<Pod<R>>| !pod.deleting && !self.uids.contains_key(&pod.uid);
+        let is_there = |pod: &&Arc<Pod<R>>| !pod.deleting && !self.sent.contains_key(&pod.id);
         let Some(pod) = place.occupant.map(|occupant| occupant.pod).filter(is_there) else { return Successor::Missing };
         let Some(since) = pod.ready_since.filter(|_| place.is_ready) else { return Successor::Unready };
         // As in the plan: without a wait the clocks of two machines need not agree.
@@ -188,10 +188,10 @@ impl Ledger {
         }
     }
 
-    /// UIDs that were deleted and that the watch may still show.
+    /// Ids that were deleted and that the watch may still show.
     #[must_use]
     pub fn deleted(&self) -> HashSet<Arc<str>> {
-        self.uids.keys().cloned().collect()
+        self.sent.keys().cloned().collect()
     }
 
     /// Places that lost a running agent by us and have none yet, with the time of the deletion.

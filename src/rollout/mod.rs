@@ -179,7 +179,7 @@ pub struct Inventory<'a, R> {
     pub template: Option<&'a R>,
     /// Whether the workload's controller has seen that template.
     pub settled: bool,
-    /// UIDs of Pods that we deleted and that the watch still shows.
+    /// Ids of Pods that we deleted and that the watch still shows.
     pub deleted: &'a HashSet<Arc<str>>,
     /// Places that lost an available agent by us and have none yet, as far as this process knows, with the time of it.
     pub lost: &'a HashMap<Arc<str>, DateTime<Utc>>,

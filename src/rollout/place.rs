@@ -177,7 +177,9 @@ pub enum Standing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod<R> {
     pub name: Arc<str>,
-    pub uid: Arc<str>,
+    /// What the kind tells it from every other by: its UID. A kind that changes a Pod in place adds what changes, so
+    /// that the one that is being changed is another, which is not Ready yet.
+    pub id: Arc<str>,
     /// Its resourceVersion: a deletion is refused when the Pod has changed since.
     pub resource_version: Arc<str>,
     /// The node it runs on or is made for.
@@ -210,7 +212,7 @@ impl<R> Pod<R> {
     pub fn named(name: &str, node: &str) -> Self {
         Self {
             name: name.into(),
-            uid: name.into(),
+            id: name.into(),
             resource_version: "1".into(),
             node: node.into(),
             revision: None,

@@ -67,7 +67,7 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
             return;
         }
         let Inventory { deleted, lost, memory, .. } = self.inventory;
-        let stays = |pod: &&Arc<Pod<R>>| !pod.deleting && !deleted.contains(&pod.uid);
+        let stays = |pod: &&Arc<Pod<R>>| !pod.deleting && !deleted.contains(&pod.id);
         let pod = place.occupant.map(|occupant| occupant.pod).filter(stays);
         let is_known = made || memory.touched.closed.contains(&**place.name);
         let is_ours = (is_known || lost.contains_key(place.name)) && !place.is_left_out;

@@ -215,7 +215,7 @@ impl Inner {
         let Some(mut new) = pod::<Config>(facts, None) else { return Vec::new() };
         let key = key_of(facts);
         let view = self.namespaces.entry(key.0.clone()).or_default();
-        let before = view.pods.get(key.1.as_str()).filter(|known| known.pod.uid == new.uid).cloned();
+        let before = view.pods.get(key.1.as_str()).filter(|known| known.pod.id == new.id).cloned();
         see(before.as_ref().map(|before| &*before.pod), &mut new, now);
         let replica = Arc::new(Replica::of(facts, new));
         view.see(&replica, now);

@@ -201,11 +201,11 @@ impl Operator {
     fn evict(&mut self, plan: &Plan) -> Done {
         let mut done = Done::default();
         for step in &plan.decision.steps {
-            let workload = plan.guard.workload(&step.pod.uid);
+            let workload = plan.guard.workload(&step.pod.id);
             if workload.is_some_and(|name| self.kept.blocked.holds(name)) {
                 continue;
             }
-            let entry = self.ledger.begin(&plan.guard, &step.place, &step.pod.uid, self.stage.world.now);
+            let entry = self.ledger.begin(&plan.guard, &step.place, &step.pod.id, self.stage.world.now);
             let entry = entry.expect("the guard counts as the plan does");
             match self.stage.world.evict(&step.pod.name) {
                 Ok(()) => {

@@ -195,7 +195,7 @@ impl sim::Operator for Operator {
         }
         let mut ledger = plan.ledger;
         for step in &plan.steps {
-            if ledger.begin(&plan.guard, &step.place, &step.pod.uid, now).is_some() {
+            if ledger.begin(&plan.guard, &step.place, &step.pod.id, now).is_some() {
                 let version = step.pod.revision.as_ref().and_then(|revision| revision.version);
                 let version = version.map_or_else(|| "unknown".to_owned(), |version| short(&version.to_string()));
                 self.stage.line("  ", &format!("deletes the agent of {} ({version})", step.place));

@@ -273,7 +273,7 @@ pub(super) fn able<'a>(resolved: &Resolved, nodes: &'a [Arc<Node>]) -> Vec<&'a A
 /// Whether one of them lacks a Ready agent, and nobody's work on the node explains it.
 fn lacks(cx: &Cx<'_>, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Arc<Pod>], ledger: &Ledger) -> bool {
     let gone = ledger.deleted();
-    let there = || pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.uid));
+    let there = || pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.id));
     let has_pod: HashSet<&str> = there().map(|pod| &*pod.node).collect();
     let is_ready: HashSet<&str> = there().filter(|pod| pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
     // Where the namespace keeps agents off, none is created again: nobody waits for it.
@@ -300,7 +300,7 @@ pub(super) fn missing(before: &Missing, able: &[&Arc<Node>], pods: &[Arc<Pod>], 
 
 /// Pods that are still there and that the API server refused to delete.
 fn undeletable(kept: &Kept, pods: &[Arc<Pod>]) -> Undeletable {
-    let there: HashSet<&str> = pods.iter().map(|pod| &*pod.uid).collect();
+    let there: HashSet<&str> = pods.iter().map(|pod| &*pod.id).collect();
     kept.aside.retain(|uid, _| there.contains(&**uid));
     let mut said: Vec<_> = kept.aside.lately().into_values().collect();
     said.sort();

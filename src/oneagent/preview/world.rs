@@ -79,7 +79,7 @@ impl World {
         };
         (world.seen.environment, world.seen.unlisted) = (environment, unlisted);
         for pod in world.seen.pods.iter().filter(|pod| pod.ready_since.is_none() && pod.trouble.is_none()) {
-            world.due.insert(pod.uid.clone(), now);
+            world.due.insert(pod.id.clone(), now);
         }
         world
     }
@@ -137,8 +137,8 @@ impl World {
         self.now = until;
         let Self { due, seen, .. } = self;
         for pod in &mut seen.pods {
-            if due.get(&pod.uid).is_some_and(|at| *at <= until) {
-                let ready = due.remove(&pod.uid);
+            if due.get(&pod.id).is_some_and(|at| *at <= until) {
+                let ready = due.remove(&pod.id);
                 let pod = Arc::make_mut(pod);
                 (pod.ready_since, pod.unready_since) = (ready, None);
             }
@@ -178,12 +178,12 @@ impl World {
         let mut ledger = plan.ledger;
         for step in plan.steps {
             // The guard has the last word here, too.
-            if ledger.begin(&plan.guard, &step.place, &step.pod.uid, self.now).is_none() {
+            if ledger.begin(&plan.guard, &step.place, &step.pod.id, self.now).is_none() {
                 continue;
             }
             done.restarts.push((step.pod.node.to_string(), !step.costs));
-            self.seen.pods.retain(|pod| pod.uid != step.pod.uid);
-            self.due.remove(&step.pod.uid);
+            self.seen.pods.retain(|pod| pod.id != step.pod.id);
+            self.due.remove(&step.pod.id);
             self.make(&step.pod.node.clone());
         }
         self.seen.ledger = ledger;
@@ -234,7 +234,7 @@ impl World {
         let name = format!("new-{}", self.made);
         let revision = self.seen.daemonset.as_deref().and_then(template_revision);
         let pod = Pod { revision, created: self.now, ..Pod::named(&name, node) };
-        let uid = pod.uid.clone();
+        let uid = pod.id.clone();
         self.due.insert(uid.clone(), self.now + self.each);
         self.seen.pods.push(Arc::new(pod));
         uid

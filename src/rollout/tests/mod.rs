@@ -93,13 +93,13 @@ proptest! {
                 running.remove(&gone.node);
                 broken.remove(&gone.node);
                 // The watch shows every other place without a Pod, and this one with a new one.
-                let back = Arc::new(Pod { uid: "new".into(), ready_since: Some(at(0)), ..(**gone).clone() });
+                let back = Arc::new(Pod { id: "new".into(), ready_since: Some(at(0)), ..(**gone).clone() });
                 let seen = |other: &'_ Arc<Pod<Number>>| other.node == gone.node;
                 let occupant = |other| seen(other).then_some(Occupant { pod: &back, standing: Standing::Current });
                 let shown: Vec<Place<'_, Number>> = pods.iter().map(|other| Place { occupant: occupant(other),
                     ..Place::plain(&other.node, None) }).collect();
                 ledger = ledger.settled(&policy(budget), &shown, at(0));
-            } else if ledger.begin(&guard, &gone.node, &gone.uid, at(0)).is_some() {
+            } else if ledger.begin(&guard, &gone.node, &gone.id, at(0)).is_some() {
                 if gone.ready_since.is_some() { &mut running } else { &mut broken }.insert(gone.node.clone());
             }
             prop_assert!(running.len() <= budget as usize, "{} running agents, budget {budget}", running.len());
@@ -145,7 +145,7 @@ fn a_planner_that_lies_takes_no_more_of_a_zone_than_it_allows() {
     }
     let zoned = Policy { per_zone: Some(Share::Count(1)), ..policy(5) };
     let (mut ledger, guard) = (Ledger::default(), Guard::count(&zoned, &places, at(0)));
-    let mut taken = |number: usize| ledger.begin(&guard, &pods[number].node, &pods[number].uid, at(0)).is_some();
+    let mut taken = |number: usize| ledger.begin(&guard, &pods[number].node, &pods[number].id, at(0)).is_some();
     assert!(taken(0) && !taken(1) && !taken(2), "one of three in zone a");
     assert!(taken(3) && !taken(4), "those without a zone are together");
     assert!(taken(5), "it costs no agent");
@@ -158,10 +158,10 @@ fn a_place_is_in_flight_until_its_agent_is_available() {
     let slow = Policy { min_ready: TimeDelta::seconds(30), ..policy(1) };
     let guard = Guard::count(&slow, &places(&pods), at(0));
     let mut ledger = Ledger::default();
-    assert!(ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).is_some());
-    assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(0)).is_none());
+    assert!(ledger.begin(&guard, &pods[0].node, &pods[0].id, at(0)).is_some());
+    assert!(ledger.begin(&guard, &pods[1].node, &pods[1].id, at(0)).is_none());
     assert_eq!(ledger.deleted(), HashSet::from(["p1".into()]));
-    let unready = Arc::new(Pod { uid: "new".into(), ..(*pod(1, false)).clone() });
+    let unready = Arc::new(Pod { id: "new".into(), ..(*pod(1, false)).clone() });
     let ready = Arc::new(Pod { ready_since: Some(at(10)), ..(*unready).clone() });
     for (what, shown, now, in_flight, latest) in [
         ("the old Pod is still shown", Some(&pods[0]), 1, 1, Some(at(0))),
@@ -178,7 +178,7 @@ fn a_place_is_in_flight_until_its_agent_is_available() {
         assert_eq!((ledger.lost().len(), ledger.latest()), (in_flight, latest), "{what}");
     }
     assert!(ledger.deleted().is_empty(), "the watch does not show the Pod any more");
-    let entry = ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(50)).unwrap();
+    let entry = ledger.begin(&guard, &pods[1].node, &pods[1].id, at(50)).unwrap();
     ledger.undo(&entry);
     assert_eq!(ledger, Ledger::default(), "what was refused never was");
 }
@@ -188,7 +188,7 @@ fn a_deletion_that_is_never_shown_never_happened_and_what_is_drained_or_gone_is_
     let pods = [pod(1, true)];
     let guard = Guard::count(&policy(1), &places(&pods), at(0));
     let mut ledger = Ledger::default();
-    ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).unwrap();
+    ledger.begin(&guard, &pods[0].node, &pods[0].id, at(0)).unwrap();
     let shown = places(&pods);
     assert_eq!(ledger.settled(&policy(1), &shown, at(89)).lost().len(), 1);
     // Its answer was lost, and the Pod is there as before.
@@ -211,17 +211,17 @@ fn a_broken_pod_is_in_flight_until_there_is_another() {
     let pods = [pod(0, false), pod(3, false)];
     let guard = Guard::count(&policy(1), &places(&pods), at(0));
     let mut ledger = Ledger::default();
-    assert!(ledger.begin(&guard, &pods[0].node, &pods[0].uid, at(0)).is_some());
+    assert!(ledger.begin(&guard, &pods[0].node, &pods[0].id, at(0)).is_some());
     assert!(ledger.lost().is_empty(), "no agent is missing because of us");
     ledger = ledger.settled(&policy(1), &[Place::<Number>::plain(&pods[0].node, None)], at(1));
-    assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(1)).is_none());
-    let another = Arc::new(Pod { uid: "new".into(), ..(*pods[0]).clone() });
+    assert!(ledger.begin(&guard, &pods[1].node, &pods[1].id, at(1)).is_none());
+    let another = Arc::new(Pod { id: "new".into(), ..(*pods[0]).clone() });
     let there = Place {
         occupant: Some(Occupant { pod: &another, standing: Standing::Current }),
         ..Place::plain(&pods[0].node, None)
     };
     ledger = ledger.settled(&policy(1), &[there], at(2));
-    assert!(ledger.begin(&guard, &pods[1].node, &pods[1].uid, at(2)).is_some());
+    assert!(ledger.begin(&guard, &pods[1].node, &pods[1].id, at(2)).is_some());
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl World {
     }
 
     fn sizes(&self) -> Vec<Workload> {
-        let is_available = |pod: &Pod<Number>| pod.ready_since.is_some() && !self.ledger.deleted().contains(&pod.uid);
+        let is_available = |pod: &Pod<Number>| pod.ready_since.is_some() && !self.ledger.deleted().contains(&pod.id);
         let size = |(at, (expected, budget)): (usize, &(usize, Share))| Workload {
             name: format!("w{at}").into(),
             budget: *budget,
@@ -82,7 +82,7 @@ impl World {
         self.clock += 1;
         let now = at(self.clock);
         let pods = self.pods.clone();
-        self.ledger = self.ledger.shown(|uid| pods.iter().any(|(_, pod)| *pod.uid == *uid), now);
+        self.ledger = self.ledger.shown(|uid| pods.iter().any(|(_, pod)| *pod.id == *uid), now);
         let workloads = self.sizes();
         let place = |(workload, pod): &'_ (usize, Arc<Pod<Number>>)| (*workload, pod.revision == Some(Number(1)));
         let places: Vec<Place<'_, Number>> = pods
@@ -120,7 +120,7 @@ impl World {
         let guard = Guard::count_replicas(&self.policy, &workloads, &places, before, in_flight, at(0));
         self.memory = plan.memory.clone();
         for step in &plan.steps {
-            let admitted = self.ledger.begin(&guard, &step.place, &step.pod.uid, now);
+            let admitted = self.ledger.begin(&guard, &step.place, &step.pod.id, now);
             assert!(admitted.is_some(), "the guard counts as the plan does: {step:?}");
         }
         for (at, workload) in self.sizes().iter().enumerate() {
@@ -133,7 +133,7 @@ impl World {
     /// The controllers do their work: what was removed is gone, `made` of those missing are made, `ready` become Ready.
     fn turn(&mut self, made: usize, ready: usize) {
         let gone = self.ledger.deleted();
-        self.pods.retain(|(_, pod)| !gone.contains(&pod.uid));
+        self.pods.retain(|(_, pod)| !gone.contains(&pod.id));
         let lacks =
             |world: &Self, at: usize| world.workloads[at].0 - world.pods.iter().filter(|(of, _)| *of == at).count();
         let missing: Vec<usize> = (0..self.workloads.len()).flat_map(|at| vec![at; lacks(self, at)]).collect();

@@ -36,7 +36,7 @@ pub(super) fn evaluate(drive: &mut Drive, now: i64) -> Plan {
         Template::Keep => {}
     }
     for step in &plan.steps {
-        let at_it = drive.fleet.pods.iter().position(|pod| pod.uid == step.pod.uid).unwrap();
+        let at_it = drive.fleet.pods.iter().position(|pod| pod.id == step.pod.id).unwrap();
         drive.fleet.change(at_it, |pod| (pod.deleting, pod.gone_by) = (true, Some(at(now + 30))));
         drive.replaced.push((now, step.pod.node.to_string()));
     }

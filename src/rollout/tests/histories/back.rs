@@ -98,7 +98,7 @@ fn a_template_that_failed_goes_back_too_and_is_not_taken_again() {
             Template::Keep => {}
         }
         for step in &plan.steps {
-            let place = drive.fleet.pods.iter().position(|pod| pod.uid == step.pod.uid).unwrap();
+            let place = drive.fleet.pods.iter().position(|pod| pod.id == step.pod.id).unwrap();
             let revision = drive.fleet.template.clone();
             let mut made = (*pod(1_000 + drive.replaced.len(), &step.pod.node, 1, now, true)).clone();
             if revision.hash == "typo" {

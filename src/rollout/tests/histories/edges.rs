@@ -157,7 +157,7 @@ fn a_taint_on_a_node_whose_agent_we_took_a_moment_ago_forgets_nothing() {
     fleet.rolling_since(0);
     (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
     // The watch still shows the Pod.
-    fleet.deleted = HashSet::from([fleet.pods[0].uid.clone()]);
+    fleet.deleted = HashSet::from([fleet.pods[0].id.clone()]);
     fleet.lost = HashMap::from([("node-000".into(), at(1))]);
     let taint = "network:NoSchedule".to_owned();
     fleet.node(0).taint = Some(taint.clone());

@@ -13,7 +13,7 @@ fn said_and_done(size: usize, policy: &Policy, away: i64) -> (Vec<(i64, i64)>, i
     let mut due: Vec<(i64, Arc<str>)> = Vec::new();
     for now in (10..100_000).step_by(3) {
         for (_, uid) in due.extract_if(.., |(at, _)| *at <= now) {
-            let place = fleet.pods.iter().position(|pod| pod.uid == uid).unwrap();
+            let place = fleet.pods.iter().position(|pod| pod.id == uid).unwrap();
             fleet.change(place, |pod| pod.ready_since = Some(at(now)));
             fleet.lost.remove(&fleet.pods[place].node.clone());
         }
@@ -22,9 +22,9 @@ fn said_and_done(size: usize, policy: &Policy, away: i64) -> (Vec<(i64, i64)>, i
             fleet.template = revision(2);
         }
         for step in &plan.steps {
-            let place = fleet.pods.iter().position(|pod| pod.uid == step.pod.uid).unwrap();
+            let place = fleet.pods.iter().position(|pod| pod.id == step.pod.id).unwrap();
             let made = pod(10_000 + place, &step.pod.node, 2, now + away / 4, false);
-            due.push((now + away + (place as i64 % 5) * away / 20, made.uid.clone()));
+            due.push((now + away + (place as i64 % 5) * away / 20, made.id.clone()));
             fleet.lost.insert(step.pod.node.clone(), at(now));
             fleet.pods[place] = made;
         }

@@ -30,7 +30,7 @@ fn evaluate(fleet: &mut Fleet, ledger: &mut Ledger, policy: &Policy, now: i64) -
     *ledger = settled;
     let Plan { memory, steps, .. } = Plan::of(plan, &fleet.memory);
     fleet.memory = memory;
-    let mut begin = |step: &Step<Release>| ledger.begin(&guard, &step.place, &step.pod.uid, at(now)).is_some();
+    let mut begin = |step: &Step<Release>| ledger.begin(&guard, &step.place, &step.pod.id, at(now)).is_some();
     steps.iter().map(|step| (step.place.to_string(), begin(step))).collect()
 }
 

@@ -179,7 +179,7 @@ fn policy(budget: Share) -> Policy {
 
 fn pod(number: usize, node: &str, version: u32, created: i64, ready: bool) -> Arc<Pod> {
     Arc::new(Pod {
-        uid: format!("uid-{number}").into(),
+        id: format!("uid-{number}").into(),
         revision: Some(revision(version)),
         created: at(created),
         ready_since: ready.then(|| at(created)),
@@ -268,7 +268,7 @@ impl Fleet {
             // A cordon keeps no Pod from being made: where they are refused it is not why one is missing.
             let busy = node.busy.filter(|_| pod.is_some() || !is_refused);
             let busy = busy.or(node.is_left_out.then_some("it is left out"));
-            let aside = || pod.and_then(|pod| self.aside.get(&pod.uid)).cloned().map(Cow::Owned);
+            let aside = || pod.and_then(|pod| self.aside.get(&pod.id)).cloned().map(Cow::Owned);
             Place {
                 zone: node.zone.as_deref(),
                 is_canary: node.is_first,

@@ -43,7 +43,7 @@ impl Refusing {
             self.fleet.template = template;
             for step in &plan.steps {
                 assert!(step.costs, "none was broken");
-                self.fleet.pods.retain(|pod| pod.uid != step.pod.uid);
+                self.fleet.pods.retain(|pod| pod.id != step.pod.id);
                 self.fleet.lost.insert(step.place.clone(), at(now));
                 self.fleet.missing.insert(step.place.clone(), at(now));
             }
@@ -157,12 +157,12 @@ fn what_every_node_refuses_takes_no_more_than_the_budget_and_goes_back_where_the
 fn an_agent_that_may_not_be_deleted_lets_the_next_one_go_and_comes_last() {
     let mut fleet = Fleet::new(4, 2);
     let policy = policy(Share::Count(1));
-    let of = |fleet: &Fleet, node: usize| fleet.pods[node].uid.clone();
-    let first = fleet.plan(&policy, &desired(2), 0).steps[0].pod.uid.clone();
+    let of = |fleet: &Fleet, node: usize| fleet.pods[node].id.clone();
+    let first = fleet.plan(&policy, &desired(2), 0).steps[0].pod.id.clone();
     assert_eq!(first, of(&fleet, 0));
     fleet.aside.insert(first, "the API server refuses to delete Pod a: protected".to_owned());
     let plan = fleet.plan(&policy, &desired(2), 1);
-    assert_eq!(plan.steps.iter().map(|step| step.pod.uid.clone()).collect::<Vec<_>>(), [of(&fleet, 1)]);
+    assert_eq!(plan.steps.iter().map(|step| step.pod.id.clone()).collect::<Vec<_>>(), [of(&fleet, 1)]);
     for node in 1..4 {
         fleet.pods[node] = pod(100 + node, &fleet.nodes[node].name, 2, 10, true);
     }

@@ -45,7 +45,7 @@ impl Drive {
             Template::Keep => {}
         }
         for step in &plan.steps {
-            let place = self.fleet.pods.iter().position(|pod| pod.uid == step.pod.uid).unwrap();
+            let place = self.fleet.pods.iter().position(|pod| pod.id == step.pod.id).unwrap();
             let node = step.pod.node.to_string();
             let minor = self.fleet.template.version;
             let number = 1_000 + self.replaced.len();

@@ -102,7 +102,7 @@ impl Small {
                 let pod = &self.fleet.pods[place];
                 let is_good = pod.ready_since.is_some() && pod.revision.as_ref() == Some(&revision(self.wanted));
                 assert!(!is_good, "an up-to-date, available Pod is replaced");
-                let noted = self.ledger.begin(&guard, &step.place, &step.pod.uid, at(self.clock));
+                let noted = self.ledger.begin(&guard, &step.place, &step.pod.id, at(self.clock));
                 assert!(noted.is_some(), "the guard forbids what the engine wants: {step:?}\n{:?}", plan.report);
                 if self.fleet.pods[place].ready_since.is_some() {
                     self.ours.insert(step.pod.node.clone());

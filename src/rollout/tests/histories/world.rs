@@ -99,12 +99,12 @@ impl World {
         let stays = at(self.clock) - self.policy.min_ready;
         let available = |node: &Arc<str>| {
             let is_ready = |pod: &Arc<Pod>| pod.ready_since.is_some_and(|since| since <= stays);
-            self.shown.iter().any(|p| p.node == *node && is_ready(p) && !p.deleting && !gone.contains(&p.uid))
+            self.shown.iter().any(|p| p.node == *node && is_ready(p) && !p.deleting && !gone.contains(&p.id))
         };
         self.truth.lost.retain(|node, _| !available(node));
         // That an agent which was seen for long enough has failed since, unseen, nobody can know.
         self.ours.retain(|node| !available(node));
-        self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.uid == *uid && !pod.deleting));
+        self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.id == *uid && !pod.deleting));
         self.notice();
         if !std::mem::replace(&mut self.has_looked, true) {
             // Whether the agent of a node that was tainted or cordoned before this first look is missing because of us
@@ -139,9 +139,8 @@ impl World {
             };
             assert!(!for_a_moment(&step.pod), "{} is not Ready for a moment, and goes for it", step.pod.name);
             // The API server refuses to delete a Pod that changed since it was judged.
-            let same = |pod: &&mut Arc<Pod>| {
-                pod.uid == step.pod.uid && !pod.deleting && pod.ready_since == step.pod.ready_since
-            };
+            let same =
+                |pod: &&mut Arc<Pod>| pod.id == step.pod.id && !pod.deleting && pod.ready_since == step.pod.ready_since;
             let Some(pod) = self.truth.pods.iter_mut().find(same) else { continue };
             let available = pod.ready_since.is_some();
             // Nobody wants any more what has just failed.
@@ -154,7 +153,7 @@ impl World {
                 took = true;
             }
             Arc::make_mut(pod).deleting = true;
-            self.truth.deleted.insert(pod.uid.clone());
+            self.truth.deleted.insert(pod.id.clone());
         }
         let missing = self.missing_because_of_us();
         assert!(!took || missing <= plan.budget, "{missing} without an agent because of us, budget {}", plan.budget);
