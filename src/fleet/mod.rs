@@ -4,11 +4,15 @@
 //! Pure, for any kind. Must not know what a Pod was made from, nor decide anything.
 
 pub mod daemonsets;
+pub mod edited;
+pub mod kept_out;
 mod losses;
+pub mod missing;
 mod near;
 pub mod nodes;
 pub mod pods;
 pub mod policy;
+pub mod refusal;
 pub mod replicas;
 
 use chrono::{DateTime, TimeDelta, Utc};

@@ -2,13 +2,19 @@
 //!
 //! Here because a plain forced apply neither adopts nor reverts (see `ownership`). Must not decide what is applied.
 
+use std::fmt::Debug;
+
+use k8s_openapi::Metadata;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
+use parking_lot::Mutex;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Error, call};
-use crate::k8s::drift::is_current;
+use crate::k8s::drift::{APPLIED_ANNOTATION, is_current};
 use crate::k8s::ownership::take_over;
 
 /// Applies `desired` unless `live` already is it. Returns the object as stored, `None` when nothing was written.
@@ -19,7 +25,7 @@ pub async fn apply<K>(
     live: Option<(&K, &Value)>,
 ) -> Result<Option<K>, Error>
 where
-    K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
+    K: Resource + DeserializeOwned + Clone + Debug,
 {
     if let Some((object, value)) = live {
         if is_current(manager, desired, value, object.managed_fields()) {
@@ -30,11 +36,60 @@ where
     send(manager, api, desired).await.map(Some)
 }
 
+/// What admission made of an object of ours: the hash of what was applied, and the generation that came of it.
+#[derive(Debug, Default)]
+pub struct Belief(Mutex<Option<(String, Option<i64>)>>);
+
+impl Belief {
+    /// Whether an object is what admission made of ours.
+    #[must_use]
+    pub fn holds<K: Metadata<Ty = ObjectMeta>>(&self, live: &K) -> bool {
+        self.0.lock().as_ref().is_some_and(|(_, generation)| *generation == live.metadata().generation)
+    }
+
+    /// Applies `desired`, which carries its hash, unless `live` already is it, or is what admission made of it: that is
+    /// believed after one try, not fought for ever. Returns the object as stored, `None` when nothing was written.
+    pub async fn apply<K>(
+        &self,
+        manager: &str,
+        api: &Api<K>,
+        desired: &Value,
+        live: Option<&K>,
+    ) -> Result<Option<K>, Error>
+    where
+        K: Resource + Metadata<Ty = ObjectMeta> + Serialize + DeserializeOwned + Clone + Debug,
+    {
+        let hash = desired["metadata"]["annotations"][APPLIED_ANNOTATION].to_string();
+        let mark = |object: &K| (hash.clone(), object.metadata().generation);
+        if live.is_some_and(|live| *self.0.lock() == Some(mark(live))) {
+            return Ok(None);
+        }
+        let value = live.map(serde_json::to_value).transpose()?;
+        let Some(mut stored) = apply(manager, api, desired, live.zip(value.as_ref())).await? else { return Ok(None) };
+        if !is_as_desired(manager, desired, &stored)? {
+            // A webhook, or an edit that came in between: over exactly this object only the former can differ.
+            stored = apply_over(manager, api, desired, &stored).await?;
+        }
+        if is_as_desired(manager, desired, &stored)? {
+            *self.0.lock() = None;
+        } else if self.0.lock().replace(mark(&stored)).is_none() {
+            let (namespace, name, kind) = (stored.namespace(), stored.name_any(), desired["kind"].as_str());
+            tracing::warn!(namespace, name, kind, "a webhook changes what is applied; that is left as it is");
+        }
+        Ok(Some(stored))
+    }
+}
+
+/// Whether an object is what is asked for.
+pub fn is_as_desired<K: Resource + Serialize>(manager: &str, desired: &Value, live: &K) -> Result<bool, Error> {
+    Ok(is_current(manager, desired, &serde_json::to_value(live)?, live.managed_fields()))
+}
+
 /// Applies `desired` over exactly `live`, or fails with a conflict: what differs in the object that is returned,
 /// admission made of it, and nobody's edit that came in between.
-pub async fn apply_over<K>(manager: &str, api: &Api<K>, desired: &Value, live: &K) -> Result<K, Error>
+async fn apply_over<K>(manager: &str, api: &Api<K>, desired: &Value, live: &K) -> Result<K, Error>
 where
-    K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
+    K: Resource + DeserializeOwned + Clone + Debug,
 {
     let version = hand_over(manager, api, live, desired).await?.or_else(|| live.resource_version());
     let mut exact = desired.clone();
@@ -45,7 +100,7 @@ where
 #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
 async fn send<K>(manager: &str, api: &Api<K>, desired: &Value) -> Result<K, Error>
 where
-    K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
+    K: Resource + DeserializeOwned + Clone + Debug,
 {
     let name = desired["metadata"]["name"].as_str().unwrap_or_default();
     let kind = desired["kind"].as_str().unwrap_or_default();
@@ -57,7 +112,7 @@ where
 #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
 pub async fn merge<K>(manager: &str, api: &Api<K>, name: &str, fields: &Value) -> Result<(), Error>
 where
-    K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
+    K: Resource + DeserializeOwned + Clone + Debug,
 {
     call(|| format!("change {name}"), api.patch(name, &params(manager), &Patch::Merge(fields))).await.map(drop)
 }
@@ -74,7 +129,7 @@ pub async fn replace_status<K>(
     status: &Value,
 ) -> Result<Option<String>, Error>
 where
-    K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
+    K: Resource + DeserializeOwned + Clone + Debug,
 {
     let patch = json!([{ "op": "test", "path": "/metadata/uid", "value": uid },
         { "op": "add", "path": "/status", "value": status }]);
@@ -92,7 +147,7 @@ pub(super) fn params(manager: &str) -> PatchParams {
 #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
 async fn hand_over<K>(manager: &str, api: &Api<K>, live: &K, desired: &Value) -> Result<Option<String>, Error>
 where
-    K: Resource + DeserializeOwned + Clone + std::fmt::Debug,
+    K: Resource + DeserializeOwned + Clone + Debug,
 {
     let api_version = desired["apiVersion"].as_str().unwrap_or_default();
     let Some(fields) = take_over(manager, live.managed_fields(), api_version, desired) else { return Ok(None) };
@@ -193,6 +248,31 @@ mod tests {
             let error = apply_over(MANAGER, &api, &desired, &live).await.unwrap_err();
             assert!(error.is_conflict(), "{error}");
             assert_eq!(asked.lock().unwrap().last().unwrap().body["metadata"]["resourceVersion"], version, "{manager}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_webhook_makes_of_an_object_is_believed_after_one_try_until_something_changes() {
+        let of = |generation: i64| {
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "key": "a webhook's" },
+                "metadata": { "name": "c", "namespace": "n", "resourceVersion": "8", "generation": generation } })
+        };
+        let (client, asked) = client(move |_| Answer::Object(of(2)));
+        let api: Api<ConfigMap> = Api::namespaced(client, "n");
+        let desired = |hash: &str| {
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "key": "ours" },
+                "metadata": { "name": "c", "annotations": { APPLIED_ANNOTATION: hash } } })
+        };
+        let live = |generation: i64| serde_json::from_value::<ConfigMap>(of(generation)).unwrap();
+        let belief = Belief::default();
+        assert!(!belief.holds(&live(2)));
+        let stored = belief.apply(MANAGER, &api, &desired("a"), None).await.unwrap().unwrap();
+        assert!(belief.holds(&stored));
+        assert_eq!(asked.lock().unwrap().len(), 2, "once more, over exactly what was stored");
+        for (hash, generation, writes) in [("a", 2, 0), ("b", 2, 2), ("b", 3, 2)] {
+            asked.lock().unwrap().clear();
+            belief.apply(MANAGER, &api, &desired(hash), Some(&live(generation))).await.unwrap();
+            assert_eq!(asked.lock().unwrap().len(), writes, "hash {hash}, generation {generation}");
         }
     }
 

@@ -18,11 +18,13 @@ pub mod namespaces;
 pub mod notes;
 pub mod operator;
 pub mod optional_api;
+pub mod refused;
 pub mod review;
 mod rivals;
 pub mod runtime;
 #[cfg(test)]
 mod scripted;
+pub mod set;
 pub mod singletons;
 pub mod state;
 pub mod status;

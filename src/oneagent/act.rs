@@ -16,10 +16,11 @@ use super::apply::{apply_objects, writes_over};
 use super::context::{Cx, OneAgents};
 use super::done::Done;
 use super::known::{self, News};
-use super::observe::{Missing, Seen, selector_changed, subscriber};
+use super::observe::{Seen, selector_changed, subscriber};
 use super::plan::Plan;
 use super::resolve::Resolved;
 use super::revision::Revision;
+use crate::fleet::missing::Missing;
 use crate::kernel;
 use crate::kernel::apply::merge;
 use crate::kernel::delete::{How, Outcome};
@@ -83,7 +84,7 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
     let nudged = if plan.nudge {
         nudge(cx, resolved, &observed.missing).await.map(Some)
     } else {
-        cx.state.own.forget_nudge();
+        cx.state.own.nudges.lock().forget();
         Ok(None)
     };
     let nudged = nudged.unwrap_or_else(|failure| {
@@ -132,7 +133,7 @@ fn measure(cx: &Cx<'_>, seen: &Seen, plan: &Plan) {
 /// Says when to see to it again.
 async fn nudge(cx: &Cx<'_>, resolved: &Resolved, missing: &Missing) -> Result<Duration, kernel::Error> {
     let now = cx.clock.now();
-    let (left, is_due) = cx.state.own.nudge(missing, now);
+    let (left, is_due) = cx.state.own.nudges.lock().due(missing, now);
     if !is_due {
         return Ok(left);
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::ResourceExt;
 use kube::api::Api;
 use serde_json::Value;
 
@@ -14,17 +13,16 @@ use super::MANAGER;
 use super::build::{ISTIO, istio};
 use super::context::{Cx, OneAgents};
 use super::done::Done;
-use super::edited;
 use super::from_cluster::bundle_name;
 use super::observe::Observed;
 use super::plan::Objects;
 use super::resolve::Resolved;
 use crate::api::oneagent::condition::Reason;
+use crate::fleet::edited;
 use crate::k8s::api_group::Wanted;
-use crate::k8s::drift::{APPLIED_ANNOTATION, is_current};
-use crate::kernel::apply::{apply, apply_over, merge};
+use crate::kernel::apply::{apply, is_as_desired, merge};
 use crate::kernel::kind::Prepared;
-use crate::kernel::optional_api::Owner;
+use crate::kernel::set::Owner;
 use crate::kernel::{self, operator::RESYNC};
 
 /// What could not be applied.
@@ -160,35 +158,8 @@ async fn apply_daemonset(
     desired: &Value,
 ) -> Result<Option<Arc<DaemonSet>>, kernel::Error> {
     let api: Api<DaemonSet> = Api::namespaced(cx.client.clone(), &resolved.namespace);
-    let live = match &seen.daemonset {
-        Some(live) => Some((live, typed(live)?)),
-        None => None,
-    };
-    // What a webhook makes of it is believed after one try, not fought for ever.
-    let mark = |object: &DaemonSet| {
-        (desired["metadata"]["annotations"][APPLIED_ANNOTATION].to_string(), object.metadata.generation)
-    };
-    if live.as_ref().is_some_and(|(object, _)| *cx.state.own.believed() == Some(mark(object))) {
-        return Ok(None);
-    }
-    let written = apply(MANAGER, &api, desired, live.as_ref().map(|(object, value)| (&***object, value))).await?;
-    let Some(mut stored) = written else { return Ok(None) };
-    let differs = |stored: &DaemonSet| {
-        Ok::<_, kernel::Error>(!is_current(MANAGER, desired, &typed(stored)?, stored.managed_fields()))
-    };
-    if differs(&stored)? {
-        // A webhook, or an edit that came in between: over exactly this object only the former can differ.
-        stored = apply_over(MANAGER, &api, desired, &stored).await?;
-    }
-    if !differs(&stored)? {
-        *cx.state.own.believed() = None;
-    } else if cx.state.own.believed().replace(mark(&stored)).is_none() {
-        tracing::warn!(
-            namespace = resolved.namespace,
-            name = resolved.name,
-            "a webhook changes the DaemonSet that is applied; that is left as it is"
-        );
-    }
+    let written = cx.state.own.belief.apply(MANAGER, &api, desired, seen.daemonset.as_deref()).await?;
+    let Some(stored) = written else { return Ok(None) };
     cx.kind.metrics.applied();
     tracing::info!(namespace = resolved.namespace, name = resolved.name, "DaemonSet applied");
     let stored = Arc::new(stored);
@@ -199,10 +170,5 @@ async fn apply_daemonset(
 /// Whether the DaemonSet that is there will be written.
 pub fn writes_over(seen: &Observed, planned: &Objects) -> Result<bool, kernel::Error> {
     let (Some(wanted), Some(live)) = (&planned.daemonset, &seen.daemonset) else { return Ok(false) };
-    Ok(!is_current(MANAGER, wanted, &typed(live)?, live.managed_fields()))
-}
-
-/// An object read through its type does not say its own kind.
-fn typed(live: &DaemonSet) -> Result<serde_json::Value, kernel::Error> {
-    Ok(serde_json::to_value(live)?)
+    Ok(!is_as_desired(MANAGER, wanted, &**live)?)
 }

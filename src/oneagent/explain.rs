@@ -12,16 +12,16 @@ use kube::ResourceExt;
 
 use super::listed::Cluster;
 use super::memory;
-use super::observe::is_ignored;
 use super::places::{Inventory, SKIP, places};
 use super::plan::template_revision;
 use super::problem::lift_selectors;
-use super::refusal::{self, Refusal};
 use super::resolve::{Resolved, Wish};
 use super::revision::{Desired, Pod, Reported, Revision};
 use crate::api::condition::Condition;
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::fleet::kept_out::is_ignored;
+use crate::fleet::refusal::{self, Refusal};
 use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::Verdict;
@@ -89,7 +89,7 @@ impl Cluster {
             return finding(if is_near { Kind::Well } else { Kind::Unrelated }, what, remedy);
         }
         let account = &resolved.pod.service_account;
-        let refusal = around.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, account));
+        let refusal = around.refused.as_ref().map(|why| refusal::read(why, "OneAgent", &resolved.namespace, account));
         let obstacles = (refusal.as_ref(), &around.selector);
         let judged = self.judged(agent, &resolved, (node, nodes), (&pods, obstacles), now);
         let status = agent.status.clone().unwrap_or_default();

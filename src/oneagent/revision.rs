@@ -28,6 +28,14 @@ pub struct Revision {
 /// An agent's Pod; without a revision it is one of the original operator.
 pub type Pod = rollout::Pod<Revision>;
 
+impl Revision {
+    /// What a Pod was made from whose DaemonSet somebody had edited: nothing that we ever made.
+    #[must_use]
+    pub fn of_an_edit(&self) -> Self {
+        Self { hash: "edited".to_owned(), ..self.clone() }
+    }
+}
+
 impl rollout::Revision for Revision {
     fn is_another_release(&self, than: &Self) -> bool {
         self.version.is_some() && self.version != than.version

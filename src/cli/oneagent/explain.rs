@@ -13,13 +13,12 @@ use super::read::{list, node_selector};
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
-use crate::kernel;
+use crate::kernel::{self, refused};
 use crate::oneagent::LABEL;
 use crate::oneagent::MANAGER;
 use crate::oneagent::explain::{Around, Finding, Kind, oneagent};
 use crate::oneagent::listed::Cluster;
 use crate::oneagent::memory::says_refused;
-use crate::oneagent::observe::refusal;
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
@@ -176,7 +175,10 @@ async fn around(client: &Client, cluster: &Cluster, agent: &OneAgent, now: DateT
     // Since when a Pod is missing only the operator knows.
     let is_refused = agent.status.as_ref().is_some_and(says_refused);
     let since = is_refused.then_some(DateTime::UNIX_EPOCH);
-    let refused = refusal(client, daemonset.as_deref(), (&pods, since), now).await;
+    let refused = match daemonset.as_deref() {
+        Some(daemonset) => refused::why(client, daemonset, (&pods, since), now).await,
+        None => Ok(None),
+    };
     let refused = refused.map_err(|why| unread.push(why.chain())).unwrap_or_default();
     Around { selector, refused, unread }
 }

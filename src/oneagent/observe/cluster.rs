@@ -3,23 +3,23 @@
 //!
 //! Must not decide.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use kube::api::{Api, ListParams};
-use kube::{Client, ResourceExt};
+use kube::ResourceExt;
+use kube::api::Api;
 
 use super::super::context::Cx;
-use super::super::refusal::UNREAD;
 use super::super::resolve::Resolved;
 use super::super::revision::Pod;
-use super::{Missing, Observed, QUIET, openshift};
+use super::{Observed, QUIET, openshift};
+use crate::fleet::kept_out::is_ignored;
+use crate::fleet::missing::Missing;
+use crate::fleet::refusal::UNREAD;
 use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
-use crate::k8s::placement::has_labels;
-use crate::kernel::{self, call};
+use crate::kernel::{self, call, refused};
 
 /// The original operator: its Deployment, and its name as a field manager.
 pub(super) const ORIGINAL: &str = "dynatrace-oneagent-operator";
@@ -79,16 +79,6 @@ pub(super) async fn is_enforced(cx: &Cx<'_>, selector: &Selector, nodes: &[Arc<N
     !is_ignored(selector, nodes, pods)
 }
 
-/// Whether an agent came to a node outside of a node selector since that was written.
-#[must_use]
-pub fn is_ignored(selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> bool {
-    let outside: HashSet<&str> =
-        nodes.iter().filter(|node| !has_labels(node, &selector.labels)).map(|node| &*node.name).collect();
-    let came_since =
-        |pod: &Arc<Pod>| selector.since.is_some_and(|since| pod.created > since) && pod.ready_since.is_some();
-    pods.iter().any(|pod| outside.contains(&*pod.node) && came_since(pod))
-}
-
 /// Why the API server refuses the DaemonSet's Pods, as far as that can be read: asked for when nothing moves or a Pod
 /// is missing for a while, and, once it is so (also where only the status says that it was), until every selected node
 /// has a Pod or somebody answers that it no longer is. What was known before is believed where nobody is asked or
@@ -110,7 +100,7 @@ pub(super) async fn refused(
         return before;
     }
     let since = if was_refused { Some(DateTime::UNIX_EPOCH) } else { missing.values().min().copied() };
-    let answer = refusal(&cx.client, Some(daemonset), (pods, since), now).await;
+    let answer = refused::why(&cx.client, daemonset, (pods, since), now).await;
     // Without the right to read Events no refusal is seen: a Pod missing for so long most likely is refused.
     let may_not = |error: &kernel::Error| is_late && error.has_code(&[403]);
     answer.unwrap_or_else(|error| before.or_else(|| (was_refused || may_not(&error)).then(|| UNREAD.to_owned())))
@@ -120,32 +110,4 @@ pub(super) async fn refused(
 fn is_quiet(cx: &Cx<'_>, daemonset: &DaemonSet, now: DateTime<Utc>) -> bool {
     let age = daemonset.creation_timestamp().map_or(0, |t| now.timestamp() - t.0.as_second());
     age >= 2 && cx.kind.fleet.quiet(cx.key).is_none_or(|quiet| quiet >= QUIET)
-}
-
-/// Why the API server refuses the DaemonSet's Pods where some are missing, in its own words: they stand only in Events.
-/// Since when the first of them is missing, as far as known, says whether an Event is of it: a Pod that was made since
-/// shows that others are let through, not this one.
-pub async fn refusal(
-    client: &Client,
-    daemonset: Option<&DaemonSet>,
-    (pods, missing_since): (&[Arc<Pod>], Option<DateTime<Utc>>),
-    now: DateTime<Utc>,
-) -> Result<Option<String>, kernel::Error> {
-    let Some(daemonset) = daemonset else { return Ok(None) };
-    let name = daemonset.name_any();
-    let fields = format!("involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate");
-    let namespace = daemonset.namespace().unwrap_or_default();
-    let api: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(client.clone(), &namespace);
-    let params = ListParams::default().fields(&fields).limit(50);
-    let events = call(|| format!("list Events of namespace {namespace}"), api.list(&params)).await?;
-    let uid = daemonset.uid();
-    let of_this = events.items.into_iter().filter(|event| event.involved_object.uid == uid);
-    let Some(last) = of_this.max_by_key(|event| event.last_timestamp.as_ref().map(|t| t.0.as_second())) else {
-        return Ok(None);
-    };
-    let seen = last.last_timestamp.as_ref().map_or(0, |t| t.0.as_second());
-    let made_since = pods.iter().any(|pod| pod.created.timestamp() > seen);
-    let is_of_it = missing_since.is_some_and(|since| since.timestamp() <= seen) || !made_since;
-    // The controller repeats itself at growing intervals, up to about a quarter of an hour.
-    Ok((is_of_it && now.timestamp() - seen < 1200).then(|| last.message.unwrap_or_default()))
 }

@@ -16,8 +16,8 @@ use kube::ResourceExt;
 use kube::api::Api;
 use secrecy::ExposeSecret;
 
+pub use cluster::selector_changed;
 use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_runs, refused, wrote};
-pub use cluster::{is_ignored, refusal, selector_changed};
 pub use openshift::OpenShift;
 pub use references::{Named, Token, in_its_place};
 use references::{References, certificates, named, pull_secret_of, references, token};
@@ -32,6 +32,7 @@ use super::resolve::{ProxySource, Resolved};
 use super::revision::Pod;
 use super::state::Kept;
 use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
+use crate::fleet::missing::{Missing, missing};
 use crate::k8s::api_group::Served;
 use crate::k8s::node::Node;
 use crate::k8s::ownership::is_adopted;
@@ -43,9 +44,6 @@ use crate::rollout::ledger::Ledger;
 
 /// After so long without a change, missing Pods are asked about.
 pub const QUIET: Duration = Duration::from_secs(3);
-
-/// Since when nodes have no Pod at all.
-pub type Missing = HashMap<Arc<str>, DateTime<Utc>>;
 
 /// All that a decision needs.
 #[derive(Debug)]
@@ -219,7 +217,7 @@ pub async fn observe(
         unlisted,
         known,
         told: cx.kind.environments.told(&subscriber(resolved)),
-        is_believed: daemonset.as_deref().is_some_and(|live| is_believed(kept, live)),
+        is_believed: daemonset.as_deref().is_some_and(|live| kept.belief.holds(live)),
         daemonset,
         nodes,
         losses: fleet.losses(key, |node| resolved.placement.verdict(node) == Verdict::Selected),
@@ -259,11 +257,6 @@ fn near(cx: &Cx<'_>, resolved: &Resolved, known: Option<&Known>, away: &Away) ->
     cx.kind.fleet.near(cx.key, &resolved.placement.selector, away.keys().map(String::as_str), addresses)
 }
 
-/// Whether a DaemonSet is what a webhook made of ours.
-fn is_believed(kept: &Kept, live: &DaemonSet) -> bool {
-    kept.believed().as_ref().is_some_and(|(_, mark)| *mark == live.metadata.generation)
-}
-
 /// Selected nodes that are Ready.
 pub(super) fn able<'a>(resolved: &Resolved, nodes: &'a [Arc<Node>]) -> Vec<&'a Arc<Node>> {
     let is_able = |node: &&Arc<Node>| node.ready && resolved.placement.verdict(node) == Verdict::Selected;
@@ -289,13 +282,6 @@ fn lacks(cx: &Cx<'_>, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Arc<Pod>
 fn is_short(resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> bool {
     let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
     nodes.iter().any(|node| !has_pod.contains(&*node.name) && resolved.placement.verdict(node) == Verdict::Selected)
-}
-
-/// Since when those have no Pod at all, as this process saw it: the cluster does not say.
-pub(super) fn missing(before: &Missing, able: &[&Arc<Node>], pods: &[Arc<Pod>], now: DateTime<Utc>) -> Missing {
-    let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();
-    let without = able.iter().filter(|node| !has_pod.contains(&*node.name));
-    without.map(|node| (node.name.clone(), before.get(&node.name).copied().unwrap_or(now))).collect()
 }
 
 /// Pods that are still there and that the API server refused to delete.

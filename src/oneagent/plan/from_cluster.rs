@@ -6,8 +6,8 @@
 use super::super::from_cluster::{FromCluster, bundle, bundle_name};
 use super::super::hold::{CLUSTER_UPDATE, CLUSTER_UPDATE_UNKNOWN};
 use super::super::observe::{Named, Observed};
-use super::super::refusal::is_by_scc;
 use super::super::resolve::Resolved;
+use crate::fleet::refusal::is_by_scc;
 use crate::kernel::Answer;
 use crate::openshift::cluster::REQUIRED_SCC;
 use crate::rollout::Hold;
@@ -111,8 +111,8 @@ pub(super) fn remarks(resolved: &Resolved, seen: &Observed) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::refusal::UNREAD;
     use super::*;
+    use crate::fleet::refusal::UNREAD;
 
     #[test]
     fn an_scc_is_asked_for_no_more_once_it_may_refuse_the_pods_and_whatever_else_refuses_them_changes_nothing() {

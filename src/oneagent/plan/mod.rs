@@ -21,7 +21,7 @@ use objects::{
     PullSecretState, TOO_LARGE, asked_for, base, daemonset_version, describe_edit, desired, edited, mesh, proofs,
     pull_secret, render, running, template_hash,
 };
-use obstacles::{cannot_download, complaints, hands_off, kept_out, missing_token};
+use obstacles::{cannot_download, complaints, hands_off, kept_out, missing_token, refused};
 use versions::{behind, chosen, downloads, reported, rests_on_hosts, source};
 
 use super::MANAGER;
@@ -34,7 +34,6 @@ use super::memory::Memory;
 use super::observe::Observed;
 use super::places::{Decision, Inventory, closed, rollout};
 use super::problem::Problem;
-use super::refusal;
 use super::resolve::Resolved;
 use super::revision::Revision;
 use super::version::{Choice, older_image};
@@ -204,12 +203,11 @@ fn plan_beside(
     ];
     let (policy, placement) = (policy(resolved, seen, found), placement(resolved, live.filter(|_| adopted)));
     problems.extend([older, kept_out.clone()].into_iter().flatten());
-    let refused =
-        seen.refused.as_ref().map(|why| refusal::read(why, &resolved.namespace, &resolved.pod.service_account));
+    let refused = refused(resolved, seen);
     let edited = edited(resolved, seen, live.filter(|_| adopted), record, running.as_ref(), default_image)?;
     let inventory = Inventory {
         nodes: &seen.nodes,
-        pods: &edited.mark(&seen.pods),
+        pods: &edited.mark(&seen.pods, Revision::of_an_edit),
         placement: &placement,
         template: template.as_ref(),
         settled: live.is_some_and(settled),

@@ -15,7 +15,6 @@ use super::super::build::pull_secret::{self, PullSecret};
 use super::super::build::record::{Base, Record};
 use super::super::build::template::{self, Surroundings, short_hash};
 use super::super::build::{ISTIO, istio};
-use super::super::edited::Edited;
 use super::super::from_cluster::FromCluster;
 use super::super::observe::{Named, Observed, Token};
 use super::super::places::Decision;
@@ -26,6 +25,7 @@ use super::super::version::Choice;
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::{Snapshot, TokenState};
+use crate::fleet::edited::Edited;
 use crate::k8s::api_group::{Served, Wanted};
 use crate::k8s::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::k8s::ownership::is_adopted;
@@ -283,13 +283,14 @@ pub(super) fn edited(
     running: Option<&Revision>,
     default_image: &str,
 ) -> Result<Edited, serde_json::Error> {
-    let Some((live, running)) = live.zip(running).filter(|(live, _)| Edited::may_be(live, &record.edited)) else {
+    let Some((live, running)) = live.zip(running).filter(|(live, _)| Edited::may_be(MANAGER, live, &record.edited))
+    else {
         return Ok(Edited::default());
     };
     // Without a record of what was ours nobody can tell.
     let Some(base) = record.template(&running.hash) else { return Ok(Edited::default()) };
     let rendered = daemonset(resolved, base, running.version, String::new(), default_image)?;
-    Edited::read(live, &record.edited, (!seen.is_believed).then_some(&rendered), &seen.pods)
+    Edited::read(MANAGER, live, &record.edited, (!seen.is_believed).then_some(&rendered), &seen.pods)
 }
 
 pub(super) fn describe_edit(resolved: &Resolved, by: &str) -> String {

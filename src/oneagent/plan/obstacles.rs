@@ -3,7 +3,6 @@
 //! Pure. Must not choose a Pod or an object.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
@@ -12,15 +11,15 @@ use super::super::build::template::{self};
 use super::super::observe::{Named, Observed, Token};
 use super::super::places::{Decision, WORDS};
 use super::super::problem::{Problem, lift_selectors, whose_selector};
-use super::super::refusal;
 use super::super::resolve::{Resolved, Wish};
-use super::super::revision::{Pod, Revision};
+use super::super::revision::Revision;
 use super::super::version::withdrawn;
 use super::versions::downloads;
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::Snapshot;
-use crate::k8s::placement::has_labels;
+use crate::fleet::kept_out::outside;
+use crate::fleet::refusal;
 use crate::rollout::{self, Source};
 
 /// Why nothing of ours may be touched at all.
@@ -134,13 +133,7 @@ pub(super) fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> 
     if seen.namespace_selector.is_empty() || !seen.selector_enforced {
         return None;
     }
-    let inside: HashSet<&str> =
-        seen.nodes.iter().filter(|node| has_labels(node, &seen.namespace_selector)).map(|node| &*node.name).collect();
-    let there: HashSet<&str> = seen.nodes.iter().map(|node| &*node.name).collect();
-    let runs = |pod: &&Arc<Pod>| {
-        !pod.deleting && pod.ready_since.is_some() && there.contains(&*pod.node) && !inside.contains(&*pod.node)
-    };
-    let outside: Vec<&str> = seen.pods.iter().filter(runs).map(|pod| &*pod.node).collect();
+    let outside = outside(&seen.namespace_selector, &seen.nodes, &seen.pods);
     let first = outside.first()?;
     let namespace = &resolved.namespace;
     Some((
@@ -154,6 +147,12 @@ pub(super) fn kept_out(resolved: &Resolved, seen: &Observed) -> Option<Problem> 
             lift_selectors(namespace)
         ),
     ))
+}
+
+/// Why the API server refuses the agents' Pods.
+pub(super) fn refused(resolved: &Resolved, seen: &Observed) -> Option<refusal::Refusal> {
+    let why = seen.refused.as_ref()?;
+    Some(refusal::read(why, "OneAgent", &resolved.namespace, &resolved.pod.service_account))
 }
 
 /// How a version that failed is tried again, by what the spec names already.

@@ -1,4 +1,5 @@
-//! Refusals: what the API server says when it refuses the agents' Pods, in a sentence, with the command that fixes it.
+//! Refusals: what the API server says when it refuses a DaemonSet's Pods, in a sentence, with the command that fixes
+//! it.
 //!
 //! Pure. The part that matters often comes last in a long message: what is known is recognised, the rest is quoted and
 //! cut at a word. Must not ask anybody.
@@ -27,9 +28,9 @@ pub fn is_by_scc(message: &str) -> Option<bool> {
     (message != UNREAD).then(|| says("security context constraint") || says("required scc"))
 }
 
-/// Reads a message of the API server.
+/// Reads a message of the API server, of Pods that an object of a kind asks for under a ServiceAccount.
 #[must_use]
-pub fn read(message: &str, namespace: &str, account: &str) -> Refusal {
+pub fn read(message: &str, kind: &str, namespace: &str, account: &str) -> Refusal {
     let grant = format!("oc -n {namespace} adm policy add-scc-to-user privileged -z {account}");
     let message = message.strip_prefix("Error creating: ").unwrap_or(message);
     let known = |short, full: String| Refusal { account_missing: false, short, full };
@@ -44,7 +45,7 @@ pub fn read(message: &str, namespace: &str, account: &str) -> Refusal {
     }
     if message.contains("serviceaccount") && message.contains("not found") {
         let full = format!(
-            "ServiceAccount {account} is missing in namespace {namespace}: move this OneAgent to the operator's \
+            "ServiceAccount {account} is missing in namespace {namespace}: move this {kind} to the operator's \
             namespace, or run: oc -n {namespace} create serviceaccount {account} && {grant}"
         );
         return Refusal { account_missing: true, short: "the ServiceAccount is missing", full };
@@ -94,7 +95,7 @@ mod tests {
             constraint: [{}provider \"privileged\": Forbidden: not usable by user or serviceaccount]",
             provider.repeat(20)
         );
-        let refusal = read(&long, "dynatrace", "dynatrace-oneagent-unprivileged");
+        let refusal = read(&long, "Agent", "dynatrace", "dynatrace-oneagent-unprivileged");
         assert!(
             refusal.full.ends_with(
                 "run oc -n dynatrace adm policy add-scc-to-user privileged -z dynatrace-oneagent-unprivileged"
@@ -116,18 +117,18 @@ mod tests {
     #[test]
     fn what_is_not_known_is_quoted_and_cut_at_a_word() {
         let long = "word ".repeat(500);
-        let refusal = read(&long, "n", "a");
+        let refusal = read(&long, "Agent", "n", "a");
         assert!(refusal.full.ends_with("word …") && refusal.full.len() < 610, "{}", refusal.full);
         assert!(
-            read("pods \"a-\" is forbidden: exceeded quota: project", "n", "a")
+            read("pods \"a-\" is forbidden: exceeded quota: project", "Agent", "n", "a")
                 .full
                 .contains("exceeded quota: project; raise")
         );
         assert!(
-            read("pods \"a-\" is forbidden: violates PodSecurity \"baseline:latest\"", "n", "a")
+            read("pods \"a-\" is forbidden: violates PodSecurity \"baseline:latest\"", "Agent", "n", "a")
                 .full
                 .contains("enforce=privileged")
         );
-        assert!(read("serviceaccount \"a\" not found", "n", "a").account_missing);
+        assert!(read("serviceaccount \"a\" not found", "Agent", "n", "a").account_missing);
     }
 }

@@ -1,0 +1,68 @@
+//! An applied set: objects of one owner and kind, told by their labels, made equal to what is wanted, surplus included.
+//!
+//! Must not know what the objects are for, nor when they are compared.
+
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+
+use super::apply::apply;
+use super::{Error, call};
+use crate::k8s::api_group::Wanted;
+
+/// Whose objects, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner<'a> {
+    pub uid: &'a str,
+    pub namespace: &'a str,
+    /// Labels that tell them.
+    pub selector: &'a str,
+}
+
+/// Makes an owner's objects of one kind what is wanted: applies what differs, deletes what is too much. Returns the
+/// writes; none where the cluster does not serve that kind.
+#[expect(clippy::disallowed_methods, reason = "the kernel writes")]
+pub async fn converge(
+    manager: &str,
+    client: &Client,
+    gvk: &GroupVersionKind,
+    owner: Owner<'_>,
+    wanted: &Wanted,
+) -> Result<usize, Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), owner.namespace, &ApiResource::from_gvk(gvk));
+    let listed = call(|| format!("list {}", gvk.kind), api.list(&ListParams::default().labels(owner.selector))).await;
+    let live = match listed {
+        Ok(list) => list.items,
+        // The group is served without this kind, or has gone since it was asked for.
+        Err(error) if error.is_not_found() => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let mut writes = 0;
+    let desired: Vec<&Value> = wanted.objects.iter().filter(|object| object["kind"] == gvk.kind.as_str()).collect();
+    for object in &desired {
+        let mut object = (*object).clone();
+        object["apiVersion"] = gvk.api_version().into();
+        let found = live.iter().find(|live| object["metadata"]["name"] == live.name_any().as_str());
+        let value = found.map(serde_json::to_value).transpose()?;
+        writes += usize::from(apply(manager, &api, &object, found.zip(value.as_ref())).await?.is_some());
+    }
+    for surplus in live
+        .iter()
+        .filter(|_| !wanted.keep_others)
+        .filter(|live| !desired.iter().any(|o| o["metadata"]["name"] == live.name_any().as_str()))
+    {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid: surplus.uid(), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match call(|| format!("delete {} {}", gvk.kind, surplus.name_any()), api.delete(&surplus.name_any(), &params))
+            .await
+        {
+            Ok(_) => writes += 1,
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(writes)
+}
