@@ -140,7 +140,7 @@ impl Catalogs {
         let labels = format!("{}={name}", LABELS[0]);
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let pods = api.list(&ListParams::default().labels(&labels)).await.ok()?.items;
-        let serving = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none() && crate::lab::is_ready(pod));
+        let serving = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none() && crate::wait::is_ready(pod));
         let running = self.running.lock().expect("catalogs");
         serving.filter_map(|pod| running.get(&pod.uid()?)).map(|running| running.address.clone()).next()
     }

@@ -25,11 +25,11 @@ use tokio::sync::{Mutex, OnceCell};
 use crate::control_plane::ControlPlane;
 use crate::eventually;
 use crate::kubelet::Kubelet;
-use crate::lab::SOON;
 use crate::launcher::Launcher;
 use crate::pki::{Ca, Pair};
 use crate::tools::tool;
 use crate::vendor::Vendor;
+use crate::wait::SOON;
 use crate::watched::Watched;
 
 pub struct Cluster {

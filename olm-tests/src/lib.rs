@@ -11,6 +11,7 @@
 pub mod audit;
 pub mod catalogs;
 pub mod checkout;
+pub mod clients;
 pub mod cluster;
 pub mod control_plane;
 pub mod eyes;
@@ -32,14 +33,16 @@ pub mod publishing;
 pub mod reference;
 pub mod tools;
 pub mod vendor;
+pub mod wait;
 pub mod watched;
 pub mod webapp;
 pub mod webhook;
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use tokio::runtime::Runtime;
+
+pub use wait::eventually;
 
 /// The one runtime of a test process: what tests share must not end with the test that began it.
 pub fn runtime() -> &'static Runtime {
@@ -53,29 +56,4 @@ pub fn runtime() -> &'static Runtime {
 /// Runs a test on the shared runtime.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     runtime().block_on(test)
-}
-
-/// Asks again and again until there is an answer, and returns it; on time-out fails with what was waited for and the
-/// last answer.
-pub async fn eventually<F, Fut, T>(what: &str, within: Duration, mut ask: F) -> T
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Result<T, String>>,
-{
-    let end = tokio::time::Instant::now() + within;
-    let mut pause = Duration::from_millis(30);
-    loop {
-        let answer = ask().await;
-        match answer {
-            Ok(answer) => return answer,
-            Err(last) if tokio::time::Instant::now() >= end => {
-                panic!("not within {within:?}: {what}; last seen: {last}")
-            }
-            Err(_) => {
-                tokio::time::sleep(pause).await;
-                // What takes long is asked for less often: the cores belong to what is tested.
-                pause = (pause * 5 / 4).min(Duration::from_millis(200));
-            }
-        }
-    }
 }

@@ -20,8 +20,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::eventually;
-use crate::lab::SOON;
 use crate::pki::{Ca, TlsListener};
+use crate::wait::SOON;
 
 /// What it does with a request (`request` of an AdmissionReview): operations of a JSON patch, or why it refuses.
 type Answer = Arc<dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<Vec<Value>, String>> + Send>> + Send + Sync>;

@@ -7,8 +7,9 @@ mod oneagent;
 
 pub use oneagent::{V1, V2, V3, version_of};
 
+pub use crate::wait::{LONG, SOON, is_ready};
+
 use std::path::PathBuf;
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
@@ -24,12 +25,6 @@ use crate::kubelet::Behaviour;
 use crate::lint;
 use crate::nodes::{self, Shape};
 use crate::operator::{Operator, token};
-use crate::vendor::{api_token, paas_token};
-
-/// How long a test waits for what should take a moment, on a machine that has other work too.
-pub const SOON: Duration = Duration::from_secs(90);
-/// How long it waits for a rollout.
-pub const LONG: Duration = Duration::from_secs(240);
 
 /// A Lease that ends soon after its holder is killed, for tests in which a standby takes over.
 pub const SHORT_LEASE: [(&str, &str); 2] = [("LEASE_DURATION", "30s"), ("LEASE_RENEW_DEADLINE", "25s")];
@@ -84,16 +79,18 @@ impl<'a> Lab<'a> {
     pub async fn bare(cluster: &'a Cluster, package: &'static Package, name: &str, count: usize) -> Self {
         cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string());
         cluster.apply(&rbac(package, name, name));
-        let mut lab = Self::in_namespace(cluster, name, count).await;
-        lab.package = package;
-        lab
+        Self::of_package(cluster, package, name, count).await
     }
 
     /// A corner in a namespace that is there, with whatever rights and operator others put into it.
     pub async fn in_namespace(cluster: &'a Cluster, name: &str, count: usize) -> Self {
+        Self::of_package(cluster, &PACKAGE, name, count).await
+    }
+
+    async fn of_package(cluster: &'a Cluster, package: &'static Package, name: &str, count: usize) -> Self {
         let mut lab = Self {
             cluster,
-            package: &PACKAGE,
+            package,
             name: name.to_owned(),
             nodes: Vec::new(),
             operators: Vec::new(),
@@ -101,8 +98,9 @@ impl<'a> Lab<'a> {
             pods: 0,
             unjudged: None,
         };
-        cluster.vendor.add(name, V1);
-        lab.secret(&api_token(name), &paas_token(name));
+        if package.name == PACKAGE.name {
+            lab.environment();
+        }
         lab.add_nodes(count, &Shape::default()).await;
         lab
     }
@@ -159,16 +157,6 @@ impl<'a> Lab<'a> {
         let operator = Operator::start(&self.cluster.path(""), &process, self.package.run, &kubeconfig, &env);
         self.logs.push(operator.log.clone());
         self.operators.push(operator);
-    }
-
-    /// Writes the Secret with the tokens.
-    pub fn secret(&self, api: &str, paas: &str) {
-        self.cluster.apply(
-            &json!({ "apiVersion": "v1", "kind": "Secret",
-            "metadata": { "name": "tokens", "namespace": self.name },
-            "stringData": { "apiToken": api, "paasToken": paas } })
-            .to_string(),
-        );
     }
 
     /// Adds nodes with the label that this lab's OneAgents select.
@@ -294,12 +282,4 @@ fn rbac(package: &Package, namespace: &str, home: &str) -> String {
         all.push('\n');
     }
     all
-}
-
-/// Whether a Pod is Ready.
-#[must_use]
-pub fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{LONG, Lab, SOON, is_ready};
 use crate::eventually;
+use crate::vendor::{api_token, paas_token};
 
 /// How often a DaemonSet controller was asked to look again.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -28,6 +29,22 @@ pub const V2: &str = "1.301.20.20250201-100000";
 pub const V3: &str = "1.302.30.20250301-100000";
 
 impl Lab<'_> {
+    /// An environment of its own, with the Secret of its tokens.
+    pub(super) fn environment(&self) {
+        self.cluster.vendor.add(&self.name, V1);
+        self.secret(&api_token(&self.name), &paas_token(&self.name));
+    }
+
+    /// Writes the Secret with the tokens.
+    pub fn secret(&self, api: &str, paas: &str) {
+        self.cluster.apply(
+            &json!({ "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "tokens", "namespace": self.name },
+            "stringData": { "apiToken": api, "paasToken": paas } })
+            .to_string(),
+        );
+    }
+
     /// Applies a OneAgent named `agent` on this lab's nodes, with `spec` on top.
     pub fn oneagent(&self, spec: &Value) {
         self.oneagent_named("agent", spec);

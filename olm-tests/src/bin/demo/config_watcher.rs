@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use olm_tests::clients::Clients;
 use olm_tests::cluster::{Cluster, repository};
 use olm_tests::nodes::{self, Shape};
-use olm_tests::webapp::Clients;
 
 use super::{PATIENCE, prepared, say};
 

@@ -1,7 +1,7 @@
 //! Four real processes, and clients who ask them all the time.
 
+use olm_tests::clients::Clients;
 use olm_tests::lab::{LONG, Lab, SOON};
-use olm_tests::webapp::Clients;
 use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::json;
 
