@@ -173,6 +173,20 @@ fn finish_or_wait<R: Revision>(
         verdict.waiting_on.push(unheard);
     }
     verdict.waiting_on.extend(places(reading, bounds));
+    // An agent that comes back on a place that failed is no rollout.
+    if left == 0 && verdict.memory.started().is_none() {
+        return still_failed(verdict);
+    }
+    verdict.waiting_on.truncate(WAITING);
+    verdict
+}
+
+/// What failed stands, whatever else is said.
+fn still_failed<R: Revision>(mut verdict: Verdict<R>) -> Verdict<R> {
+    if let Some(failure) = &verdict.memory.failure {
+        verdict.state = State::Failed;
+        verdict.waiting_on.insert(0, WaitingOn::Failure(failure.message.clone()));
+    }
     verdict.waiting_on.truncate(WAITING);
     verdict
 }
@@ -196,12 +210,7 @@ fn complete<R: Revision>(context: &Context<'_, '_, '_, R>, mut verdict: Verdict<
         memory.touched = Touched::default();
     }
     verdict.state = State::Complete;
-    if let Some(failure) = &verdict.memory.failure {
-        verdict.state = State::Failed;
-        verdict.waiting_on.insert(0, WaitingOn::Failure(failure.message.clone()));
-        verdict.waiting_on.truncate(WAITING);
-    }
-    rolled_back(reading, verdict)
+    rolled_back(reading, still_failed(verdict))
 }
 
 /// Whether no place lacks an agent because of this rollout, now or once a cordon or taint ends. Those that are to go

@@ -19,7 +19,7 @@ fn a_daemonset_of_the_original_becomes_exactly_ours_and_no_agent_restarts_until_
         let before = lab.uids("agent").await;
         lab.start_operator(&[]).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        lab.is_looked_at().await;
         assert_eq!(lab.uids("agent").await, before, "an agent was restarted by the adoption");
 
         let daemonset = lab.daemonset("agent").await.unwrap();
@@ -104,7 +104,7 @@ fn an_image_of_the_original_is_adopted_at_its_tag_and_follows_the_field() {
         let before = lab.uids("agent").await;
         lab.start_operator(&[]).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        lab.is_looked_at().await;
         assert_eq!(lab.uids("agent").await, before, "an agent was restarted by the adoption");
         let spec = lab.daemonset("agent").await.unwrap().spec.unwrap();
         assert_eq!(spec.update_strategy.unwrap().type_.as_deref(), Some("OnDelete"));
@@ -182,7 +182,7 @@ fn a_rich_oneagent_of_the_original_is_adopted_without_a_restart() {
         let before = lab.uids("agent").await;
         lab.start_operator(&[]).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        lab.is_looked_at().await;
         assert_eq!(lab.uids("agent").await, before, "an agent was restarted by the adoption");
         let container = lab.daemonset("agent").await.unwrap().spec.unwrap().template.spec.unwrap().containers.remove(0);
         assert_eq!(container.args.unwrap(), ["--set-host-group=prod", "--set-network-zone=eu-1"]);

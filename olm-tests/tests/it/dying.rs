@@ -144,11 +144,6 @@ async fn canary_dies(name: &str, on_failure: &str, after: Duration) {
 }
 
 #[test]
-fn a_version_whose_start_kills_its_node_stops_at_the_canary() {
-    olm_tests::run(canary_dies("dies-at-start", "Pause", Duration::ZERO));
-}
-
-#[test]
 fn a_version_that_kills_its_node_while_it_is_watched_stops_at_the_canary() {
     olm_tests::run(canary_dies("dies-watched", "Pause", Duration::from_secs(3)));
 }

@@ -175,7 +175,7 @@ fn an_edit_while_all_must_still_stay_ready_takes_the_budget_and_no_more() {
         let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "env": [{ "name": "A", "value": "1" }] })).await;
         lab.is_looked_at().await;
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        lab.is_looked_at().await;
         let now = lab.uids("agent").await;
         let replaced = before.iter().filter(|(node, uid)| now.get(*node) != Some(uid)).count();
         assert!(replaced <= 2, "{replaced} agents were replaced at once");
@@ -208,7 +208,8 @@ fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() 
         lab.condition("agent", "PaaSToken", "False", "TokenSecretNotFound").await;
         lab.condition("agent", "Progressing", "True", "Held").await;
         lab.cluster.vendor.publish(&lab.name, V2);
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        lab.is_polled().await;
+        lab.is_looked_at().await;
         assert_eq!(lab.uids("agent").await, before, "agents were replaced by Pods that could not start");
         put("Secret", "late", "1", &json!({ "apiToken": api_token(&lab.name), "paasToken": paas_token(&lab.name) }));
         lab.all_at("agent", V2, 4, SOON).await;

@@ -256,7 +256,7 @@ fn a_switch_of_mode_zone_or_proxy_replaces_every_agent_once_and_within_the_budge
             .await;
             lab.condition("agent", "Ready", "True", "AllUpdated").await;
         }
-        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        lab.is_looked_at().await;
         {
             let seen = eyes.seen().await;
             assert!(seen.most_unready > 0 && seen.without(5).is_empty(), "{seen:?}");

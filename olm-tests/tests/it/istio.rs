@@ -1,7 +1,6 @@
 //! Traffic to the environment through a mesh: on Istio's real CRDs, which come, go and change their version.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use olm_tests::cluster::{Cluster, documents};
 use olm_tests::eventually;
@@ -135,7 +134,7 @@ fn what_istio_shall_let_pass_follows_the_environment_the_spec_and_the_mesh() {
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
         lab.edit("agent", json!({ "enableIstio": false })).await;
         eventually_there(&lab, &[]).await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        lab.is_looked_at().await;
         assert_eq!(lab.uids("agent").await, before, "Istio is no reason to touch an agent");
         lab.end().await;
     });

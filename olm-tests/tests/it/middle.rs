@@ -65,7 +65,7 @@ fn a_version_that_is_recalled_in_the_middle_goes_no_further_and_not_back_and_the
         lab.is_observed("agent").await;
         let before = lab.uids("agent").await;
         lab.is_polled().await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        lab.is_looked_at().await;
         assert_eq!(lab.uids("agent").await, before, "a recall replaces nobody");
         let at = lab.pods("agent").await.values().filter(|pod| version_of(pod).as_deref() == Some(V2)).count();
         assert!((2..12).contains(&at), "{at} of 12");

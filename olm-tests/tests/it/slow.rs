@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready, version_of};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
 use olm_tests::nodes::{self, Shape};
 use olm_tests::webhook::Webhook;
 use serde_json::{Value, json};
@@ -52,21 +52,10 @@ async fn partition(name: &str, rollout: Value, reached: usize) {
 }
 
 #[test]
-fn an_outage_of_all_nodes_rejects_no_version() {
-    olm_tests::run(partition("slow-partition", json!({ "maxUnavailable": 3, "maxFailures": 1 }), 5));
-}
-
-#[test]
 fn an_outage_of_all_nodes_while_a_canary_is_watched_and_one_node_goes_at_a_time_rejects_no_version() {
     let rollout = json!({ "maxUnavailable": 1, "maxFailures": 1, "order": "ZoneByZone", "onFailure": "Rollback",
         "canary": { "nodes": 1, "soak": "20s" } });
     olm_tests::run(partition("slow-partition-canary", rollout, 1));
-}
-
-#[test]
-fn an_outage_of_all_nodes_takes_nobody_back() {
-    let rollout = json!({ "maxUnavailable": 3, "maxFailures": 1, "order": "ZoneByZone", "onFailure": "Rollback" });
-    olm_tests::run(partition("slow-partition-back", rollout, 5));
 }
 
 /// A registry that takes several times as long as an agent may.
@@ -86,11 +75,6 @@ async fn slow_registry(name: &str, on_failure: &str) {
     lab.all_at("agent", V2, 4, LONG).await;
     is_innocent(&lab).await;
     lab.end().await;
-}
-
-#[test]
-fn a_slow_registry_rejects_no_version() {
-    olm_tests::run(slow_registry("slow-registry", "Pause"));
 }
 
 #[test]
@@ -147,28 +131,6 @@ fn why_a_kubelet_refuses_an_agent_again_and_again_stands_until_the_node_has_one(
             status.nodes.as_ref().is_some_and(|nodes| nodes.without_agent.is_empty())
         })
         .await;
-        lab.end().await;
-    });
-}
-
-#[test]
-fn no_more_canaries_go_than_were_asked_for_and_none_goes_twice() {
-    olm_tests::run(async {
-        let lab = Lab::new("slow-canaries", 400).await;
-        lab.behave(|b| b.gone_after = Duration::from_secs(2));
-        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 390, "canary": { "nodes": 260, "soak": "1h" } } }));
-        lab.all_at("agent", V1, 400, LONG).await;
-        let eyes = Eyes::on(&lab, "agent", 400).await;
-        lab.cluster.vendor.publish(&lab.name, V2);
-        lab.reached("agent", V2, 260).await;
-        lab.says("agent", "Progressing", "260 nodes must stay available").await;
-        lab.is_looked_at().await;
-        let deletions = lab.requests().iter().filter(|r| r.resource == "pods" && r.verb == "delete").count();
-        assert_eq!(deletions, 260);
-        assert!(eyes.seen().await.without(1).iter().all(|(_, pods)| *pods <= 2), "{:?}", eyes.seen().await.without(1));
-        let at =
-            lab.pods("agent").await.values().filter(|p| version_of(p).as_deref() == Some(V2) && is_ready(p)).count();
-        assert_eq!(at, 260);
         lab.end().await;
     });
 }

@@ -8,8 +8,7 @@ use kube::ResourceExt;
 use olm_tests::cluster::Cluster;
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
-use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab, SHORT_LEASE, SOON, V1, V2, V3, is_ready, version_of};
+use olm_tests::lab::{LONG, Lab, SHORT_LEASE, SOON, V1, V2, is_ready, version_of};
 use olm_tests::nodes::{patch, set_ready};
 use serde_json::{Value, json};
 
@@ -257,37 +256,6 @@ fn what_is_edited_while_canaries_are_watched_counts_at_once() {
         are(&lab, 3, 3).await;
         lab.edit("agent", json!({ "rollout": { "canary": { "soak": "1s" } } })).await;
         lab.all_at("agent", V2, 6, LONG).await;
-        lab.end().await;
-    });
-}
-
-#[test]
-fn a_newer_version_and_a_retry_begin_with_canaries_again() {
-    olm_tests::run(async {
-        let (lab, canary) = soaking("soak-newer").await;
-        lab.behave(|b| {
-            b.versions.insert(V3.into(), Fault::CrashLoop);
-        });
-        lab.cluster.vendor.publish(&lab.name, V3);
-        let said = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
-        assert!(said.contains(V3) && said.contains("1 of 1"), "{said}");
-        let others = at(&lab, V1).await.len();
-        assert!(others >= 4, "{others} at {V1}");
-        // Named again it is tried on the canary again, and on nobody else.
-        lab.behave(|b| b.versions.clear());
-        lab.edit("agent", json!({ "rollout": { "retry": V3 } })).await;
-        eventually("one is at the newest", SOON, || async {
-            let now = at(&lab, V3).await;
-            if now.len() == 1 { Ok(()) } else { Err(format!("{now:?}")) }
-        })
-        .await;
-        lab.says("agent", "Progressing", "1 node must stay available until").await;
-        lab.edit("agent", json!({ "rollout": { "maxUnavailable": 2 } })).await;
-        lab.is_observed("agent").await;
-        let now = (at(&lab, V3).await.len(), lab.pods("agent").await.len());
-        assert_eq!(now, (1, 6), "{canary}");
-        lab.edit("agent", json!({ "rollout": { "canary": { "soak": "1s" } } })).await;
-        lab.all_at("agent", V3, 6, LONG).await;
         lab.end().await;
     });
 }

@@ -101,7 +101,7 @@ fn a_version_that_crashes_stops_within_the_budget_and_new_nodes_get_the_one_befo
         let status = lab.status("agent").await;
         assert_eq!(status.rejected_versions, [V2]);
         // The verdict stands: nothing else is touched while we look.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        lab.is_looked_at().await;
         let pods = lab.pods("agent").await;
         let bad = pods.values().filter(|p| version_of(p).as_deref() == Some(V2)).count();
         assert_eq!(bad, 2, "the budget of 10 % of 20 nodes");

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
+use url::{Host, Url};
 
 use super::template::short_hash;
 use crate::oneagent::resolve::Resolved;
@@ -43,35 +44,26 @@ pub fn objects(resolved: &Resolved, endpoints: &[String]) -> (Vec<Value>, Vec<St
 
 /// An absolute http or https address.
 fn parse(text: &str) -> Option<Endpoint> {
-    let (scheme, rest) = text.trim().split_once("://")?;
-    let secure = match scheme.to_ascii_lowercase().as_str() {
+    let url = Url::parse(text.trim()).ok()?;
+    let secure = match url.scheme() {
         "https" => true,
         "http" => false,
         _ => return None,
     };
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest.split_once(']')?;
-            (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
-        }
-        None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+    let is_anonymous = url.username().is_empty() && url.password().is_none();
+    let port = url.port_or_known_default().filter(|port| *port > 0 && is_anonymous)?;
+    // A URL's host may have an underscore, and Istio's may not.
+    let label = |label: &str| label.len() < 64 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let is_name = |name: &str| {
+        name.len() < 254
+            && name.split('.').all(|l| label(l) && !l.is_empty() && !l.starts_with('-') && !l.ends_with('-'))
     };
-    let port = match port {
-        None => {
-            if secure {
-                443
-            } else {
-                80
-            }
-        }
-        Some(port) => port.parse().ok().filter(|port| *port > 0)?,
+    let host = match url.host()? {
+        Host::Domain(name) => Some(name.to_owned()).filter(|name| is_name(name))?,
+        Host::Ipv4(address) => address.to_string(),
+        Host::Ipv6(address) => address.to_string(),
     };
-    let label = |label: &str| {
-        !label.is_empty() && label.len() < 64 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-    };
-    let named = host.len() < 254 && host.split('.').all(|l| label(l) && !l.starts_with('-') && !l.ends_with('-'));
-    (named || host.parse::<IpAddr>().is_ok()).then(|| Endpoint { secure, host: host.to_ascii_lowercase(), port })
+    Some(Endpoint { secure, host, port })
 }
 
 fn of(resolved: &Resolved, endpoint: &Endpoint, role: &str) -> Vec<Value> {

@@ -21,6 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{Resource, ResourceExt};
 use secrecy::SecretString;
+use url::Url;
 
 use crate::api::name::{Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
@@ -321,12 +322,13 @@ fn text(value: Option<&String>) -> Option<String> {
 
 fn api_url(raw: &str, wrong: &mut Vec<Refusal>) -> String {
     let url = raw.trim().trim_end_matches('/').to_owned();
-    let host = url
-        .strip_prefix("https://")
-        .or_else(|| url.strip_prefix("http://"))
-        .map(|rest| rest.split('/').next().unwrap_or_default());
-    let good_host = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '?', '#', ' ', '$']));
-    if !good_host || !url.ends_with("/api") || url.contains(['?', '#', ' ', '$']) {
+    let is_plain = |parsed: &Url| {
+        let has_more = parsed.query().is_some() || parsed.fragment().is_some() || !parsed.username().is_empty();
+        matches!(parsed.scheme(), "https" | "http") && parsed.has_host() && !has_more
+    };
+    // Kubernetes expands `$(…)` in what Pods are told.
+    let is_good = url.ends_with("/api") && url.contains("://") && !url.contains([' ', '$']);
+    if !is_good || !Url::parse(&url).is_ok_and(|parsed| is_plain(&parsed)) {
         wrong.push(Refusal(format!(
             "spec.apiUrl is {raw:?}; it must be the environment's API address, which begins with https:// \
             (or http://) and ends with /api, such as https://ENVIRONMENTID.live.dynatrace.com/api"
