@@ -14,6 +14,7 @@
 //!               ├─▶ config_watcher           the other kind, on the same rooms but dynatrace
 //!               └─▶ telemetry                  logs, metrics, probes; beside all of them clock and backoff
 //!  olm ─▶ api                                  what an installation consists of (pure); for `generate` alone
+//!  attach                                      beside a JVM, alone: has it export metrics; no kind uses it yet
 //!  sim                                         a small world on a virtual clock, for tests alone
 //! ```
 //!
@@ -62,6 +63,7 @@
 //! once and never in the hash. *Canary*: a place that gets a revision first. *Calendar*: windows and blackouts.
 
 pub mod api;
+pub mod attach;
 pub mod backoff;
 pub mod cli;
 pub mod clock;

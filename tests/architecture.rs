@@ -44,6 +44,8 @@ fn rooms_use_only_the_rooms_that_they_may() {
     let allowed = |from: &str| -> &[&str] {
         match from {
             "api" => &["api"],
+            // Beside a JVM it is alone.
+            "attach" => &["attach", "k8s"],
             "k8s" => &["k8s"],
             "openshift" => &["k8s", "openshift"],
             "rollout" => &["rollout"],
@@ -76,6 +78,7 @@ fn rooms_use_only_the_rooms_that_they_may() {
             ],
             _ => &[
                 "api",
+                "attach",
                 "backoff",
                 "cli",
                 "clock",

@@ -17,6 +17,7 @@ pub mod control_plane;
 pub mod eyes;
 pub mod front;
 pub mod images;
+pub mod jvm;
 pub mod kubelet;
 pub mod lab;
 pub mod launcher;

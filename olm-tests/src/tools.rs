@@ -132,12 +132,41 @@ pub fn crate_tool(name: &str) -> Result<PathBuf, String> {
     Ok(program)
 }
 
+/// The exporter that JVMs load, of a Maven project that names its version; what has another digest is none.
+pub fn exporter() -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/jmx");
+    let read = |name: &str| fs::read_to_string(source.join(name)).map_err(|e| format!("{name}: {e}"));
+    let (project, digest) = (read("pom.xml")?, read("sha256")?);
+    let done = cache().join(format!("jmx-{}", hex(&Sha256::digest(format!("{project}{digest}"))[..8])));
+    let jar = "jmx_prometheus_javaagent.jar";
+    made_once(&done, "jmx", |making| {
+        let mut maven = Command::new("mvn");
+        maven.args([
+            "-q",
+            "-B",
+            "dependency:copy-dependencies",
+            "-DexcludeTransitive=true",
+            "-Dmdep.stripVersion=true",
+        ]);
+        maven.arg(format!("-DoutputDirectory={}", making.display())).current_dir(&source);
+        let output = maven.output().map_err(|e| format!("cannot run mvn ({e}); install Maven and put it on PATH"))?;
+        if !output.status.success() {
+            return Err(format!("fetching {jar} failed:\n{}", String::from_utf8_lossy(&output.stdout)));
+        }
+        let bytes = fs::read(making.join(jar)).map_err(|e| format!("{jar} was not fetched: {e}"))?;
+        let found = hex(&Sha256::digest(bytes));
+        if found == digest.trim() { Ok(()) } else { Err(format!("{jar} has digest {found}, not the pinned one")) }
+    })?;
+    Ok(done.join(jar))
+}
+
 /// Builds the modules of these folders; all of them, and the crates, when none is named.
 pub fn prepare(folders: &[&str]) -> Result<(), String> {
     let wanted = |module: &&Module| folders.is_empty() || folders.contains(&module.folder);
     MODULES.iter().filter(wanted).try_for_each(|module| build(module).map(drop))?;
     let crates = CRATES.iter().filter(|_| folders.is_empty());
-    crates.into_iter().try_for_each(|(name, _)| crate_tool(name).map(drop))
+    crates.into_iter().try_for_each(|(name, _)| crate_tool(name).map(drop))?;
+    if folders.is_empty() { exporter().map(drop) } else { Ok(()) }
 }
 
 /// Makes a folder of the cache, once; what fails leaves nothing.

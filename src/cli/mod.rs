@@ -9,6 +9,7 @@ macro_rules! say {
 }
 
 mod duration;
+mod jmx_attach;
 mod nearest;
 mod oneagent;
 mod run;
@@ -38,6 +39,24 @@ enum Command {
     Explain(explain::Args),
     /// Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing.
     Plan(plan::Args),
+}
+
+/// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
+// What people type, and what only containers do.
+#[derive(Debug, Parser)]
+#[command(name = "oneagent-operator", version, about, long_about = None)]
+struct Line {
+    #[command(subcommand)]
+    command: Any,
+}
+
+#[derive(Debug, Subcommand)]
+enum Any {
+    #[command(flatten)]
+    People(Command),
+    /// Have the JVM of this container serve metrics. An ephemeral container runs it.
+    #[command(hide = true)]
+    JmxAttach(jmx_attach::Args),
 }
 
 /// Why a command did not do what it should: a sentence for the person who typed it, and the exit code.
@@ -71,7 +90,11 @@ pub fn command() -> clap::Command {
 
 /// Parses the command line and does what it says; returns the exit code.
 pub async fn main() -> Result<u8, Failed> {
-    match Cli::parse().command {
+    let command = match Line::parse().command {
+        Any::People(command) => command,
+        Any::JmxAttach(args) => return Box::pin(jmx_attach::attach(args)).await,
+    };
+    match command {
         Command::Run(args) => Box::pin(run::run(*args)).await.map(|()| 0).map_err(Failed::of),
         Command::Check(args) => Box::pin(check::check(&args)).await.map(|()| 0).map_err(Failed::of),
         Command::Explain(args) => {

@@ -5,6 +5,7 @@
 mod admitted;
 mod adopt;
 mod alerts;
+mod attach;
 mod back;
 mod beside;
 mod between;

@@ -1,0 +1,108 @@
+//! The helper beside real JVMs, of every version that is found: it has them export, or lets them be and says why.
+
+use std::path::Path;
+
+use olm_tests::jvm::{Beside, runtime_of, runtimes};
+use olm_tests::process::free_port;
+
+const EXPORTING: &str = "{\"result\":\"Exporting\"}";
+
+fn beside(home: &Path) -> Beside<'_> {
+    Beside { home, options: "", arguments: "", port: free_port(), within: "60s" }
+}
+
+/// The reason in a helper's words.
+fn reason(line: &str) -> &str {
+    line.split("\"reason\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or(line)
+}
+
+#[test]
+fn a_jvm_loads_the_exporter_once_and_takes_good_configurations_and_no_bad_ones() {
+    let all = runtimes();
+    assert!(all.keys().any(|version| *version >= 17), "{all:?}");
+    for (version, home) in &all {
+        let said = beside(home).run(
+            "attach 'rules: [{pattern: \"(\"}]'\nalive\nattach 'rules: []'\nalive\n\
+             attach 'rules: [{pattern: \"(\"}]' --rewrite\nattach 'lowercaseOutputName: true' --rewrite\n\
+             cat /tmp/.jmx-exporter-*.json; echo\nattach 'hostPort: a:1' --rewrite\n\
+             cat /tmp/.jmx-exporter-*.json; echo\nalive\nls -A /tmp | grep -c 'jmx-exporter.*jar'",
+        );
+        let reasons: Vec<&str> = said.iter().map(|line| reason(line)).collect();
+        let taken = "{\"lowercaseOutputName\":true}";
+        let wanted = [
+            "ConfigNotTaken",
+            "alive",
+            "AlreadyExporting",
+            "alive",
+            "ConfigNotTaken",
+            EXPORTING,
+            taken,
+            "ConfigRejected",
+            taken,
+            "alive",
+            "0",
+        ];
+        assert_eq!(reasons, wanted, "Java {version}: {said:#?}");
+    }
+}
+
+#[test]
+fn what_could_end_a_jvm_is_not_done_and_is_said() {
+    let all = runtimes();
+    let newest = all.last_key_value().unwrap().1;
+    let port = free_port();
+    let busy = port.to_string();
+    for (options, arguments, script, wanted) in [
+        ("-Xrs", "", "attach 'rules: []'", "SignalUnsafe"),
+        ("-XX:+DisableAttachMechanism", "", "attach 'rules: []'", "AttachDisabled"),
+        ("-XX:-EnableDynamicAgentLoading", "", "attach 'rules: []'", "AttachDisabled"),
+        ("", busy.as_str(), "attach 'rules: []'", "PortInUse"),
+        ("", "", "attach 'hostPort:'", "ConfigRejected"),
+        ("", "", "SUM=0 attach 'rules: []'", "ConfigStale"),
+        ("", "", "UNTIL=2020-01-01T00:00:00Z attach 'rules: []'", "Expired"),
+        ("", "", "attach 'rules: []' --container 0123456789abcdef", "NoJvm"),
+        ("", "", "attach 'rules: []' --rewrite", "NoJvm"),
+    ] {
+        let jvm = Beside { options, arguments, port, within: "8s", ..beside(newest) };
+        let said = jvm.run(&format!("{script}\nalive\nls -A /tmp | grep -c 'attach_pid\\|jmx-exp'"));
+        let reasons: Vec<&str> = said.iter().map(|line| reason(line)).collect();
+        assert_eq!(reasons, [wanted, "alive", "0"], "{options} {script}: {said:#?}");
+    }
+}
+
+#[test]
+fn a_runtime_without_a_module_loads_nothing() {
+    let all = runtimes();
+    let home = all.iter().find(|(version, home)| **version >= 17 && home.join("jmods").is_dir()).unwrap().1;
+    for (modules, wanted) in [
+        ("java.base,java.instrument,java.logging,java.management,jdk.httpserver", "ModuleMissing"),
+        ("java.base,java.instrument,java.desktop,java.logging,java.management,jdk.httpserver", EXPORTING),
+    ] {
+        let (_folder, runtime) = runtime_of(home, modules);
+        let said = beside(&runtime).run("attach 'rules: []'\nalive");
+        let reasons: Vec<&str> = said.iter().map(|line| reason(line)).collect();
+        assert_eq!(reasons, [wanted, "alive"], "{modules}: {said:#?}");
+    }
+}
+
+/// Whenever it is killed, and however many there are.
+#[test]
+fn of_helpers_that_are_killed_or_come_together_one_has_the_jvm_load_and_it_lives() {
+    let all = runtimes();
+    let newest = all.last_key_value().unwrap().1;
+    for after in ["0.02", "0.1", "0.3", "0.6"] {
+        let script = format!(
+            "sleep 6\n(attach 'rules: []' >/dev/null & sleep {after}; pkill -9 -f jmx-attach) 2>/dev/null\nalive\n\
+             attach 'rules: []'\nattach 'rules: []'\nalive"
+        );
+        let said = beside(newest).run(&script);
+        let reasons: Vec<&str> = said.iter().map(|line| reason(line)).collect();
+        let [first, second, third, last] = reasons[..] else { panic!("{after}: {said:#?}") };
+        assert_eq!((first, last), ("alive", "alive"), "killed after {after} s: {said:#?}");
+        assert!([EXPORTING, "AlreadyExporting", "LoadedBefore", "PortInUse"].contains(&second), "{after}: {said:#?}");
+        assert!(["AlreadyExporting", "LoadedBefore", "PortInUse"].contains(&third), "{after}: {said:#?}");
+    }
+    let said = beside(newest).run("sleep 6\nfor i in 1 2 3; do attach 'rules: []' & done; wait %2 %3 %4\nalive");
+    let of = |wanted: &str| said.iter().filter(|line| reason(line) == wanted).count();
+    assert_eq!((of(EXPORTING), of("alive"), said.len()), (1, 1, 4), "{said:#?}");
+}

@@ -1,0 +1,50 @@
+//! The endpoint: whether it is the JVM's own that answers, and how often the exporter refused a configuration.
+//!
+//! On a host's network another exporter may answer there. Must not change anything.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::jvm::Jvm;
+use super::proc::Proc;
+use super::{ANSWERS_WITHIN, PAUSE, Reason, Refusal};
+
+/// How often a configuration was refused.
+const FAILURES: &str = "jmx_config_reload_failure_total";
+
+/// Waits until the JVM's own endpoint answers; why not, when it does not in time.
+pub(super) async fn answers(proc: &Proc, jvm: &Jvm, port: u16, within: Duration) -> Result<(), String> {
+    let end = Instant::now() + within;
+    loop {
+        let Err(why) = scrape(proc, jvm, port).await else { return Ok(()) };
+        if Instant::now() >= end || !jvm.is_there(proc) {
+            return Err(why);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// How often the exporter refused a configuration so far.
+pub(super) async fn reload_failures(proc: &Proc, jvm: &Jvm, port: u16) -> Result<f64, Refusal> {
+    let metrics = scrape(proc, jvm, port).await.map_err(|why| Refusal::of(Reason::ScrapeFailed, why))?;
+    let rows = metrics.lines().filter_map(|line| line.strip_prefix(FAILURES));
+    Ok(rows.filter_map(|row| row.trim().parse::<f64>().ok()).next_back().unwrap_or_default())
+}
+
+/// What the endpoint answers, if it is the JVM's.
+async fn scrape(proc: &Proc, jvm: &Jvm, port: u16) -> Result<String, String> {
+    let sockets = proc.listening(jvm.pid, port);
+    let is_its = |target: &str| sockets.iter().any(|inode| target == format!("socket:[{inode}]"));
+    if !proc.open(jvm.pid).iter().any(|(_, target)| is_its(&target.to_string_lossy())) {
+        return Err(if sockets.is_empty() {
+            format!("nobody listens on port {port}")
+        } else {
+            format!("another process listens on port {port}")
+        });
+    }
+    let client = reqwest::Client::builder().no_proxy().timeout(ANSWERS_WITHIN).build();
+    let asked = async { client?.get(format!("http://127.0.0.1:{port}/metrics")).send().await?.error_for_status() };
+    let answer = async { asked.await?.text().await }.await;
+    answer.map_err(|error| format!("port {port} does not answer as an exporter does: {}", error.without_url()))
+}

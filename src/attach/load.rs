@@ -1,0 +1,103 @@
+//! The load: HotSpot's attach protocol, over the socket that the JVM makes when it is asked to.
+//!
+//! Must not be begun before all questions are answered and the lock is there.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::jvm::Jvm;
+use super::{PAUSE, Reason, Refusal};
+
+/// A JVM makes the socket at its next safepoint.
+const SOCKET_WITHIN: Duration = Duration::from_secs(10);
+/// A load answers within this time.
+const LOADED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Has the JVM load the agent with these options.
+pub(super) async fn load(jvm: &Jvm, options: &str) -> Result<(), Refusal> {
+    let asks = jvm.tmp.join(format!(".attach_pid{}", jvm.own_pid));
+    let socket = jvm.tmp.join(format!(".java_pid{}", jvm.own_pid));
+    if !socket.exists() {
+        create(&asks).map_err(|error| failed(format!("the JVM cannot be asked: {error}")))?;
+        let answered = quit(jvm).map(|()| Instant::now() + SOCKET_WITHIN);
+        if let Ok(end) = answered {
+            while !socket.exists() && Instant::now() < end {
+                sleep(PAUSE).await;
+            }
+        }
+        let _ = fs::remove_file(&asks);
+        answered.map_err(|error| failed(format!("the JVM cannot be signalled: {error}")))?;
+    }
+    if !socket.exists() {
+        return Err(Refusal::of(Reason::AttachDisabled, "the JVM opens no socket: attaching is switched off"));
+    }
+    let answer = timeout(LOADED_WITHIN, send(&socket, options)).await;
+    let answer = answer.map_err(|_| failed("the JVM does not answer within 30 s".to_owned()))?;
+    judged(&answer.map_err(|error| failed(format!("the JVM's socket: {error}")))?)
+}
+
+/// A file that one which was killed left, or a link, goes.
+fn create(path: &std::path::Path) -> io::Result<()> {
+    let _ = fs::remove_file(path);
+    OpenOptions::new().write(true).create_new(true).open(path).map(drop)
+}
+
+fn failed(why: String) -> Refusal {
+    Refusal::of(Reason::LoadFailed, why)
+}
+
+fn quit(jvm: &Jvm) -> io::Result<()> {
+    let pid = i32::try_from(jvm.pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(kill_process(pid, Signal::QUIT)?)
+}
+
+/// Version 1 of the protocol: words that end with NUL; the answer ends with the connection.
+async fn send(socket: &std::path::Path, options: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket).await?;
+    for word in ["1", "load", "instrument", "false", options] {
+        stream.write_all(word.as_bytes()).await?;
+        stream.write_all(&[0]).await?;
+    }
+    let mut answer = Vec::new();
+    stream.take(1 << 16).read_to_end(&mut answer).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// What an answer says: a code of the protocol, then what came of it. Java 21 and newer answer 0 for a failure, too,
+/// and say it in the text.
+fn judged(answer: &str) -> Result<(), Refusal> {
+    let (code, text) = answer.split_once('\n').unwrap_or((answer, ""));
+    let text = text.trim();
+    let code_of_load = text.strip_prefix("return code: ").unwrap_or(text);
+    match (code.trim(), code_of_load) {
+        ("0", "" | "0") => Ok(()),
+        ("0", _) if text.contains("Dynamic agent loading is not enabled") => {
+            Err(Refusal::of(Reason::AttachDisabled, text))
+        }
+        _ => Err(failed(format!("the JVM refuses the exporter: {code} {text}; its log says more"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_old_and_new_jvms_are_told_apart() {
+        for good in ["0\n0\n", "0\nreturn code: 0\n", "0\n"] {
+            assert_eq!(judged(good), Ok(()), "{good:?}");
+        }
+        for bad in ["0\nreturn code: 102\n", "100\nNo such agent", "", "0\nload failed"] {
+            assert_eq!(judged(bad).unwrap_err().reason, Reason::LoadFailed, "{bad:?}");
+        }
+        let forbidden =
+            judged("0\nDynamic agent loading is not enabled. Use -XX:+EnableDynamicAgentLoading").unwrap_err();
+        assert_eq!(forbidden.reason, Reason::AttachDisabled);
+    }
+}

@@ -1,0 +1,316 @@
+//! Attach: a helper beside a running JVM, which has it load the Prometheus exporter and serve metrics on a port.
+//!
+//! It runs as an ephemeral container in the JVM's PID namespace and trusts nobody: what could end the JVM it asks
+//! before it does anything, and a JVM is made to load an agent once, ever. Its last words are a line of JSON, which the
+//! kubelet hands on as the termination message. Knows no Kubernetes. Must not end, stop or change any process but by
+//! that one load.
+
+pub mod config;
+mod endpoint;
+mod jvm;
+mod load;
+mod proc;
+mod questions;
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, sleep};
+
+use jvm::Jvm;
+use proc::Proc;
+
+use crate::k8s::hex::hex;
+
+/// A termination message has so many bytes at most: the containers of a Pod share twelve KiB.
+pub const LONGEST: usize = 400;
+/// An endpoint that does not answer within this time is none.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// The JVM is watched for so long after the load.
+const WATCHED_FOR: Duration = Duration::from_secs(10);
+/// What is awaited is looked at so often.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How the exporter's jar, and its configuration, are named.
+const JAR: &str = ".jar";
+const CONFIG: &str = ".json";
+/// What the exporter begins with: nothing that can be wrong.
+const EMPTY: &str = "{\"rules\":[]}";
+
+/// What the helper is asked to do.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The port that the JVM shall serve metrics on.
+    pub port: u16,
+    /// The exporter's configuration, as the kubelet gave it to us.
+    pub config: String,
+    /// The SHA-256 that it shall have, as hexadecimal digits: the kubelet's copy may be old.
+    pub sha256: String,
+    /// The exporter's jar.
+    pub jar: PathBuf,
+    /// The container's ID, where processes of several containers are in sight.
+    pub container: Option<String>,
+    /// The order means nothing later: a kubelet may start an ephemeral container again.
+    pub valid_until: DateTime<Utc>,
+    /// Bytes that the container must have left.
+    pub min_free_memory: u64,
+    /// A JVM may come so much later.
+    pub comes_within: Duration,
+    /// Where the process table is.
+    pub proc: PathBuf,
+}
+
+/// Why a JVM does not export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
+pub enum Reason {
+    /// There is no JVM that has lived for five seconds.
+    NoJvm,
+    /// There are several, and none is process 1.
+    SeveralJvms,
+    /// It is OpenJ9.
+    NotHotSpot,
+    /// Its command line or environment switches attaching off, or it answers so.
+    AttachDisabled,
+    /// The signal that asks it for a socket would end it: `-Xrs`.
+    SignalUnsafe,
+    /// Its runtime lacks a module that the exporter needs.
+    ModuleMissing,
+    /// The container has too little memory left.
+    LowMemory,
+    /// Its `/tmp` cannot be written.
+    ReadOnlyTmp,
+    /// Its files cannot be reached: another user, more capabilities, another user namespace.
+    NotReachable,
+    /// Somebody listens on the port.
+    PortInUse,
+    /// An exporter is in it already.
+    AlreadyExporting,
+    /// It was made to load one before, whatever came of it.
+    LoadedBefore,
+    /// It refused the load.
+    LoadFailed,
+    /// The endpoint does not answer, or is another process's.
+    ScrapeFailed,
+    /// The configuration could end the JVM, or cannot be read.
+    ConfigRejected,
+    /// The JVM did not take the configuration; the one of before is in force.
+    ConfigNotTaken,
+    /// The kubelet's copy of the configuration is another one than was meant.
+    ConfigStale,
+    /// The order is too old.
+    Expired,
+    /// The JVM ended within ten seconds after the load.
+    Harmed,
+}
+
+/// Why a JVM does not export, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    pub reason: Reason,
+    pub message: String,
+    /// As whom to come again, where that is why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+}
+
+/// Whose files a process's are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Identity {
+    pub user: u32,
+    pub group: u32,
+    /// Its effective capabilities, a bit each, as hexadecimal digits.
+    pub capabilities: String,
+}
+
+impl Refusal {
+    fn of(reason: Reason, message: impl fmt::Display) -> Self {
+        Self { reason, message: message.to_string(), identity: None }
+    }
+
+    /// As a termination message says it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut said = self.clone();
+        let line = |said: &Self| serde_json::to_string(said).unwrap_or_default();
+        while line(&said).len() > LONGEST && said.message.len() > 1 {
+            said.message.truncate(said.message.trim_end_matches('…').len());
+            said.message.pop();
+            said.message.push('…');
+        }
+        line(&said)
+    }
+}
+
+/// What a helper that succeeded says.
+pub const EXPORTING: &str = "{\"result\":\"Exporting\"}";
+
+/// Has the JVM load the exporter, with a configuration that cannot end it; then gives it the real one, and watches.
+pub async fn attach(order: &Order, now: DateTime<Utc>) -> Result<(), Refusal> {
+    let config = wanted(order, now)?;
+    let proc = Proc::at(&order.proc);
+    let jvm = find(&proc, order).await?;
+    questions::ask(&proc, &jvm, order.port, order.min_free_memory)?;
+    let files = Files::of(&jvm);
+    files.lock()?;
+    if let Err(refusal) = files.unpack(&order.jar) {
+        // Nothing was loaded: another helper may.
+        let _ = fs::remove_file(files.path(""));
+        return Err(refusal);
+    }
+    let options = format!("{}={}:{}", files.inside(JAR), order.port, files.inside(CONFIG));
+    let answer = load::load(&jvm, &options).await;
+    let is_there = endpoint::answers(&proc, &jvm, order.port, ANSWERS_WITHIN).await;
+    // The JVM keeps it open.
+    let _ = fs::remove_file(files.path(JAR));
+    let began = Instant::now();
+    is_there.map_err(|why| match answer {
+        _ if !jvm.is_there(&proc) => Refusal::of(Reason::Harmed, "the JVM ended when it loaded the exporter"),
+        Ok(()) => Refusal::of(Reason::ScrapeFailed, why),
+        Err(refused) => refused,
+    })?;
+    let taken = files.exchange(&proc, &jvm, order.port, &config, EMPTY).await;
+    while began.elapsed() < WATCHED_FOR {
+        if !jvm.is_there(&proc) {
+            return Err(Refusal::of(Reason::Harmed, "the JVM ended within ten seconds after it loaded the exporter"));
+        }
+        sleep(PAUSE).await;
+    }
+    taken
+}
+
+/// Gives a JVM that exports another configuration; where it does not take that, the one of before.
+pub async fn rewrite(order: &Order, now: DateTime<Utc>) -> Result<(), Refusal> {
+    let config = wanted(order, now)?;
+    let proc = Proc::at(&order.proc);
+    let jvm = find(&proc, order).await?;
+    let files = Files::of(&jvm);
+    let before = files.config()?;
+    files.exchange(&proc, &jvm, order.port, &config, &before).await
+}
+
+/// The configuration that is meant, as the exporter shall read it.
+fn wanted(order: &Order, now: DateTime<Utc>) -> Result<String, Refusal> {
+    if now > order.valid_until {
+        let why = format!("the order was valid until {}", order.valid_until.format("%FT%TZ"));
+        return Err(Refusal::of(Reason::Expired, why));
+    }
+    if hex(&Sha256::digest(order.config.as_bytes())) != order.sha256 {
+        return Err(Refusal::of(Reason::ConfigStale, "the kubelet's copy of the ConfigMap is another one"));
+    }
+    config::checked(&order.config).map_err(|why| Refusal::of(Reason::ConfigRejected, why))
+}
+
+/// The JVM, for which it waits.
+async fn find(proc: &Proc, order: &Order) -> Result<Jvm, Refusal> {
+    let end = Instant::now() + order.comes_within;
+    loop {
+        match jvm::find(proc, order.container.as_deref()) {
+            // One that has just started does not handle the signal yet.
+            Ok(jvm) if jvm.handles_quit || Instant::now() >= end => return Ok(jvm),
+            Err(refusal) if refusal.reason != Reason::NoJvm || Instant::now() >= end => return Err(refusal),
+            _ => sleep(PAUSE).await,
+        }
+    }
+}
+
+/// What is written into the JVM's `/tmp`.
+struct Files {
+    tmp: PathBuf,
+    /// Names a process for as long as its container lives.
+    stem: String,
+}
+
+impl Files {
+    fn of(jvm: &Jvm) -> Self {
+        Self { tmp: jvm.tmp.clone(), stem: format!(".jmx-exporter-{}-{}", jvm.own_pid, jvm.started) }
+    }
+
+    /// A file, as the JVM names it.
+    fn inside(&self, ending: &str) -> String {
+        format!("/tmp/{}{ending}", self.stem)
+    }
+
+    /// The same file, as we reach it.
+    fn path(&self, ending: &str) -> PathBuf {
+        self.tmp.join(format!("{}{ending}", self.stem))
+    }
+
+    fn unwritable(error: &io::Error) -> Refusal {
+        Refusal::of(Reason::ReadOnlyTmp, format!("/tmp of the JVM cannot be written: {error}; mount an emptyDir there"))
+    }
+
+    /// The jar and a configuration that cannot be wrong, where the JVM finds them.
+    fn unpack(&self, jar: &Path) -> Result<(), Refusal> {
+        let unpacked = File::open(jar).and_then(|mut from| write(&self.path(JAR), &mut from));
+        let unpacked = unpacked.and_then(|()| write(&self.path(CONFIG), &mut EMPTY.as_bytes()));
+        unpacked.map_err(|error| Self::unwritable(&error))
+    }
+
+    /// One load, ever: of two helpers one gets it.
+    fn lock(&self) -> Result<(), Refusal> {
+        match OpenOptions::new().write(true).create_new(true).open(self.path("")) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Refusal::of(
+                Reason::LoadedBefore,
+                "this JVM was made to load the exporter before: a second load would end it; restart the container",
+            )),
+            Err(error) => Err(Self::unwritable(&error)),
+        }
+    }
+
+    /// The configuration that is there.
+    #[expect(clippy::disallowed_methods, reason = "a file of the JVM's own")]
+    fn config(&self) -> Result<String, Refusal> {
+        let read = fs::read_to_string(self.path(CONFIG));
+        read.map_err(|error| Refusal::of(Reason::NoJvm, format!("this JVM has no configuration of ours: {error}")))
+    }
+
+    /// Gives the exporter another configuration, and the one of before where it does not take that.
+    async fn exchange(&self, proc: &Proc, jvm: &Jvm, port: u16, wanted: &str, before: &str) -> Result<(), Refusal> {
+        let failures = endpoint::reload_failures(proc, jvm, port).await?;
+        self.put(wanted)?;
+        // The first answer may show the count of before.
+        endpoint::reload_failures(proc, jvm, port).await?;
+        if endpoint::reload_failures(proc, jvm, port).await? <= failures {
+            return Ok(());
+        }
+        self.put(before)?;
+        Err(Refusal::of(
+            Reason::ConfigNotTaken,
+            "the exporter does not take the configuration, and the one of before is in force; the JVM's log says why",
+        ))
+    }
+
+    /// Written beside, then renamed: nobody reads a half.
+    fn put(&self, config: &str) -> Result<(), Refusal> {
+        let beside = self.path(".new");
+        let written = write(&beside, &mut config.as_bytes()).and_then(|()| fs::rename(&beside, self.path(CONFIG)));
+        written.map_err(|error| Self::unwritable(&error))
+    }
+}
+
+/// Writes a file that is not there: whatever somebody put in its place, a link for one, goes.
+fn write(path: &Path, from: &mut impl io::Read) -> io::Result<()> {
+    let _ = fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    io::copy(from, &mut file)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_termination_message_is_cut_so_that_kubelets_keep_it_whole() {
+        let long = Refusal::of(Reason::LoadFailed, "ä\"".repeat(300));
+        assert!(long.line().len() <= LONGEST && long.line().ends_with("…\"}"), "{}", long.line());
+        let short = Refusal::of(Reason::NoJvm, "none");
+        assert_eq!(short.line(), r#"{"reason":"NoJvm","message":"none"}"#);
+    }
+}
