@@ -1,4 +1,4 @@
-//! The endpoint: whether it is the JVM's own that answers, and how often the exporter refused a configuration.
+//! The endpoint: whether it is the JVM's own that answers, and how often the exporter took a configuration.
 //!
 //! On a host's network another exporter may answer there. Must not change anything.
 
@@ -10,8 +10,9 @@ use super::jvm::Jvm;
 use super::proc::Proc;
 use super::{ANSWERS_WITHIN, PAUSE, Reason, Refusal};
 
-/// How often a configuration was refused.
-const FAILURES: &str = "jmx_config_reload_failure_total";
+/// How often a configuration was taken, and refused.
+const TAKEN: &str = "jmx_config_reload_success_total";
+const REFUSED: &str = "jmx_config_reload_failure_total";
 
 /// Waits until the JVM's own endpoint answers; why not, when it does not in time.
 pub(super) async fn answers(proc: &Proc, jvm: &Jvm, port: u16, within: Duration) -> Result<(), String> {
@@ -25,11 +26,21 @@ pub(super) async fn answers(proc: &Proc, jvm: &Jvm, port: u16, within: Duration)
     }
 }
 
-/// How often the exporter refused a configuration so far.
-pub(super) async fn reload_failures(proc: &Proc, jvm: &Jvm, port: u16) -> Result<f64, Refusal> {
+/// How often the exporter took and refused a configuration so far.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reloads {
+    pub(super) taken: f64,
+    pub(super) refused: f64,
+}
+
+/// How often that is, as a scrape says.
+pub(super) async fn reloads(proc: &Proc, jvm: &Jvm, port: u16) -> Result<Reloads, Refusal> {
     let metrics = scrape(proc, jvm, port).await.map_err(|why| Refusal::of(Reason::ScrapeFailed, why))?;
-    let rows = metrics.lines().filter_map(|line| line.strip_prefix(FAILURES));
-    Ok(rows.filter_map(|row| row.trim().parse::<f64>().ok()).next_back().unwrap_or_default())
+    let count = |name: &str| {
+        let rows = metrics.lines().filter_map(|line| line.strip_prefix(name));
+        rows.filter_map(|row| row.trim().parse::<f64>().ok()).next_back().unwrap_or_default()
+    };
+    Ok(Reloads { taken: count(TAKEN), refused: count(REFUSED) })
 }
 
 /// What the endpoint answers, if it is the JVM's.

@@ -4,6 +4,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,31 +20,36 @@ const SOCKET_WITHIN: Duration = Duration::from_secs(10);
 /// A load answers within this time.
 const LOADED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Has the JVM load the agent with these options.
-pub(super) async fn load(jvm: &Jvm, options: &str) -> Result<(), Refusal> {
+/// The socket that the JVM makes when it is asked to; that alone loads nothing.
+pub(super) async fn socket(jvm: &Jvm) -> Result<PathBuf, Refusal> {
     let asks = jvm.tmp.join(format!(".attach_pid{}", jvm.own_pid));
     let socket = jvm.tmp.join(format!(".java_pid{}", jvm.own_pid));
-    if !socket.exists() {
-        create(&asks).map_err(|error| failed(format!("the JVM cannot be asked: {error}")))?;
-        let answered = quit(jvm).map(|()| Instant::now() + SOCKET_WITHIN);
-        if let Ok(end) = answered {
-            while !socket.exists() && Instant::now() < end {
-                sleep(PAUSE).await;
-            }
-        }
-        let _ = fs::remove_file(&asks);
-        answered.map_err(|error| failed(format!("the JVM cannot be signalled: {error}")))?;
+    if socket.exists() {
+        return Ok(socket);
     }
-    if !socket.exists() {
-        return Err(Refusal::of(Reason::AttachDisabled, "the JVM opens no socket: attaching is switched off"));
+    create(&asks).map_err(|error| failed(format!("the JVM cannot be asked: {error}")))?;
+    let signalled = quit(jvm);
+    let end = Instant::now() + SOCKET_WITHIN;
+    while signalled.is_ok() && !socket.exists() && Instant::now() < end {
+        sleep(PAUSE).await;
     }
-    let answer = timeout(LOADED_WITHIN, send(&socket, options)).await;
+    let _ = fs::remove_file(&asks);
+    signalled.map_err(|error| failed(format!("the JVM cannot be signalled: {error}")))?;
+    if socket.exists() {
+        return Ok(socket);
+    }
+    Err(Refusal::of(Reason::AttachDisabled, "the JVM opens no socket: attaching is switched off"))
+}
+
+/// Has the JVM load the agent with these options.
+pub(super) async fn load(socket: &Path, options: &str) -> Result<(), Refusal> {
+    let answer = timeout(LOADED_WITHIN, send(socket, options)).await;
     let answer = answer.map_err(|_| failed("the JVM does not answer within 30 s".to_owned()))?;
     judged(&answer.map_err(|error| failed(format!("the JVM's socket: {error}")))?)
 }
 
 /// A file that one which was killed left, or a link, goes.
-fn create(path: &std::path::Path) -> io::Result<()> {
+fn create(path: &Path) -> io::Result<()> {
     let _ = fs::remove_file(path);
     OpenOptions::new().write(true).create_new(true).open(path).map(drop)
 }
@@ -58,7 +64,7 @@ fn quit(jvm: &Jvm) -> io::Result<()> {
 }
 
 /// Version 1 of the protocol: words that end with NUL; the answer ends with the connection.
-async fn send(socket: &std::path::Path, options: &str) -> io::Result<String> {
+async fn send(socket: &Path, options: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect(socket).await?;
     for word in ["1", "load", "instrument", "false", options] {
         stream.write_all(word.as_bytes()).await?;

@@ -34,6 +34,8 @@ pub const LONGEST: usize = 400;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// The JVM is watched for so long after the load.
 const WATCHED_FOR: Duration = Duration::from_secs(10);
+/// An exporter that takes no notice of a configuration in so many scrapes does not.
+const ASKED: usize = 10;
 /// What is awaited is looked at so often.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How the exporter's jar, and its configuration, are named.
@@ -155,6 +157,7 @@ pub async fn attach(order: &Order, now: DateTime<Utc>) -> Result<(), Refusal> {
     let proc = Proc::at(&order.proc);
     let jvm = find(&proc, order).await?;
     questions::ask(&proc, &jvm, order.port, order.min_free_memory)?;
+    let socket = load::socket(&jvm).await?;
     let files = Files::of(&jvm);
     files.lock()?;
     if let Err(refusal) = files.unpack(&order.jar) {
@@ -163,7 +166,7 @@ pub async fn attach(order: &Order, now: DateTime<Utc>) -> Result<(), Refusal> {
         return Err(refusal);
     }
     let options = format!("{}={}:{}", files.inside(JAR), order.port, files.inside(CONFIG));
-    let answer = load::load(&jvm, &options).await;
+    let answer = load::load(&socket, &options).await;
     let is_there = endpoint::answers(&proc, &jvm, order.port, ANSWERS_WITHIN).await;
     // The JVM keeps it open.
     let _ = fs::remove_file(files.path(JAR));
@@ -272,12 +275,20 @@ impl Files {
 
     /// Gives the exporter another configuration, and the one of before where it does not take that.
     async fn exchange(&self, proc: &Proc, jvm: &Jvm, port: u16, wanted: &str, before: &str) -> Result<(), Refusal> {
-        let failures = endpoint::reload_failures(proc, jvm, port).await?;
+        // What was put there before is read by the first scrape, and counted in the second.
+        endpoint::reloads(proc, jvm, port).await?;
+        let known = endpoint::reloads(proc, jvm, port).await?;
         self.put(wanted)?;
-        // The first answer may show the count of before.
-        endpoint::reload_failures(proc, jvm, port).await?;
-        if endpoint::reload_failures(proc, jvm, port).await? <= failures {
-            return Ok(());
+        for _ in 0..ASKED {
+            // A scrape reads the file; the first answer may show the counts of before.
+            let now = endpoint::reloads(proc, jvm, port).await?;
+            if now.taken > known.taken {
+                return Ok(());
+            }
+            if now.refused > known.refused {
+                break;
+            }
+            sleep(PAUSE).await;
         }
         self.put(before)?;
         Err(Refusal::of(

@@ -73,7 +73,7 @@ fn what_could_end_a_jvm_is_not_done_and_is_said() {
 #[test]
 fn a_runtime_without_a_module_loads_nothing() {
     let all = runtimes();
-    let home = all.iter().find(|(version, home)| **version >= 17 && home.join("jmods").is_dir()).unwrap().1;
+    let home = all.iter().find(|(version, home)| **version >= 17 && home.join("bin/jlink").is_file()).unwrap().1;
     for (modules, wanted) in [
         ("java.base,java.instrument,java.logging,java.management,jdk.httpserver", "ModuleMissing"),
         ("java.base,java.instrument,java.desktop,java.logging,java.management,jdk.httpserver", EXPORTING),
