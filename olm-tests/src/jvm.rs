@@ -85,8 +85,8 @@ impl Beside<'_> {
     pub fn run(&self, script: &str) -> Vec<String> {
         let folder = scratch();
         fs::write(folder.path().join("Main.java"), PROGRAM).expect("a source");
-        let newest_first = ["--release", "8", "-Xlint:-options", "-d"];
-        said(Command::new("javac").args(newest_first).arg(folder.path()).arg(folder.path().join("Main.java")));
+        let for_java_8 = ["--release", "8", "-Xlint:-options", "-d"];
+        said(Command::new("javac").args(for_java_8).arg(folder.path()).arg(folder.path().join("Main.java")));
         let (jar, operator) = (folder.path().join("exporter.jar"), folder.path().join("operator"));
         fs::copy(exporter().expect("the exporter"), &jar).expect("a jar");
         fs::copy(binary(), &operator).expect("the program");

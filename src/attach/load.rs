@@ -1,8 +1,8 @@
 //! The load: HotSpot's attach protocol, over the socket that the JVM makes when it is asked to.
 //!
-//! Must not be begun before all questions are answered and the lock is there.
+//! Must not be begun before all questions are answered; nothing is loaded before the lock is there.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::jvm::Jvm;
-use super::{PAUSE, Reason, Refusal};
+use super::{PAUSE, Reason, Refusal, write};
 
 /// A JVM makes the socket at its next safepoint.
 const SOCKET_WITHIN: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ pub(super) async fn socket(jvm: &Jvm) -> Result<PathBuf, Refusal> {
     if socket.exists() {
         return Ok(socket);
     }
-    create(&asks).map_err(|error| failed(format!("the JVM cannot be asked: {error}")))?;
+    write(&asks, &mut io::empty()).map_err(|error| failed(format!("the JVM cannot be asked: {error}")))?;
     let signalled = quit(jvm);
     let end = Instant::now() + SOCKET_WITHIN;
     while signalled.is_ok() && !socket.exists() && Instant::now() < end {
@@ -46,12 +46,6 @@ pub(super) async fn load(socket: &Path, options: &str) -> Result<(), Refusal> {
     let answer = timeout(LOADED_WITHIN, send(socket, options)).await;
     let answer = answer.map_err(|_| failed("the JVM does not answer within 30 s".to_owned()))?;
     judged(&answer.map_err(|error| failed(format!("the JVM's socket: {error}")))?)
-}
-
-/// A file that one which was killed left, or a link, goes.
-fn create(path: &Path) -> io::Result<()> {
-    let _ = fs::remove_file(path);
-    OpenOptions::new().write(true).create_new(true).open(path).map(drop)
 }
 
 fn failed(why: String) -> Refusal {

@@ -68,7 +68,7 @@ pub struct Order {
 }
 
 /// Why a JVM does not export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Reason {
     /// There is no JVM that has lived for five seconds.
     NoJvm,
@@ -100,7 +100,7 @@ pub enum Reason {
     ScrapeFailed,
     /// The configuration could end the JVM, or cannot be read.
     ConfigRejected,
-    /// The JVM did not take the configuration; the one of before is in force.
+    /// The JVM did not take the configuration; the previous one is in force.
     ConfigNotTaken,
     /// The kubelet's copy of the configuration is another one than was meant.
     ConfigStale,
@@ -186,7 +186,7 @@ pub async fn attach(order: &Order, now: DateTime<Utc>) -> Result<(), Refusal> {
     taken
 }
 
-/// Gives a JVM that exports another configuration; where it does not take that, the one of before.
+/// Gives a JVM that exports another configuration; where it does not take that, the previous one.
 pub async fn rewrite(order: &Order, now: DateTime<Utc>) -> Result<(), Refusal> {
     let config = wanted(order, now)?;
     let proc = Proc::at(&order.proc);
@@ -273,14 +273,14 @@ impl Files {
         read.map_err(|error| Refusal::of(Reason::NoJvm, format!("this JVM has no configuration of ours: {error}")))
     }
 
-    /// Gives the exporter another configuration, and the one of before where it does not take that.
+    /// Gives the exporter another configuration, and the previous one where it does not take that.
     async fn exchange(&self, proc: &Proc, jvm: &Jvm, port: u16, wanted: &str, before: &str) -> Result<(), Refusal> {
         // What was put there before is read by the first scrape, and counted in the second.
         endpoint::reloads(proc, jvm, port).await?;
         let known = endpoint::reloads(proc, jvm, port).await?;
         self.put(wanted)?;
         for _ in 0..ASKED {
-            // A scrape reads the file; the first answer may show the counts of before.
+            // A scrape reads the file; the first answer may show the previous counts.
             let now = endpoint::reloads(proc, jvm, port).await?;
             if now.taken > known.taken {
                 return Ok(());
@@ -293,7 +293,7 @@ impl Files {
         self.put(before)?;
         Err(Refusal::of(
             Reason::ConfigNotTaken,
-            "the exporter does not take the configuration, and the one of before is in force; the JVM's log says why",
+            "the exporter does not take the configuration, and the previous one is in force; the JVM's log says why",
         ))
     }
 

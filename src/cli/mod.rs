@@ -41,8 +41,8 @@ enum Command {
     Plan(plan::Args),
 }
 
-/// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
 // What people type, and what only containers do.
+/// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
 #[derive(Debug, Parser)]
 #[command(name = "oneagent-operator", version, about, long_about = None)]
 struct Line {
