@@ -9,7 +9,7 @@ RELEASE ?= $(CARGO) run --quiet --package olm-tests --bin release --
 .PHONY: demo test bench generate bundle catalog check build tools images key release publish submission clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
-# KIND=configwatcher shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it, and
+# KIND=configwatcher, KIND=jmx or KIND=manager shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it, and
 # docs/phases.svg beside it. OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1 leaves it running; Ctrl-C ends it.
 demo:
 	@echo "building (minutes, the first time)"
@@ -20,7 +20,7 @@ demo:
 test:
 	CARGO="$(CARGO)" .ci/test
 
-# Measures the release build on a real control plane and prints a table. ONLY="plan latency rollout watchers large zones flap fifty memory" for a part.
+# Measures the release build on a real control plane and prints a table. ONLY="plan latency rollout watchers jvms manyjvms large zones flap fifty memory" for a part.
 bench:
 	$(CARGO) build --release --quiet --package oneagent-operator
 	$(CARGO) build --release --quiet --package olm-tests --bin bench

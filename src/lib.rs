@@ -11,10 +11,13 @@
 //!               │             ├─▶ openshift    what differs on OpenShift: SCCs, proxy, certificates (pure)
 //!               │             ├─▶ k8s          what is known of Kubernetes: read types, watches, nodes, drift (pure)
 //!               │             └─▶ api          the types users hold
-//!               ├─▶ config_watcher           the other kind, on the same rooms but dynatrace
+//!               ├─▶ config_watcher           another kind, on the same rooms but dynatrace
+//!               ├─▶ jmx_exporter             another one: a container of ours joins a Pod and has its JVM export
+//!               ├─▶ manager ─▶ stack         another one: a whole stack stands up in order (stack: what and when)
 //!               └─▶ telemetry                  logs, metrics, probes; beside all of them clock and backoff
 //!  olm ─▶ api                                  what an installation consists of (pure); for `generate` alone
-//!  attach                                      beside a JVM, alone: has it export metrics; no kind uses it yet
+//!  attach                                      what that container does, alone beside a JVM (jmx_exporter ─▶ attach:
+//!                                              what it says, and which configurations it refuses)
 //!  sim                                         a small world on a virtual clock, for tests alone
 //! ```
 //!
@@ -29,13 +32,14 @@
 //! makes `places` of nodes and Pods, judges each Pod's `revision`, and hands them to the engine. Only `observe` and
 //! `act` touch the cluster or the vendor; the rest is a function of its arguments. For a ConfigWatcher, `change` (what
 //! of the ConfigMap has reached the Pods?) stands where OneAgent has `version`, and places are replicas of workloads
-//! instead of nodes.
+//! instead of nodes. For a PrometheusJmxExporter places are Pods that stay: `judge` reads from a Pod's own spec and
+//! status what was done to it, and a step is a container that joins it.
 //!
 //! # Invariants
 //!
-//! 1. `api`, `fleet`, `k8s`, `openshift`, `rollout`, `olm`, and each file of a kind that says "Pure" at its top are
-//!    synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test reads
-//!    the sources and holds this.
+//! 1. `api`, `fleet`, `k8s`, `openshift`, `rollout`, `stack`, `olm`, and each file of a kind that says "Pure" at its
+//!    top are synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test
+//!    reads the sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never
 //!    written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
@@ -70,12 +74,15 @@ pub mod clock;
 pub mod config_watcher;
 pub mod dynatrace;
 pub mod fleet;
+pub mod jmx_exporter;
 pub mod k8s;
 pub mod kernel;
+pub mod manager;
 pub mod olm;
 pub mod oneagent;
 pub mod openshift;
 pub mod rollout;
 #[cfg(test)]
 mod sim;
+pub mod stack;
 pub mod telemetry;

@@ -7,10 +7,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use oneagent_operator::api::config_watcher::{self, ConfigWatcher};
+use oneagent_operator::api::jmx_exporter::obstacle::Obstacle;
+use oneagent_operator::api::jmx_exporter::{PrometheusJmxExporter, condition as jmx};
+use oneagent_operator::api::manager::{self, Manager};
 use oneagent_operator::api::oneagent::OneAgent;
 use oneagent_operator::api::oneagent::condition::Reason;
 use oneagent_operator::config_watcher::ConfigWatchers;
+use oneagent_operator::jmx_exporter::{self, JmxExporters};
 use oneagent_operator::kernel::kind::Kind;
+use oneagent_operator::manager::Managers;
 use oneagent_operator::oneagent::{OneAgents, OwnMetrics};
 use oneagent_operator::rollout::Bucket;
 use oneagent_operator::telemetry::Metrics;
@@ -145,14 +150,16 @@ fn every_reason_is_on_its_page_with_what_to_do() {
     assert!(missing.is_empty(), "put these rows into docs/status.md:\n{}", missing.join("\n"));
 }
 
-#[test]
-fn every_reason_of_a_configwatcher_is_on_its_page_and_every_field_too() {
-    let page = page("docs/configwatcher.md");
-    for reason in config_watcher::condition::Reason::iter() {
+/// Holds that a page has every reason with what to do, and every field.
+fn has_all<R: IntoEnumIterator + EnumMessage + std::fmt::Display>(page: &str) {
+    for reason in R::iter() {
         let doc = reason.get_documentation().unwrap_or_default().trim_end().replace('\n', " ");
         assert!(page.contains(&format!("| `{reason}` | {doc} |")), "| `{reason}` | {doc} |");
     }
-    let crd = serde_json::to_value(<ConfigWatcher as kube::CustomResourceExt>::crd()).unwrap();
+}
+
+fn has_every_field<K: kube::CustomResourceExt>(page: &str) {
+    let crd = serde_json::to_value(K::crd()).unwrap();
     let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     for (name, schema) in spec.as_object().unwrap() {
         let fields = match schema["properties"].as_object() {
@@ -163,6 +170,20 @@ fn every_reason_of_a_configwatcher_is_on_its_page_and_every_field_too() {
             assert!(page.contains(&format!("| `{field}` |")), "{field}");
         }
     }
+}
+
+#[test]
+fn every_reason_and_every_field_of_the_other_kinds_is_on_the_page_of_the_kind() {
+    let watchers = page("docs/configwatcher.md");
+    has_all::<config_watcher::condition::Reason>(&watchers);
+    has_every_field::<ConfigWatcher>(&watchers);
+    let exporters = page("docs/jmx.md");
+    has_all::<jmx::Reason>(&exporters);
+    has_all::<Obstacle>(&exporters);
+    has_every_field::<PrometheusJmxExporter>(&exporters);
+    let managers = page("docs/manager.md");
+    has_all::<manager::condition::Reason>(&managers);
+    has_every_field::<Manager>(&managers);
 }
 
 #[test]
@@ -188,6 +209,12 @@ fn every_alert_and_metric_is_on_a_page() {
             metrics.text()
         },
         Metrics::new("ConfigWatcher", ConfigWatchers::COUNTS).text(),
+        {
+            let metrics = Metrics::new("PrometheusJmxExporter", JmxExporters::COUNTS);
+            drop(jmx_exporter::metrics::OwnMetrics::new(&metrics));
+            metrics.text()
+        },
+        Metrics::new("Manager", Managers::COUNTS).text(),
     ];
     for line in exposed.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with("# HELP ")) {
         let name = line.split(' ').nth(2).unwrap();

@@ -69,7 +69,7 @@ fn sweep() {
 
 /// Controllers that have no work here, or that write to every node for kubelets, of which there are none; most of them
 /// look at every Pod and node all the same.
-const IDLE: [&str; 29] = [
+const IDLE: [&str; 28] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
@@ -83,7 +83,6 @@ const IDLE: [&str; 29] = [
     "node-ipam-controller",
     "node-route-controller",
     "persistentvolume-attach-detach-controller",
-    "persistentvolume-binder-controller",
     "persistentvolume-expander-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",

@@ -7,20 +7,70 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
 use crate::control_plane::scratch;
 use crate::images::said;
 use crate::operator::binary;
-use crate::tools::{cache, exporter};
+use crate::sandbox::on_machine;
+use crate::tools::{cache, exporter, zookeeper};
 
+/// Listens on the port that it is given, if any. Told to halt, it does once an exporter is loaded; told to be unready,
+/// its readiness probe fails from then on.
 const PROGRAM: &str = "public class Main {
+    static boolean isLoaded() {
+        String[] all = new java.io.File(\"/tmp\").list((folder, name) -> name.startsWith(\".jmx-exporter-\"));
+        return all != null && all.length > 0;
+    }
+
     public static void main(String[] args) throws Exception {
-        if (args.length > 0) new java.net.ServerSocket(Integer.parseInt(args[0]));
+        for (String arg : args) {
+            if (arg.equals(\"halt\") || arg.equals(\"unready\")) {
+                while (!isLoaded()) Thread.sleep(20);
+                if (arg.equals(\"halt\")) Runtime.getRuntime().halt(1);
+                new java.io.File(\"/tmp/unready\").createNewFile();
+                continue;
+            }
+            new java.net.ServerSocket(Integer.parseInt(arg));
+        }
         Thread.sleep(600_000);
     }
 }";
+
+/// Asks a ZooKeeper server: `create PATH TEXT`, or `get PATH`.
+const CLIENT: &str = "import org.apache.zookeeper.*;
+public class Client {
+    public static void main(String[] args) throws Exception {
+        var connected = new java.util.concurrent.CountDownLatch(1);
+        var client = new ZooKeeper(args[0], 10_000, event -> {
+            if (event.getState() == Watcher.Event.KeeperState.SyncConnected) connected.countDown();
+        });
+        if (!connected.await(15, java.util.concurrent.TimeUnit.SECONDS)) System.exit(3);
+        if (args[1].equals(\"create\")) {
+            client.create(args[2], args[3].getBytes(), ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
+        } else {
+            System.out.println(new String(client.getData(args[2], false, null)));
+        }
+        client.close();
+    }
+}";
+
+/// What a ZooKeeper server answers: `create PATH TEXT`, or `get PATH`.
+pub fn ask_zookeeper(server: &str, words: &[&str]) -> Result<String, String> {
+    let classes = format!("{}:{}/*", folders().join("client").display(), folders().join("zookeeper/lib").display());
+    let all =
+        [&["timeout", "40", "java", "-XX:TieredStopAtLevel=1", "-cp", &classes, "Client", server], words].concat();
+    on_machine(&all)
+}
+
+/// As ZooKeeper's own program of that name: `--config FOLDER start-foreground`.
+const ZOOKEEPER: &str = "#!/bin/sh
+[ \"$1 $3\" = '--config start-foreground' ] || exit 2
+exec java -Xmx64m -Xshare:auto -XX:TieredStopAtLevel=1 -cp '/dev/image/lib/*' \\
+    org.apache.zookeeper.server.quorum.QuorumPeerMain \"$2/zoo.cfg\"
+";
 
 /// What runs in the namespaces: the JVM, then what a test says. `alive` says whether the JVM is.
 const SCRIPT: &str = r#"
@@ -68,6 +118,85 @@ pub fn runtime_of(home: &Path, modules: &str) -> (TempDir, PathBuf) {
     (folder, made)
 }
 
+/// What an image holds, and what it runs.
+#[derive(Debug, Clone)]
+pub struct Image {
+    pub folder: PathBuf,
+    pub words: Vec<String>,
+    pub environment: Vec<(String, String)>,
+    /// As whom it runs where nobody says.
+    pub user: u32,
+}
+
+/// The operator's own image, as the rig names it.
+pub const OPERATOR: &str = "registry.example/oneagent-operator:rig";
+
+/// The images that are known here: the operator's, and `jvm:VERSION`, a JVM that waits; with `-user` behind it, one
+/// that runs as user 1001 without saying so.
+#[must_use]
+pub fn image(name: &str) -> Option<Image> {
+    let word = |word: &str| word.to_owned();
+    if name == OPERATOR || name.contains("/jmx-exporter-operator") {
+        let environment = vec![(word("JMX_JAR"), word("/dev/image/exporter.jar"))];
+        let words = vec![word("/dev/image/operator")];
+        return Some(Image { folder: folders().join("operator"), words, environment, user: 65_532 });
+    }
+    // Programs of a stack; what they run, their Pods say.
+    if let Some(program) = name.strip_prefix("rig/") {
+        let folder = folders().join(program.split(':').next()?);
+        let environment = vec![(word("PATH"), word("/dev/image/bin:/usr/local/bin:/usr/bin:/bin"))];
+        return folder.is_dir().then_some(Image { folder, words: Vec::new(), environment, user: 0 });
+    }
+    // The sample's application: whatever it serves, it is a JVM.
+    let name = if name.contains("/tomcat:") { "jvm:any" } else { name };
+    let version = name.strip_prefix("jvm:")?;
+    let (version, user) = version.strip_suffix("-user").map_or((version, 0), |version| (version, 1001));
+    let all = runtimes();
+    let home = if version == "any" { all.last_key_value()?.1 } else { all.get(&version.parse().ok()?)? };
+    let java = home.join("bin/java").display().to_string();
+    let words = [&*java, "-Xshare:auto", "-cp", "/dev/image", "Main"].map(word).to_vec();
+    Some(Image { folder: folders().join("jvm"), words, environment: vec![(word("JAVA"), java)], user })
+}
+
+/// The folders of the images.
+fn folders() -> &'static Path {
+    static FOLDERS: OnceLock<TempDir> = OnceLock::new();
+    let folders = FOLDERS.get_or_init(|| {
+        let all = scratch();
+        let (jvm, operator) = (all.path().join("jvm"), all.path().join("operator"));
+        for folder in [&jvm, &operator] {
+            fs::create_dir(folder).expect("a folder");
+        }
+        compile(&jvm);
+        for folder in [&jvm, &operator] {
+            fs::copy(exporter().expect("the exporter"), folder.join("exporter.jar")).expect("a jar");
+        }
+        fs::copy(binary(), operator.join("operator")).expect("the program");
+        let client = all.path().join("client");
+        for folder in [&client, &all.path().join("shell")] {
+            fs::create_dir(folder).expect("a folder");
+        }
+        fs::write(client.join("Client.java"), CLIENT).expect("a source");
+        let jars = format!("{}/*", zookeeper().expect("ZooKeeper").display());
+        said(Command::new("javac").args(["-cp", &jars, "-d"]).arg(&client).arg(client.join("Client.java")));
+        let store = all.path().join("zookeeper");
+        fs::create_dir_all(store.join("bin")).expect("a folder");
+        std::os::unix::fs::symlink(zookeeper().expect("ZooKeeper"), store.join("lib")).expect("a link");
+        let program = store.join("bin/zkServer.sh");
+        fs::write(&program, ZOOKEEPER).expect("a program");
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("permissions");
+        all
+    });
+    folders.path()
+}
+
+/// The program of every JVM here.
+fn compile(folder: &Path) {
+    fs::write(folder.join("Main.java"), PROGRAM).expect("a source");
+    let for_java_8 = ["--release", "8", "-Xlint:-options", "-d"];
+    said(Command::new("javac").args(for_java_8).arg(folder).arg(folder.join("Main.java")));
+}
+
 /// A JVM, and what stands beside it.
 #[derive(Debug, Clone)]
 pub struct Beside<'a> {
@@ -84,12 +213,10 @@ impl Beside<'_> {
     #[must_use]
     pub fn run(&self, script: &str) -> Vec<String> {
         let folder = scratch();
-        fs::write(folder.path().join("Main.java"), PROGRAM).expect("a source");
-        let for_java_8 = ["--release", "8", "-Xlint:-options", "-d"];
-        said(Command::new("javac").args(for_java_8).arg(folder.path()).arg(folder.path().join("Main.java")));
-        let (jar, operator) = (folder.path().join("exporter.jar"), folder.path().join("operator"));
-        fs::copy(exporter().expect("the exporter"), &jar).expect("a jar");
-        fs::copy(binary(), &operator).expect("the program");
+        let files = [("jvm/Main.class", "Main.class"), ("operator/exporter.jar", "exporter.jar")];
+        for (from, to) in files.into_iter().chain([("operator/operator", "operator")]) {
+            fs::copy(folders().join(from), folder.path().join(to)).expect("a file");
+        }
         let mut command = Command::new("unshare");
         command.args(["-rpfm", "--mount-proc", "--kill-child", "bash", "-c", &format!("{SCRIPT}{script}")]);
         command.env("FOLDER", folder.path()).env("JAVA", self.home.join("bin/java")).env("OPTIONS", self.options);

@@ -32,6 +32,7 @@ pub mod pki;
 pub mod process;
 pub mod publishing;
 pub mod reference;
+pub mod sandbox;
 pub mod tools;
 pub mod vendor;
 pub mod wait;

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -105,6 +105,12 @@ impl Process {
     /// How it ended, if it did.
     pub fn ended(&mut self) -> Option<String> {
         self.child.try_wait().ok().flatten().map(|status| format!("{} ended: {status}", self.name))
+    }
+
+    /// Its exit code, if it ended; of one that was killed 128 and the signal.
+    pub fn code(&mut self) -> Option<i32> {
+        let status = self.child.try_wait().ok().flatten()?;
+        status.code().or_else(|| status.signal().map(|signal| 128 + signal))
     }
 
     /// How it ended, if it did so by itself.

@@ -140,24 +140,34 @@ pub fn exporter() -> Result<PathBuf, String> {
     let done = cache().join(format!("jmx-{}", hex(&Sha256::digest(format!("{project}{digest}"))[..8])));
     let jar = "jmx_prometheus_javaagent.jar";
     made_once(&done, "jmx", |making| {
-        let mut maven = Command::new("mvn");
-        maven.args([
-            "-q",
-            "-B",
-            "dependency:copy-dependencies",
-            "-DexcludeTransitive=true",
-            "-Dmdep.stripVersion=true",
-        ]);
-        maven.arg(format!("-DoutputDirectory={}", making.display())).current_dir(&source);
-        let output = maven.output().map_err(|e| format!("cannot run mvn ({e}); install Maven and put it on PATH"))?;
-        if !output.status.success() {
-            return Err(format!("fetching {jar} failed:\n{}", String::from_utf8_lossy(&output.stdout)));
-        }
+        fetch(&source, making, &["-DexcludeTransitive=true", "-Dmdep.stripVersion=true"])?;
         let bytes = fs::read(making.join(jar)).map_err(|e| format!("{jar} was not fetched: {e}"))?;
         let found = hex(&Sha256::digest(bytes));
         if found == digest.trim() { Ok(()) } else { Err(format!("{jar} has digest {found}, not the pinned one")) }
     })?;
     Ok(done.join(jar))
+}
+
+/// The jars of a ZooKeeper server, of a Maven project that names its version.
+pub fn zookeeper() -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/zookeeper");
+    let project = fs::read_to_string(source.join("pom.xml")).map_err(|e| format!("pom.xml: {e}"))?;
+    let done = cache().join(format!("zookeeper-{}", hex(&Sha256::digest(project)[..8])));
+    made_once(&done, "zookeeper", |making| fetch(&source, making, &[]))?;
+    Ok(done)
+}
+
+/// Has Maven copy what a project depends on into a folder.
+fn fetch(project: &Path, folder: &Path, more: &[&str]) -> Result<(), String> {
+    let mut maven = Command::new("mvn");
+    maven.args(["-q", "-B", "dependency:copy-dependencies"]).args(more);
+    maven.arg(format!("-DoutputDirectory={}", folder.display())).current_dir(project);
+    let output = maven.output().map_err(|e| format!("cannot run mvn ({e}); install Maven and put it on PATH"))?;
+    if !output.status.success() {
+        let printed = String::from_utf8_lossy(&output.stdout);
+        return Err(format!("fetching what {} names failed:\n{printed}", project.display()));
+    }
+    Ok(())
 }
 
 /// Builds the modules of these folders; all of them, and the crates, when none is named.
@@ -166,7 +176,7 @@ pub fn prepare(folders: &[&str]) -> Result<(), String> {
     MODULES.iter().filter(wanted).try_for_each(|module| build(module).map(drop))?;
     let crates = CRATES.iter().filter(|_| folders.is_empty());
     crates.into_iter().try_for_each(|(name, _)| crate_tool(name).map(drop))?;
-    if folders.is_empty() { exporter().map(drop) } else { Ok(()) }
+    if folders.is_empty() { exporter().and_then(|_| zookeeper()).map(drop) } else { Ok(()) }
 }
 
 /// Makes a folder of the cache, once; what fails leaves nothing.

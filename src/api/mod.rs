@@ -4,7 +4,10 @@
 
 pub mod condition;
 pub mod config_watcher;
+pub mod jmx_exporter;
+pub mod manager;
 pub mod name;
+pub mod nearest;
 pub mod object;
 pub mod oneagent;
 pub mod package;
@@ -13,4 +16,9 @@ pub mod schedule;
 pub mod schema;
 
 /// Every package; generators iterate over it.
-pub const PACKAGES: &[&package::Package] = &[&oneagent::package::PACKAGE, &config_watcher::package::PACKAGE];
+pub const PACKAGES: &[&package::Package] = &[
+    &oneagent::package::PACKAGE,
+    &config_watcher::package::PACKAGE,
+    &jmx_exporter::package::PACKAGE,
+    &manager::package::PACKAGE,
+];

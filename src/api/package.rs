@@ -32,6 +32,8 @@ pub struct Package {
     pub accounts: &'static [&'static str],
     /// Variable in which the release names the image of these Pods.
     pub image_variable: Option<&'static str>,
+    /// Variable in which the operator is told its own image: containers that it adds to Pods run it.
+    pub own_image_variable: Option<&'static str>,
     /// Objects that work once their placeholders are filled in, the smallest first.
     pub samples: &'static [Sample],
     /// What samples want to be tried with; objects that are not of its kinds.

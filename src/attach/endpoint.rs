@@ -2,8 +2,6 @@
 //!
 //! On a host's network another exporter may answer there. Must not change anything.
 
-use std::time::Duration;
-
 use tokio::time::{Instant, sleep};
 
 use super::jvm::Jvm;
@@ -14,18 +12,6 @@ use super::{ANSWERS_WITHIN, PAUSE, Reason, Refusal};
 const TAKEN: &str = "jmx_config_reload_success_total";
 const REFUSED: &str = "jmx_config_reload_failure_total";
 
-/// Waits until the JVM's own endpoint answers; why not, when it does not in time.
-pub(super) async fn answers(proc: &Proc, jvm: &Jvm, port: u16, within: Duration) -> Result<(), String> {
-    let end = Instant::now() + within;
-    loop {
-        let Err(why) = scrape(proc, jvm, port).await else { return Ok(()) };
-        if Instant::now() >= end || !jvm.is_there(proc) {
-            return Err(why);
-        }
-        sleep(PAUSE).await;
-    }
-}
-
 /// How often the exporter took and refused a configuration so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reloads {
@@ -33,29 +19,56 @@ pub(super) struct Reloads {
     pub(super) refused: f64,
 }
 
-/// How often that is, as a scrape says.
-pub(super) async fn reloads(proc: &Proc, jvm: &Jvm, port: u16) -> Result<Reloads, Refusal> {
-    let metrics = scrape(proc, jvm, port).await.map_err(|why| Refusal::of(Reason::ScrapeFailed, why))?;
-    let count = |name: &str| {
-        let rows = metrics.lines().filter_map(|line| line.strip_prefix(name));
-        rows.filter_map(|row| row.trim().parse::<f64>().ok()).next_back().unwrap_or_default()
-    };
-    Ok(Reloads { taken: count(TAKEN), refused: count(REFUSED) })
+/// Where a JVM serves its metrics.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    port: u16,
+    client: Result<reqwest::Client, String>,
 }
 
-/// What the endpoint answers, if it is the JVM's.
-async fn scrape(proc: &Proc, jvm: &Jvm, port: u16) -> Result<String, String> {
-    let sockets = proc.listening(jvm.pid, port);
-    let is_its = |target: &str| sockets.iter().any(|inode| target == format!("socket:[{inode}]"));
-    if !proc.open(jvm.pid).iter().any(|(_, target)| is_its(&target.to_string_lossy())) {
-        return Err(if sockets.is_empty() {
-            format!("nobody listens on port {port}")
-        } else {
-            format!("another process listens on port {port}")
-        });
+impl Endpoint {
+    pub(super) fn new(port: u16) -> Self {
+        // Without TLS, no certificate needs to be read.
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).timeout(ANSWERS_WITHIN).build();
+        Self { port, client: client.map_err(|error| error.to_string()) }
     }
-    let client = reqwest::Client::builder().no_proxy().timeout(ANSWERS_WITHIN).build();
-    let asked = async { client?.get(format!("http://127.0.0.1:{port}/metrics")).send().await?.error_for_status() };
-    let answer = async { asked.await?.text().await }.await;
-    answer.map_err(|error| format!("port {port} does not answer as an exporter does: {}", error.without_url()))
+
+    /// Waits until the JVM's own endpoint answers; why not, when it does not in time.
+    pub(super) async fn answers(&self, proc: &Proc, jvm: &Jvm) -> Result<(), String> {
+        let end = Instant::now() + ANSWERS_WITHIN;
+        loop {
+            let Err(why) = self.scrape(proc, jvm).await else { return Ok(()) };
+            if Instant::now() >= end || !jvm.is_there(proc) {
+                return Err(why);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// How often the exporter took and refused a configuration, as a scrape says.
+    pub(super) async fn reloads(&self, proc: &Proc, jvm: &Jvm) -> Result<Reloads, Refusal> {
+        let metrics = self.scrape(proc, jvm).await.map_err(|why| Refusal::of(Reason::ScrapeFailed, why))?;
+        let count = |name: &str| {
+            let rows = metrics.lines().filter_map(|line| line.strip_prefix(name));
+            rows.filter_map(|row| row.trim().parse::<f64>().ok()).next_back().unwrap_or_default()
+        };
+        Ok(Reloads { taken: count(TAKEN), refused: count(REFUSED) })
+    }
+
+    /// What the endpoint answers, if it is the JVM's.
+    async fn scrape(&self, proc: &Proc, jvm: &Jvm) -> Result<String, String> {
+        let port = self.port;
+        let sockets = proc.listening(jvm.pid, port);
+        let is_its = |target: &str| sockets.iter().any(|inode| target == format!("socket:[{inode}]"));
+        if !proc.open(jvm.pid).iter().any(|(_, target)| is_its(&target.to_string_lossy())) {
+            return Err(if sockets.is_empty() {
+                format!("nobody listens on port {port}")
+            } else {
+                format!("another process listens on port {port}")
+            });
+        }
+        let asked = self.client.as_ref()?.get(format!("http://127.0.0.1:{port}/metrics")).send();
+        let answer = async { asked.await?.error_for_status()?.text().await }.await;
+        answer.map_err(|error| format!("port {port} does not answer as an exporter does: {}", error.without_url()))
+    }
 }

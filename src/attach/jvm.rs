@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 
 use super::proc::Proc;
-use super::{Identity, Reason, Refusal};
+use super::{Identity, PASSING, Reason, Refusal};
 
-/// One that lives for less than so many seconds may be a status script's.
-const PASSING: f64 = 5.0;
+/// So many hexadecimal digits are a container's ID.
+const ID: usize = 64;
 /// Bit of SIGQUIT in a set of signals.
 const QUIT: u64 = 1 << 2;
 
@@ -42,10 +42,10 @@ pub(super) fn find(proc: &Proc, container: Option<&str>) -> Result<Jvm, Refusal>
     let (mut found, mut closed) = (Vec::new(), None);
     for pid in proc.pids() {
         let Some(started) = proc.started(pid) else { continue };
-        let is_its = |id: &str| proc.read(pid, "cgroup").is_ok_and(|text| text.contains(id));
+        let is_its = |id: &str| proc.read(pid, "cgroup").is_ok_and(|text| !names_another(&text, id));
         #[expect(clippy::cast_precision_loss, reason = "seconds")]
         let age = uptime - started as f64 / ticks as f64;
-        if age < PASSING || !container.is_none_or(is_its) {
+        if age < PASSING.as_secs_f64() || !container.is_none_or(is_its) {
             continue;
         }
         match proc.read(pid, "maps") {
@@ -70,9 +70,15 @@ pub(super) fn find(proc: &Proc, container: Option<&str>) -> Result<Jvm, Refusal>
     }
     if let Some(identity) = closed {
         let message = format!("the JVM's files are those of user {}", identity.user);
-        return Err(Refusal { reason: Reason::NotReachable, message, identity: Some(identity) });
+        return Err(Refusal { identity: Some(identity), ..Refusal::of(Reason::NotReachable, message) });
     }
     Err(Refusal::of(Reason::NoJvm, "no process of the container is a JVM"))
+}
+
+/// Whether a process's cgroup names another container than this. On some machines it names none.
+fn names_another(cgroup: &str, id: &str) -> bool {
+    let is_id = |word: &&str| word.len() == ID;
+    !cgroup.contains(id) && cgroup.split(|c: char| !c.is_ascii_hexdigit()).any(|word| is_id(&word))
 }
 
 fn jvm(proc: &Proc, pid: u32, started: u64, maps: &str) -> Option<Jvm> {

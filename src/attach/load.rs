@@ -13,7 +13,8 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::jvm::Jvm;
-use super::{PAUSE, Reason, Refusal, write};
+use super::proc::Proc;
+use super::{PAUSE, Reason, Refusal, unwritable, write};
 
 /// A JVM makes the socket at its next safepoint.
 const SOCKET_WITHIN: Duration = Duration::from_secs(10);
@@ -21,14 +22,14 @@ const SOCKET_WITHIN: Duration = Duration::from_secs(10);
 const LOADED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The socket that the JVM makes when it is asked to; that alone loads nothing.
-pub(super) async fn socket(jvm: &Jvm) -> Result<PathBuf, Refusal> {
+pub(super) async fn socket(proc: &Proc, jvm: &Jvm) -> Result<PathBuf, Refusal> {
     let asks = jvm.tmp.join(format!(".attach_pid{}", jvm.own_pid));
     let socket = jvm.tmp.join(format!(".java_pid{}", jvm.own_pid));
     if socket.exists() {
         return Ok(socket);
     }
-    write(&asks, &mut io::empty()).map_err(|error| failed(format!("the JVM cannot be asked: {error}")))?;
-    let signalled = quit(jvm);
+    write(&asks, &mut io::empty()).map_err(|error| unwritable(&error))?;
+    let signalled = quit(proc, jvm);
     let end = Instant::now() + SOCKET_WITHIN;
     while signalled.is_ok() && !socket.exists() && Instant::now() < end {
         sleep(PAUSE).await;
@@ -52,7 +53,11 @@ fn failed(why: String) -> Refusal {
     Refusal::of(Reason::LoadFailed, why)
 }
 
-fn quit(jvm: &Jvm) -> io::Result<()> {
+/// Signals it, unless another process has its number by now.
+fn quit(proc: &Proc, jvm: &Jvm) -> io::Result<()> {
+    if !jvm.is_there(proc) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "it has ended"));
+    }
     let pid = i32::try_from(jvm.pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(kill_process(pid, Signal::QUIT)?)
 }

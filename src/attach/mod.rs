@@ -23,6 +23,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 
+use endpoint::Endpoint;
 use jvm::Jvm;
 use proc::Proc;
 
@@ -32,12 +33,16 @@ use crate::k8s::hex::hex;
 pub const LONGEST: usize = 400;
 /// An endpoint that does not answer within this time is none.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// One that lives for less than this may be a status script's, and is not touched.
+pub const PASSING: Duration = Duration::from_secs(5);
 /// The JVM is watched for so long after the load.
 const WATCHED_FOR: Duration = Duration::from_secs(10);
 /// An exporter that takes no notice of a configuration in so many scrapes does not.
 const ASKED: usize = 10;
 /// What is awaited is looked at so often.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Somebody who has ten seconds looks less often, and costs less.
+const REST: Duration = Duration::from_millis(500);
 /// How the exporter's jar, and its configuration, are named.
 const JAR: &str = ".jar";
 const CONFIG: &str = ".json";
@@ -55,7 +60,7 @@ pub struct Order {
     pub sha256: String,
     /// The exporter's jar.
     pub jar: PathBuf,
-    /// The container's ID, where processes of several containers are in sight.
+    /// The ID of the JVM's container: processes of others, or of its successor, may be in sight.
     pub container: Option<String>,
     /// The order means nothing later: a kubelet may start an ephemeral container again.
     pub valid_until: DateTime<Utc>,
@@ -68,7 +73,7 @@ pub struct Order {
 }
 
 /// Why a JVM does not export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::EnumIter)]
 pub enum Reason {
     /// There is no JVM that has lived for five seconds.
     NoJvm,
@@ -112,12 +117,27 @@ pub enum Reason {
 
 /// Why a JVM does not export, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Refusal {
     pub reason: Reason,
     pub message: String,
     /// As whom to come again, where that is why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+    /// When the JVM was asked to load the exporter, if it was all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loaded_at: Option<String>,
+}
+
+/// A JVM exports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "result", rename_all_fields = "camelCase")]
+pub enum Done {
+    Exporting {
+        /// When it was asked to load the exporter, if it was now.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        loaded_at: Option<String>,
+    },
 }
 
 /// Whose files a process's are.
@@ -131,7 +151,7 @@ pub struct Identity {
 
 impl Refusal {
     fn of(reason: Reason, message: impl fmt::Display) -> Self {
-        Self { reason, message: message.to_string(), identity: None }
+        Self { reason, message: message.to_string(), identity: None, loaded_at: None }
     }
 
     /// As a termination message says it.
@@ -148,52 +168,82 @@ impl Refusal {
     }
 }
 
-/// What a helper that succeeded says.
-pub const EXPORTING: &str = "{\"result\":\"Exporting\"}";
+impl Done {
+    /// As a termination message says it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
 
-/// Has the JVM load the exporter, with a configuration that cannot end it; then gives it the real one, and watches.
-pub async fn attach(order: &Order, now: DateTime<Utc>) -> Result<(), Refusal> {
+/// Has the JVM load the exporter, with a configuration that cannot end it; then gives it the real one, and watches. One
+/// that loaded it before, and serves, is only given that.
+pub async fn attach(order: &Order, now: DateTime<Utc>) -> Result<Done, Refusal> {
+    let began = Instant::now();
     let config = wanted(order, now)?;
     let proc = Proc::at(&order.proc);
     let jvm = find(&proc, order).await?;
-    questions::ask(&proc, &jvm, order.port, order.min_free_memory)?;
-    let socket = load::socket(&jvm).await?;
     let files = Files::of(&jvm);
+    let endpoint = Endpoint::new(order.port);
+    if files.path("").exists() && endpoint.answers(&proc, &jvm).await.is_ok() {
+        // Another helper had it load, and perhaps did not get further.
+        files.exchange(&proc, &jvm, &endpoint, &config, &files.config()?).await?;
+        return Ok(Done::Exporting { loaded_at: None });
+    }
+    questions::ask(&proc, &jvm, order.port, order.min_free_memory)?;
+    // By the clock of the node, as its kubelet says when the Pod ceased to be Ready.
+    let loaded_at = Some((now + began.elapsed()).format("%FT%TZ").to_string());
+    let socket = load::socket(&proc, &jvm).await?;
     files.lock()?;
     if let Err(refusal) = files.unpack(&order.jar) {
         // Nothing was loaded: another helper may.
         let _ = fs::remove_file(files.path(""));
         return Err(refusal);
     }
-    let options = format!("{}={}:{}", files.inside(JAR), order.port, files.inside(CONFIG));
-    let answer = load::load(&socket, &options).await;
-    let is_there = endpoint::answers(&proc, &jvm, order.port, ANSWERS_WITHIN).await;
+    match load((&proc, &jvm, &endpoint), (&files, &socket, &config), order.port).await {
+        Ok(()) => Ok(Done::Exporting { loaded_at }),
+        Err(refusal) => Err(Refusal { loaded_at, ..refusal }),
+    }
+}
+
+/// The load, and what comes of it.
+async fn load(
+    (proc, jvm, endpoint): (&Proc, &Jvm, &Endpoint),
+    (files, socket, config): (&Files, &Path, &str),
+    port: u16,
+) -> Result<(), Refusal> {
+    let options = format!("{}={port}:{}", files.inside(JAR), files.inside(CONFIG));
+    let answer = load::load(socket, &options).await;
+    let is_there = endpoint.answers(proc, jvm).await;
     // The JVM keeps it open.
     let _ = fs::remove_file(files.path(JAR));
     let began = Instant::now();
     is_there.map_err(|why| match answer {
-        _ if !jvm.is_there(&proc) => Refusal::of(Reason::Harmed, "the JVM ended when it loaded the exporter"),
+        _ if !jvm.is_there(proc) => Refusal::of(Reason::Harmed, "the JVM ended when it loaded the exporter"),
         Ok(()) => Refusal::of(Reason::ScrapeFailed, why),
         Err(refused) => refused,
     })?;
-    let taken = files.exchange(&proc, &jvm, order.port, &config, EMPTY).await;
-    while began.elapsed() < WATCHED_FOR {
-        if !jvm.is_there(&proc) {
+    let taken = files.exchange(proc, jvm, endpoint, config, EMPTY).await;
+    loop {
+        if !jvm.is_there(proc) {
             return Err(Refusal::of(Reason::Harmed, "the JVM ended within ten seconds after it loaded the exporter"));
         }
-        sleep(PAUSE).await;
+        if began.elapsed() >= WATCHED_FOR {
+            return taken;
+        }
+        sleep(REST).await;
     }
-    taken
 }
 
 /// Gives a JVM that exports another configuration; where it does not take that, the previous one.
-pub async fn rewrite(order: &Order, now: DateTime<Utc>) -> Result<(), Refusal> {
+pub async fn rewrite(order: &Order, now: DateTime<Utc>) -> Result<Done, Refusal> {
     let config = wanted(order, now)?;
     let proc = Proc::at(&order.proc);
     let jvm = find(&proc, order).await?;
     let files = Files::of(&jvm);
     let before = files.config()?;
-    files.exchange(&proc, &jvm, order.port, &config, &before).await
+    files.exchange(&proc, &jvm, &Endpoint::new(order.port), &config, &before).await?;
+    Ok(Done::Exporting { loaded_at: None })
 }
 
 /// The configuration that is meant, as the exporter shall read it.
@@ -216,7 +266,7 @@ async fn find(proc: &Proc, order: &Order) -> Result<Jvm, Refusal> {
             // One that has just started does not handle the signal yet.
             Ok(jvm) if jvm.handles_quit || Instant::now() >= end => return Ok(jvm),
             Err(refusal) if refusal.reason != Reason::NoJvm || Instant::now() >= end => return Err(refusal),
-            _ => sleep(PAUSE).await,
+            _ => sleep(REST).await,
         }
     }
 }
@@ -243,15 +293,11 @@ impl Files {
         self.tmp.join(format!("{}{ending}", self.stem))
     }
 
-    fn unwritable(error: &io::Error) -> Refusal {
-        Refusal::of(Reason::ReadOnlyTmp, format!("/tmp of the JVM cannot be written: {error}; mount an emptyDir there"))
-    }
-
     /// The jar and a configuration that cannot be wrong, where the JVM finds them.
     fn unpack(&self, jar: &Path) -> Result<(), Refusal> {
         let unpacked = File::open(jar).and_then(|mut from| write(&self.path(JAR), &mut from));
         let unpacked = unpacked.and_then(|()| write(&self.path(CONFIG), &mut EMPTY.as_bytes()));
-        unpacked.map_err(|error| Self::unwritable(&error))
+        unpacked.map_err(|error| unwritable(&error))
     }
 
     /// One load, ever: of two helpers one gets it.
@@ -262,7 +308,7 @@ impl Files {
                 Reason::LoadedBefore,
                 "this JVM was made to load the exporter before: a second load would end it; restart the container",
             )),
-            Err(error) => Err(Self::unwritable(&error)),
+            Err(error) => Err(unwritable(&error)),
         }
     }
 
@@ -274,14 +320,21 @@ impl Files {
     }
 
     /// Gives the exporter another configuration, and the previous one where it does not take that.
-    async fn exchange(&self, proc: &Proc, jvm: &Jvm, port: u16, wanted: &str, before: &str) -> Result<(), Refusal> {
+    async fn exchange(
+        &self,
+        proc: &Proc,
+        jvm: &Jvm,
+        endpoint: &Endpoint,
+        wanted: &str,
+        before: &str,
+    ) -> Result<(), Refusal> {
         // What was put there before is read by the first scrape, and counted in the second.
-        endpoint::reloads(proc, jvm, port).await?;
-        let known = endpoint::reloads(proc, jvm, port).await?;
+        endpoint.reloads(proc, jvm).await?;
+        let known = endpoint.reloads(proc, jvm).await?;
         self.put(wanted)?;
         for _ in 0..ASKED {
             // A scrape reads the file; the first answer may show the previous counts.
-            let now = endpoint::reloads(proc, jvm, port).await?;
+            let now = endpoint.reloads(proc, jvm).await?;
             if now.taken > known.taken {
                 return Ok(());
             }
@@ -301,8 +354,12 @@ impl Files {
     fn put(&self, config: &str) -> Result<(), Refusal> {
         let beside = self.path(".new");
         let written = write(&beside, &mut config.as_bytes()).and_then(|()| fs::rename(&beside, self.path(CONFIG)));
-        written.map_err(|error| Self::unwritable(&error))
+        written.map_err(|error| unwritable(&error))
     }
+}
+
+fn unwritable(error: &io::Error) -> Refusal {
+    Refusal::of(Reason::ReadOnlyTmp, format!("/tmp of the JVM cannot be written: {error}; mount an emptyDir there"))
 }
 
 /// Writes a file that is not there: whatever somebody put in its place, a link for one, goes.

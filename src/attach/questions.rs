@@ -46,7 +46,7 @@ fn is_reachable(proc: &Proc, jvm: &Jvm) -> Result<(), Refusal> {
     let Err(error) = std::fs::read_dir(&jvm.tmp) else { return Ok(()) };
     let message = format!("/tmp of the JVM cannot be reached: {error}");
     let reason = if error.kind() == io::ErrorKind::NotFound { Reason::ReadOnlyTmp } else { Reason::NotReachable };
-    Err(Refusal { reason, message, identity: identity(proc, jvm.pid) })
+    Err(Refusal { identity: identity(proc, jvm.pid), ..Refusal::of(reason, message) })
 }
 
 /// Whether an exporter is in it: a jar stays open, also one that was deleted.

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 
 use super::Failed;
 use super::duration::duration;
-use crate::attach::{self, EXPORTING, Order};
+use crate::attach::{self, Order};
 use crate::clock::Clock;
 use crate::k8s::quantity::quantity;
 
@@ -26,9 +26,9 @@ pub(super) struct Args {
     #[arg(long)]
     sha256: String,
     /// The exporter's jar.
-    #[arg(long, default_value = "/jmx_prometheus_javaagent.jar")]
+    #[arg(long, env = "JMX_JAR", default_value = "/jmx_prometheus_javaagent.jar")]
     jar: PathBuf,
-    /// ID of the JVM's container, where processes of several are in sight.
+    /// ID of the JVM's container.
     #[arg(long)]
     container: Option<String>,
     /// Time after which nothing is done any more.
@@ -65,7 +65,7 @@ pub(super) async fn attach(args: Args) -> Result<u8, Failed> {
     let order = Order { port, config, sha256, jar, container, valid_until, min_free_memory, comes_within, proc };
     let now = Clock::default().now();
     let done = if args.rewrite { attach::rewrite(&order, now).await } else { attach::attach(&order, now).await };
-    let line = done.as_ref().map_or_else(attach::Refusal::line, |()| EXPORTING.to_owned());
+    let line = done.as_ref().map_or_else(attach::Refusal::line, attach::Done::line);
     if let Err(error) = std::fs::write(&args.termination_log, &line) {
         eprintln!("oneagent-operator: {} cannot be written: {error}", args.termination_log.display());
     }

@@ -10,10 +10,10 @@ macro_rules! say {
 
 mod duration;
 mod jmx_attach;
-mod nearest;
 mod oneagent;
 mod run;
 mod schema;
+mod table;
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write as _};
@@ -39,6 +39,8 @@ enum Command {
     Explain(explain::Args),
     /// Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing.
     Plan(plan::Args),
+    /// Check the table of a stack, and say what it says. Needs no cluster.
+    Table(table::Args),
 }
 
 // What people type, and what only containers do.
@@ -106,6 +108,7 @@ pub async fn main() -> Result<u8, Failed> {
             let would = Box::pin(plan::plan(&args)).await;
             would.map(u8::from).map_err(|sentence| Failed { sentence, code: 2 })
         }
+        Command::Table(args) => table::table(&args).map(|()| 0).map_err(|sentence| Failed { sentence, code: 2 }),
     }
 }
 

@@ -7,7 +7,7 @@ use kube::core::cel::{ErrorKind, Validator};
 use regex::Regex;
 use serde_json::Value;
 
-use super::nearest::nearest;
+use crate::api::nearest::nearest;
 
 /// Why the API server would refuse an object, each with its field; none: it would not.
 pub(super) fn refusals(crd: &CustomResourceDefinition, object: &Value) -> Vec<String> {

@@ -13,8 +13,8 @@ use super::resolve::Resolved;
 use super::revision::Pod;
 use super::state::Kept;
 use crate::kernel;
-use crate::kernel::delete::{Blocked, By as ForbiddenBy, How, Outcome};
 use crate::kernel::kind::{Acted, Kind};
+use crate::kernel::pods::{Blocked, By as ForbiddenBy, How, Outcome};
 
 /// What is blocked is tried again after so long: no watch shows a PodDisruptionBudget or a policy that changes.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -78,8 +78,8 @@ async fn evict(cx: &Cx<'_>, resolved: &Resolved, plan: &Plan, done: &mut Done) -
             done.has_changed = true;
             break;
         }
-        match cx.remove(&resolved.namespace, guard, step, How::Evict).await? {
-            Outcome::Deleted => {
+        match cx.take((&resolved.namespace, &step.pod.id), guard, step, How::Evict).await? {
+            Outcome::Taken => {
                 kept.was_evicted(workload);
                 *kept.evicted_at.lock() = Some(cx.clock.now());
             }

@@ -78,7 +78,7 @@ impl Kind for ConfigWatchers {
             is_edited: seen.is_edited,
             stopped: seen.stopped,
             fleet: &cx.kind.fleet.read(),
-            ledger: &cx.deletions.ledger(&resolved.namespace),
+            ledger: &cx.in_flight.ledger(&resolved.namespace),
             debouncing: debouncing.as_ref(),
             blocked: &kept.blocked.now(),
             peaks: &kept.peaks(seen.believed_after()),

@@ -170,6 +170,7 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
         workloads: &survey.workloads,
         // Whatever a Pod is made from now, it reads the ConfigMap as it is.
         template: desired.as_ref().map(|desired| &desired.revision),
+        writes_template: false,
         deleted: &ledger.deleted(),
         missing: &since,
         // A verdict that was lifted is judged again.

@@ -9,8 +9,8 @@ use kube::ResourceExt;
 
 use crate::api::config_watcher::{ConfigWatcher, Rollout};
 use crate::api::rollout::written;
-use crate::fleet::policy;
-use crate::k8s::names::{is_label_key, is_label_value, is_object_name};
+use crate::fleet::{policy, selector};
+use crate::k8s::names::is_object_name;
 use crate::rollout::{Policy, Share};
 
 /// What the spec means.
@@ -31,7 +31,7 @@ impl Resolved {
     /// Whether a Pod of the namespace is meant.
     #[must_use]
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+        selector::selects(&self.selector, labels)
     }
 }
 
@@ -45,17 +45,7 @@ pub fn resolve(object: &ConfigWatcher) -> Result<Resolved, String> {
             spec.config_map
         ));
     }
-    if spec.pod_selector.is_empty() {
-        wrong.push("spec.podSelector is empty: name at least one label, such as app: webapp".to_owned());
-    }
-    for (key, value) in &spec.pod_selector {
-        if !is_label_key(key) || !is_label_value(value) {
-            wrong.push(format!(
-                "spec.podSelector has {key:?}: {value:?}, which no label can be: at most 63 letters, digits, dashes, \
-                dots and underscores, letters or digits at both ends, the key perhaps with a domain and a slash before"
-            ));
-        }
-    }
+    selector::check("spec.podSelector", &spec.pod_selector, "app: webapp", &mut wrong);
     for kind in &spec.owner_kinds {
         let (name, group) = kind.split_once('.').unwrap_or((kind, ""));
         let is_kind =

@@ -13,7 +13,8 @@ use super::plan::{DEBOUNCING, Plan};
 use super::resolve::Resolved;
 use crate::api::condition::{Transition, merge, timestamp};
 use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
-use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus, PendingStatus, PodCounts, RolloutStatus};
+use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus, PendingStatus, PodCounts};
+use crate::api::rollout::RolloutProgress;
 use crate::rollout::{Bucket, Cause, Phase, Report, State, Workload};
 
 /// How many Pods are named of each count.
@@ -64,7 +65,7 @@ pub fn status(
             changed_at: timestamp(pending.config.changed_at),
         }),
         pods: Some(counts(plan)),
-        rollout: Some(RolloutStatus {
+        rollout: Some(RolloutProgress {
             state: state.to_string(),
             started_at: started_at.map(timestamp),
             finished_at: finished_at.map(timestamp),

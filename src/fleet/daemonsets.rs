@@ -18,7 +18,7 @@ use super::near::{Near, Nodes};
 use super::{nodes, pods};
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::k8s::node::Node;
-use crate::k8s::watch::{Affects, Change, Key};
+use crate::k8s::watch::{Affects, Change, Key, key_of};
 use crate::rollout::{Loss, Occupant, Place, Pod};
 
 /// What a kind reads from the Pods of its DaemonSets.
@@ -299,10 +299,6 @@ impl<T: Reads> DaemonSets<T> {
             self.sets.insert(key.clone(), set);
         }
     }
-}
-
-fn key_of(set: &DaemonSet) -> Key {
-    (set.namespace().unwrap_or_default(), set.name_any())
 }
 
 /// Whether what we know of the same object is newer than what the watch brings: our own write came first.

@@ -14,6 +14,7 @@ pub mod pods;
 pub mod policy;
 pub mod refusal;
 pub mod replicas;
+pub mod selector;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -24,7 +25,9 @@ fn since(condition: &ConditionFacts) -> Option<DateTime<Utc>> {
     time(condition.last_transition_time.as_deref()?)
 }
 
-fn time(text: &str) -> Option<DateTime<Utc>> {
+/// A time as the API has it.
+#[must_use]
+pub fn time(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).ok().map(|t| t.to_utc())
 }
 
@@ -44,6 +47,7 @@ fn as_seen(written: DateTime<Utc>, same: Option<DateTime<Utc>>, is_change: bool,
 }
 
 /// The one place where the API's time becomes ours.
-fn created(time: Option<&Time>) -> DateTime<Utc> {
+#[must_use]
+pub fn created(time: Option<&Time>) -> DateTime<Utc> {
     time.and_then(|time| DateTime::from_timestamp(time.0.as_second(), 0)).unwrap_or_default()
 }

@@ -20,7 +20,22 @@ pub const ANNOTATIONS: &[&str] = &[
     CONFIG_STATE,
     DESIRED_DRAIN,
     APPLIED_DRAIN,
+    EXPORTS,
+    SCRAPE,
+    SCRAPE_PORT,
+    SCRAPE_PATH,
+    TEMPLATE,
 ];
+/// Annotation of a Pod of a stack: hash of the template it was made from, wherever it runs.
+pub const TEMPLATE: &str = "oneagent-operator.github.io/template";
+/// Annotation of a Pod: whether its JVM exports.
+pub const EXPORTS: &str = "jmx-prometheus-exporter";
+/// Annotation of a Pod: whether Prometheus shall scrape it.
+pub const SCRAPE: &str = "prometheus.io/scrape";
+/// Annotation of a Pod: where.
+pub const SCRAPE_PORT: &str = "prometheus.io/port";
+/// Annotation of a Pod: which path.
+pub const SCRAPE_PATH: &str = "prometheus.io/path";
 /// Annotation of a Pod: the SecurityContextConstraints under which OpenShift admitted it.
 pub const SCC: &str = "openshift.io/scc";
 /// Annotation of a Pod: what a LimitRange of its namespace added to it.
@@ -109,14 +124,11 @@ pub struct MatchFacts {
 }
 
 impl PodFacts {
-    /// Whether its node's kubelet has fallen silent: the node controller says that the Pod is not Ready, gives no
-    /// reason, and leaves what the kubelet said of the containers.
+    /// Whether its node's kubelet has fallen silent.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         let PodStatusFacts { conditions, container_statuses, .. } = &self.status;
-        let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
-        let is_said_unready = ready.is_some_and(|ready| ready.status == "False" && ready.reason.is_none());
-        is_said_unready && !container_statuses.is_empty() && container_statuses.iter().all(|container| container.ready)
+        is_silent(conditions, container_statuses.iter().map(|container| container.ready))
     }
 
     /// The node it runs on or is made for.
@@ -136,6 +148,15 @@ impl PodFacts {
             field.values.first().map(String::as_str)
         })
     }
+}
+
+/// Whether the kubelet of a Pod's node has fallen silent: the node controller says that the Pod is not Ready, gives no
+/// reason, and leaves what the kubelet said of the containers. `are_ready`: whether each container is.
+#[must_use]
+pub fn is_silent(conditions: &[ConditionFacts], are_ready: impl ExactSizeIterator<Item = bool>) -> bool {
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    let is_said_unready = ready.is_some_and(|ready| ready.status == "False" && ready.reason.is_none());
+    is_said_unready && are_ready.len() > 0 && are_ready.into_iter().all(|is_ready| is_ready)
 }
 
 /// How a Pod is.
@@ -231,6 +252,9 @@ pub struct WhyFacts {
     pub started_at: Option<String>,
     #[serde(default)]
     pub finished_at: Option<String>,
+    /// Of one that ended: which it was.
+    #[serde(rename = "containerID", default)]
+    pub container_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize, kube::Resource)]

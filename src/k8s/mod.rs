@@ -4,6 +4,7 @@
 //! Pure: no client, no clock, nothing is sent. Must not know a kind of ours, nor decide anything.
 
 pub mod api_group;
+pub mod containers;
 pub mod drift;
 pub mod facts;
 pub mod hex;

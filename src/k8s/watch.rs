@@ -12,6 +12,12 @@ use kube::runtime::watcher::Event;
 /// An object of a kind: its namespace and name.
 pub type Key = (String, String);
 
+/// Of an object.
+pub fn key_of(object: &impl Resource) -> Key {
+    let meta = object.meta();
+    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
 /// The objects of a kind that a change affects: these are reconciled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Affects {

@@ -36,15 +36,20 @@ where
     send(manager, api, desired).await.map(Some)
 }
 
-/// What admission made of an object of ours: the hash of what was applied, and the generation that came of it.
+/// What admission made of an object of ours: the hash of what was applied, and the generation that came of it; of a
+/// kind without generations, the resourceVersion.
 #[derive(Debug, Default)]
-pub struct Belief(Mutex<Option<(String, Option<i64>)>>);
+pub struct Belief(Mutex<Option<(String, Option<String>)>>);
+
+fn generation(meta: &ObjectMeta) -> Option<String> {
+    meta.generation.map(|number| number.to_string()).or_else(|| meta.resource_version.clone())
+}
 
 impl Belief {
     /// Whether an object is what admission made of ours.
     #[must_use]
     pub fn holds<K: Metadata<Ty = ObjectMeta>>(&self, live: &K) -> bool {
-        self.0.lock().as_ref().is_some_and(|(_, generation)| *generation == live.metadata().generation)
+        self.0.lock().as_ref().is_some_and(|(_, known)| *known == generation(live.metadata()))
     }
 
     /// Applies `desired`, which carries its hash, unless `live` already is it, or is what admission made of it: that is
@@ -60,7 +65,7 @@ impl Belief {
         K: Resource + Metadata<Ty = ObjectMeta> + Serialize + DeserializeOwned + Clone + Debug,
     {
         let hash = desired["metadata"]["annotations"][APPLIED_ANNOTATION].to_string();
-        let mark = |object: &K| (hash.clone(), object.metadata().generation);
+        let mark = |object: &K| (hash.clone(), generation(object.metadata()));
         if live.is_some_and(|live| *self.0.lock() == Some(mark(live))) {
             return Ok(None);
         }

@@ -73,7 +73,7 @@ impl<T: Clone> Aside<T> {
     /// How long until the first of them has its turn again.
     pub fn ends_in(&self) -> Option<Duration> {
         let now = Instant::now();
-        self.0.lock().values().filter_map(|step| step.until.checked_duration_since(now)).min()
+        self.0.lock().values().filter(|step| step.until > now).map(|step| step.until - now).min()
     }
 }
 

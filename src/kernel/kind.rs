@@ -19,7 +19,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::feed::Feed;
 use super::state::ObjectState;
-use super::{ApiContact, Deletions, Error, Events, Key, Named, Reference, Upgradeable};
+use super::{ApiContact, Error, Events, InFlight, Key, Named, Reference, Upgradeable};
 use crate::api::condition::{Transition, Type};
 use crate::api::object::ObjectStatus;
 use crate::api::package::Package;
@@ -119,6 +119,11 @@ pub trait Kind: Send + Sync + Sized + 'static {
     /// An object with this status whose spec cannot be read.
     fn unread(metadata: ObjectMeta, status: Option<Status<Self>>) -> Self::Object;
 
+    /// What is done beside the reconciles, for no object that there is. It never ends.
+    fn beside(&self, _shared: &Shared) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
     /// Starts the watches that feed its caches.
     fn watch(self: &Arc<Self>, feed: &mut Feed<'_>);
 
@@ -216,7 +221,7 @@ pub struct Shared {
     /// Secrets and ConfigMaps that objects refer to.
     pub named: Named,
     /// What is in flight.
-    pub deletions: Deletions,
+    pub in_flight: InFlight,
     /// What OLM knows of rollouts.
     pub upgradeable: Upgradeable,
     pub events: Events,
@@ -244,7 +249,7 @@ impl Shared {
         let manager = K::PACKAGE.name;
         Self {
             named: Named::new(client.clone(), tell_named),
-            deletions: Deletions::default(),
+            in_flight: InFlight::default(),
             upgradeable: Upgradeable::default(),
             events: Events::new(client.clone(), manager, &pod),
             metrics: Metrics::new(&K::Object::kind(&()), K::COUNTS),

@@ -3,12 +3,12 @@
 //! Server-side apply with one field manager, status, Events, deletions within a budget, the lease, watches of named
 //! objects, back-off. Must not know OneAgent or the vendor, nor decide what is written.
 
+mod annotate;
 pub mod apply;
 pub mod aside;
 mod chain;
 mod client;
 pub mod contact;
-pub mod delete;
 pub mod events;
 pub mod feed;
 pub mod kind;
@@ -18,6 +18,7 @@ pub mod namespaces;
 pub mod notes;
 pub mod operator;
 pub mod optional_api;
+pub mod pods;
 pub mod refused;
 pub mod review;
 mod rivals;
@@ -36,15 +37,16 @@ pub mod upgradeable;
 use std::time::Duration;
 
 pub use crate::k8s::watch::Key;
+pub use annotate::annotate;
 pub(crate) use chain::chain;
 pub use client::{address, client, connect, server_time};
 pub use contact::ApiContact;
-pub use delete::Deletions;
 pub use events::Events;
 pub use named::{Data, Named, NamedKind, Reference};
 pub use namespaces::NodeSelectors;
 pub use notes::Notes;
 pub use optional_api::OptionalApis;
+pub use pods::InFlight;
 pub use singletons::{Answer, Singletons};
 pub use upgradeable::Upgradeable;
 

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::Error;
+use super::sync::refusal;
 
 /// Each watch is a connection: a user who may write objects in a namespace cannot have more of them.
 const WATCHES: usize = 300;
@@ -265,7 +266,7 @@ impl Follower {
                 Ok(watcher::Event::InitDone) => self.found(listed.take().map(Entries::entries)),
                 Ok(watcher::Event::Apply(object)) => self.found(Some(object.entries())),
                 Ok(watcher::Event::Delete(_)) => self.found(None),
-                Err(error) => self.lost(error.to_string()),
+                Err(error) => self.lost(refusal(&error).unwrap_or_else(|| error.to_string())),
             }
         }
     }

@@ -117,7 +117,7 @@ impl<K: Kind> Operator<K> {
         if *plan.memory() != *memory {
             self.say(cx, seen, &plan, &done, None).await?;
         }
-        shared.deletions.settle(K::group(cx, seen), plan.ledger());
+        shared.in_flight.settle(K::group(cx, seen), plan.ledger());
         let unseen = plan.has_steps().then_some(UNSEEN);
         let Acted { error, next, busy_until } = K::act(cx, seen, &mut plan, &mut done).await;
         shared.upgradeable.set_busy_until(&label::<K>(cx.key), busy_until);
@@ -217,8 +217,8 @@ impl<K: Kind> Operator<K> {
 
     /// An object is gone, its state too: whatever else is held for it goes now.
     pub(super) fn gone(&self, key: &Key, uid: &str, is_replaced: bool) {
-        let Shared { deletions, upgradeable, named, metrics, .. } = &*self.shared;
-        deletions.forget(uid);
+        let Shared { in_flight, upgradeable, named, metrics, .. } = &*self.shared;
+        in_flight.forget(uid);
         upgradeable.set_busy_until(&label::<K>(key), None);
         if !is_replaced {
             named.keep(key, &[]);

@@ -27,7 +27,7 @@ use super::triggers::{Receiver, Triggers, gathered};
 use super::{Error, Key, chain};
 use crate::api::object::ObjectStatus;
 use crate::backoff;
-use crate::k8s::watch::{Affects, Change, Id, Relist};
+use crate::k8s::watch::{Affects, Change, Id, Relist, key_of};
 
 /// Reconciles under way at once.
 const CONCURRENCY: u16 = 8;
@@ -274,10 +274,6 @@ impl<K: Kind> Runtime<K> {
         tracing::warn!(namespace = key.0, name = key.1, error = error.chain(), again_in = ?wait, "a reconcile failed");
         Action::requeue(wait)
     }
-}
-
-fn key_of(object: &impl Resource) -> Key {
-    (object.meta().namespace.clone().unwrap_or_default(), object.meta().name.clone().unwrap_or_default())
 }
 
 fn uid_of(object: &impl Resource) -> String {

@@ -2,9 +2,12 @@
 //!
 //! Must not know what the objects are for, nor when they are compared.
 
+use std::fmt::Debug;
+
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::apply::apply;
@@ -22,7 +25,6 @@ pub struct Owner<'a> {
 
 /// Makes an owner's objects of one kind what is wanted: applies what differs, deletes what is too much. Returns the
 /// writes; none where the cluster does not serve that kind.
-#[expect(clippy::disallowed_methods, reason = "the kernel writes")]
 pub async fn converge(
     manager: &str,
     client: &Client,
@@ -52,17 +54,42 @@ pub async fn converge(
         .filter(|_| !wanted.keep_others)
         .filter(|live| !desired.iter().any(|o| o["metadata"]["name"] == live.name_any().as_str()))
     {
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: surplus.uid(), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        match call(|| format!("delete {} {}", gvk.kind, surplus.name_any()), api.delete(&surplus.name_any(), &params))
-            .await
-        {
-            Ok(_) => writes += 1,
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
-            Err(error) => return Err(error),
-        }
+        writes += usize::from(
+            remove(&api, gvk.kind.as_str(), &surplus.name_any(), Exactly { uid: surplus.uid(), version: None }).await?,
+        );
     }
     Ok(writes)
+}
+
+/// Which object, and in which state of it.
+#[derive(Debug, Clone, Default)]
+pub struct Exactly {
+    pub uid: Option<String>,
+    /// Its resourceVersion; `None`: in any.
+    pub version: Option<String>,
+}
+
+/// Deletes exactly this object; returns whether it was there, and as it was known.
+#[expect(clippy::disallowed_methods, reason = "the kernel writes")]
+pub async fn remove<K>(api: &Api<K>, kind: &str, name: &str, exactly: Exactly) -> Result<bool, Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let preconditions = Preconditions { uid: exactly.uid, resource_version: exactly.version };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match call(|| format!("delete {kind} {name}"), api.delete(name, &params)).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// An object by its name, whatever its labels, by a list: for more than that no kind may.
+pub async fn find<K>(api: &Api<K>, kind: &str, name: &str) -> Result<Option<K>, Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let one = ListParams::default().fields(&format!("metadata.name={name}"));
+    let list = call(|| format!("look for {kind} {name}"), api.list(&one)).await?;
+    Ok(list.items.into_iter().next())
 }

@@ -1,41 +1,54 @@
-//! Steps: a Pod that a plan names is removed, counted and logged, in one way for every kind.
+//! Steps: a Pod that a plan names is removed or changed, counted and logged, in one way for every kind.
 //!
 //! Must not choose a Pod, nor decide what follows.
 
 use super::Error;
-use super::delete::{Blocked, By, How, Outcome, Target};
 use super::kind::{Cx, Kind};
+use super::pods::{Blocked, By, How, Outcome, Target};
 use crate::rollout::Step;
 use crate::rollout::guard::Guard;
 
 impl<K: Kind> Cx<'_, K> {
-    /// Removes a Pod, if the guard admits it and the Pod is still the one that was judged. `group`: under which name it
-    /// is in flight.
-    pub async fn remove<R>(&self, group: &str, guard: &Guard, step: &Step<R>, how: How) -> Result<Outcome, Error> {
+    /// Takes a step, if the guard admits it and the Pod is still the one that was judged. `group`: under which name it
+    /// is in flight; `uid`: of the Pod.
+    pub async fn take<R>(
+        &self,
+        (group, uid): (&str, &str),
+        guard: &Guard,
+        step: &Step<R>,
+        how: How<'_>,
+    ) -> Result<Outcome, Error> {
         let (namespace, name) = self.key;
         let pod = &step.pod;
         let target = Target {
             namespace,
             name: &pod.name,
-            uid: &pod.id,
+            uid,
+            id: &pod.id,
             resource_version: &pod.resource_version,
             place: &step.place,
             how,
         };
-        let outcome = self.deletions.delete(&self.client, group, guard, target, self.clock.now()).await?;
+        let outcome = self.in_flight.take(&self.client, group, guard, target, self.clock.now()).await?;
         let (pod, node) = (&*pod.name, &*pod.node);
         match &outcome {
-            Outcome::Deleted => {
-                tracing::info!(namespace, name, pod, node, "Pod removed: its successor gets the desired revision");
-                self.metrics.replaced();
+            Outcome::Taken => {
+                let what = match how {
+                    How::Delete | How::Evict => "Pod removed: its successor gets the desired revision",
+                    How::Join(_) => "a container joins the Pod, to bring it the desired revision",
+                };
+                tracing::info!(namespace, name, pod, node, "{what}");
+                if matches!(how, How::Delete | How::Evict) {
+                    self.metrics.replaced();
+                }
             }
             Outcome::Blocked(Blocked { why, by: By::Budget | By::Budgets }) => {
                 tracing::info!(namespace, name, pod, node, why, "a PodDisruptionBudget lets the Pod stay for now");
             }
             Outcome::Blocked(Blocked { why, by: By::Refusal }) => {
-                tracing::warn!(namespace, name, pod, node, why, "the API server refuses to remove the Pod");
+                tracing::warn!(namespace, name, pod, node, why, "the API server refuses that");
             }
-            Outcome::Changed => tracing::info!(namespace, name, pod, node, "Pod changed before it was removed"),
+            Outcome::Changed => tracing::info!(namespace, name, pod, node, "Pod changed before anything was done"),
             Outcome::OverBudget => {
                 tracing::error!(namespace, name, pod, node, "the plan would have exceeded the budget; a defect");
             }

@@ -82,6 +82,16 @@ pub fn rbac(package: &Package) -> Result<Vec<File>, Error> {
     ])
 }
 
+/// What stands for the repository of the operator's image in an extra.
+const OPERATOR_REPOSITORY: &str = "OPERATOR_REPOSITORY";
+
+/// An image without its tag and digest.
+fn repository(image: &str) -> &str {
+    let image = image.split_once('@').map_or(image, |(name, _)| name);
+    let tag = image.rfind(':').filter(|colon| image.rfind('/').is_none_or(|slash| slash < *colon));
+    &image[..tag.unwrap_or(image.len())]
+}
+
 /// Everything else, and all in one file, with the operator in this image.
 pub fn manifests(package: &Package, image: &str) -> Result<Vec<File>, Error> {
     let mut all = vec![kept(namespace(package))];
@@ -96,12 +106,10 @@ pub fn manifests(package: &Package, image: &str) -> Result<Vec<File>, Error> {
         path: format!("config/{}/samples/{}", package.name, sample.file),
         content: sample.yaml.to_owned(),
     }));
-    files.extend(
-        package.extras.iter().map(|extra| File {
-            path: format!("config/{}/{}", package.name, extra.file),
-            content: extra.yaml.to_owned(),
-        }),
-    );
+    files.extend(package.extras.iter().map(|extra| File {
+        path: format!("config/{}/{}", package.name, extra.file),
+        content: extra.yaml.replace(OPERATOR_REPOSITORY, repository(image)),
+    }));
     Ok(files)
 }
 
@@ -289,7 +297,8 @@ pub(super) fn deployment(package: &Package, setting: &Setting<'_>) -> Value {
         |path: &str, period: u32| json!({ "httpGet": { "path": path, "port": "http" }, "periodSeconds": period });
     let arch = json!([{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] },
         { "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"] }]);
-    let container = json!({
+    let own_image = package.own_image_variable.map(|name| variable(name, json!({ "value": setting.image })));
+    let mut container = json!({
         "name": "manager",
         "image": setting.image,
         "args": package.run,
@@ -306,6 +315,9 @@ pub(super) fn deployment(package: &Package, setting: &Setting<'_>) -> Value {
         "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] },
         "readOnlyRootFilesystem": true },
     });
+    if let (Some(variables), Some(own_image)) = (container["env"].as_array_mut(), own_image) {
+        variables.push(own_image);
+    }
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": package.name, "namespace": setting.namespace, "labels": labels(package) },
@@ -342,6 +354,13 @@ mod tests {
         let installed = || manifests(&PACKAGE, "r.example/o:1").unwrap();
         let all = || [crds(&PACKAGE).unwrap(), rbac(&PACKAGE).unwrap(), installed()].concat();
         assert_eq!(all(), all());
+    }
+
+    #[test]
+    fn a_repository_is_an_image_without_tag_and_digest() {
+        for image in ["r.example:5000/a/o", "r.example:5000/a/o:1.0", "r.example:5000/a/o:1.0@sha256:00"] {
+            assert_eq!(repository(image), "r.example:5000/a/o");
+        }
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Maintainer {
 pub struct Bases {
     /// Builds the operator.
     pub builder: String,
+    /// Fetches the exporter that JVMs load, where the image is built by hand.
+    pub maven: String,
     /// Serves the catalog.
     pub opm: String,
 }
@@ -136,7 +138,8 @@ impl Publisher {
         if self.support.trim().len() < 3 {
             return Some(("support", None, "support needs at least 3 characters: say who helps users".into()));
         }
-        for (field, image) in [("builder", &self.bases.builder), ("opm", &self.bases.opm)] {
+        for (field, image) in [("builder", &self.bases.builder), ("maven", &self.bases.maven), ("opm", &self.bases.opm)]
+        {
             if image.trim().is_empty() || image.contains(' ') {
                 return Some(("bases", Some(field), format!("bases.{field} {image:?} is not an image")));
             }
@@ -214,9 +217,11 @@ mod tests {
     const DECIDED: &str = "provider:\n  name: Acme\n  url: https://acme.org\n\
         maintainers:\n- name: A\n  email: a@acme.org\n\
         repository: https://git.acme.org/x\nregistry: quay.io/acme\nsupport: Acme\nbases:\n  builder: rust:1\n  \
-        opm: opm@sha256:abc\nconsents:\n\
+        maven: maven:3\n  opm: opm@sha256:abc\nconsents:\n\
         - group: dynatrace.com\n  owner: D\n  use: the group\n  recorded: https://acme.org/1\n\
-        - group: k8spatterns.io\n  owner: K\n  use: the group\n  recorded: ''\n";
+        - group: k8spatterns.io\n  owner: K\n  use: the group\n  recorded: ''\n\
+        - group: banzaicloud.com\n  owner: B\n  use: the group\n  recorded: ''\n\
+        - group: contrail.juniper.net\n  owner: J\n  use: the group\n  recorded: ''\n";
 
     #[test]
     fn every_mistake_is_one_sentence_with_its_line() {
@@ -232,8 +237,8 @@ mod tests {
             ("quay.io/acme", "quay.io/Acme", "line 8: registry"),
             ("quay.io/acme", "acme", "line 8: registry"),
             ("support: Acme", "support: ''", "line 9: support"),
-            ("opm: opm@sha256:abc", "opm: ''", "line 12: bases.opm"),
-            ("group: k8spatterns.io", "group: other.io", "line 13: consents has no entry for API group k8spatterns.io"),
+            ("opm: opm@sha256:abc", "opm: ''", "line 13: bases.opm"),
+            ("group: k8spatterns.io", "group: other.io", "line 14: consents has no entry for API group k8spatterns.io"),
             ("support: Acme", "suport: Acme", "unknown field `suport`"),
             ("support: Acme\n", "", "missing field `support`"),
             ("support: Acme", "support: Acme\nsupport: Acme", "duplicate"),

@@ -23,9 +23,9 @@ use super::revision::Revision;
 use crate::fleet::missing::Missing;
 use crate::kernel;
 use crate::kernel::apply::merge;
-use crate::kernel::delete::{How, Outcome};
 use crate::kernel::kind::{Acted, Prepared};
 use crate::kernel::notes::Place;
+use crate::kernel::pods::{How, Outcome};
 use crate::rollout::Step;
 use crate::rollout::guard::Guard;
 
@@ -101,7 +101,7 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
     let changed = pods.changed.then_some(Duration::from_secs(1));
     // While nothing may be replaced, nothing that OLM could interrupt is under way.
     let is_free = resolved.policy.hold.is_none() && !observed.stopped;
-    let latest = cx.deletions.ledger(&resolved.uid).latest().filter(|_| is_free);
+    let latest = cx.in_flight.ledger(&resolved.uid).latest().filter(|_| is_free);
     Acted {
         error,
         next: [plan.next, changed, refused, compared, nudged].into_iter().flatten().min(),
@@ -172,7 +172,7 @@ async fn recycle(cx: &Cx<'_>, guard: &Guard, steps: &[Step<Revision>]) -> Result
     let mut failed = None;
     for (outcome, step) in outcomes.into_iter().zip(steps) {
         match outcome {
-            Ok(Outcome::Deleted | Outcome::OverBudget) => {}
+            Ok(Outcome::Taken | Outcome::OverBudget) => {}
             Ok(Outcome::Changed) => recycled.changed = true,
             Ok(Outcome::Blocked(blocked)) => {
                 recycled.refused = true;
@@ -193,7 +193,11 @@ async fn may_go_on(cx: &Cx<'_>) -> bool {
 }
 
 async fn replace(cx: &Cx<'_>, guard: &Guard, step: &Step<Revision>) -> Result<Outcome, kernel::Error> {
-    if may_go_on(cx).await { cx.remove(&cx.state.uid, guard, step, How::Delete).await } else { Ok(Outcome::Changed) }
+    if may_go_on(cx).await {
+        cx.take((&cx.state.uid, &step.pod.id), guard, step, How::Delete).await
+    } else {
+        Ok(Outcome::Changed)
+    }
 }
 
 /// Takes note of the nodes that are known, and says what the environment was told of those that are gone.

@@ -111,6 +111,7 @@ impl<'a> Inventory<'a> {
             places,
             workloads: &[],
             template: self.template,
+            writes_template: true,
             settled: self.settled,
             deleted: self.deleted,
             lost: self.lost,

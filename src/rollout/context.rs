@@ -88,7 +88,7 @@ fn may_keep_template<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desire
     let failure = memory.failure.as_ref().filter(|failure| !is_about(failure, desired));
     let is_edit = memory.last_good.as_ref().is_some_and(|good| !desired.revision.is_another_release(good));
     let waits = || failure.is_some_and(|failure| reading.cells.iter().any(|cell| is_of(failure, cell)));
-    holds(Rule::Apart) && reading.is_named() && !(is_edit && waits())
+    holds(Rule::Apart) && reading.inventory.writes_template && !(is_edit && waits())
 }
 
 /// Rule 0: the template is part of the plan.

@@ -177,6 +177,8 @@ pub struct Inventory<'a, R> {
     pub workloads: &'a [Workload],
     /// The revision of the workload's template; `None` without a workload.
     pub template: Option<&'a R>,
+    /// Whether that template is ours to write.
+    pub writes_template: bool,
     /// Whether the workload's controller has seen that template.
     pub settled: bool,
     /// Ids of Pods that we deleted and that the watch still shows.
@@ -213,6 +215,7 @@ impl<'a, R> Inventory<'a, R> {
             places,
             workloads: &[],
             template: None,
+            writes_template: true,
             settled: true,
             deleted: &NO_NAMES,
             lost: &NO_TIMES,

@@ -89,7 +89,7 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
         self.cells.iter().filter(|cell| cell.is_open())
     }
 
-    /// Whether places have names of their own, and the template is ours to write.
+    /// Whether places have names of their own.
     pub(super) fn is_named(&self) -> bool {
         self.inventory.workloads.is_empty()
     }

@@ -30,6 +30,8 @@ pub enum Act {
     Join(BTreeMap<String, usize>),
     /// Somebody deletes the Pods of nodes.
     Delete(Vec<String>),
+    /// The containers of the Pods of nodes end and are started again.
+    RestartContainers(Vec<String>),
     /// The API server refuses new Pods with these words; none: no longer.
     Refuse(Option<String>),
     /// Deployments get so many replicas.
@@ -61,6 +63,7 @@ impl World {
             Act::Uncordon(nodes) => self.each(nodes, "uncordoned", |world, node| world.cordon(node, false)),
             Act::Leave(nodes) => self.each(nodes, "deleted", Self::leave),
             Act::Delete(nodes) => self.each(nodes, "losing their Pods to somebody", Self::delete_on),
+            Act::RestartContainers(nodes) => self.each(nodes, "containers start again", Self::restart_on),
             Act::Taint(nodes) => {
                 for (node, taints) in nodes {
                     self.taint(node, taints);

@@ -5,13 +5,16 @@
 //! Must not know an operator, a kind or an engine.
 
 mod act;
+mod containers;
 mod replicas;
 mod stage;
 mod status;
+mod turn;
 mod workload;
 mod world;
 
 pub use act::Act;
 pub use stage::{Operator, Script, Stage, check, edit, merge};
 pub use status::how;
+pub use turn::Turn;
 pub use world::Event;

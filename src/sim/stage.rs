@@ -18,6 +18,8 @@ use crate::api::condition::{Condition, Transition};
 
 /// So many other orders are tried.
 const ORDERS: u64 = 3;
+/// More looks at one time are too many.
+const LOOKS: usize = 1000;
 
 /// A script.
 #[derive(Debug, Deserialize)]
@@ -172,6 +174,7 @@ async fn play<O: Operator>(operator: &mut O, script: &Script<O::Act>) {
     let end = began + time(&script.until);
     let mut events = script.events.iter().peekable();
     let mut is_told = script.all;
+    let mut looks = (began, 0);
     loop {
         let of_script = events.peek().map(|event| began + time(&event.at));
         let stage = operator.stage();
@@ -180,6 +183,8 @@ async fn play<O: Operator>(operator: &mut O, script: &Script<O::Act>) {
         let at = at.max(stage.world.now);
         tokio::time::advance((at - stage.world.now).to_std().unwrap_or_default()).await;
         stage.world.now = at;
+        looks = if looks.0 == at { (at, looks.1 + 1) } else { (at, 0) };
+        assert!(looks.1 < LOOKS, "it looks again without an end:\n{}", stage.log);
         if of_script.is_some_and(|time| time <= at) {
             if let Some(event) = events.next() {
                 if !is_told && at > began {

@@ -32,7 +32,7 @@ pub fn how(pod: &Value) -> Option<&str> {
 fn container(is_ready: bool, restarts: i64, state: &Value, at: DateTime<Utc>) -> Value {
     json!({ "phase": "Running", "startTime": text(at),
         "conditions": [condition("PodScheduled", true, at), condition("Ready", is_ready, at)],
-        "containerStatuses": [{ "ready": is_ready, "restartCount": restarts, "state": state }] })
+        "containerStatuses": [{ "name": "app", "ready": is_ready, "restartCount": restarts, "state": state }] })
 }
 
 pub(super) fn ready(at: DateTime<Utc>) -> Value {

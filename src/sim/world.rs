@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::status::{condition, crashing, creating, is_ready, no_image, ready, refused, text};
+use super::turn::Turn;
 use super::workload::Workload;
 
 /// What becomes of a Pod that a kubelet starts; times in seconds.
@@ -43,9 +44,11 @@ pub enum Event {
 
 /// What happens by itself.
 #[derive(Debug, Clone)]
-enum Due {
+pub(super) enum Due {
     /// A Pod's status becomes this.
     Status(String, Value),
+    /// Something happens in a Pod whose containers run.
+    Turn(String, Turn),
     /// A Pod's node falls silent.
     Silence(String),
     /// A Pod that is being deleted is gone.
@@ -84,6 +87,8 @@ pub struct World {
     pub(super) workloads: BTreeMap<String, Workload>,
     pub(super) namespace: &'static str,
     due: Vec<(DateTime<Utc>, u64, Due)>,
+    /// What silent kubelets have not said, by Pod.
+    pub(super) unsaid: Vec<(String, Turn)>,
     events: Vec<Event>,
     count: u64,
     /// Decides which of those goes first that happen at one time; `None`: the older one.
@@ -108,6 +113,7 @@ impl World {
             workloads: BTreeMap::new(),
             namespace,
             due: Vec::new(),
+            unsaid: Vec::new(),
             events: Vec::new(),
             count: 0,
             random,
@@ -127,7 +133,7 @@ impl World {
         mixed ^ (mixed >> 29)
     }
 
-    fn after(&mut self, seconds: i64, due: Due) {
+    pub(super) fn after(&mut self, seconds: i64, due: Due) {
         let order = self.order();
         self.due.push((self.now + TimeDelta::seconds(seconds), order, due));
     }
@@ -165,6 +171,7 @@ impl World {
         self.now = self.now.max(at);
         match due {
             Due::Status(name, status) => self.set_status(&name, status),
+            Due::Turn(name, turn) => self.turn(&name, &turn),
             Due::Silence(node) => self.set_ready(&node, false),
             Due::Remove(name) => self.delete(&name),
             Due::Gone(name) => {
@@ -213,6 +220,7 @@ impl World {
         self.put_node(name, node);
         for pod in self.pods_on(name) {
             if is_ready {
+                self.say_what_was_unsaid(&pod);
                 self.start(&pod);
             } else {
                 self.due.retain(|(.., due)| !matches!(due, Due::Status(of, _) if *of == pod));
@@ -241,11 +249,15 @@ impl World {
 
     /// Nodes on which a new Pod may start.
     pub(super) fn open_nodes(&self) -> Vec<String> {
-        let is_open = |node: &Value| {
-            let is_ready = node["status"]["conditions"][0]["status"] == "True";
-            is_ready && node["spec"]["unschedulable"] != true && node["spec"]["taints"] == json!([])
+        let is_open = |(name, node): &(&String, &Value)| {
+            self.is_up(name) && node["spec"]["unschedulable"] != true && node["spec"]["taints"] == json!([])
         };
-        self.nodes.iter().filter(|(_, node)| is_open(node)).map(|(name, _)| name.clone()).collect()
+        self.nodes.iter().filter(is_open).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether a node's kubelet is heard.
+    pub(super) fn is_up(&self, node: &str) -> bool {
+        self.nodes.get(node).is_some_and(|node| node["status"]["conditions"][0]["status"] == "True")
     }
 
     pub(super) fn show(&mut self, event: Event) {
@@ -312,7 +324,8 @@ impl World {
         let status = json!({ "phase": "Pending", "conditions": [condition("PodScheduled", true, self.now)] });
         self.pods.insert(
             name.clone(),
-            json!({ "metadata": metadata, "spec": { "nodeName": node, "restartPolicy": "Always" }, "status": null }),
+            json!({ "metadata": metadata, "spec": { "nodeName": node, "restartPolicy": "Always",
+                "containers": [{ "name": "app", "image": "app" }] }, "status": null }),
         );
         self.set_status(&name, status);
         self.start(&name);
@@ -322,8 +335,7 @@ impl World {
     fn start(&mut self, name: &str) {
         let Some(pod) = self.pods.get(name) else { return };
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
-        let is_up = self.nodes.get(&node).is_some_and(|node| node["status"]["conditions"][0]["status"] == "True");
-        if !is_up || !pod["metadata"]["deletionTimestamp"].is_null() {
+        if !self.is_up(&node) || !pod["metadata"]["deletionTimestamp"].is_null() {
             return;
         }
         let value = pod["metadata"]["annotations"][self.annotation].as_str();
@@ -346,25 +358,12 @@ impl World {
         }
     }
 
-    fn set_status(&mut self, name: &str, status: Value) {
+    pub(super) fn set_status(&mut self, name: &str, status: Value) {
         let version = self.next().to_string();
         let Some(pod) = self.pods.get_mut(name) else { return };
-        pod["metadata"]["resourceVersion"] = version.into();
-        pod["status"] = status;
+        pod["metadata"]["resourceVersion"] = version.clone().into();
+        pod["status"] = Self::carry(&pod["status"], status, &version);
         self.events.push(Event::Pod(pod.clone()));
-    }
-
-    /// The Pod of a node is said to be unready.
-    fn set_unready(&mut self, name: &str) {
-        let Some(mut status) = self.pods.get(name).map(|pod| pod["status"].clone()) else { return };
-        let now = self.now;
-        let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
-        for found in conditions.into_iter().flatten().filter(|c| c["type"] == "Ready") {
-            if found["status"] == "True" {
-                *found = condition("Ready", false, now);
-            }
-        }
-        self.set_status(name, status);
     }
 
     /// Somebody deletes a Pod.
@@ -390,6 +389,7 @@ impl World {
 
 impl Due {
     fn is_of(&self, pod: &str) -> bool {
-        matches!(self, Self::Status(name, _) | Self::Gone(name) | Self::Remove(name) if name == pod)
+        let (Self::Status(of, _) | Self::Turn(of, _) | Self::Gone(of) | Self::Remove(of) | Self::Silence(of)) = self;
+        of == pod
     }
 }

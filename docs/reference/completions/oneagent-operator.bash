@@ -31,6 +31,9 @@ _oneagent__operator() {
             oneagent__operator,run)
                 cmd="oneagent__operator__subcmd__run"
                 ;;
+            oneagent__operator,table)
+                cmd="oneagent__operator__subcmd__table"
+                ;;
             oneagent__operator__subcmd__help,check)
                 cmd="oneagent__operator__subcmd__help__subcmd__check"
                 ;;
@@ -46,6 +49,9 @@ _oneagent__operator() {
             oneagent__operator__subcmd__help,run)
                 cmd="oneagent__operator__subcmd__help__subcmd__run"
                 ;;
+            oneagent__operator__subcmd__help,table)
+                cmd="oneagent__operator__subcmd__help__subcmd__table"
+                ;;
             *)
                 ;;
         esac
@@ -53,7 +59,7 @@ _oneagent__operator() {
 
     case "${cmd}" in
         oneagent__operator)
-            opts="-h -V --help --version run check explain plan help"
+            opts="-h -V --help --version run check explain plan table help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -127,7 +133,7 @@ _oneagent__operator() {
             return 0
             ;;
         oneagent__subcmd__operator__subcmd__help)
-            opts="run check explain plan help"
+            opts="run check explain plan table help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -210,6 +216,20 @@ _oneagent__operator() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        oneagent__subcmd__operator__subcmd__help__subcmd__table)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         oneagent__subcmd__operator__subcmd__plan)
             opts="-n -f -o -h --namespace --file --at --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -253,14 +273,14 @@ _oneagent__operator() {
             return 0
             ;;
         oneagent__subcmd__operator__subcmd__run)
-            opts="-h --kind --watch-namespace --pod-namespace --pod-name --pod-uid --operator-condition-name --listen-address --secure-metrics-certificates --secure-metrics-address --lease-duration --lease-renew-deadline --lease-retry-period --log-level --log-format --poll-interval --slow-poll-interval --hosts-poll-interval --discovery-interval --vendor-timeout --related-image-dynatrace-oneagent --help"
+            opts="-h --kind --watch-namespace --pod-namespace --pod-name --pod-uid --operator-condition-name --listen-address --secure-metrics-certificates --secure-metrics-address --lease-duration --lease-renew-deadline --lease-retry-period --log-level --log-format --poll-interval --slow-poll-interval --hosts-poll-interval --discovery-interval --vendor-timeout --related-image-dynatrace-oneagent --operator-image --table --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --kind)
-                    COMPREPLY=($(compgen -W "oneagent configwatcher" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "oneagent configwatcher jmxexporter manager" -- "${cur}"))
                     return 0
                     ;;
                 --watch-namespace)
@@ -339,6 +359,28 @@ _oneagent__operator() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --operator-image)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --table)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        oneagent__subcmd__operator__subcmd__table)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

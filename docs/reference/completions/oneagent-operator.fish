@@ -30,9 +30,12 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a 
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "check" -d 'Try an environment as the operator would, and say what to fix. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "explain" -d 'Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "plan" -d 'Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "table" -d 'Check the table of a stack, and say what it says. Needs no cluster'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l kind -d 'Which kind to keep: each is a package of its own, with just its rights' -r -f -a "oneagent\t'OneAgents, in package oneagent-operator'
-configwatcher\t'ConfigWatchers, in package configwatcher-operator'"
+configwatcher\t'ConfigWatchers, in package configwatcher-operator'
+jmxexporter\t'PrometheusJmxExporters, in package jmx-exporter-operator'
+manager\t'Managers, in package tf-operator'"
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l watch-namespace -d 'Namespaces to watch, separated by commas; empty means all. OLM\'s olm.targetNamespaces goes here' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l pod-namespace -d 'Namespace of the operator itself: its Lease and its stop ConfigMap are there. Default: the package\'s, such as dynatrace' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l pod-name -d 'Name of the operator\'s Pod; with its UID the identity in the Lease. Default: the package\'s name' -r
@@ -53,6 +56,8 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run"
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l discovery-interval -d 'For how long it is believed what the cluster says of itself: whether Istio is there and its objects are as they should be, where enableIstio asks for it; the node selectors of namespaces; OpenShift\'s proxy, update and default node selector' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l vendor-timeout -d 'Longest time for one call to an environment' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l related-image-dynatrace-oneagent -d 'Image of the agent\'s installer where a OneAgent names none' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l operator-image -d 'With --kind jmxexporter: the operator\'s own image, which the containers run that join Pods. Set by OLM and the manifests' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l table -d 'With --kind manager: file with the table that says what a stack consists of. Default: the one in the program' -r -F
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s n -l namespace -d 'Namespace of that OneAgent' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s f -l file -d 'A OneAgent in a file, or in standard input (-); no cluster is needed' -r -F
@@ -67,8 +72,10 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s o -l output -d 'How to say it' -r -f -a "text\t'For people'
 json\t'A list with one entry per OneAgent'"
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "run" -d 'Run the operator: watch and reconcile the objects of one kind. The Deployment starts it'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "check" -d 'Try an environment as the operator would, and say what to fix. Changes nothing'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "explain" -d 'Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "plan" -d 'Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand table" -s h -l help -d 'Print help'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "run" -d 'Run the operator: watch and reconcile the objects of one kind. The Deployment starts it'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "check" -d 'Try an environment as the operator would, and say what to fix. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "explain" -d 'Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "plan" -d 'Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "table" -d 'Check the table of a stack, and say what it says. Needs no cluster'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

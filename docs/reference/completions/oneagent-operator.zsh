@@ -31,7 +31,9 @@ _oneagent-operator() {
             (run)
 _arguments "${_arguments_options[@]}" : \
 '--kind=[Which kind to keep\: each is a package of its own, with just its rights]:KIND:((oneagent\:"OneAgents, in package oneagent-operator"
-configwatcher\:"ConfigWatchers, in package configwatcher-operator"))' \
+configwatcher\:"ConfigWatchers, in package configwatcher-operator"
+jmxexporter\:"PrometheusJmxExporters, in package jmx-exporter-operator"
+manager\:"Managers, in package tf-operator"))' \
 '--watch-namespace=[Namespaces to watch, separated by commas; empty means all. OLM'\''s olm.targetNamespaces goes here]:WATCH_NAMESPACE:_default' \
 '--pod-namespace=[Namespace of the operator itself\: its Lease and its stop ConfigMap are there. Default\: the package'\''s, such as dynatrace]:POD_NAMESPACE:_default' \
 '--pod-name=[Name of the operator'\''s Pod; with its UID the identity in the Lease. Default\: the package'\''s name]:POD_NAME:_default' \
@@ -52,6 +54,8 @@ json\:"For machines"))' \
 '--discovery-interval=[For how long it is believed what the cluster says of itself\: whether Istio is there and its objects are as they should be, where enableIstio asks for it; the node selectors of namespaces; OpenShift'\''s proxy, update and default node selector]:DISCOVERY_INTERVAL:_default' \
 '--vendor-timeout=[Longest time for one call to an environment]:VENDOR_TIMEOUT:_default' \
 '--related-image-dynatrace-oneagent=[Image of the agent'\''s installer where a OneAgent names none]:RELATED_IMAGE_DYNATRACE_ONEAGENT:_default' \
+'--operator-image=[With --kind jmxexporter\: the operator'\''s own image, which the containers run that join Pods. Set by OLM and the manifests]:OPERATOR_IMAGE:_default' \
+'--table=[With --kind manager\: file with the table that says what a stack consists of. Default\: the one in the program]:FILE:_files' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
@@ -94,6 +98,13 @@ json\:"A list with one entry per OneAgent"))' \
 '::name -- Name of a OneAgent. Default\: those of the file, else all of the namespace:_default' \
 && ret=0
 ;;
+(table)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help]' \
+'--help[Print help]' \
+'::file -- File with the table. Default\: the one in the program:_files' \
+&& ret=0
+;;
 (help)
 _arguments "${_arguments_options[@]}" : \
 ":: :_oneagent-operator__subcmd__help_commands" \
@@ -122,6 +133,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(table)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (help)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -142,6 +157,7 @@ _oneagent-operator_commands() {
 'check:Try an environment as the operator would, and say what to fix. Changes nothing' \
 'explain:Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing' \
 'plan:Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing' \
+'table:Check the table of a stack, and say what it says. Needs no cluster' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'oneagent-operator commands' commands "$@"
@@ -163,6 +179,7 @@ _oneagent-operator__subcmd__help_commands() {
 'check:Try an environment as the operator would, and say what to fix. Changes nothing' \
 'explain:Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing' \
 'plan:Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing' \
+'table:Check the table of a stack, and say what it says. Needs no cluster' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'oneagent-operator help commands' commands "$@"
@@ -192,6 +209,11 @@ _oneagent-operator__subcmd__help__subcmd__run_commands() {
     local commands; commands=()
     _describe -t commands 'oneagent-operator help run commands' commands "$@"
 }
+(( $+functions[_oneagent-operator__subcmd__help__subcmd__table_commands] )) ||
+_oneagent-operator__subcmd__help__subcmd__table_commands() {
+    local commands; commands=()
+    _describe -t commands 'oneagent-operator help table commands' commands "$@"
+}
 (( $+functions[_oneagent-operator__subcmd__plan_commands] )) ||
 _oneagent-operator__subcmd__plan_commands() {
     local commands; commands=()
@@ -201,6 +223,11 @@ _oneagent-operator__subcmd__plan_commands() {
 _oneagent-operator__subcmd__run_commands() {
     local commands; commands=()
     _describe -t commands 'oneagent-operator run commands' commands "$@"
+}
+(( $+functions[_oneagent-operator__subcmd__table_commands] )) ||
+_oneagent-operator__subcmd__table_commands() {
+    local commands; commands=()
+    _describe -t commands 'oneagent-operator table commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_oneagent-operator" ]; then

@@ -7,10 +7,31 @@ use kube::api::Api;
 use kube::{Client, ResourceExt};
 use oneagent_operator::api::name::Version;
 
-use super::Kubelet;
+use super::status::initializing;
+use super::{AGAIN, Fault, Kubelet};
 use crate::vendor::Mood;
 
 impl Kubelet {
+    /// Runs its init containers; returns whether the Pod is still there.
+    pub(super) async fn initialize(&self, pod: &Pod, fault: impl Fn() -> Option<Fault>) -> bool {
+        for restarts in 1.. {
+            let held = match fault() {
+                Some(Fault::InitCrash) => {
+                    initializing(pod, "CrashLoopBackOff", "back-off 10s restarting failed container", restarts)
+                }
+                Some(Fault::InitPull) => {
+                    initializing(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0)
+                }
+                _ => break,
+            };
+            if !self.write(pod, held).await {
+                return false;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        true
+    }
+
     /// Installs an agent; returns whether its Pod is still there.
     pub(super) async fn install_agent(&self, pod: &Pod, node: &str, environment: &str, version: &str) -> bool {
         let is_there =

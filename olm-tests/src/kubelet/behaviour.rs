@@ -22,6 +22,8 @@ pub enum Fault {
     Refused,
     /// It becomes Ready late.
     Slow(Duration),
+    /// It starts, and is not Ready for as long as the fault is there.
+    Held,
     /// Its image takes so long to be pulled that its container is started late.
     SlowPull(Duration),
     /// Its first init container starts, fails, starts again, for as long as the fault is there.
@@ -41,8 +43,12 @@ pub struct Behaviour {
     pub versions: HashMap<String, Fault>,
     /// Faults by node.
     pub nodes: HashMap<String, Fault>,
+    /// Faults by what a Pod's name begins with.
+    pub pods: HashMap<String, Fault>,
     /// Versions whose end takes the node with it.
     pub deadly_stops: HashSet<String>,
+    /// Whether the kubelets of Pods with real processes have fallen silent: they start nothing, and say nothing.
+    pub is_silent: bool,
     /// Whether hosts refuse an agent older than the newest that was installed on them.
     pub refuse_downgrade: bool,
 }
@@ -54,7 +60,9 @@ impl Default for Behaviour {
             gone_after: Duration::from_millis(50),
             versions: HashMap::new(),
             nodes: HashMap::new(),
+            pods: HashMap::new(),
             deadly_stops: HashSet::new(),
+            is_silent: false,
             refuse_downgrade: true,
         }
     }

@@ -13,12 +13,17 @@ use super::Kubelet;
 
 pub(super) type Environment = BTreeMap<String, String>;
 
+/// The variables of a Pod's first container.
+pub(super) fn of_first(pod: &Pod) -> Vec<EnvVar> {
+    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first().cloned()).unwrap_or_default();
+    container.env.unwrap_or_default()
+}
+
 impl Kubelet {
-    /// The environment of a Pod's first container, or why it cannot be made: what it names is missing.
-    pub(super) async fn resolve(&self, pod: &Pod) -> Result<Environment, String> {
-        let container = pod.spec.as_ref().and_then(|spec| spec.containers.first().cloned()).unwrap_or_default();
+    /// A container's environment, or why it cannot be made: what it names is missing.
+    pub(super) async fn resolve(&self, pod: &Pod, variables: Vec<EnvVar>) -> Result<Environment, String> {
         let mut environment = Environment::new();
-        for variable in container.env.unwrap_or_default() {
+        for variable in variables {
             let name = variable.name.clone();
             if let Some(value) = self.value(pod, variable).await? {
                 environment.insert(name, value);

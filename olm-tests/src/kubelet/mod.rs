@@ -6,8 +6,10 @@
 
 mod agent;
 mod behaviour;
+mod containers;
 mod environment;
 mod seen;
+mod spec;
 mod status;
 
 use std::collections::{HashMap, HashSet};
@@ -25,7 +27,7 @@ use serde_json::{Value, json};
 
 use agent::installer_url;
 pub use behaviour::{Behaviour, Fault};
-use status::{initializing, now, of_image, running, succeeded, waiting};
+use status::{now, of_image, running, succeeded, waiting};
 
 use crate::launcher::Launcher;
 use crate::vendor::Vendor;
@@ -50,6 +52,8 @@ pub struct Kubelet {
     /// Every Pod, as the one watch of this rig shows it, by namespace and name.
     pods: Arc<Mutex<HashMap<String, seen::ByName>>>,
     secrets: Arc<Watched<Secret>>,
+    /// Pods whose containers are real processes.
+    pub real: containers::Real,
     /// What each container was started with, by its Pod's UID.
     environments: Arc<Mutex<HashMap<String, environment::Environment>>>,
 }
@@ -72,6 +76,7 @@ impl Kubelet {
             times: Arc::default(),
             pods: Arc::default(),
             secrets: Arc::default(),
+            real: containers::Real::default(),
             environments: Arc::default(),
         };
         let running = kubelet.clone();
@@ -136,7 +141,10 @@ impl Kubelet {
                 // By force: nobody asked for its end first.
                 if !ending.remove(&uid) {
                     let this = self.clone();
-                    tokio::spawn(async move { this.launcher.stop(&pod).await });
+                    tokio::spawn(async move {
+                        this.real.stop(&pod);
+                        this.launcher.stop(&pod).await;
+                    });
                 }
             } else if pod.metadata.deletion_timestamp.is_some() {
                 if ending.insert(uid) {
@@ -152,6 +160,7 @@ impl Kubelet {
 
     async fn end(&self, pod: &Pod) {
         self.launcher.stop(pod).await;
+        self.real.stop(pod);
         let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());
         let version = installer_url(pod).and_then(|url| self.vendor.installer(&url)).map(|(_, version)| version);
         if version.is_some_and(|version| behaviour.deadly_stops.contains(&version)) {
@@ -210,7 +219,7 @@ impl Kubelet {
     }
 
     async fn begin(&self, pod: &Pod) {
-        if self.begin_olms(pod).await {
+        if self.begin_olms(pod).await || self.begin_containers(pod).await {
             return;
         }
         let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());
@@ -219,7 +228,8 @@ impl Kubelet {
         let mut version = installer.as_ref().map(|(_, version)| version.clone());
         let fault_of = |version: Option<&String>| {
             let now = self.behaviour(&pod.namespace().unwrap_or_default());
-            now.nodes.get(&node).or_else(|| version.and_then(|v| now.versions.get(v))).copied()
+            let by_name = now.pods.iter().find(|(begin, _)| pod.name_any().starts_with(*begin)).map(|(_, fault)| fault);
+            now.nodes.get(&node).or(by_name).or_else(|| version.and_then(|v| now.versions.get(v))).copied()
         };
         // What the world keeps from starting is tried again until it starts, or is gone.
         loop {
@@ -231,7 +241,7 @@ impl Kubelet {
                 Some(Fault::ImagePull) => {
                     waiting(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0)
                 }
-                _ => match self.resolve(pod).await {
+                _ => match self.resolve(pod, environment::of_first(pod)).await {
                     Err(why) => waiting(pod, "CreateContainerConfigError", &why, 0),
                     Ok(environment) => {
                         version = version.or_else(|| environment.get("MESSAGE").cloned());
@@ -265,6 +275,12 @@ impl Kubelet {
             Some(Fault::NeverReady) => {
                 self.write(pod, running(pod, false)).await;
                 return;
+            }
+            Some(Fault::Held) => {
+                self.write(pod, running(pod, false)).await;
+                while fault() == Some(Fault::Held) {
+                    tokio::time::sleep(AGAIN).await;
+                }
             }
             Some(Fault::Slow(late)) => {
                 self.write(pod, running(pod, false)).await;
@@ -301,26 +317,6 @@ impl Kubelet {
             }
             _ => {}
         }
-    }
-
-    /// Runs its init containers; returns whether the Pod is still there.
-    async fn initialize(&self, pod: &Pod, fault: impl Fn() -> Option<Fault>) -> bool {
-        for restarts in 1.. {
-            let held = match fault() {
-                Some(Fault::InitCrash) => {
-                    initializing(pod, "CrashLoopBackOff", "back-off 10s restarting failed container", restarts)
-                }
-                Some(Fault::InitPull) => {
-                    initializing(pod, "ImagePullBackOff", "Back-off pulling image: manifest unknown", 0)
-                }
-                _ => break,
-            };
-            if !self.write(pod, held).await {
-                return false;
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-        true
     }
 
     /// The node is gone, as the node lifecycle controller sees it: NotReady, and so are its Pods.
@@ -381,9 +377,9 @@ impl Kubelet {
         for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
             let text = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
             let (type_, holds) = (text("type"), text("status"));
-            let known = times.conditions.entry(type_).or_insert_with(|| (holds.clone(), text("lastTransitionTime")));
+            let known = times.conditions.entry(type_).or_insert_with(|| (holds.clone(), now()));
             if known.0 != holds {
-                *known = (holds, text("lastTransitionTime"));
+                *known = (holds, now());
             }
             condition["lastTransitionTime"] = known.1.clone().into();
         }

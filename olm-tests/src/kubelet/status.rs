@@ -9,32 +9,34 @@ pub(super) fn now() -> String {
     chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
 }
 
+/// All containers alike: what befalls one befalls all.
 fn status(pod: &Pod, ready: bool, state: &Value, last: &Value, restarts: i32) -> Value {
-    let container = &pod.spec.as_ref().expect("a spec").containers[0];
-    let condition = |type_: &str, holds: bool| {
-        json!({ "type": type_, "status": if holds { "True" } else { "False" },
-        "lastTransitionTime": now() })
+    let condition = |type_: &str, holds: bool| json!({ "type": type_, "status": if holds { "True" } else { "False" } });
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default().replace('-', "");
+    let of = |(number, container): (usize, &Container)| {
+        // As many digits as a real one has, and others with each restart.
+        let id = format!("containerd://{uid}{:032}", i64::from(restarts) + 1_000_000 * number as i64);
+        json!({ "name": container.name, "image": container.image, "imageID": container.image, "ready": ready,
+            "started": ready, "containerID": if state["waiting"].is_null() { id.as_str() } else { "" },
+            "restartCount": restarts, "state": state, "lastState": last })
     };
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
     json!({
         "phase": "Running",
         "startTime": now(),
         "conditions": [condition("PodReadyToStartContainers", true), condition("Initialized", true),
         condition("ContainersReady", ready), condition("Ready", ready), condition("PodScheduled", true)],
         "initContainerStatuses": done(init_containers(pod)),
-        "containerStatuses": [{
-            "name": container.name, "image": container.image, "imageID": container.image, "ready": ready,
-            "started": ready,
-            "restartCount": restarts, "state": state, "lastState": last,
-        }],
+        "containerStatuses": containers.iter().enumerate().map(of).collect::<Vec<_>>(),
     })
 }
 
-fn init_containers(pod: &Pod) -> &[Container] {
+pub(super) fn init_containers(pod: &Pod) -> &[Container] {
     pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default()
 }
 
 /// Statuses of containers that did their work.
-fn done(containers: &[Container]) -> Vec<Value> {
+pub(super) fn done(containers: &[Container]) -> Vec<Value> {
     let status = |c: &Container| {
         json!({ "name": c.name, "image": c.image, "imageID": c.image, "ready": false, "started": false,
             "restartCount": 0, "state": { "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now(),

@@ -3,24 +3,29 @@
 //! Ends with a look at the audit log: no request of the operator's may have been forbidden.
 
 mod config_watcher;
+pub mod jmx_exporter;
+pub mod manager;
 mod oneagent;
 
 pub use oneagent::{V1, V2, V3, version_of};
 
 pub use crate::wait::{LONG, SOON, is_ready};
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
 use oneagent_operator::api::oneagent::package::PACKAGE;
-use oneagent_operator::api::package::Package;
+use oneagent_operator::api::package::{Package, Where};
 use serde_json::{Value, json};
 
 use crate::audit;
 use crate::cluster::{Cluster, documents, repository};
+use crate::eventually;
 use crate::kubelet::Behaviour;
 use crate::lint;
 use crate::nodes::{self, Shape};
@@ -185,6 +190,52 @@ impl<'a> Lab<'a> {
     #[must_use]
     pub fn requests(&self) -> Vec<audit::Request> {
         audit::requests(&self.cluster.path("audit.log"), &self.name, self.package.name)
+    }
+
+    /// What its operator wrote, except for its Lease: verb and resource, in order.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        let all = self.requests().into_iter();
+        let writes = all.filter(|one| ["patch", "create", "update", "delete"].contains(&&*one.verb));
+        writes.filter(|one| one.resource != "leases").map(|one| format!("{} {}", one.verb, one.resource)).collect()
+    }
+
+    /// Waits until nothing is written any more, and then for a minute in which nothing is. Returns all writes.
+    pub async fn rests(&self) -> Vec<String> {
+        let mut before = self.writes();
+        loop {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let now = self.writes();
+            if now == std::mem::replace(&mut before, now.clone()) {
+                break;
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(self.writes(), before, "nothing changed");
+        before
+    }
+
+    /// Rights of the package in its namespaces that its operator has not used so far, each with group and verb.
+    #[must_use]
+    pub fn unused_rights(&self) -> Vec<(String, String, String)> {
+        let used: BTreeSet<(String, String, String)> =
+            self.requests().into_iter().map(|r| (r.group, r.resource, r.verb)).collect();
+        let namespaced = self.package.rules.iter().filter(|rule| rule.scope != Where::Cluster);
+        let asked = namespaced.flat_map(|rule| {
+            let shown = rule.verbs.iter().filter(|verb| !rule.consulted.contains(verb));
+            shown.map(|verb| (rule.group.to_owned(), rule.resource.to_owned(), (*verb).to_owned()))
+        });
+        asked.filter(|right| !used.contains(right)).collect()
+    }
+
+    /// Somebody else writes the lease, and the operator reads it.
+    pub async fn touch_lease(&self) {
+        self.cluster.kubectl(&["-n", &self.name, "label", "lease", self.package.name, "touched=yes"]);
+        eventually("the lease is read", SOON, || async {
+            let is_it = |r: &audit::Request| r.resource == "leases" && r.verb == "get";
+            if self.requests().iter().any(is_it) { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
     }
 
     /// Ends the operators, checks that nothing was forbidden and no token was shown, and cleans up.

@@ -352,6 +352,7 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
         "ClusterRole" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1", false),
         "OneAgent" => ("dynatrace.com", "v1alpha1", true),
         "ConfigWatcher" => ("k8spatterns.io", "v1", true),
+        "PrometheusJmxExporter" => ("banzaicloud.com", "v1alpha1", true),
         other => panic!("the rig does not know kind {other}"),
     };
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));

@@ -11,7 +11,7 @@ use oneagent_operator::olm::manifests::PRODUCT;
 use serde_json::json;
 
 use super::{git, run};
-use crate::tools::{crate_tool, tool};
+use crate::tools::{crate_tool, exporter, tool};
 
 /// What an image is built from.
 #[derive(Debug, Clone)]
@@ -146,9 +146,12 @@ impl Builder {
         let missing = |why| format!("{why}; install ca-certificates, or name a PEM file in CA_BUNDLE");
         install(Path::new(&certificates), &out.join("ca-certificates.crt"), 0o644).map_err(missing)?;
         install(&source.root.join("LICENSE"), &out.join("LICENSE"), 0o644)?;
+        let fetched = self.fresh("exporter")?;
+        install(&exporter()?, &fetched.join("out/jmx_prometheus_javaagent.jar"), 0o644)?;
         let containerfile = source.root.join("Containerfile");
-        let args =
-            ["--build-context", &format!("builder={}", stage.display()), "--build-arg", &format!("VERSION={version}")];
+        let (stage, fetched) = (format!("builder={}", stage.display()), format!("exporter={}", fetched.display()));
+        let version = format!("VERSION={version}");
+        let args = ["--build-context", &stage, "--build-context", &fetched, "--build-arg", &version];
         self.image(PRODUCT, &containerfile, &source.root, source, &args)
     }
 

@@ -21,7 +21,11 @@ fn groups(package: &str) -> Value {
 /// Names that begin as our metrics do.
 fn metrics(text: &str) -> BTreeSet<String> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .filter(|word| word.starts_with("oneagent_") || word.starts_with("configwatcher_"))
+        .filter(|word| {
+            ["oneagent_", "configwatcher_", "prometheusjmxexporter_", "manager_"]
+                .iter()
+                .any(|kind| word.starts_with(kind))
+        })
         .map(str::to_owned)
         .collect()
 }
@@ -114,6 +118,24 @@ const CASES: &[(&str, u32, Option<&str>)] = &[
     ("configwatcher_pods{N,state=\"blocked\"}", 2, Some("ConfigWatcherBlocked")),
     ("configwatcher_pods{N,state=\"outdated\"}", 2, None),
     ("configwatcher_leader", 0, Some("ConfigWatcherOperatorAway")),
+    (
+        "prometheusjmxexporter_condition{C=\"Degraded\",status=\"True\",reason=\"AttachHarmful\"}",
+        1,
+        Some("JmxAttachHarmful"),
+    ),
+    (
+        "prometheusjmxexporter_condition{C=\"Degraded\",status=\"True\",reason=\"InvalidSpec\"}",
+        1,
+        Some("JmxNeedsAttention"),
+    ),
+    ("prometheusjmxexporter_jvms{N,state=\"selected\"}", 2, Some("JmxNobodyExports")),
+    ("prometheusjmxexporter_jvms{N,state=\"selected\"}", 0, None),
+    ("prometheusjmxexporter_jvms{N,state=\"exporting\"}", 2, None),
+    ("prometheusjmxexporter_leader", 0, Some("JmxExporterOperatorAway")),
+    ("manager_condition{C=\"Ready\",status=\"False\",reason=\"StandingUp\"}", 1, Some("StackNotReady")),
+    ("manager_condition{C=\"Degraded\",status=\"True\",reason=\"NoNodes\"}", 1, Some("StackNeedsAttention")),
+    ("manager_components{N,state=\"waiting\"}", 2, None),
+    ("manager_leader", 0, Some("StackOperatorAway")),
 ];
 
 #[test]

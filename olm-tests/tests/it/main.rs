@@ -5,7 +5,6 @@
 mod admitted;
 mod adopt;
 mod alerts;
-mod attach;
 mod back;
 mod beside;
 mod between;
@@ -46,6 +45,7 @@ mod runbooks;
 mod secure;
 mod slow;
 mod soak;
+mod stack;
 mod stop;
 mod torn;
 mod toy;

@@ -1,15 +1,25 @@
-//! Two packages of one catalog in one namespace: each with its own rights, installed, upgraded and removed apart.
+//! Packages of one catalog in one namespace: each with its own rights, installed, upgraded and removed apart.
 
 use std::time::Duration;
 
 use olm_tests::eventually;
+use olm_tests::lab::jmx_exporter::PORT;
 use olm_tests::lab::{Lab, V1};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
 use oneagent_operator::api::config_watcher::package::PACKAGE as WATCHER;
+use oneagent_operator::api::jmx_exporter::package::PACKAGE as EXPORTER;
 use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Whether a ServiceAccount may do something in its namespace.
+fn may(olm: &Olm, (namespace, account): (&str, &str), verb: &str, what: &str) -> bool {
+    let user = format!("--as=system:serviceaccount:{namespace}:{account}");
+    let (what, sub) = what.split_once('/').unwrap_or((what, ""));
+    let sub = format!("--subresource={sub}");
+    olm.cluster.try_kubectl(&["-n", namespace, "auth", "can-i", verb, what, &sub, &user], None).is_ok()
+}
 
 #[test]
 fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
@@ -24,12 +34,7 @@ fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
         olm.installed("dynatrace", NEXT).await;
 
-        let may = |account: &str, verb: &str, what: &str| {
-            let user = format!("--as=system:serviceaccount:dynatrace:{account}");
-            let (what, sub) = what.split_once('/').unwrap_or((what, ""));
-            let sub = format!("--subresource={sub}");
-            olm.cluster.try_kubectl(&["-n", "dynatrace", "auth", "can-i", verb, what, &sub, &user], None).is_ok()
-        };
+        let may = |account: &str, verb: &str, what: &str| may(&olm, ("dynatrace", account), verb, what);
         let asked = [("delete", "pods"), ("list", "secrets"), ("patch", "daemonsets"), ("create", "pods/eviction")];
         assert_eq!(asked.map(|(verb, what)| may(WATCHER.name, verb, what)), [false, false, false, true]);
         assert_eq!(asked.map(|(verb, what)| may(PACKAGE, verb, what)), [true, true, true, false]);
@@ -92,5 +97,58 @@ fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
         assert_eq!(pods(), before);
         assert_eq!(lab.uids("agent").await, uids);
         olm.judge("dynatrace");
+    });
+}
+
+#[test]
+fn the_exporter_of_jvms_comes_goes_and_is_upgraded_beside_another_package_and_no_jvm_notices() {
+    olm_tests::run(async {
+        let olm = Olm::start().await;
+        let (watchers, exporters) = ([olm.release_of(&WATCHER, NEXT)], [olm.release_of(&EXPORTER, NEXT)]);
+        olm.publish_all(&[(&WATCHER, &watchers), (&EXPORTER, &exporters)], &[]).await;
+        olm.namespace("apps");
+        for package in [&WATCHER, &EXPORTER] {
+            olm.subscribe(&Wish { package, ..Wish::own("apps", &["apps"]) });
+            olm.installed_of(package, "apps", NEXT).await;
+        }
+        let asked = [("delete", "pods"), ("patch", "pods"), ("patch", "pods/ephemeralcontainers"), ("list", "secrets")];
+        let may = |account: &str| asked.map(|(verb, what)| may(&olm, ("apps", account), verb, what));
+        assert_eq!(may(EXPORTER.name), [false, true, true, false]);
+        assert_eq!(may(WATCHER.name), [false; 4]);
+
+        let lab = Lab::in_namespace(&olm.cluster, "apps", 1).await;
+        lab.configuration("rules: []");
+        lab.plain_jvm("first");
+        lab.runs("first").await;
+        lab.exporter(&json!({}));
+        lab.exporting(&["first"]).await;
+        let newer = [&exporters[..], &[olm.release_of(&EXPORTER, "0.9.9")]].concat();
+        olm.publish_all(&[(&WATCHER, &watchers), (&EXPORTER, &newer)], &[]).await;
+        olm.installed_of(&EXPORTER, "apps", "0.9.9").await;
+        lab.configuration("rules: [{pattern: 'java.lang<type=Runtime>.*Uptime', name: up}]");
+        eventually("the new one brings another configuration", PATIENCE, || async {
+            let text = lab.metrics("first", PORT).await.unwrap_or_default();
+            if text.contains("\nup ") { Ok(()) } else { Err(format!("{:#?}", lab.exporter_status("exporter").await)) }
+        })
+        .await;
+        // Each joined with the image of the operator that asked for it.
+        let deployment = olm.get("Deployment", "apps", EXPORTER.name).await.expect("a Deployment");
+        let image = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
+        let joined = lab.pod("first").await.spec.and_then(|spec| spec.ephemeral_containers).unwrap_or_default();
+        assert_eq!(joined.len(), 2);
+        assert!(joined.iter().any(|one| one.image.as_deref() == image.as_str()), "{joined:#?}");
+        assert_eq!((lab.loads("first").await <= 1, lab.restarts("first").await), (true, 0));
+
+        olm.judge_of(&EXPORTER, "apps");
+        olm.delete("Subscription", "apps", EXPORTER.name).await;
+        olm.delete("ClusterServiceVersion", "apps", &format!("{}.v0.9.9", EXPORTER.name)).await;
+        eventually("its Deployment is gone", PATIENCE, || async {
+            let left = olm.get("Deployment", "apps", EXPORTER.name).await;
+            if left.is_none() { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+        assert!(lab.metrics("first", PORT).await.is_some(), "it exports until it ends");
+        olm.installed_of(&WATCHER, "apps", NEXT).await;
+        assert_eq!(may(EXPORTER.name), [false; 4]);
     });
 }

@@ -3,6 +3,7 @@
 //! Without a linker for arm64 only amd64 is built. That they are the same each time, releases and
 //! signatures are in `release_page`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,11 +13,12 @@ use olm_tests::cluster::repository;
 use olm_tests::eventually;
 use olm_tests::images::{Config, Registry, home, pull, said};
 use olm_tests::lab::{Lab, V1};
-use olm_tests::olm::{CATALOGS, Olm, PACKAGE, publisher};
+use olm_tests::olm::{CATALOGS, Olm, publisher};
 use olm_tests::operator::free_address;
 use olm_tests::pages::{Shell, blocks, command};
 use olm_tests::process::Process;
 use olm_tests::tools::tool;
+use oneagent_operator::api::PACKAGES;
 use serde_json::Value;
 
 const PAGE: &str = "docs/olm.md";
@@ -113,7 +115,12 @@ fn olm_runs_the_operator_from_the_images_that_the_page_builds() {
         let folder = desk.folder.path().to_owned();
         let opm = opm_image(&olm.registry);
         let images = build(&desk, &olm.registry, &opm);
-        assert_eq!(images.len(), 8, "{images:?}");
+        // Of each package the operator and two bundles; two catalogs of all.
+        assert_eq!(images.len(), 3 * PACKAGES.len() + 2, "{images:?}");
+        let (operators, others) = images.split_at(PACKAGES.len());
+        let (bundles, catalogs) = others.split_at(2 * PACKAGES.len());
+        let digests = operators.iter().map(|image| image.split_once('@').unwrap().1).collect::<BTreeSet<_>>();
+        assert_eq!(digests.len(), 1, "one image, a name for each package: {operators:?}");
 
         let crane = |args: &[&str]| said(Command::new(tool("crane")).args(args));
         let index = json(&crane(&["manifest", &images[0]]));
@@ -139,24 +146,30 @@ fn olm_runs_the_operator_from_the_images_that_the_page_builds() {
         )));
         let files: Vec<&str> =
             listed.lines().filter(|line| line.starts_with('-')).filter_map(|line| line.rsplit(' ').next()).collect();
-        assert_eq!(files, ["etc/ssl/certs/ca-certificates.crt", "licenses/LICENSE", "oneagent-operator"]);
+        let wanted = [
+            "etc/ssl/certs/ca-certificates.crt",
+            "jmx_prometheus_javaagent.jar",
+            "licenses/LICENSE",
+            "licenses/jmx_prometheus_javaagent/LICENSE",
+            "oneagent-operator",
+        ];
+        assert_eq!(files, wanted);
         // Labels of the bundle's image are what its annotations say; the catalog is what opm finds valid.
         let label = |image: &str, key: &str| {
             json(&crane(&["config", "--platform", "linux/amd64", image]))["config"]["Labels"][key].clone()
         };
-        assert_eq!(label(&images[2], "operators.operatorframework.io.bundle.package.v1"), PACKAGE);
-        assert_eq!(label(&images[4], "operators.operatorframework.io.bundle.package.v1"), "configwatcher-operator");
-        for (plain, flavour) in [(2, 3), (4, 5)] {
-            let files = |at: usize| {
-                crane(&["export", "--platform", "linux/amd64", &images[at], "-"]).matches("manifests/").count()
-            };
-            assert!(files(flavour) > files(plain), "OpenShift's has more manifests");
+        for (package, flavours) in PACKAGES.iter().zip(bundles.chunks(2)) {
+            for bundle in flavours {
+                assert_eq!(label(bundle, "operators.operatorframework.io.bundle.package.v1"), package.name);
+            }
+            let manifests =
+                |image: &str| crane(&["export", "--platform", "linux/amd64", image, "-"]).matches("manifests/").count();
+            assert!(manifests(&flavours[1]) > manifests(&flavours[0]), "OpenShift's has more manifests: {flavours:?}");
         }
-        for catalog in &images[6..] {
+        for catalog in catalogs {
             assert_eq!(label(catalog, "operators.operatorframework.io.index.configs.v1"), "/configs");
         }
-        serves(&olm, &folder, &images[7], &images[2]).await;
-        assert_eq!(images[0].split_once('@').unwrap().1, images[1].split_once('@').unwrap().1, "one image, two names");
+        serves(&olm, &folder, &catalogs[1], &bundles[0]).await;
         if platforms.len() == 2 && there("podman") {
             multiarch(&folder, &images[0]);
         } else {

@@ -17,8 +17,9 @@ pub mod package;
 
 use super::condition::Condition;
 use super::object::{ObjectStatus, keep_what_is_urgent, status_head};
+use super::rollout::RolloutProgress;
 use super::schedule::{Blackout, Window};
-use super::schema::{any_object, int_or_string};
+use super::schema::int_or_string;
 
 /// Replaces the selected Pods when the data of the ConfigMap has changed.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -163,7 +164,7 @@ pub struct ConfigWatcherStatus {
     pub pods: Option<PodCounts>,
     /// The rollout, under way or last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollout: Option<RolloutStatus>,
+    pub rollout: Option<RolloutProgress>,
     /// Conditions: Ready, Progressing, Degraded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -229,29 +230,4 @@ pub struct PodCounts {
     /// At most five Pods of each count, with the cause: blocked, skipped, unavailable.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub examples: BTreeMap<String, Vec<String>>,
-}
-
-/// The rollout, under way or last.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RolloutStatus {
-    /// Complete, Rolling, Waiting, Paused, Stopped or Failed.
-    #[serde(default)]
-    pub state: String,
-    /// When the first Pod was about to be replaced (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<String>,
-    /// When the last Pod was done (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<String>,
-    /// What is waited for, most important first; at most five.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waiting_on: Vec<String>,
-    /// What stopped it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
-    /// What the operator must remember of it; for itself, in a form of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "any_object")]
-    pub memory: Option<serde_json::Value>,
 }

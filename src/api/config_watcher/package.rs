@@ -30,6 +30,7 @@ pub const PACKAGE: Package = Package {
     reads: &[],
     accounts: &[],
     image_variable: None,
+    own_image_variable: None,
     samples: &[Sample { file: "configwatcher.yaml", title: "Pods of an application", yaml: WATCHER }],
     companions: &[Sample { file: "webapp.yaml", title: "The application", yaml: include_str!("webapp.yaml") }],
     extras: &[],

@@ -35,6 +35,7 @@ pub const PACKAGE: Package = Package {
     ],
     accounts: &["dynatrace-oneagent", "dynatrace-oneagent-unprivileged"],
     image_variable: Some("RELATED_IMAGE_DYNATRACE_ONEAGENT"),
+    own_image_variable: None,
     samples: SAMPLES,
     companions: &[],
     extras: &[Sample {

@@ -8,8 +8,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams};
 use kube::{Client, Resource, ResourceExt};
 
-use super::super::nearest::nearest;
 use super::read::{list, node_selector};
+use crate::api::nearest::nearest;
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};

@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
 
-use super::super::nearest::nearest;
 use super::read::{list, node_selector, written};
+use crate::api::nearest::nearest;
 use crate::api::oneagent::OneAgent;
 use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};

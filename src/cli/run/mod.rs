@@ -22,9 +22,11 @@ use tokio::task::JoinSet;
 
 use super::duration::duration;
 use super::oneagent::run::OneAgentArgs;
+use super::table::choose;
 use crate::backoff;
 use crate::clock::Clock;
 use crate::config_watcher::ConfigWatchers;
+use crate::jmx_exporter::{self, JmxExporters};
 use crate::kernel::feed::Feed;
 use crate::kernel::kind::{Kind, Process, Shared};
 use crate::kernel::lease::{Candidate, Timing};
@@ -32,6 +34,7 @@ use crate::kernel::runtime::Runtime;
 use crate::kernel::sync::{Scope, Synced, Watches};
 use crate::kernel::triggers::Triggers;
 use crate::kernel::{self, ApiContact, Reference};
+use crate::manager::Managers;
 use crate::telemetry::{self, Health, LogFormat, Metrics};
 
 /// Arguments of `run`.
@@ -44,6 +47,13 @@ pub(super) struct Args {
     common: Common,
     #[command(flatten)]
     oneagent: OneAgentArgs,
+    /// With --kind jmxexporter: the operator's own image, which the containers run that join Pods. Set by OLM and the
+    /// manifests.
+    #[arg(long, env = "OPERATOR_IMAGE", default_value = "")]
+    operator_image: String,
+    /// With --kind manager: file with the table that says what a stack consists of. Default: the one in the program.
+    #[arg(long, env = "TABLE", value_name = "FILE")]
+    table: Option<PathBuf>,
 }
 
 /// What every kind's process is told.
@@ -100,16 +110,30 @@ enum KindName {
     Oneagent,
     /// ConfigWatchers, in package configwatcher-operator.
     Configwatcher,
+    /// PrometheusJmxExporters, in package jmx-exporter-operator.
+    Jmxexporter,
+    /// Managers, in package tf-operator.
+    Manager,
 }
 
 type Stop = futures::future::Shared<futures::future::BoxFuture<'static, ()>>;
 
 pub(super) async fn run(args: Args) -> Result<(), String> {
-    let Args { kind, common, oneagent } = args;
+    let Args { kind, common, oneagent, operator_image, table } = args;
     match kind {
         KindName::Oneagent => Box::pin(serve(&common, |shared, triggers| oneagent.kind(shared, triggers))).await,
         KindName::Configwatcher => {
             Box::pin(serve(&common, |shared, _| ConfigWatchers::new(shared.clock.clone()))).await
+        }
+        KindName::Jmxexporter => {
+            let kind = |shared: &Shared| {
+                JmxExporters::new(operator_image, jmx_exporter::metrics::OwnMetrics::new(&shared.metrics))
+            };
+            Box::pin(serve(&common, |shared, _| kind(shared))).await
+        }
+        KindName::Manager => {
+            choose(table.as_deref())?;
+            Box::pin(serve(&common, |_, _| Managers::default())).await
         }
     }
 }
@@ -185,6 +209,7 @@ async fn serve<K: Kind>(args: &Common, make: impl FnOnce(&Shared, &Triggers) -> 
         let ended = tokio::select! {
             () = runtime.run(receivers, stop.clone()) => None,
             () = tell_olm => None,
+            () = kind.beside(&shared) => None,
             error = candidate.keep() => Some(lost(&error)),
             // What a dead watch feeds stays as it is: nothing may be decided from that.
             defect = watches.ended() => Some(defect),

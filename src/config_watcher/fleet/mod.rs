@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::fleet::pods::{pod, see};
 use crate::fleet::replicas::{NamespaceView, Owner, Replica};
 use crate::k8s::facts::PodFacts;
-use crate::k8s::watch::{Change, Listed};
+use crate::k8s::watch::{Change, Listed, key_of};
 use crate::kernel::Key;
 use crate::rollout::Share;
 
@@ -38,10 +38,6 @@ pub struct Inner {
 struct Version {
     version: Option<String>,
     change: u64,
-}
-
-fn key_of(object: &impl ResourceExt) -> Key {
-    (object.namespace().unwrap_or_default(), object.name_any())
 }
 
 fn uid_of(object: &impl ResourceExt) -> String {

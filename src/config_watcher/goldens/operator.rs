@@ -21,7 +21,7 @@ use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
 use crate::clock::Clock;
 use crate::k8s::watch::Change;
 use crate::k8s::workload::ReplicaSetFacts;
-use crate::kernel::delete::{Blocked, By};
+use crate::kernel::pods::{Blocked, By};
 use crate::rollout::ledger::Ledger;
 use crate::sim::{self, Event, Script, Stage, edit, how, merge};
 

@@ -24,7 +24,7 @@ use crate::fleet::daemonsets::{DaemonSets, NodeChange, Reads};
 use crate::k8s::facts::{HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
 use crate::k8s::node::Node;
 use crate::k8s::placement::Placement;
-use crate::k8s::watch::{Affects, Change};
+use crate::k8s::watch::{Affects, Change, key_of};
 use crate::kernel::Key;
 use crate::rollout::Loss;
 
@@ -227,8 +227,4 @@ impl Inner {
 
 fn record_of(set: &DaemonSet) -> Option<&String> {
     set.annotations().get(RECORD_ANNOTATION)
-}
-
-fn key_of(set: &DaemonSet) -> Key {
-    (set.namespace().unwrap_or_default(), set.name_any())
 }

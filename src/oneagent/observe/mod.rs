@@ -194,7 +194,7 @@ pub async fn observe(
     let known = known(cx, resolved, daemonset.is_some()).await;
     let nodes = near(cx, resolved, known.as_deref(), away);
     let pods = fleet.pods(key);
-    let ledger = cx.deletions.ledger(&resolved.uid);
+    let ledger = cx.in_flight.ledger(&resolved.uid);
     let able = able(resolved, &nodes);
     let lacking = lacks(cx, resolved, &able, &pods, &ledger);
     let missing = if daemonset.is_some() { missing(&kept.missing(), &able, &pods, now) } else { Missing::new() };

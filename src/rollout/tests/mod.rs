@@ -242,6 +242,7 @@ fn revisions_of_any_kind_are_rolled_out_and_named_as_the_kind_names_them() {
             places: &places(pods),
             workloads: &[],
             template: Some(&Number(2)),
+            writes_template: true,
             settled: true,
             deleted: &none,
             lost: &lost,

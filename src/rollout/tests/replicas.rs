@@ -101,6 +101,7 @@ impl World {
         let inventory = Inventory {
             places: &places,
             workloads: &workloads,
+            writes_template: false,
             template: Some(&Number(2)),
             settled: true,
             deleted: &self.ledger.deleted(),

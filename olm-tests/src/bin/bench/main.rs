@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench that cannot go on stops")]
 
+mod jvms;
 mod scale;
 mod watchers;
 
@@ -39,7 +40,8 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What can be asked for alone: `make bench ONLY="latency plan"`.
-const SECTIONS: [&str; 9] = ["plan", "latency", "rollout", "watchers", "large", "zones", "flap", "fifty", "memory"];
+const SECTIONS: [&str; 11] =
+    ["plan", "latency", "rollout", "watchers", "jvms", "manyjvms", "large", "zones", "flap", "fifty", "memory"];
 /// Between two rounds of a latency: what the last one set off has come to rest.
 const REST: Duration = Duration::from_millis(300);
 
@@ -71,6 +73,13 @@ fn main() {
     olm_tests::run(async {
         if wanted("watchers") {
             watchers::edit(200).await;
+        }
+        if wanted("jvms") {
+            jvms::exporters();
+            jvms::first_answers(20).await;
+        }
+        if wanted("manyjvms") {
+            jvms::many(2000).await;
         }
         if wanted("latency") {
             latency().await;

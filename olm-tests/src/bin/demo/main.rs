@@ -12,7 +12,9 @@
 )]
 
 mod config_watcher;
+mod jmx_exporter;
 mod keep;
+mod manager;
 mod picture;
 mod screen;
 
@@ -47,7 +49,7 @@ struct Args {
     #[arg(long, value_name = "FILE", requires = "bad")]
     picture: Option<PathBuf>,
     /// Which kind to show.
-    #[arg(long, default_value = "oneagent", value_parser = ["oneagent", "configwatcher"])]
+    #[arg(long, default_value = "oneagent", value_parser = ["oneagent", "configwatcher", "jmx", "manager"])]
     kind: String,
 }
 
@@ -64,6 +66,20 @@ async fn show(args: &Args) -> ExitCode {
         let began = Instant::now();
         return match Box::pin(config_watcher::demo()).await {
             Ok(cluster) => end(args, &cluster, began, "configwatcher", "configwatchers,configmaps,pods").await,
+            Err(code) => code,
+        };
+    }
+    if args.kind == "jmx" {
+        let began = Instant::now();
+        return match Box::pin(jmx_exporter::demo()).await {
+            Ok(cluster) => end(args, &cluster, began, "jmx-exporter", "prometheusjmxexporters,configmaps,pods").await,
+            Err(code) => code,
+        };
+    }
+    if args.kind == "manager" {
+        let began = Instant::now();
+        return match Box::pin(manager::demo()).await {
+            Ok(cluster) => end(args, &cluster, began, "contrail", "managers,statefulsets,daemonsets,pods").await,
             Err(code) => code,
         };
     }

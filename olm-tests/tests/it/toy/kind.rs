@@ -15,9 +15,9 @@ use oneagent_operator::fleet::daemonsets::{DaemonSets, Reads, by_node, place};
 use oneagent_operator::k8s::facts::{NodeFacts, PodFacts};
 use oneagent_operator::k8s::watch::{Affects, Change, Id, Key};
 use oneagent_operator::kernel::Error;
-use oneagent_operator::kernel::delete::How;
 use oneagent_operator::kernel::feed::Feed;
 use oneagent_operator::kernel::kind::{Acted, Cx, Kind, Observation, StatusInput};
+use oneagent_operator::kernel::pods::How;
 use oneagent_operator::rollout::{self, Decision, Desired, Inventory, Occupant, Place, Policy, Share, Standing, Words};
 use serde::{Deserialize, Serialize};
 
@@ -164,13 +164,13 @@ impl Kind for Refreshes {
             template: Some(&desired.revision),
             ..Inventory::plain(&places, WORDS, memory, cx.contact.deciding_since())
         };
-        Ok(rollout::decide(&policy, Some(desired), &inventory, &cx.deletions.ledger(&cx.state.uid), now))
+        Ok(rollout::decide(&policy, Some(desired), &inventory, &cx.in_flight.ledger(&cx.state.uid), now))
     }
 
     async fn act(cx: &Cx<'_, Self>, _: &Desired<String>, decision: &mut Decision<String>, (): &mut ()) -> Acted {
         let mut error = None;
         for step in &decision.plan.steps {
-            error = cx.remove(&cx.state.uid, &decision.guard, step, How::Delete).await.err();
+            error = cx.take((&cx.state.uid, &step.pod.id), &decision.guard, step, How::Delete).await.err();
         }
         let next = decision.plan.next.and_then(|at| (at - cx.clock.now()).to_std().ok());
         Acted { error, next, busy_until: None }

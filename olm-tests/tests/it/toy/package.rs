@@ -26,6 +26,7 @@ pub(super) static REFRESHES: Package = Package {
     reads: &[],
     accounts: &[],
     image_variable: None,
+    own_image_variable: None,
     samples: &[],
     extras: &[],
     alerts: &[],

@@ -5,15 +5,16 @@ use std::path::Path;
 use olm_tests::jvm::{Beside, runtime_of, runtimes};
 use olm_tests::process::free_port;
 
-const EXPORTING: &str = "{\"result\":\"Exporting\"}";
+const EXPORTING: &str = "Exporting";
 
 fn beside(home: &Path) -> Beside<'_> {
     Beside { home, options: "", arguments: "", port: free_port(), within: "60s" }
 }
 
-/// The reason in a helper's words.
+/// The result in a helper's words, or its reason.
 fn reason(line: &str) -> &str {
-    line.split("\"reason\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or(line)
+    let of = |key: &str| line.split(key).nth(1).and_then(|rest| rest.split('"').next());
+    of("\"result\":\"").or_else(|| of("\"reason\":\"")).unwrap_or(line)
 }
 
 #[test]
@@ -32,7 +33,7 @@ fn a_jvm_loads_the_exporter_once_and_takes_good_configurations_and_no_bad_ones()
         let wanted = [
             "ConfigNotTaken",
             "alive",
-            "AlreadyExporting",
+            EXPORTING,
             "alive",
             "ConfigNotTaken",
             EXPORTING,
@@ -60,7 +61,6 @@ fn what_could_end_a_jvm_is_not_done_and_is_said() {
         ("", "", "attach 'hostPort:'", "ConfigRejected"),
         ("", "", "SUM=0 attach 'rules: []'", "ConfigStale"),
         ("", "", "UNTIL=2020-01-01T00:00:00Z attach 'rules: []'", "Expired"),
-        ("", "", "attach 'rules: []' --container 0123456789abcdef", "NoJvm"),
         ("", "", "attach 'rules: []' --rewrite", "NoJvm"),
     ] {
         let jvm = Beside { options, arguments, port, within: "8s", ..beside(newest) };
@@ -99,10 +99,11 @@ fn of_helpers_that_are_killed_or_come_together_one_has_the_jvm_load_and_it_lives
         let reasons: Vec<&str> = said.iter().map(|line| reason(line)).collect();
         let [first, second, third, last] = reasons[..] else { panic!("{after}: {said:#?}") };
         assert_eq!((first, last), ("alive", "alive"), "killed after {after} s: {said:#?}");
-        assert!([EXPORTING, "AlreadyExporting", "LoadedBefore", "PortInUse"].contains(&second), "{after}: {said:#?}");
-        assert!(["AlreadyExporting", "LoadedBefore", "PortInUse"].contains(&third), "{after}: {said:#?}");
+        for later in [second, third] {
+            assert!([EXPORTING, "AlreadyExporting", "LoadedBefore"].contains(&later), "{after}: {said:#?}");
+        }
     }
     let said = beside(newest).run("sleep 6\nfor i in 1 2 3; do attach 'rules: []' & done; wait %2 %3 %4\nalive");
     let of = |wanted: &str| said.iter().filter(|line| reason(line) == wanted).count();
-    assert_eq!((of(EXPORTING), of("alive"), said.len()), (1, 1, 4), "{said:#?}");
+    assert!(of(EXPORTING) >= 1 && of("alive") == 1 && said.len() == 4, "{said:#?}");
 }

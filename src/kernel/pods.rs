@@ -1,4 +1,4 @@
-//! Deleting and evicting Pods: the one way to do it, with budget, UID and resourceVersion checked once more.
+//! Deleting, evicting and changing Pods: the one way to do it, with budget, UID and resourceVersion checked once more.
 //!
 //! Here so that even a wrong plan cannot exceed the budget: what is in flight is counted in a ledger of each owner, and
 //! the guard judges by that, not by what the plan says. Must not choose a Pod.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use kube::Client;
-use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
@@ -18,34 +18,38 @@ use crate::k8s::facts::PodFacts;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::{Entry, Ledger};
 
-/// A Pod to remove.
+/// A Pod to remove or change.
 #[derive(Debug, Clone)]
 pub struct Target<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
-    pub uid: &'a Arc<str>,
+    pub uid: &'a str,
+    /// The kind's id of it.
+    pub id: &'a Arc<str>,
     /// resourceVersion it was judged by.
     pub resource_version: &'a str,
-    /// The place that it leaves.
+    /// Its place.
     pub place: &'a Arc<str>,
-    pub how: How,
+    pub how: How<'a>,
 }
 
-/// How a Pod is removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// Whatever its PodDisruptionBudget says: DaemonSets have none.
+/// What is done to a Pod.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum How<'a> {
+    /// It is deleted, whatever its PodDisruptionBudget says: DaemonSets have none.
     Delete,
-    /// Unless a PodDisruptionBudget forbids it.
+    /// It is deleted, unless a PodDisruptionBudget forbids it.
     Evict,
+    /// It stays, and a container joins it: with that it is another occupant of its place.
+    Join(&'a Value),
 }
 
-/// What came of a deletion.
+/// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is being deleted.
-    Deleted,
-    /// It may not be removed now.
+    /// It is being deleted, or changed.
+    Taken,
+    /// It may not be done now.
     Blocked(Blocked),
     /// It changed or went meanwhile: look again.
     Changed,
@@ -53,7 +57,7 @@ pub enum Outcome {
     OverBudget,
 }
 
-/// Why a Pod is not removed.
+/// Why it is not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
     /// In the API server's words.
@@ -74,11 +78,11 @@ pub enum By {
 
 /// What each owner has in flight.
 #[derive(Debug, Default)]
-pub struct Deletions {
+pub struct InFlight {
     owners: Mutex<HashMap<String, Ledger>>,
 }
 
-impl Deletions {
+impl InFlight {
     /// What an owner has in flight.
     #[must_use]
     pub fn ledger(&self, owner: &str) -> Ledger {
@@ -100,7 +104,7 @@ impl Deletions {
     }
 
     fn begin(&self, owner: &str, guard: &Guard, target: &Target<'_>, now: DateTime<Utc>) -> Option<Entry> {
-        self.owners().entry(owner.to_owned()).or_default().begin(guard, target.place, target.uid, now)
+        self.owners().entry(owner.to_owned()).or_default().begin(guard, target.place, target.id, now)
     }
 
     fn undo(&self, owner: &str, entry: &Entry) {
@@ -109,9 +113,9 @@ impl Deletions {
         }
     }
 
-    /// Removes a Pod, if the guard admits it and the Pod is still the one that was judged.
+    /// Does it, if the guard admits it and the Pod is still the one that was judged.
     #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
-    pub async fn delete(
+    pub async fn take(
         &self,
         client: &Client,
         owner: &str,
@@ -137,9 +141,18 @@ impl Deletions {
                 let sent = api.create_subresource::<Value, Status>("eviction", target.name, &post, &body);
                 call(|| what("evict"), sent).await.map(drop)
             }
+            How::Join(container) => {
+                let body = json!({
+                    "metadata": { "uid": target.uid, "resourceVersion": target.resource_version },
+                    "spec": { "ephemeralContainers": [container] },
+                });
+                let patch = (PatchParams::default(), Patch::Strategic(body));
+                let sent = api.patch_subresource("ephemeralcontainers", target.name, &patch.0, &patch.1);
+                call(|| what("add an ephemeral container to"), sent).await.map(drop)
+            }
         };
         match answer {
-            Ok(()) => Ok(Outcome::Deleted),
+            Ok(()) => Ok(Outcome::Taken),
             Err(error) if let Some(blocked) = blocked(&error, target.how) => {
                 self.undo(owner, &entry);
                 Ok(Outcome::Blocked(blocked))
@@ -175,7 +188,7 @@ fn eviction(target: &Target<'_>, params: &DeleteParams) -> Value {
 
 /// What of the API server's answers concerns this Pod: 429 with a cause, an objection, or a 500 that is no trouble of
 /// its own. A right that is missing to delete Pods concerns them all.
-fn blocked(error: &Error, how: How) -> Option<Blocked> {
+fn blocked(error: &Error, how: How<'_>) -> Option<Blocked> {
     let Error::Api { source, .. } = error else { return None };
     let kube::Error::Api(status) = &**source else { return None };
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();

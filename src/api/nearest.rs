@@ -6,7 +6,8 @@
 const ALIKE: f64 = 0.6;
 
 /// What may have been meant.
-pub(super) fn nearest(name: &str, names: &[&str]) -> String {
+#[must_use]
+pub fn nearest(name: &str, names: &[&str]) -> String {
     let likeness = |other: &&&str| strsim::jaro_winkler(name, other);
     let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let best = best.filter(|best| likeness(best) > ALIKE);

@@ -1,0 +1,197 @@
+//! What a test does with Managers in its corner, and what it waits for.
+//!
+//! Must not judge what the operator says but by the API server.
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use oneagent_operator::api::manager::package::PACKAGE;
+use oneagent_operator::api::manager::{Manager, ManagerStatus};
+use serde_json::{Value, json};
+
+use super::{LONG, Lab, SOON};
+use crate::cluster::{Cluster, documents};
+use crate::eventually;
+use crate::kubelet::Fault;
+use crate::nodes::Shape;
+use crate::sandbox::Sandbox;
+
+/// Labels of the nodes of a stack; here with the lab's name, for nodes are shared.
+const MASTER: &str = "node-role.kubernetes.io/master";
+const WORKER: &str = "node-role.kubernetes.io/worker";
+/// How much room each volume has.
+const ROOM: &str = "10Gi";
+
+/// Gives nodes volumes for three stores each.
+pub fn volumes(cluster: &Cluster, nodes: &[String]) {
+    let class = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": { "name": "local-storage" }, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer" });
+    cluster.apply(&class.to_string());
+    for (node, number) in nodes.iter().flat_map(|node| (0..3).map(move |number| (node, number))) {
+        let of_node = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
+        let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": { "name": format!("{node}-{number}") },
+            "spec": { "capacity": { "storage": ROOM }, "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "local-storage", "local": { "path": format!("/var/lib/{number}") },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [of_node] }] } } } });
+        cluster.apply(&volume.to_string());
+    }
+}
+
+/// Gives nodes networks, in which Pods of real programs run.
+pub async fn networks(cluster: &Cluster, nodes: &[String]) {
+    let api: Api<Node> = Api::all(cluster.client.clone());
+    for node in nodes {
+        let name = node.clone();
+        let sandbox = tokio::task::spawn_blocking(move || Sandbox::on_node(&name)).await.expect("a network");
+        let address = json!({ "type": "InternalIP", "address": sandbox.address.to_string() });
+        let status = Patch::Merge(json!({ "status": { "addresses": [address] } }));
+        api.patch_status(node, &PatchParams::default(), &status).await.expect("a Node");
+    }
+}
+
+/// Images of the rig for a ZooKeeper's containers.
+#[must_use]
+pub fn real_zookeeper() -> Value {
+    let container = |name: &str, image: &str| json!({ "name": name, "image": image });
+    json!([
+        container("init", "rig/shell:1"),
+        container("conf-init", "rig/shell:1"),
+        container("zookeeper", "rig/zookeeper:3.9.5"),
+    ])
+}
+
+impl Lab<'static> {
+    /// A corner of the shared cluster with masters, workers, volumes for three stores on each master, and the operator.
+    pub async fn of_stacks(name: &str, masters: usize, workers: usize) -> Self {
+        let mut lab = Lab::bare(Cluster::shared().await, &PACKAGE, name, 0).await;
+        lab.add_masters(masters).await;
+        lab.add_nodes(workers, &Shape::default().label(WORKER, name)).await;
+        lab.start_operator(&[]).await;
+        lab
+    }
+}
+
+impl Lab<'static> {
+    /// The same, with masters alone whose Pods run for real, each in its node's network.
+    pub async fn of_real_stacks(name: &str, masters: usize) -> Self {
+        let mut lab = Lab::of_stacks(name, 0, 0).await;
+        lab.add_real_masters(masters).await;
+        lab
+    }
+}
+
+impl Lab<'_> {
+    /// Adds masters with networks.
+    pub async fn add_real_masters(&mut self, count: usize) {
+        let nodes = self.add_masters(count).await;
+        networks(self.cluster, &nodes).await;
+    }
+
+    /// A Manager of real ZooKeeper servers.
+    #[must_use]
+    pub fn real_stack(&self) -> Value {
+        let mut stack = self.stack();
+        stack["spec"]["services"] = json!({ "zookeepers": [{ "metadata": { "name": "zookeeper1" },
+            "spec": { "serviceConfiguration": { "containers": real_zookeeper() } } }] });
+        stack
+    }
+
+    /// Where its Pods are, by name.
+    pub async fn addresses(&self) -> Vec<String> {
+        let of = |pod: Pod| pod.status.and_then(|status| status.pod_ip).unwrap_or_default();
+        self.stack_pods().await.into_iter().map(of).collect()
+    }
+
+    /// Adds nodes with the label of masters, with volumes.
+    pub async fn add_masters(&mut self, count: usize) -> Vec<String> {
+        let nodes = self.add_nodes(count, &Shape::default().label(MASTER, &self.name.clone())).await;
+        volumes(self.cluster, &nodes);
+        nodes
+    }
+
+    /// The sample, on this lab's nodes.
+    #[must_use]
+    pub fn stack(&self) -> Value {
+        let text = PACKAGE.samples[0].yaml;
+        let text = text.replace("node-role.kubernetes.io/master: \"\"", &format!("{MASTER}: {}", self.name));
+        let text = text.replace("node-role.kubernetes.io/worker: \"\"", &format!("{WORKER}: {}", self.name));
+        let mut object = documents(&text).remove(0);
+        object["metadata"]["namespace"] = self.name.clone().into();
+        object
+    }
+
+    /// Changes the spec by a merge patch, and waits until the operator has seen it.
+    pub async fn edit_stack(&self, spec: Value) {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        let edited = self.stacks().patch("cluster1", &PatchParams::default(), &patch).await.expect("a Manager");
+        eventually("the edit is seen", SOON, || async {
+            let seen = self.stack_status().await.observed_generation;
+            if seen >= edited.metadata.generation { Ok(()) } else { Err(format!("{seen:?}")) }
+        })
+        .await;
+    }
+
+    #[must_use]
+    pub fn stacks(&self) -> Api<Manager> {
+        Api::namespaced(self.cluster.client.clone(), &self.name)
+    }
+
+    /// The status of the Manager.
+    pub async fn stack_status(&self) -> ManagerStatus {
+        self.stacks().get("cluster1").await.ok().and_then(|manager| manager.status).unwrap_or_default()
+    }
+
+    /// Waits until a condition has a reason, and returns the status.
+    pub async fn stack_says(&self, type_: &str, reason: &str) -> ManagerStatus {
+        eventually(&format!("{type_} says {reason}"), LONG, || async {
+            let status = self.stack_status().await;
+            let condition = status.conditions.iter().find(|condition| condition.type_ == type_);
+            if condition.is_some_and(|found| found.reason == reason) { Ok(status) } else { Err(format!("{status:#?}")) }
+        })
+        .await
+    }
+
+    /// Waits until a component is in a state, and returns what it says of it.
+    pub async fn component_is(&self, name: &str, state: &str) -> String {
+        eventually(&format!("{name} is {state}"), LONG, || async {
+            let status = self.stack_status().await;
+            let found = status.components.iter().find(|one| one.name == name && one.state == state);
+            found.map(|one| one.waiting_for.clone().unwrap_or_default()).ok_or_else(|| format!("{status:#?}"))
+        })
+        .await
+    }
+
+    /// The Pods of a component start, and are not Ready until they are released.
+    pub fn hold(&self, component: &str) {
+        self.behave(|behaviour| {
+            behaviour.pods.insert(component.to_owned(), Fault::Held);
+        });
+    }
+
+    /// They are Ready.
+    pub fn release(&self, component: &str) {
+        self.behave(|behaviour| {
+            behaviour.pods.remove(component);
+        });
+    }
+
+    /// The Pods of its stack, by name.
+    pub async fn stack_pods(&self) -> Vec<Pod> {
+        let api: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let list = api.list(&ListParams::default().labels("contrail_manager")).await.expect("Pods");
+        let mut pods = list.items;
+        pods.sort_by_key(ResourceExt::name_any);
+        pods
+    }
+
+    /// Waits until there are so many Pods.
+    pub async fn has_pods(&self, count: usize) {
+        eventually(&format!("there are {count} Pods"), SOON, || async {
+            let found = self.stack_pods().await.len();
+            if found == count { Ok(()) } else { Err(found.to_string()) }
+        })
+        .await;
+    }
+}

@@ -1,0 +1,14 @@
+//! Managers: a stack stands up in order, and stays as the spec has it.
+
+mod changes;
+mod order;
+
+use olm_tests::lab::Lab;
+
+/// A lab whose stack stands.
+async fn standing(name: &str, masters: usize, workers: usize) -> Lab<'static> {
+    let lab = Lab::of_stacks(name, masters, workers).await;
+    lab.cluster.apply(&lab.stack().to_string());
+    lab.stack_says("Ready", "AllServing").await;
+    lab
+}

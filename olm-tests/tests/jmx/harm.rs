@@ -1,0 +1,129 @@
+//! What ends: JVMs, operators, helpers. No JVM is made to load twice, and one that comes to harm stops all.
+
+use std::collections::BTreeSet;
+
+use olm_tests::lab::jmx_exporter::PORT;
+use olm_tests::lab::{LONG, Lab, SOON};
+use olm_tests::{eventually, run};
+use serde_json::json;
+
+#[test]
+fn a_jvm_that_ends_of_the_load_stops_all_until_somebody_edits_the_object() {
+    run(async {
+        let lab = Lab::of_jvms("jmx-harm").await;
+        let as_root = json!({ "securityContext": { "runAsUser": 0 } });
+        lab.jvm("halts", "jvm:any", &json!({ "args": ["halt"] }), &as_root);
+        lab.runs("halts").await;
+        lab.exporter(&json!({}));
+        let status = lab.exporter_says("AttachHarmful").await;
+        assert_eq!(status.rollout.expect("a rollout").state, "Failed");
+        for name in ["b", "c"] {
+            lab.plain_jvm(name);
+            lab.runs(name).await;
+        }
+        // Another configuration is no reason to go on, nor is another operator.
+        lab.configuration("lowercaseOutputName: true");
+        let mut lab = lab;
+        lab.operators.clear();
+        lab.start_exporter_operator().await;
+        eventually("the others are seen", SOON, || async {
+            let jvms = lab.exporter_status("exporter").await.jvms.unwrap_or_default();
+            if jvms.selected == 3 { Ok(()) } else { Err(format!("{jvms:?}")) }
+        })
+        .await;
+        lab.exporter_says("AttachHarmful").await;
+        assert!(lab.joined("b").await.is_empty() && lab.joined("c").await.is_empty());
+        assert_eq!((lab.joined("halts").await.len(), lab.restarts("halts").await), (1, 1));
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", "halts", "--wait=false"]);
+        lab.edit_exporter(json!({ "rollout": { "retry": "it was the application" } })).await;
+        lab.exporter_says("AllExporting").await;
+        assert_eq!(lab.restarts("b").await + lab.restarts("c").await, 0);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_pod_that_ceases_to_be_ready_stops_all_even_if_its_status_was_wiped() {
+    run(async {
+        let lab = Lab::of_jvms("jmx-unready").await;
+        let as_root = json!({ "securityContext": { "runAsUser": 0 } });
+        lab.jvm("ails", "jvm:any", &json!({ "args": ["unready"] }), &as_root);
+        lab.runs("ails").await;
+        lab.exporter(&json!({}));
+        let status = lab.exporter_says("AttachHarmful").await;
+        let ready = status.conditions.iter().find(|one| one.type_ == "Ready").expect("Ready");
+        assert!(ready.message.contains("ceased to be Ready"), "{ready:#?}");
+        lab.plain_jvm("well");
+        lab.runs("well").await;
+        lab.wipe_exporter().await;
+        lab.exporter_says("AttachHarmful").await;
+        assert_eq!((lab.joined("well").await.len(), lab.restarts("ails").await), (0, 0));
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_container_that_starts_again_is_another_jvm() {
+    run(async {
+        let lab = Lab::of_jvms("jmx-again").await;
+        lab.plain_jvm("first");
+        lab.exporter(&json!({}));
+        lab.exporter_says("AllExporting").await;
+        lab.is_annotated("first").await;
+        // Paused, so that no helper ends what the test looks at.
+        lab.exporter(&json!({ "rollout": { "paused": true } }));
+        let pod = lab.pod("first").await;
+        lab.cluster.kubelet.real.with(&pod, "app", |container| container.kill()).expect("a container");
+        assert!(lab.exporter_says("Paused").await.metrics_endpoints.is_empty());
+        eventually("the annotations are gone", SOON, || async {
+            let annotations = lab.annotations("first").await;
+            if annotations.contains_key("jmx-prometheus-exporter") { Err(format!("{annotations:?}")) } else { Ok(()) }
+        })
+        .await;
+        lab.exporter(&json!({ "rollout": { "paused": false } }));
+        lab.exporter_says("AllExporting").await;
+        assert!(lab.metrics("first", PORT).await.is_some());
+        let names: BTreeSet<String> = lab.joined("first").await.into_iter().map(|one| one.name).collect();
+        assert_eq!(names.iter().collect::<Vec<_>>(), ["jmx-0-1", "jmx-1-1"]);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn operators_and_helpers_that_are_killed_leave_each_jvm_with_one_load() {
+    run(async {
+        let mut lab = Lab::of_jvms("jmx-killed").await;
+        for name in ["a", "b", "c", "d"] {
+            lab.plain_jvm(name);
+            lab.runs(name).await;
+        }
+        lab.exporter(&json!({ "rollout": { "maxConcurrent": 2, "canary": { "soak": "1s" } } }));
+        for _ in 0..4 {
+            let before = joined(&lab).await;
+            eventually("another container joins", LONG, || async {
+                let now = joined(&lab).await;
+                if now > before || now >= 4 { Ok(()) } else { Err(now.to_string()) }
+            })
+            .await;
+            lab.operators.clear();
+            lab.start_exporter_operator().await;
+        }
+        // A helper that is killed says nothing, and its JVM lives.
+        let pod = lab.pod("d").await;
+        lab.cluster.kubelet.real.with(&pod, "jmx-0-1", |container| container.kill());
+        lab.exporter_says("AllExporting").await;
+        for name in ["a", "b", "c", "d"] {
+            assert!(lab.loads(name).await <= 1 && lab.restarts(name).await == 0, "{name}");
+            assert!(lab.metrics(name, PORT).await.is_some(), "{name}");
+        }
+        lab.end().await;
+    });
+}
+
+async fn joined(lab: &Lab<'_>) -> usize {
+    let mut all = 0;
+    for name in ["a", "b", "c", "d"] {
+        all += lab.joined(name).await.len();
+    }
+    all
+}

@@ -1,0 +1,307 @@
+//! Manager, the kind users hold: a stack of services that stands up in order.
+//!
+//! The fields are those of the operator that came with Tungsten Fabric, typed down to `containers`; what is unknown
+//! below `services` is kept, for the components read it. Must not interpret anything: `manager::resolve` alone reads
+//! the raw spec.
+
+#![allow(clippy::duplicated_attributes, reason = "several printer columns have one type")]
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Toleration;
+use kube::{CustomResource, KubeSchema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+pub mod condition;
+pub mod package;
+
+use super::condition::Condition;
+use super::object::{ObjectStatus, keep_what_is_urgent, status_head};
+
+/// The services of a stack, and whether each is a list.
+const SERVICES: &[(&str, bool)] = &[
+    ("cassandras", true),
+    ("zookeepers", true),
+    ("rabbitmq", false),
+    ("config", false),
+    ("controls", true),
+    ("kubemanagers", true),
+    ("webui", false),
+    ("provisionManager", false),
+    ("vrouters", true),
+];
+
+/// A stack that stands up in order.
+#[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, kube(cel))]
+#[kube(
+    group = "contrail.juniper.net",
+    version = "v1alpha1",
+    kind = "Manager",
+    plural = "managers",
+    singular = "manager",
+    namespaced,
+    status = "ManagerStatus",
+    doc = "A whole stack, such as an OpenSDN control plane: each component is created once all that it needs serves.",
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Components", type_ = "string", json_path = ".status.summary.progress"),
+    printcolumn(name = "Waiting", type_ = "string", json_path = ".status.summary.waitingFor"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ManagerSpec {
+    /// What holds for all services that say nothing else. A service's own field replaces the whole field here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub common_configuration: Option<CommonConfiguration>,
+    /// The components: `cassandras`, `zookeepers`, `controls`, `kubemanagers` and `vrouters` are lists; `rabbitmq`,
+    /// `config`, `webui` and `provisionManager` are one each.
+    pub services: Services,
+}
+
+/// What holds for services.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct CommonConfiguration {
+    /// Components run in the network of their nodes, whose addresses are known before a Pod is: only true. Default:
+    /// true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = [true]))]
+    pub host_network: Option<bool>,
+    /// Labels of the nodes. Default: that of control-plane nodes named master, for all but what runs on each node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// Names of Secrets with which images are pulled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 20))]
+    pub image_pull_secrets: Option<Vec<String>>,
+    /// Name of a Secret with the administrator's password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub keystone_secret_instance: Option<String>,
+    /// How many servers there are. Default: one on each node that matches, an odd number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 99))]
+    pub replicas: Option<u32>,
+    /// Taints that do not keep it away. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerations: Option<Vec<Toleration>>,
+}
+
+/// The services by their keys, each as its owner wrote it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Services(pub BTreeMap<String, Value>);
+
+/// An entry of a service.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct Service {
+    pub metadata: ServiceMetadata,
+    pub spec: ServiceSpec,
+}
+
+/// Name and labels of a component.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct ServiceMetadata {
+    /// Its name, with which those of its objects begin.
+    #[schemars(length(min = 1, max = 30), regex(pattern = "^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// Labels of its objects.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What a component is asked to be.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct ServiceSpec {
+    /// What it has of its own instead of the common configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub common_configuration: Option<CommonConfiguration>,
+    /// What its programs read.
+    pub service_configuration: ServiceConfiguration,
+}
+
+/// What a component's programs read.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct ServiceConfiguration {
+    /// Its containers, init containers among them, with their images.
+    #[serde(default)]
+    #[schemars(length(max = 30))]
+    pub containers: Vec<ContainerImage>,
+    /// Everything else.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub fields: Map<String, Value>,
+}
+
+/// A container.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct ContainerImage {
+    /// Its name.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Its image.
+    #[schemars(length(min = 1, max = 1024))]
+    pub image: String,
+    /// What it runs instead of what its image says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub command: Vec<String>,
+}
+
+impl JsonSchema for Services {
+    fn schema_name() -> Cow<'static, str> {
+        "Services".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Service>();
+        let of = |many: bool| if many { json!({ "type": "array", "maxItems": 20, "items": one }) } else { json!(one) };
+        by_key(of)
+    }
+}
+
+/// An object with a property for each service.
+fn by_key(of: impl Fn(bool) -> Value) -> Schema {
+    let properties: Map<String, Value> = SERVICES.iter().map(|(key, many)| ((*key).to_owned(), of(*many))).collect();
+    json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": properties })
+}
+
+/// Observed state.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct ManagerStatus {
+    /// The generation of the spec that this status was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Namespace of the operator that wrote this. Another one leaves the object alone while this one's Lease is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_namespace: Option<String>,
+    /// Each component: how it stands, and what it waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<ComponentStatus>,
+    /// Counts of components.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+    /// Conditions: Ready, Progressing, Degraded, NotCarriedOut.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// Each service as in the spec: the names of its components, and whether each serves.
+    #[serde(flatten)]
+    pub services: Activity,
+}
+
+impl ObjectStatus for ManagerStatus {
+    type Condition = condition::ConditionType;
+
+    status_head!();
+
+    fn urgent(&self) -> Self {
+        let mut urgent = Self { summary: None, ..self.clone() };
+        keep_what_is_urgent::<Self::Condition>(&mut urgent.conditions);
+        for component in &mut urgent.components {
+            component.ready.clear();
+        }
+        urgent
+    }
+
+    fn counts(&self) -> Option<impl Serialize> {
+        self.summary.as_ref()
+    }
+}
+
+/// Services by their keys, each with the names of its components and whether they serve.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Activity(pub BTreeMap<String, Value>);
+
+impl JsonSchema for Activity {
+    fn schema_name() -> Cow<'static, str> {
+        "Activity".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let one = json!({ "type": "object", "properties": {
+            "name": { "type": "string", "description": "The component." },
+            "active": { "type": "boolean", "description": "Whether all its servers serve." } } });
+        by_key(|many| if many { json!({ "type": "array", "items": one }) } else { one.clone() })
+    }
+}
+
+/// How a component stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentStatus {
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// Its service, as in the spec.
+    #[serde(default)]
+    pub service: String,
+    /// Serving, Starting, Updating, Waiting, Outdated, Unplaced, Refused or Invalid.
+    #[serde(default)]
+    pub state: String,
+    /// How many of its servers serve, of how many.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ready: String,
+    /// What it waits for, or what keeps it from serving.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    /// The tag of its first container's image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// Counts of components. `components` = `serving` + `starting` + `waiting` + `failing`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// All that the spec has.
+    #[serde(default)]
+    pub components: i32,
+    /// Of them, those whose servers all serve.
+    #[serde(default)]
+    pub serving: i32,
+    /// Of them, those that exist and do not serve yet, or not any more.
+    #[serde(default)]
+    pub starting: i32,
+    /// Of them, those that wait for others.
+    #[serde(default)]
+    pub waiting: i32,
+    /// Of them, those that need a human.
+    #[serde(default)]
+    pub failing: i32,
+    /// Serving of all, for the printer column.
+    #[serde(default)]
+    pub progress: String,
+    /// What is waited for first, for the printer column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+}

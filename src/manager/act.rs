@@ -1,0 +1,196 @@
+//! Act: writes what a plan lets be written, component by component, and removes what is not wanted any more.
+//!
+//! Writes only through `kernel`. What one component is refused keeps no other waiting. Must not decide anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::{Metadata, NamespaceResourceScope};
+use kube::api::{Api, ObjectMeta};
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::context::Cx;
+use super::fleet::{Inner, Objects};
+use super::observe::Seen;
+use super::part::{Plan, Replacement, Surplus};
+use crate::api::manager::condition::Reason;
+use crate::kernel::kind::Acted;
+use crate::kernel::set::{Exactly, find, remove};
+use crate::kernel::{self};
+
+/// What was refused is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+/// What is due by the clock is done a moment later.
+const CLOCK_MARGIN: Duration = Duration::from_millis(20);
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Components of which something was written just now.
+    pub written: BTreeSet<(usize, String)>,
+    /// Components that were refused something, and why.
+    pub refused: BTreeMap<(usize, String), (Reason, String)>,
+    /// The time of this reconcile was over before all was written.
+    pub is_unfinished: bool,
+}
+
+/// Carries a plan out.
+pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acted {
+    let mut error = None;
+    if !seen.stopped {
+        for part in &plan.parts {
+            let of = (part.row, part.name.clone());
+            for object in &part.objects {
+                if !cx.state.has_time() {
+                    done.is_unfinished = true;
+                    break;
+                }
+                match write(cx, seen, object).await {
+                    Ok(Written::Now) => drop(done.written.insert(of.clone())),
+                    Ok(Written::Before) => {}
+                    Ok(Written::Foreign(whose)) => {
+                        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+                        let why = format!("{kind} {name} {whose}; rename the component, or remove the other");
+                        done.refused.entry(of.clone()).or_insert((Reason::NameTaken, why));
+                    }
+                    Err(failed) => {
+                        if let Some(why) = cx.state.complaint(&failed) {
+                            let why = format!("{failed}: {why}");
+                            done.refused.entry(of.clone()).or_insert((Reason::WriteRefused, why));
+                        }
+                        error = error.or(Some(failed));
+                    }
+                }
+            }
+        }
+        for surplus in &plan.surplus {
+            error = delete(cx, seen, surplus).await.err().or(error);
+        }
+    }
+    let may_replace = !seen.stopped && error.is_none() && !done.is_unfinished && done.written.is_empty();
+    if let Some(replacement) = plan.replacement.as_ref().filter(|_| may_replace) {
+        error = replace(cx, seen, replacement).await.err();
+    }
+    let wanted: BTreeSet<String> = plan.parts.iter().flat_map(|part| &part.objects).map(id).collect();
+    cx.state.own.keep(|of| wanted.contains(of));
+    let waits = [
+        done.is_unfinished.then_some(CLOCK_MARGIN),
+        (!done.refused.is_empty()).then_some(AGAIN),
+        plan.next.map(|at| (at - cx.clock.now()).to_std().unwrap_or_default() + CLOCK_MARGIN),
+    ];
+    Acted { error, next: waits.into_iter().flatten().min(), busy_until: None }
+}
+
+/// What came of writing an object.
+enum Written {
+    Now,
+    /// It was there as it shall be.
+    Before,
+    /// It is somebody else's: in words.
+    Foreign(&'static str),
+}
+
+async fn write(cx: &Cx<'_>, seen: &Seen, object: &Value) -> Result<Written, kernel::Error> {
+    match object["kind"].as_str() {
+        Some("StatefulSet") => one::<StatefulSet>(cx, seen, object, |all| &mut all.stateful_sets).await,
+        Some("DaemonSet") => one::<DaemonSet>(cx, seen, object, |all| &mut all.daemon_sets).await,
+        Some("ConfigMap") => one::<ConfigMap>(cx, seen, object, |all| &mut all.config_maps).await,
+        Some("Service") => one::<Service>(cx, seen, object, |all| &mut all.services).await,
+        _ => one::<PodDisruptionBudget>(cx, seen, object, |all| &mut all.budgets).await,
+    }
+}
+
+/// Writes one object, unless it is as it shall be.
+async fn one<K>(
+    cx: &Cx<'_>,
+    seen: &Seen,
+    object: &Value,
+    of: fn(&mut Inner) -> &mut Objects<K>,
+) -> Result<Written, kernel::Error>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Metadata<Ty = ObjectMeta>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug,
+{
+    let (namespace, name) = (&*seen.resolved.namespace, text(&object["metadata"]["name"]));
+    let api: Api<K> = Api::namespaced(cx.client.clone(), namespace);
+    let mut live = cx.kind.fleet.with(|all| of(all).get(namespace, &name).cloned());
+    if live.is_none() {
+        // One without our labels is in no watch of ours: it may be anybody's.
+        live = find(&api, &text(&object["kind"]), &name).await?;
+        let is_ours = |live: &K| live.owner_references().iter().any(|owner| owner.uid == seen.resolved.uid);
+        if live.as_ref().is_some_and(|live| !is_ours(live)) {
+            return Ok(Written::Foreign("was there before, and nobody says that it is this Manager's"));
+        }
+    }
+    if live.as_ref().is_some_and(|live| live.meta().deletion_timestamp.is_some()) {
+        // It is created again once it is gone; the watch says so.
+        return Ok(Written::Before);
+    }
+    let belief = cx.state.own.belief(&id(object));
+    let Some(stored) = belief.apply(cx.manager, &api, object, live.as_ref()).await? else {
+        return Ok(Written::Before);
+    };
+    cx.kind.fleet.with(|all| of(all).keep(stored));
+    Ok(Written::Now)
+}
+
+/// Deletes a Pod, for its controller to make one of the present template.
+async fn replace(cx: &Cx<'_>, seen: &Seen, replacement: &Replacement) -> Result<(), kernel::Error> {
+    let Replacement { of, pod, uid, version } = replacement;
+    let (namespace, name) = (&*seen.resolved.namespace, &*seen.resolved.name);
+    // A stop in the middle is heard.
+    if cx.is_stopped(cx.key).await? {
+        return Ok(());
+    }
+    let api: Api<Pod> = Api::namespaced(cx.client.clone(), namespace);
+    cx.state.own.deleted.lock().insert(uid.clone());
+    let deleted = remove(&api, "Pod", pod, Exactly { uid: Some(uid.clone()), version: Some(version.clone()) }).await;
+    match &deleted {
+        Ok(true) => {
+            let component = &*of.1;
+            tracing::info!(namespace, name, component, pod, "Pod removed: its successor gets the present template");
+            cx.metrics.replaced();
+        }
+        // It changed, or the API server has said that it stays.
+        Ok(false) => drop(cx.state.own.deleted.lock().remove(uid)),
+        Err(failed) if failed.objection().is_some() => drop(cx.state.own.deleted.lock().remove(uid)),
+        // Without an answer it may be gone: it counts until the watch says otherwise.
+        Err(_) => {}
+    }
+    deleted.map(drop)
+}
+
+async fn delete(cx: &Cx<'_>, seen: &Seen, surplus: &Surplus) -> Result<(), kernel::Error> {
+    let (client, namespace) = (cx.client.clone(), &*seen.resolved.namespace);
+    let name = &*surplus.name;
+    let exactly = Exactly { uid: Some(surplus.uid.clone()), version: None };
+    tracing::info!(namespace, kind = surplus.kind, name, "not in the spec any more; it is deleted");
+    let deleted = match surplus.kind {
+        "StatefulSet" => remove(&Api::<StatefulSet>::namespaced(client, namespace), surplus.kind, name, exactly).await,
+        "DaemonSet" => remove(&Api::<DaemonSet>::namespaced(client, namespace), surplus.kind, name, exactly).await,
+        "ConfigMap" => remove(&Api::<ConfigMap>::namespaced(client, namespace), surplus.kind, name, exactly).await,
+        "Service" => remove(&Api::<Service>::namespaced(client, namespace), surplus.kind, name, exactly).await,
+        _ => remove(&Api::<PodDisruptionBudget>::namespaced(client, namespace), surplus.kind, name, exactly).await,
+    };
+    deleted.map(drop)
+}
+
+/// How an object is told among those of a Manager.
+fn id(object: &Value) -> String {
+    format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

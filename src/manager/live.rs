@@ -1,0 +1,62 @@
+//! Workloads as the API server has them, as far as a plan goes by them.
+//!
+//! Pure. Must not judge whether they serve.
+
+use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
+use kube::ResourceExt;
+
+use super::objects::recorded;
+use crate::k8s::drift::APPLIED_ANNOTATION;
+
+/// A workload as the API server has it.
+#[derive(Debug, Default)]
+pub struct Live {
+    /// Whose it is, if it is not ours: kind and name.
+    pub foreign: Option<(String, String)>,
+    pub applied: String,
+    /// Whether its controller has seen it as it is.
+    pub is_observed: bool,
+    /// How many Pods its controller wants.
+    pub desired: usize,
+    pub nodes: Vec<String>,
+}
+
+/// Of a StatefulSet; `uid`: the Manager's.
+#[must_use]
+pub fn stateful_set(set: &StatefulSet, uid: &str) -> Live {
+    let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
+    let affinity = spec.and_then(|spec| spec.template.spec.as_ref()?.affinity.as_ref());
+    Live {
+        is_observed: status.and_then(|status| status.observed_generation) == set.metadata.generation,
+        desired: count(spec.and_then(|spec| spec.replicas)),
+        nodes: affinity
+            .and_then(|affinity| serde_json::to_value(affinity).ok())
+            .map(|all| recorded(&all))
+            .unwrap_or_default(),
+        ..live(set, uid)
+    }
+}
+
+/// Of a DaemonSet.
+#[must_use]
+pub fn daemon_set(set: &DaemonSet, uid: &str) -> Live {
+    let status = set.status.as_ref();
+    Live {
+        is_observed: status.and_then(|status| status.observed_generation) == set.metadata.generation,
+        desired: count(status.map(|status| status.desired_number_scheduled)),
+        ..live(set, uid)
+    }
+}
+
+fn count(number: Option<i32>) -> usize {
+    number.and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
+}
+
+fn live(object: &impl ResourceExt, uid: &str) -> Live {
+    let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+    Live {
+        foreign: owner.filter(|owner| owner.uid != uid).map(|owner| (owner.kind.clone(), owner.name.clone())),
+        applied: object.annotations().get(APPLIED_ANNOTATION).cloned().unwrap_or_default(),
+        ..Live::default()
+    }
+}

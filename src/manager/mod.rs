@@ -1,0 +1,24 @@
+//! The pipeline of kind Manager: resolve → observe → plan → act → status, one file a step; `kind` puts them in. What
+//! may exist when, room `stack` says.
+//!
+//! Here is its table of contents. Must not hold logic of its own.
+
+mod act;
+mod context;
+pub mod fleet;
+mod kind;
+mod live;
+mod objects;
+mod observe;
+mod part;
+mod plan;
+mod pods;
+mod replace;
+pub mod resolve;
+mod state;
+mod status;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use context::Managers;

@@ -1,0 +1,119 @@
+//! What a plan is made from, and what it says of each component.
+//!
+//! Data. Must not decide anything.
+
+use std::collections::{BTreeMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::fleet::Inner;
+use super::resolve::Resolved;
+use crate::kernel::kind::Planned;
+use crate::rollout::ledger::Ledger;
+use crate::stack::table::Table;
+
+/// How a component stands.
+#[derive(Debug, Clone, PartialEq, Eq, strum::Display)]
+pub enum State {
+    /// All its servers serve, as the spec has them.
+    Serving,
+    /// It exists, and its servers do not all serve yet, or not any more.
+    Starting,
+    /// What it needs does not serve yet: these.
+    Waiting(String),
+    /// Some of its servers run an earlier template, and are replaced in turn.
+    Updating(String),
+    /// Its servers are not as many as asked for.
+    Outdated(String),
+    /// No node matches.
+    Unplaced(String),
+    /// An object that it would have is somebody else's.
+    Refused(String),
+    /// Its entry in the spec has a mistake.
+    Invalid(String),
+}
+
+/// A component as it was found, and what of it is to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// Its row of the table.
+    pub row: usize,
+    pub name: String,
+    pub version: Option<String>,
+    /// Hash of what its Pods shall be made from; empty where nobody can say.
+    pub template: String,
+    pub state: State,
+    /// How many of its servers serve, and how many there shall be.
+    pub ready: usize,
+    pub desired: usize,
+    /// Its objects, where they may be written.
+    pub objects: Vec<Value>,
+    /// Whether its workload exists.
+    pub exists: bool,
+    /// What keeps one of its Pods from starting.
+    pub trouble: Option<String>,
+    /// Why one of its Pods is bound to no node.
+    pub unbound: Option<String>,
+    /// Components that need it and exist, where it does not serve.
+    pub left: Vec<String>,
+}
+
+/// A server to replace by one of the present template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replacement {
+    /// Its component.
+    pub of: (usize, String),
+    pub pod: String,
+    pub uid: String,
+    pub version: String,
+}
+
+/// An object that is not wanted any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surplus {
+    pub kind: &'static str,
+    pub name: String,
+    pub uid: String,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Plan {
+    pub parts: Vec<Part>,
+    pub surplus: Vec<Surplus>,
+    pub replacement: Option<Replacement>,
+    /// When to look again if nothing happens before.
+    pub next: Option<DateTime<Utc>>,
+}
+
+impl Planned for Plan {
+    type Memory = ();
+
+    fn memory(&self) -> &() {
+        &()
+    }
+
+    fn ledger(&self) -> Ledger {
+        Ledger::default()
+    }
+
+    fn has_steps(&self) -> bool {
+        self.replacement.is_some()
+    }
+}
+
+/// All that a plan is made from.
+#[derive(Clone, Copy)]
+pub struct Facts<'f> {
+    pub table: &'f Table,
+    pub resolved: &'f Resolved,
+    /// Templates that replace those of the table, by row and component; or why nobody can say.
+    pub templates: &'f BTreeMap<(usize, String), Templates>,
+    pub all: &'f Inner,
+    /// UIDs of Pods that were deleted a moment ago: the watch may still show them.
+    pub deleted: &'f HashSet<String>,
+    pub now: DateTime<Utc>,
+}
+
+/// Templates by name.
+pub type Templates = Result<BTreeMap<String, String>, String>;

@@ -1,0 +1,70 @@
+//! A Pod of a component, as its watch shows it.
+//!
+//! Pure. Must not judge what follows.
+
+use chrono::{DateTime, Utc};
+
+use crate::fleet::pods::pod;
+use crate::k8s::facts::{PodFacts, TEMPLATE};
+use crate::rollout::Trouble;
+
+/// A Pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    pub name: String,
+    pub uid: String,
+    pub version: String,
+    pub node: String,
+    /// Since when it is Ready, by its kubelet's clock.
+    pub ready_since: Option<DateTime<Utc>>,
+    pub is_ending: bool,
+    /// Hash of the template that it was made from.
+    pub template: String,
+    /// What keeps it from starting, in its kubelet's words.
+    pub trouble: Option<String>,
+    /// Why no scheduler has bound it to a node: that may be over in a moment.
+    pub unbound: Option<String>,
+    /// Its row's kind, and its component.
+    pub of: (String, String),
+}
+
+impl Server {
+    /// Whether it is the same except for its resourceVersion.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        Self { version: other.version.clone(), ..self.clone() } == *other
+    }
+}
+
+impl Server {
+    /// A Pod with this label of rows; `None`: it is nobody's.
+    #[must_use]
+    pub fn of(facts: &PodFacts, label: &str) -> Option<Self> {
+        let labels = facts.metadata.labels.as_ref()?;
+        let kind = labels.get(label)?.clone();
+        let component = labels.get(&kind)?.clone();
+        let seen = pod::<()>(facts, None)?;
+        let annotations = facts.metadata.annotations.as_ref();
+        let (mut trouble, mut unbound) = (None, None);
+        match seen.trouble {
+            Some(Trouble::Capacity(why)) => unbound = Some(why),
+            Some(Trouble::Crash(why) | Trouble::Image(why) | Trouble::Config(why) | Trouble::Ended(why)) => {
+                trouble = Some(why);
+            }
+            Some(Trouble::Start(_) | Trouble::Unbound | Trouble::Unstarted(_)) | None => {}
+        }
+        let ended = matches!(facts.status.phase.as_deref(), Some("Failed" | "Succeeded"));
+        Some(Self {
+            name: seen.name.to_string(),
+            uid: seen.id.to_string(),
+            version: seen.resource_version.to_string(),
+            node: seen.node.to_string(),
+            ready_since: seen.ready_since,
+            is_ending: seen.deleting || ended,
+            template: annotations.and_then(|all| all.get(TEMPLATE)).cloned().unwrap_or_default(),
+            trouble,
+            unbound,
+            of: (kind, component),
+        })
+    }
+}

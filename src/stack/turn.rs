@@ -1,0 +1,146 @@
+//! Whose turn it is to be replaced by a server of the present template: one at a time, in the order of the table.
+//!
+//! While a server is away for whatever cause, no other is replaced: a store may need all that it has left. The one that
+//! is away may be replaced itself, for an earlier template may be why. Must not know how a server is replaced.
+
+/// A server of a component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server<'s> {
+    pub name: &'s str,
+    pub health: Health,
+    /// It was made from an earlier template.
+    pub is_outdated: bool,
+}
+
+/// How a server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    Serves,
+    /// It does not, or not for long enough.
+    Away,
+    /// It has ended, or is about to.
+    Ending,
+    /// Its node has fallen silent: of a server that runs on every node nobody waits for that.
+    Lost,
+}
+
+/// A component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Component<'s> {
+    pub servers: Vec<Server<'s>>,
+    /// How many there shall be.
+    pub desired: usize,
+    /// Whether it runs on every node, and nobody else waits for each of them.
+    pub is_everywhere: bool,
+    /// Whether what new servers are made from is what the spec asks for now.
+    pub is_written: bool,
+}
+
+impl Component<'_> {
+    /// How many of its servers are missing or going.
+    fn missing(&self) -> usize {
+        self.desired.saturating_sub(self.servers.iter().filter(|server| server.health != Health::Ending).count())
+    }
+
+    fn away(&self) -> impl Iterator<Item = &Server<'_>> {
+        self.servers.iter().filter(|server| server.health == Health::Away)
+    }
+}
+
+/// The server to replace now: which component's, and its name. `components`: in the order of the table.
+#[must_use]
+pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
+    let is_changed = |one: &&(usize, &Component<'_>)| {
+        one.1.servers.iter().any(|server| server.is_outdated && server.health != Health::Ending)
+    };
+    let all: Vec<(usize, &Component<'_>)> = components.iter().enumerate().collect();
+    let (at, _) = *all.iter().find(is_changed)?;
+    let turn = &components[at];
+    let others = || components.iter().enumerate().filter(|(other, one)| *other != at && !one.is_everywhere);
+    let is_whole = others().all(|(_, one)| one.missing() == 0 && one.away().next().is_none());
+    if !turn.is_written || turn.missing() > 0 || !is_whole {
+        return None;
+    }
+    let name = if turn.away().next().is_some() {
+        // What is away and as it shall be is waited for.
+        if turn.away().any(|server| !server.is_outdated) {
+            return None;
+        }
+        turn.servers.iter().find(|server| server.is_outdated && server.health == Health::Away)?.name
+    } else {
+        // As Kubernetes does: the last one first.
+        turn.servers.iter().rfind(|server| server.is_outdated && server.health == Health::Serves)?.name
+    };
+    Some((at, name))
+}
+
+/// A server for which the next one waits, if one is there.
+#[must_use]
+pub fn waits_for<'s>(components: &[Component<'s>]) -> Option<&'s str> {
+    let all = components.iter().filter(|one| !one.is_everywhere).flat_map(|one| &one.servers);
+    let is_awaited = |server: &&Server<'_>| matches!(server.health, Health::Away | Health::Ending);
+    all.into_iter().find(is_awaited).map(|server| server.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A component from letters: r ready, u unready, e ending; in capitals outdated; l lost.
+    fn of(letters: &'static str, desired: usize) -> Component<'static> {
+        let servers = (0..letters.len())
+            .map(|at| {
+                let letter = letters.as_bytes()[at];
+                let health = match letter.to_ascii_lowercase() {
+                    b'r' => Health::Serves,
+                    b'e' => Health::Ending,
+                    b'l' => Health::Lost,
+                    _ => Health::Away,
+                };
+                Server { name: &letters[at..], health, is_outdated: letter.is_ascii_uppercase() }
+            })
+            .collect();
+        Component { servers, desired, is_everywhere: false, is_written: true }
+    }
+
+    fn next_of(components: &[Component<'static>]) -> Option<(usize, usize)> {
+        next(components).map(|(at, name)| (at, components[at].servers.len() - name.len()))
+    }
+
+    #[test]
+    fn one_at_a_time_and_the_last_one_first() {
+        assert_eq!(next_of(&[of("RRR", 3)]), Some((0, 2)));
+        assert_eq!(next_of(&[of("RRr", 3)]), Some((0, 1)));
+        assert_eq!(next_of(&[of("rrr", 3)]), None);
+        for (waits, whom) in [("RRu", Some("u")), ("RRE", Some("E")), ("RRe", Some("e")), ("RR", None)] {
+            assert_eq!((next_of(&[of(waits, 3)]), waits_for(&[of(waits, 3)])), (None, whom), "{waits}");
+        }
+    }
+
+    #[test]
+    fn one_that_an_earlier_template_broke_is_replaced_itself() {
+        assert_eq!(next_of(&[of("RRU", 3)]), Some((0, 2)));
+        assert_eq!(next_of(&[of("rrU", 3)]), Some((0, 2)));
+        assert_eq!(next_of(&[of("RUu", 3)]), None, "one that is as it shall be may be back in a moment");
+    }
+
+    #[test]
+    fn components_have_their_turn_in_order_and_only_while_all_others_are_whole() {
+        assert_eq!(next_of(&[of("rrr", 3), of("R", 1), of("R", 1)]), Some((1, 0)));
+        assert_eq!(next_of(&[of("rru", 3), of("R", 1)]), None);
+        assert_eq!(next_of(&[of("rr", 3), of("R", 1)]), None);
+        assert_eq!(next_of(&[of("R", 1), of("u", 1)]), None, "also of one that comes later");
+        let unwritten = Component { is_written: false, ..of("R", 1) };
+        assert_eq!(next_of(&[unwritten, of("R", 1)]), None);
+    }
+
+    #[test]
+    fn nobody_waits_for_what_runs_on_every_node_nor_it_for_a_node_that_is_lost() {
+        let everywhere = |letters, desired| Component { is_everywhere: true, ..of(letters, desired) };
+        assert_eq!(next_of(&[everywhere("rul", 3), of("R", 1)]), Some((1, 0)));
+        assert_eq!(next_of(&[of("u", 1), everywhere("RR", 2)]), None);
+        assert_eq!(next_of(&[everywhere("RRl", 3)]), Some((0, 1)));
+        assert_eq!(next_of(&[everywhere("RRL", 3)]), Some((0, 1)), "one that is lost is not touched");
+        assert_eq!(next_of(&[everywhere("RRu", 3)]), None);
+    }
+}
