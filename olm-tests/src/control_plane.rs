@@ -69,7 +69,7 @@ fn sweep() {
 
 /// Controllers that have no work here, or that write to every node for kubelets, of which there are none; most of them
 /// look at every Pod and node all the same.
-const IDLE: [&str; 28] = [
+const IDLE: [&str; 27] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
@@ -85,7 +85,6 @@ const IDLE: [&str; 28] = [
     "persistentvolume-attach-detach-controller",
     "persistentvolume-expander-controller",
     "persistentvolume-protection-controller",
-    "persistentvolumeclaim-protection-controller",
     "podcertificaterequest-cleaner-controller",
     "podgroup-protection-controller",
     "replicationcontroller-controller",

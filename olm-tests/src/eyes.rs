@@ -30,6 +30,8 @@ pub struct Seen {
     pub pods: BTreeMap<String, BTreeSet<String>>,
     /// When Pods began to be deleted, in order.
     pub deletions: Vec<Instant>,
+    /// How many others were Ready when each of them did.
+    pub others_ready: Vec<usize>,
     /// When Pods became Ready, those of the beginning apart, in order.
     pub readies: Vec<Instant>,
     /// Pods whose deletion was seen.
@@ -49,6 +51,8 @@ impl Seen {
         let (Some(place), Some(uid)) = (place, pod.uid()) else { return };
         if (gone || pod.metadata.deletion_timestamp.is_some()) && self.deleting.insert(uid.clone()) {
             self.deletions.push(Instant::now());
+            let others = self.ready.iter().filter(|(other, pods)| **other != place && !pods.is_empty());
+            self.others_ready.push(others.count());
         }
         let on_place = self.ready.entry(place.clone()).or_default();
         let became_ready = !gone && is_ready(pod) && on_place.insert(uid.clone());

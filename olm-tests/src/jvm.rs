@@ -72,6 +72,11 @@ exec java -Xmx64m -Xshare:auto -XX:TieredStopAtLevel=1 -cp '/dev/image/lib/*' \\
     org.apache.zookeeper.server.quorum.QuorumPeerMain \"$2/zoo.cfg\"
 ";
 
+/// And its client.
+const CLI: &str = "#!/bin/sh
+exec java -Xmx32m -Xshare:auto -XX:TieredStopAtLevel=1 -cp '/dev/image/lib/*' org.apache.zookeeper.ZooKeeperMain \"$@\"
+";
+
 /// What runs in the namespaces: the JVM, then what a test says. `alive` says whether the JVM is.
 const SCRIPT: &str = r#"
 mount --bind "$FOLDER" /tmp
@@ -182,9 +187,11 @@ fn folders() -> &'static Path {
         let store = all.path().join("zookeeper");
         fs::create_dir_all(store.join("bin")).expect("a folder");
         std::os::unix::fs::symlink(zookeeper().expect("ZooKeeper"), store.join("lib")).expect("a link");
-        let program = store.join("bin/zkServer.sh");
-        fs::write(&program, ZOOKEEPER).expect("a program");
-        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("permissions");
+        for (name, text) in [("zkServer.sh", ZOOKEEPER), ("zkCli.sh", CLI)] {
+            let program = store.join("bin").join(name);
+            fs::write(&program, text).expect("a program");
+            fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("permissions");
+        }
         all
     });
     folders.path()

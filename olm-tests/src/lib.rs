@@ -39,6 +39,7 @@ pub mod wait;
 pub mod watched;
 pub mod webapp;
 pub mod webhook;
+pub mod zookeeper;
 
 use std::sync::OnceLock;
 

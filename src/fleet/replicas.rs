@@ -15,7 +15,7 @@ use crate::k8s::workload::{DaemonSetFacts, Remade, ReplicaSetFacts, Size, Statef
 use crate::rollout::Pod;
 
 /// Label of a Pod: the revision of its StatefulSet that it was made from.
-const REVISION_LABEL: &str = "controller-revision-hash";
+pub const REVISION_LABEL: &str = "controller-revision-hash";
 
 /// Who controls a Pod, or a ReplicaSet.
 #[derive(Debug, Clone, PartialEq, Eq)]

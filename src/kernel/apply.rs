@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -113,13 +113,31 @@ where
     call(|| format!("apply {kind} {name}"), api.patch(name, &params, &Patch::Apply(desired))).await
 }
 
-/// Changes some fields of an object that is there, and leaves all others, its owners too, as they are.
+/// Changes some fields of an object that is there, and leaves all others, its owners too, as they are. Returns the
+/// object as stored.
 #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
-pub async fn merge<K>(manager: &str, api: &Api<K>, name: &str, fields: &Value) -> Result<(), Error>
+pub async fn merge<K>(manager: &str, api: &Api<K>, name: &str, fields: &Value) -> Result<K, Error>
 where
     K: Resource + DeserializeOwned + Clone + Debug,
 {
-    call(|| format!("change {name}"), api.patch(name, &params(manager), &Patch::Merge(fields))).await.map(drop)
+    call(|| format!("change {name}"), api.patch(name, &params(manager), &Patch::Merge(fields))).await
+}
+
+/// Creates an object, never over another one. Returns it as stored; `None`: there is one of its name.
+#[expect(clippy::disallowed_methods, reason = "the kernel writes")]
+pub async fn create<K>(manager: &str, api: &Api<K>, object: &Value) -> Result<Option<K>, Error>
+where
+    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+    let object = serde_json::from_value(object.clone())?;
+    match call(|| format!("create {kind} {name}"), api.create(&params, &object)).await {
+        Ok(stored) => Ok(Some(stored)),
+        Err(error) if error.is_conflict() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Replaces a whole status: it is ours alone, and what the original operator left in it must go. Not by server-side

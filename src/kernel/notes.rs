@@ -158,7 +158,7 @@ async fn put<T: Noted>(
         let changed: BTreeMap<_, _> = pieces.iter().filter(|(key, text)| stored.get(*key) != Some(text)).collect();
         match merge(manager, &api, place.name, &json!({ "data": changed })).await {
             Err(error) if error.is_not_found() => {}
-            outcome => return outcome,
+            outcome => return outcome.map(drop),
         }
     }
     let metadata = json!({ "name": place.name, "namespace": place.namespace });

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::{Metadata, NamespaceResourceScope};
 use kube::api::{Api, ObjectMeta};
@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::context::Cx;
+use super::enrol::enrol;
 use super::fleet::{Inner, Objects};
 use super::observe::Seen;
 use super::part::{Plan, Replacement, Surplus};
@@ -70,6 +71,13 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
                 }
             }
         }
+        for (of, one) in &plan.enrolments {
+            match enrol(cx, seen, one).await {
+                Ok(None) => drop(done.written.insert(of.clone())),
+                Ok(Some(why)) => drop(done.refused.entry(of.clone()).or_insert((Reason::NameTaken, why))),
+                Err(failed) => error = error.or(Some(failed)),
+            }
+        }
         for surplus in &plan.surplus {
             error = delete(cx, seen, surplus).await.err().or(error);
         }
@@ -102,6 +110,7 @@ async fn write(cx: &Cx<'_>, seen: &Seen, object: &Value) -> Result<Written, kern
         Some("StatefulSet") => one::<StatefulSet>(cx, seen, object, |all| &mut all.stateful_sets).await,
         Some("DaemonSet") => one::<DaemonSet>(cx, seen, object, |all| &mut all.daemon_sets).await,
         Some("ConfigMap") => one::<ConfigMap>(cx, seen, object, |all| &mut all.config_maps).await,
+        Some("Secret") => one::<Secret>(cx, seen, object, |all| &mut all.secrets).await,
         Some("Service") => one::<Service>(cx, seen, object, |all| &mut all.services).await,
         _ => one::<PodDisruptionBudget>(cx, seen, object, |all| &mut all.budgets).await,
     }
@@ -180,6 +189,7 @@ async fn delete(cx: &Cx<'_>, seen: &Seen, surplus: &Surplus) -> Result<(), kerne
         "StatefulSet" => remove(&Api::<StatefulSet>::namespaced(client, namespace), surplus.kind, name, exactly).await,
         "DaemonSet" => remove(&Api::<DaemonSet>::namespaced(client, namespace), surplus.kind, name, exactly).await,
         "ConfigMap" => remove(&Api::<ConfigMap>::namespaced(client, namespace), surplus.kind, name, exactly).await,
+        "Secret" => remove(&Api::<Secret>::namespaced(client, namespace), surplus.kind, name, exactly).await,
         "Service" => remove(&Api::<Service>::namespaced(client, namespace), surplus.kind, name, exactly).await,
         _ => remove(&Api::<PodDisruptionBudget>::namespaced(client, namespace), surplus.kind, name, exactly).await,
     };

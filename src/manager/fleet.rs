@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -28,6 +28,7 @@ pub struct Inner {
     pub stateful_sets: Objects<StatefulSet>,
     pub daemon_sets: Objects<DaemonSet>,
     pub config_maps: Objects<ConfigMap>,
+    pub secrets: Objects<Secret>,
     pub services: Objects<Service>,
     pub budgets: Objects<PodDisruptionBudget>,
     pods: BTreeMap<Key, Server>,

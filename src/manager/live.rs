@@ -7,6 +7,7 @@ use kube::ResourceExt;
 
 use super::objects::recorded;
 use crate::k8s::drift::APPLIED_ANNOTATION;
+use crate::k8s::facts::TEMPLATE;
 
 /// A workload as the API server has it.
 #[derive(Debug, Default)]
@@ -14,6 +15,8 @@ pub struct Live {
     /// Whose it is, if it is not ours: kind and name.
     pub foreign: Option<(String, String)>,
     pub applied: String,
+    /// Hash of the template that new Pods are made from.
+    pub template: String,
     /// Whether its controller has seen it as it is.
     pub is_observed: bool,
     /// How many Pods its controller wants.
@@ -33,8 +36,18 @@ pub fn stateful_set(set: &StatefulSet, uid: &str) -> Live {
             .and_then(|affinity| serde_json::to_value(affinity).ok())
             .map(|all| recorded(&all))
             .unwrap_or_default(),
+        template: spec
+            .and_then(|spec| spec.template.metadata.as_ref()?.annotations.as_ref()?.get(TEMPLATE).cloned())
+            .unwrap_or_default(),
         ..live(set, uid)
     }
+}
+
+/// The revision of which a StatefulSet's new Pods are, once its controller has seen it as it is.
+#[must_use]
+pub fn newest_revision(set: &StatefulSet) -> Option<&str> {
+    let status = set.status.as_ref().filter(|status| status.observed_generation == set.metadata.generation)?;
+    status.update_revision.as_deref()
 }
 
 /// Of a DaemonSet.

@@ -5,12 +5,15 @@
 
 mod act;
 mod context;
+mod enrol;
 pub mod fleet;
+mod identity;
 mod kind;
 mod live;
 mod objects;
 mod observe;
 mod part;
+mod place;
 mod plan;
 mod pods;
 mod replace;

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kube::Resource;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +19,7 @@ use crate::stack::files::Files;
 use crate::stack::table::{Row, Table, Workload};
 
 /// Name of the volume of what a server keeps.
-const DATA: &str = "data";
+pub const DATA: &str = "data";
 /// Name of the volume of what its programs read.
 const FILES: &str = "files";
 
@@ -37,6 +39,12 @@ pub fn companion_name(row: &Row, component: &str) -> String {
 #[must_use]
 pub fn files_name(row: &Row, component: &str) -> String {
     format!("{component}-{}-configmap", row.kind)
+}
+
+/// What the Secret with those of its files is called that nobody else may read.
+#[must_use]
+pub fn secret_name(row: &Row, component: &str) -> String {
+    format!("{component}-{}-secret", row.kind)
 }
 
 /// What the ConfigMap is called in which somebody replaces templates.
@@ -72,6 +80,12 @@ impl Blueprint<'_> {
             data.insert("revision".to_owned(), self.files.revision.clone());
             let name = files_name(row, &self.component.name);
             objects.push(self.object("v1", "ConfigMap", &name, ("data", &json!(data))));
+        }
+        if !self.files.secret.is_empty() {
+            let revision = [("secret-revision".to_owned(), self.files.revision.clone())];
+            let data = self.files.secret.clone().into_iter().chain(revision);
+            let data: BTreeMap<String, String> = data.map(|(key, text)| (key, STANDARD.encode(text))).collect();
+            objects.push(self.object("v1", "Secret", &secret_name(row, &self.component.name), ("data", &json!(data))));
         }
         if !row.ports.is_empty() {
             let ports: Vec<Value> =
@@ -138,7 +152,11 @@ impl Blueprint<'_> {
             row.host_paths.iter().map(|(name, path)| json!({ "name": name, "hostPath": { "path": path } })).collect();
         if !row.files.is_empty() {
             let name = files_name(row, &component.name);
-            volumes.push(json!({ "name": FILES, "configMap": { "name": name } }));
+            let mut sources = vec![json!({ "configMap": { "name": name } })];
+            if !self.files.secret.is_empty() {
+                sources.push(json!({ "secret": { "name": secret_name(row, &component.name) } }));
+            }
+            volumes.push(json!({ "name": FILES, "projected": { "sources": sources } }));
         }
         let mut spec = json!({
             "hostNetwork": true,

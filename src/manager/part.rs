@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::fleet::Inner;
+use super::identity::Enrol;
 use super::resolve::Resolved;
 use crate::kernel::kind::Planned;
 use crate::rollout::ledger::Ledger;
@@ -24,6 +25,8 @@ pub enum State {
     Waiting(String),
     /// Some of its servers run an earlier template, and are replaced in turn.
     Updating(String),
+    /// It has so many servers, and further ones join one at a time.
+    Growing(String),
     /// Its servers are not as many as asked for.
     Outdated(String),
     /// No node matches.
@@ -44,9 +47,10 @@ pub struct Part {
     /// Hash of what its Pods shall be made from; empty where nobody can say.
     pub template: String,
     pub state: State,
-    /// How many of its servers serve, and how many there shall be.
+    /// How many of its servers serve, how many there shall be, and how many of those there are nodes for now.
     pub ready: usize,
     pub desired: usize,
+    pub placed: usize,
     /// Its objects, where they may be written.
     pub objects: Vec<Value>,
     /// Whether its workload exists.
@@ -82,6 +86,8 @@ pub struct Plan {
     pub parts: Vec<Part>,
     pub surplus: Vec<Surplus>,
     pub replacement: Option<Replacement>,
+    /// What identifies stores, where it is new or changes.
+    pub enrolments: Vec<((usize, String), Enrol)>,
     /// When to look again if nothing happens before.
     pub next: Option<DateTime<Utc>>,
 }
@@ -98,7 +104,7 @@ impl Planned for Plan {
     }
 
     fn has_steps(&self) -> bool {
-        self.replacement.is_some()
+        self.replacement.is_some() || !self.enrolments.is_empty()
     }
 }
 

@@ -10,17 +10,17 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 
 use super::fleet::{Inner, Objects};
-use super::live::{Live, daemon_set, stateful_set};
-use super::objects::{Blueprint, companion_name, files_name, template_of, workload_name};
+use super::identity::Enrol;
+use super::objects::{Blueprint, companion_name, files_name, secret_name, template_of, workload_name};
 use super::part::{Facts, Part, Plan, State, Surplus};
+use super::place::{Found, found, unbound, unplaced};
 use super::pods::Server;
 use super::replace::{PROVES, Turn, replacement};
 use super::resolve::{Component, Resolved};
 use crate::k8s::drift::APPLIED_ANNOTATION;
-use crate::k8s::node::Node;
 use crate::stack::files::{Context, Files, render};
+use crate::stack::members::Next;
 use crate::stack::order::{Standing, left_without, waits_for};
-use crate::stack::size;
 use crate::stack::table::{Row, Table, Workload};
 
 /// Plans one reconcile.
@@ -30,8 +30,14 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     // All addresses are known before a Pod is.
     let found: Vec<Found> = resolved.components.iter().map(|one| found(facts, one)).collect();
     let each = resolved.components.iter().zip(&found);
-    let (mut parts, turns): (Vec<Part>, Vec<bool>) =
-        each.map(|(one, found_one)| part(facts, one, found_one, &found)).unzip();
+    let mut parts = Vec::new();
+    let (mut turns, mut nexts) = (Vec::new(), Vec::new());
+    for (one, found_one) in each {
+        let Drawn { part, is_settled, next } = part(facts, one, found_one, &found);
+        parts.push(part);
+        turns.push(is_settled);
+        nexts.push(next);
+    }
     let standings: Vec<(usize, String, bool, bool)> =
         parts.iter().map(|part| (part.row, part.name.clone(), part.state == State::Serving, part.exists)).collect();
     let standings: Vec<Standing<'_>> = standings
@@ -63,50 +69,39 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
             let _ = write!(why, "; the next one goes once Pod {pod} has been Ready for {} s", PROVES.num_seconds());
         }
     }
-    Plan { surplus: surplus(table, resolved, all), parts, replacement, next }
+    // A store that changes otherwise gets no further server.
+    let enrolments =
+        if replacement.is_some() { Vec::new() } else { enrolments(table, resolved, &parts, &found, nexts) };
+    Plan { surplus: surplus(table, resolved, all), parts, replacement, enrolments, next }
 }
 
-/// What there is of a component, and where it is.
-struct Found {
-    exists: bool,
-    live: Live,
-    /// The nodes of its servers; of one that runs on each node, none.
-    nodes: Vec<String>,
-    /// Where its servers are, or will be; or a node that has no address.
-    addresses: Result<Vec<String>, String>,
-}
-
-fn found(facts: &Facts<'_>, component: &Component) -> Found {
-    let Facts { table, resolved, all, .. } = *facts;
-    let row = &table.rows[component.row];
-    let (namespace, name) = (&*resolved.namespace, workload_name(row, &component.name));
-    let live = match row.workload {
-        Workload::StatefulSet => all.stateful_sets.get(namespace, &name).map(|set| stateful_set(set, &resolved.uid)),
-        Workload::DaemonSet => all.daemon_sets.get(namespace, &name).map(|set| daemon_set(set, &resolved.uid)),
+/// What identifies stores that may be created, or whose servers become others.
+fn enrolments(
+    table: &Table,
+    resolved: &Resolved,
+    parts: &[Part],
+    found: &[Found],
+    nexts: Vec<Next>,
+) -> Vec<((usize, String), Enrol)> {
+    let each = resolved.components.iter().zip(parts).zip(found).zip(nexts);
+    let enrol = |(((component, part), found), next): (((&Component, &Part), &Found), Next)| {
+        let store = table.rows[component.row].store.as_ref()?;
+        let Next::Become(members) = next else { return None };
+        let over = found.identity.as_ref().and_then(|read| read.as_ref().ok()).map(|identity| identity.version.clone());
+        let is_new = over.is_none() && part.state == State::Starting;
+        let may_change =
+            over.is_some() && matches!(part.state, State::Growing(_) | State::Starting | State::Unplaced(_));
+        let enrol = || Enrol::new(table, component, store, members.clone(), over.clone());
+        (is_new || may_change).then(|| ((component.row, component.name.clone()), enrol()))
     };
-    let exists = live.is_some();
-    let live = live.unwrap_or_default();
-    let nodes = nodes(row, component, &live, all);
-    let of_each = all.nodes.values().filter(|node| matches(component, node)).map(|node| &*node.name);
-    let all_nodes: Vec<&str> = match row.workload {
-        Workload::StatefulSet => nodes.iter().map(|node| &**node).collect(),
-        Workload::DaemonSet => of_each.collect(),
-    };
-    let address = |name: &&str| {
-        let address = all.nodes.get(*name).and_then(|node| node.ip);
-        address.map(|address| address.to_string()).ok_or_else(|| {
-            format!("node {name}, where a server is, is gone or has no InternalIP in its status; nothing is changed")
-        })
-    };
-    let addresses = all_nodes.iter().map(address).collect();
-    Found { exists, live, nodes, addresses }
+    each.filter_map(enrol).collect()
 }
 
 /// What a component's programs read; or why that cannot be told.
 fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) -> Result<Files, String> {
     let Facts { table, resolved, templates, .. } = *facts;
     let row = &table.rows[component.row];
-    if row.files.is_empty() {
+    if row.files.is_empty() || own.is_new_store(row) {
         return Ok(Files::default());
     }
     let mut all = row.files.clone();
@@ -122,15 +117,37 @@ fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found])
             component.reference(table, kind).is_none_or(|name| name == other.name)
         };
         if is_meant {
-            servers.entry(kind).or_default().extend(found.addresses.clone()?);
+            let addresses = found.peers.clone()?.into_iter().map(|peer| peer.address);
+            servers.entry(kind).or_default().extend(addresses);
         }
     }
-    let context = Context::new(&component.name, &component.fields, servers);
-    render(&all, &context, &own.addresses.clone()?)
+    let secrets = match &own.identity {
+        Some(Ok(identity)) => identity.secrets.clone(),
+        Some(Err(_)) | None => BTreeMap::new(),
+    };
+    let context = Context {
+        name: &component.name,
+        fields: component.fields.clone(),
+        servers,
+        peers: own.peers.clone()?,
+        secrets,
+        kind: &row.kind,
+        learns: row.store.is_some(),
+    };
+    render(&all, &context)
 }
 
-/// A component as it stands, with what of it may be written; and whether its new Pods are as the spec has them.
-fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) -> (Part, bool) {
+/// A component as it stands.
+struct Drawn {
+    part: Part,
+    /// Whether its new Pods are as the spec has them.
+    is_settled: bool,
+    /// What is next for a store's servers.
+    next: Next,
+}
+
+/// A component as it stands, with what of it may be written.
+fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) -> Drawn {
     let Facts { table, resolved, all, .. } = *facts;
     let row = &table.rows[component.row];
     let (namespace, name) = (&*resolved.namespace, workload_name(row, &component.name));
@@ -150,8 +167,11 @@ fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) 
     let current = servers.iter().filter(|one| one.ready_since.is_some() && one.template == hash).count();
     let earlier = servers.iter().filter(|one| one.template != hash).count();
     let is_set = row.workload == Workload::StatefulSet;
-    let desired = if is_set { component.replicas.unwrap_or(nodes.len()) } else { live.desired };
+    let (wanted, next) = own.next(facts, component);
+    let desired = if is_set { component.replicas.unwrap_or(wanted) } else { live.desired };
+    let placed = if is_set { nodes.len() } else { live.desired };
     let is_written = workload["metadata"]["annotations"][APPLIED_ANNOTATION] == *live.applied;
+    let is_whole = is_written && live.is_observed && current == placed && (placed > 0 || !is_set);
     let state = if let Some(why) = &component.problem {
         State::Invalid(why.clone())
     } else if let Some((kind, owner)) = &live.foreign {
@@ -163,84 +183,56 @@ fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) 
             let why = format!("{workload} {name} belongs to {kind} {owner}; rename the component, or remove the other");
             State::Refused(why)
         }
+    } else if let Some(why) = own.unidentified(row, component) {
+        State::Invalid(why)
     } else if is_set && nodes.is_empty() {
         State::Unplaced(unplaced(component, all))
-    } else if let Some(why) = own.addresses.as_ref().err() {
+    } else if let Some(why) = own.peers.as_ref().err() {
         State::Unplaced(why.clone())
     } else if let Some(why) = unread {
         State::Invalid(format!("{}: {why}", component.name))
-    } else if is_set && nodes.len() != desired {
-        State::Outdated(resized(row, nodes, desired))
     } else if earlier > 0 {
         State::Updating(format!("{earlier} of its Pods run an earlier template, and are replaced one at a time"))
-    } else if exists && is_written && live.is_observed && current == desired && (desired > 0 || !is_set) {
+    } else if !exists {
+        State::Starting
+    } else if next != Next::Stay {
+        State::Growing(format!("it has {placed} of {wanted} servers; the next one joins once all of these serve"))
+    } else if desired != placed {
+        State::Outdated(resized(row, placed, desired))
+    } else if is_whole {
         State::Serving
     } else {
         State::Starting
     };
     let may_be_written =
         !matches!(state, State::Invalid(_) | State::Refused(_) | State::Unplaced(_) | State::Waiting(_));
+    // What a store's Pods read, what identifies it says first.
+    let is_drawn = may_be_written && !own.is_new_store(row);
     let part = Part {
         row: component.row,
         name: component.name.clone(),
-        template: if may_be_written { hash } else { String::new() },
+        template: if is_drawn { hash } else { String::new() },
         version: component.version(row),
         state,
         ready,
         desired,
-        objects: if may_be_written { objects } else { Vec::new() },
+        placed,
+        objects: if is_drawn { objects } else { Vec::new() },
         exists,
         trouble: servers.iter().find_map(|one| Some(format!("Pod {}: {}", one.name, one.trouble.as_ref()?))),
-        unbound: servers.iter().find_map(|one| Some(format!("Pod {}: {}", one.name, one.unbound.as_ref()?))),
+        unbound: servers.iter().find_map(|one| Some(unbound(row, &one.name, one.unbound.as_ref()?))),
         left: Vec::new(),
     };
-    (part, may_be_written && is_written && live.is_observed)
+    Drawn { part, is_settled: is_drawn && is_written && live.is_observed, next }
 }
 
-/// The nodes of a component's servers.
-fn nodes(row: &Row, component: &Component, live: &Live, all: &Inner) -> Vec<String> {
-    if row.workload == Workload::DaemonSet {
-        return Vec::new();
-    }
-    let open: Vec<String> = all
-        .nodes
-        .values()
-        .filter(|node| matches(component, node))
-        .filter(|node| node.busy.is_none())
-        .map(|node| node.name.to_string())
-        .collect();
-    let exists = |name: &str| all.nodes.get(name).is_some_and(|node| matches(component, node));
-    size::nodes(&live.nodes, (&open, exists), component.replicas, row.store.is_some())
-}
-
-/// Whether a component may run on a node, as far as its labels go.
-fn matches(component: &Component, node: &Node) -> bool {
-    component.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-}
-
-fn unplaced(component: &Component, all: &Inner) -> String {
-    let selector: Vec<String> = component.node_selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let selector = selector.join(",");
-    match all.nodes.values().filter(|node| matches(component, node)).count() {
-        0 => format!(
-            "no node has label {selector}; label nodes (kubectl label node NODE {selector}), or correct nodeSelector"
-        ),
-        count => format!("all {count} nodes with label {selector} are cordoned or being removed"),
-    }
-}
-
-fn resized(row: &Row, nodes: &[String], desired: usize) -> String {
-    if row.store.is_some() {
-        let what = if desired < nodes.len() { "never shrinks" } else { "does not grow yet" };
+fn resized(row: &Row, placed: usize, desired: usize) -> String {
+    if row.store.is_some() && desired < placed {
         return format!(
-            "it has {} servers and the spec asks for {desired}: a store {what}; correct replicas",
-            nodes.len()
+            "it has {placed} servers and the spec asks for {desired}: a store never shrinks; correct replicas"
         );
     }
-    format!(
-        "the spec asks for {desired} servers and {} nodes match: label more nodes, or correct replicas",
-        nodes.len()
-    )
+    format!("the spec asks for {desired} servers and {placed} nodes match: label more nodes, or correct replicas")
 }
 
 /// Objects of ours that no entry of the spec has any more. What cannot be told stays.
@@ -251,6 +243,7 @@ fn surplus(table: &Table, resolved: &Resolved, all: &Inner) -> Vec<Surplus> {
         wanted.insert(workload_name(row, &component.name));
         wanted.insert(companion_name(row, &component.name));
         wanted.insert(files_name(row, &component.name));
+        wanted.insert(secret_name(row, &component.name));
     }
     let untold: BTreeSet<&str> = resolved.untold.iter().map(|row| &*table.rows[*row].kind).collect();
     let mut surplus = Vec::new();
@@ -266,6 +259,7 @@ fn surplus(table: &Table, resolved: &Resolved, all: &Inner) -> Vec<Surplus> {
     gather("StatefulSet", &all.stateful_sets, &is_surplus, &mut surplus);
     gather("DaemonSet", &all.daemon_sets, &is_surplus, &mut surplus);
     gather("ConfigMap", &all.config_maps, &is_surplus, &mut surplus);
+    gather("Secret", &all.secrets, &is_surplus, &mut surplus);
     gather("Service", &all.services, &is_surplus, &mut surplus);
     gather("PodDisruptionBudget", &all.budgets, &is_surplus, &mut surplus);
     surplus

@@ -5,6 +5,7 @@
 use chrono::{DateTime, Utc};
 
 use crate::fleet::pods::pod;
+use crate::fleet::replicas::REVISION_LABEL;
 use crate::k8s::facts::{PodFacts, TEMPLATE};
 use crate::rollout::Trouble;
 
@@ -14,12 +15,16 @@ pub struct Server {
     pub name: String,
     pub uid: String,
     pub version: String,
+    /// Where it is; before it is bound, the first node that it names.
     pub node: String,
+    pub is_bound: bool,
     /// Since when it is Ready, by its kubelet's clock.
     pub ready_since: Option<DateTime<Utc>>,
     pub is_ending: bool,
     /// Hash of the template that it was made from.
     pub template: String,
+    /// The revision of its controller that it was made from, which another placement changes, too.
+    pub revision: String,
     /// What keeps it from starting, in its kubelet's words.
     pub trouble: Option<String>,
     /// Why no scheduler has bound it to a node: that may be over in a moment.
@@ -59,9 +64,11 @@ impl Server {
             uid: seen.id.to_string(),
             version: seen.resource_version.to_string(),
             node: seen.node.to_string(),
+            is_bound: facts.spec.node_name.as_ref().is_some_and(|node| !node.is_empty()),
             ready_since: seen.ready_since,
             is_ending: seen.deleting || ended,
             template: annotations.and_then(|all| all.get(TEMPLATE)).cloned().unwrap_or_default(),
+            revision: labels.get(REVISION_LABEL).cloned().unwrap_or_default(),
             trouble,
             unbound,
             of: (kind, component),

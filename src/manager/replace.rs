@@ -4,7 +4,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::live::newest_revision;
+use super::objects::workload_name;
 use super::part::{Facts, Part, Replacement};
+use super::pods::Server;
 use crate::stack::table::Workload;
 use crate::stack::turn::{self, Health};
 
@@ -25,6 +28,9 @@ pub struct Turn {
 #[must_use]
 pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> Turn {
     let Facts { table, resolved, all, deleted, now, .. } = *facts;
+    if let Some(stranded) = stranded(facts, parts) {
+        return Turn { replacement: Some(stranded), ..Turn::default() };
+    }
     // What does not exist is nobody's reason to wait.
     let existing: Vec<(&Part, bool)> =
         parts.iter().zip(are_written.iter().copied()).filter(|(part, _)| part.exists).collect();
@@ -37,20 +43,22 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
             let is_silent = all.nodes.get(&one.node).is_none_or(|node| !node.ready);
             servers.push(one);
             // One that crashes again and again is Ready in between.
-            let is_proven = one.trouble.is_none() && one.ready_since.is_some_and(|at| at.min(now) + PROVES <= now);
+            let since = one.ready_since.filter(|_| one.trouble.is_none());
             let health = if one.is_ending || deleted.contains(&one.uid) {
                 Health::Ending
             } else if is_everywhere && is_silent {
                 Health::Lost
-            } else if is_proven {
-                Health::Serves
             } else {
-                Health::Away
+                match since {
+                    Some(at) if at.min(now) + PROVES <= now => Health::Serves,
+                    Some(_) => Health::Proving,
+                    None => Health::Away,
+                }
             };
             let is_outdated = !part.template.is_empty() && one.template != part.template;
             own.push(turn::Server { name: &one.name, health, is_outdated });
         }
-        let desired = part.desired;
+        let desired = part.placed;
         turns.push(turn::Component { servers: own, desired, is_everywhere, is_written: *is_written });
     }
     let Some((at, name)) = turn::next(&turns) else {
@@ -61,11 +69,29 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
     };
     let part = existing[at].0;
     let server = servers.iter().find(|server| server.name == name);
-    let replacement = server.map(|server| Replacement {
+    Turn { replacement: server.map(|server| of(part, server)), ..Turn::default() }
+}
+
+/// A Pod on no node, made when its workload named other nodes: its successor may find one. It serves nobody, so nobody
+/// waits for it.
+fn stranded(facts: &Facts<'_>, parts: &[Part]) -> Option<Replacement> {
+    let Facts { table, resolved, all, deleted, .. } = *facts;
+    parts.iter().find_map(|part| {
+        let row = &table.rows[part.row];
+        let set = all.stateful_sets.get(&resolved.namespace, &workload_name(row, &part.name))?;
+        let newest = newest_revision(set).filter(|_| !part.template.is_empty())?;
+        let mut servers = all.servers(&resolved.namespace, &row.kind, &part.name);
+        let is_stranded =
+            |one: &&Server| !one.is_bound && !one.is_ending && !deleted.contains(&one.uid) && one.revision != newest;
+        servers.find(is_stranded).map(|server| of(part, server))
+    })
+}
+
+fn of(part: &Part, server: &Server) -> Replacement {
+    Replacement {
         of: (part.row, part.name.clone()),
         pod: server.name.clone(),
         uid: server.uid.clone(),
         version: server.version.clone(),
-    });
-    Turn { replacement, ..Turn::default() }
+    }
 }

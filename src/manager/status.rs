@@ -64,6 +64,7 @@ fn why(state: &State) -> Option<&str> {
         State::Serving | State::Starting => None,
         State::Waiting(why)
         | State::Updating(why)
+        | State::Growing(why)
         | State::Outdated(why)
         | State::Unplaced(why)
         | State::Refused(why)
@@ -105,7 +106,7 @@ fn summary(parts: &[(&Part, State)]) -> Summary {
     };
     let (components, serving) = (count(|_| true), count(|state| *state == State::Serving));
     let (starting, waiting) = (
-        count(|state| matches!(state, State::Starting | State::Updating(_))),
+        count(|state| matches!(state, State::Starting | State::Updating(_) | State::Growing(_))),
         count(|state| matches!(state, State::Waiting(_))),
     );
     let first = parts.iter().find_map(|(part, state)| match state {
@@ -138,7 +139,7 @@ fn findings(facts: &StatusFacts<'_>, parts: &[(&Part, State)], summary: &Summary
                 let unbound = part.unbound.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                 Some(format!("{} starts ({}/{}){unbound}", part.name, part.ready, part.desired))
             }
-            State::Updating(why) => Some(format!("{}: {why}", part.name)),
+            State::Updating(why) | State::Growing(why) => Some(format!("{}: {why}", part.name)),
             State::Waiting(why) => Some(format!("{} waits for {why}", part.name)),
             _ => None,
         })
@@ -191,15 +192,15 @@ fn trouble(facts: &StatusFacts<'_>, parts: &[(&Part, State)]) -> Option<(R, Stri
                 all.push((refused.map_or(R::NameTaken, |(reason, _)| *reason), format!("{name}: {why}")));
             }
             State::Outdated(why) => all.push((R::NotChanged, format!("{name}: {why}"))),
-            State::Starting | State::Updating(_) | State::Waiting(_) if part.trouble.is_some() => {
+            State::Starting | State::Updating(_) | State::Growing(_) | State::Waiting(_) if part.trouble.is_some() => {
                 all.extend(part.trouble.clone().map(|why| (R::PodsFailing, format!("{name}: {why}"))));
             }
-            State::Starting if !part.left.is_empty() => {
+            State::Starting | State::Growing(_) if ready < part.placed && !part.left.is_empty() => {
                 let left = part.left.join(", ");
                 let why = format!("{name} does not serve ({ready}/{desired}), and {left} need it");
                 all.push((R::ComponentsUnavailable, why));
             }
-            State::Serving | State::Starting | State::Updating(_) | State::Waiting(_) => {}
+            State::Serving | State::Starting | State::Updating(_) | State::Growing(_) | State::Waiting(_) => {}
         }
     }
     all.extend(unplaced.into_iter().map(|(why, names)| (R::NoNodes, format!("{}: {why}", names.join(", ")))));

@@ -2,14 +2,19 @@
 //!
 //! Pure: nodes, workloads and Pods are values, and controllers do at once what they are asked.
 
+mod stores;
+
 use std::collections::{BTreeMap, HashSet};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::act::Done;
 use super::fleet::Fleet;
+use super::objects::recorded;
 use super::observe::Seen;
 use super::part::{Facts, Plan, State, Templates};
 use super::plan::plan;
@@ -69,8 +74,40 @@ impl World {
         plan(&Facts { table, resolved: &resolved, templates, all: &all, deleted: &HashSet::new(), now })
     }
 
+    /// Writes down what identifies stores. Returns of how many.
+    fn enrol(&mut self) -> usize {
+        let enrolments = self.plan().enrolments;
+        for (_, enrol) in &enrolments {
+            self.version += 1;
+            let entry = |text: &str| STANDARD.encode(text);
+            let secrets = enrol.secrets.iter().map(|key| (key.clone(), entry(&format!("the secret {key}"))));
+            let data: BTreeMap<String, String> =
+                secrets.chain([("servers".to_owned(), entry(&enrol.members.to_string()))]).collect();
+            let secret = json!({ "metadata": { "name": enrol.name, "namespace": "contrail", "labels": enrol.labels,
+                "uid": enrol.name, "resourceVersion": self.version.to_string() }, "data": data });
+            self.fleet.with(|all| drop(all.secrets.take(Change::Applied(value(secret)))));
+        }
+        enrolments.len()
+    }
+
+    /// Stands stores up, and has them grow as far as they may.
+    fn stand_up(&mut self, stores: &[&str]) {
+        self.write();
+        let serve = |world: &Self| {
+            for store in stores {
+                world.serve(store, true);
+            }
+        };
+        serve(self);
+        while self.enrol() > 0 {
+            self.write();
+            serve(self);
+        }
+    }
+
     /// Writes what may be written; every controller has seen it. Returns the names of the workloads.
     fn write(&mut self) -> Vec<String> {
+        self.enrol();
         let mut written = Vec::new();
         for part in self.plan().parts {
             let row = &Table::own().rows[part.row];
@@ -79,7 +116,8 @@ impl World {
             object["metadata"]["resourceVersion"] = self.version.to_string().into();
             object["metadata"]["uid"] = object["metadata"]["name"].clone();
             object["metadata"]["generation"] = 1.into();
-            object["status"] = json!({ "observedGeneration": 1, "replicas": 0, "currentNumberScheduled": 0,
+            object["status"] = json!({ "observedGeneration": 1, "updateRevision": "newest", "replicas": 0,
+                "currentNumberScheduled": 0,
                 "numberMisscheduled": 0, "numberReady": 0, "desiredNumberScheduled": 0 });
             written.push(object["metadata"]["name"].as_str().unwrap().to_owned());
             match row.workload {
@@ -100,7 +138,8 @@ impl World {
         for set in sets.into_iter().filter(|set| set.name_any().starts_with(component)) {
             let set = serde_json::to_value(set).unwrap();
             for number in 0..set["spec"]["replicas"].as_u64().unwrap() {
-                let mut pod = json!({ "metadata": set["spec"]["template"]["metadata"],
+                let node = &recorded(&set["spec"]["template"]["spec"]["affinity"])[number as usize];
+                let mut pod = json!({ "metadata": set["spec"]["template"]["metadata"], "spec": { "nodeName": node },
                     "status": { "phase": "Running", "conditions": [{ "type": "Ready",
                         "lastTransitionTime": self.ready_at, "status": if is_ready { "True" } else { "False" } }] } });
                 let name = format!("{}-{number}", set["metadata"]["name"].as_str().unwrap());
@@ -110,6 +149,15 @@ impl World {
                 self.fleet.pod(&Change::Applied(value(pod)));
             }
         }
+    }
+
+    fn remove_node(&self, name: &str) {
+        self.fleet.node(&Change::Deleted(value(json!({ "metadata": { "name": name }, "spec": {}, "status": {} }))));
+    }
+
+    fn remove_pod(&self, name: &str) {
+        let pod = json!({ "metadata": { "name": name, "namespace": "contrail" }, "spec": {}, "status": {} });
+        self.fleet.pod(&Change::Deleted(value(pod)));
     }
 
     fn state(&self, component: &str) -> State {
@@ -138,8 +186,7 @@ fn components_are_written_in_order_and_the_last_makes_it_ready() {
         ["cassandra1-cassandra-statefulset", "zookeeper1-zookeeper-statefulset", "rabbitmq1-rabbitmq-statefulset"];
     assert_eq!(world.write(), stores);
     assert_eq!(world.state("config1"), State::Waiting("cassandra1, zookeeper1, rabbitmq1".to_owned()));
-    world.serve("cassandra1", true);
-    world.serve("zookeeper1", true);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
     world.serve("rabbitmq1", false);
     assert_eq!(world.state("config1"), State::Waiting("rabbitmq1".to_owned()));
     assert_eq!(world.status().summary.unwrap().progress, "2/10");
@@ -202,7 +249,7 @@ fn nodes_that_are_cordoned_take_no_new_server_and_keep_those_they_have() {
     let mut world = World::new(3);
     world.node("m1", &json!({ "unschedulable": true }));
     world.write();
-    let nodes = |world: &World| world.plan().parts.into_iter().find(|part| part.name == "zookeeper1").unwrap().desired;
+    let nodes = |world: &World| world.plan().parts.into_iter().find(|part| part.name == "zookeeper1").unwrap().placed;
     assert_eq!(nodes(&world), 1, "two nodes are open, and two is no odd number");
     world.node("m0", &json!({ "unschedulable": true }));
     world.node("m1", &json!({}));
@@ -221,12 +268,15 @@ fn no_file_of_the_kind_knows_a_component() {
         kinds.filter(|kind| !["config", "control"].contains(kind)).chain(["contrail", "sdn"]).collect();
     let files = [
         include_str!("act.rs"),
+        include_str!("enrol.rs"),
         include_str!("fleet.rs"),
+        include_str!("identity.rs"),
         include_str!("kind.rs"),
         include_str!("live.rs"),
         include_str!("objects.rs"),
         include_str!("observe.rs"),
         include_str!("part.rs"),
+        include_str!("place.rs"),
         include_str!("plan.rs"),
         include_str!("pods.rs"),
         include_str!("replace.rs"),
@@ -235,6 +285,7 @@ fn no_file_of_the_kind_knows_a_component() {
         include_str!("status.rs"),
         include_str!("watch.rs"),
         include_str!("../stack/files.rs"),
+        include_str!("../stack/members.rs"),
         include_str!("../stack/order.rs"),
         include_str!("../stack/size.rs"),
         include_str!("../stack/table.rs"),
@@ -256,6 +307,7 @@ fn files_name_every_peer_and_no_other_and_one_that_does_not_render_changes_nothi
         let part = world.plan().parts.into_iter().find(|part| part.name == "zookeeper1").unwrap();
         part.objects.into_iter().find(|object| object["kind"] == "ConfigMap").map(|object| object["data"].clone())
     };
+    world.enrol();
     let all = files(&world).unwrap();
     let line =
         |number: usize, address: &str| format!("server.{number}={address}:2888:3888:participant;{address}:2181\n");
@@ -278,10 +330,7 @@ fn files_name_every_peer_and_no_other_and_one_that_does_not_render_changes_nothi
 #[test]
 fn a_changed_template_reaches_one_server_at_a_time_while_all_others_serve() {
     let mut world = World::new(3);
-    world.write();
-    for store in ["cassandra1", "zookeeper1", "rabbitmq1"] {
-        world.serve(store, true);
-    }
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
     let pod = |world: &World| world.plan().replacement.map(|replacement| replacement.pod);
     assert_eq!(pod(&world), None);
     let zookeepers = world.manager.spec.services.0.get_mut("zookeepers").unwrap();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::context::Managers;
@@ -27,6 +27,9 @@ pub fn watch(kind: &Arc<Managers>, feed: &mut Feed<'_>) {
     });
     feed.follow(("configmaps", label, Id::Name), kind, |kind, change: Change<ConfigMap>| {
         kind.fleet.with(|all| all.config_maps.take(change))
+    });
+    feed.follow(("secrets", label, Id::Name), kind, |kind, change: Change<Secret>| {
+        kind.fleet.with(|all| all.secrets.take(change))
     });
     feed.follow(("services", label, Id::Name), kind, |kind, change: Change<Service>| {
         kind.fleet.with(|all| all.services.take(change))

@@ -108,7 +108,7 @@ pub async fn apply_objects(
     if let Some(secret) = &pull_secret {
         let api: Api<Secret> = Api::namespaced(cx.client.clone(), &resolved.namespace);
         let written = if secret.is_there {
-            merge(MANAGER, &api, &secret.name, &secret.change()).await
+            merge(MANAGER, &api, &secret.name, &secret.change()).await.map(drop)
         } else {
             apply(MANAGER, &api, &secret.object(&resolved.namespace), None).await.map(drop)
         };

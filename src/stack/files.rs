@@ -6,39 +6,63 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
 use crate::k8s::hex::hex;
 
-/// Stands for a server's own address where that must make no difference.
-const ANY: &str = "ADDRESS";
 /// So many instructions of a template are enough for thousands of servers.
 const FUEL: u64 = 200_000;
 
 /// What templates may use.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Context<'c> {
     /// The component.
     pub name: &'c str,
     /// What its service says.
-    pub fields: &'c Map<String, Value>,
+    pub fields: Map<String, Value>,
     /// Addresses of the servers of each kind, those of its own too.
     pub servers: BTreeMap<&'c str, Vec<String>>,
-    /// Own address, and which of its component's servers it is, from 1.
-    address: &'c str,
-    number: usize,
+    /// Its own servers.
+    pub peers: Vec<Peer>,
+    /// What nobody else may know.
+    pub secrets: BTreeMap<String, String>,
+    /// Its kind.
+    #[serde(skip)]
+    pub kind: &'c str,
+    /// Whether its servers learn of further ones by themselves: their files change for that, and nothing must restart.
+    #[serde(skip)]
+    pub learns: bool,
 }
 
-impl<'c> Context<'c> {
-    #[must_use]
-    pub fn new(name: &'c str, fields: &'c Map<String, Value>, servers: BTreeMap<&'c str, Vec<String>>) -> Self {
-        Self { name, fields, servers, address: ANY, number: 0 }
+/// A server of a component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Peer {
+    pub number: u32,
+    pub address: String,
+}
+
+impl Peer {
+    /// Stands for one whose number and address must make no difference.
+    fn any() -> Self {
+        Self { number: 0, address: "ADDRESS".to_owned() }
     }
+}
+
+/// What a template is rendered with: the context, and the server whose file it is.
+#[derive(Serialize)]
+struct Own<'o> {
+    #[serde(flatten)]
+    server: &'o Peer,
+    #[serde(flatten)]
+    context: &'o Context<'o>,
 }
 
 /// Rendered files.
@@ -46,6 +70,8 @@ impl<'c> Context<'c> {
 pub struct Files {
     /// By name and address.
     pub data: BTreeMap<String, String>,
+    /// Those of templates that render a secret.
+    pub secret: BTreeMap<String, String>,
     /// Another one when a program must read them again: not when only a server comes or goes that no file names.
     pub revision: String,
 }
@@ -55,24 +81,28 @@ pub fn check(templates: &BTreeMap<String, String>) -> Result<(), String> {
     environment(templates).map(drop)
 }
 
-/// Renders all templates for each of these addresses, or says which cannot be, and why.
-pub fn render(
-    templates: &BTreeMap<String, String>,
-    context: &Context<'_>,
-    addresses: &[String],
-) -> Result<Files, String> {
+/// Renders all templates for each server, or says which cannot be, and why.
+pub fn render(templates: &BTreeMap<String, String>, context: &Context<'_>) -> Result<Files, String> {
     let all = environment(templates)?;
-    let one = |name: &str, context: &Context<'_>| -> Result<String, String> {
+    let one = |name: &str, server: &Peer, context: &Context<'_>| -> Result<String, String> {
         let template = all.get_template(name).map_err(|why| said(name, &why))?;
-        template.render(Serde(context)).map_err(|why| said(name, &why))
+        template.render(Serde(Own { server, context })).map_err(|why| said(name, &why))
     };
+    let any = Peer::any();
+    let mut for_any = context.clone();
+    if context.learns {
+        for_any.servers.insert(context.kind, vec![any.address.clone()]);
+        for_any.peers = vec![any.clone()];
+    }
     let mut files = Files::default();
     let mut shared = String::new();
     for name in templates.keys() {
-        let _ = writeln!(shared, "{name}\n{}", one(name, context)?);
-        for (at, address) in addresses.iter().enumerate() {
-            let own = Context { address, number: at + 1, ..context.clone() };
-            files.data.insert(format!("{name}.{address}"), one(name, &own)?);
+        let text = one(name, &any, &for_any)?;
+        let _ = writeln!(shared, "{name}\n{text}");
+        let is_secret = context.secrets.values().any(|secret| text.contains(secret));
+        let into = if is_secret { &mut files.secret } else { &mut files.data };
+        for server in &context.peers {
+            into.insert(format!("{name}.{}", server.address), one(name, server, context)?);
         }
     }
     files.revision = hex(&Sha256::digest(shared.as_bytes())[..8]);
@@ -86,6 +116,7 @@ fn environment(templates: &BTreeMap<String, String>) -> Result<Environment<'_>, 
     all.set_syntax(syntax.map_err(|why| why.to_string())?);
     // A template may be anybody's.
     all.set_fuel(Some(FUEL));
+    all.add_filter("sha1", |text: String| STANDARD.encode(Sha1::digest(text.as_bytes())));
     for (name, text) in templates {
         all.add_template(name, text).map_err(|why| said(name, &why))?;
     }
@@ -104,34 +135,60 @@ mod tests {
         all.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
     }
 
-    fn owned(all: &[&str]) -> Vec<String> {
-        all.iter().map(|one| (*one).to_owned()).collect()
+    /// A component of these servers, with a store of those.
+    fn context(own: &[(u32, &str)], store: &[&str]) -> Context<'static> {
+        let address = |address: &&str| (*address).to_owned();
+        let peers: Vec<Peer> =
+            own.iter().map(|(number, address)| Peer { number: *number, address: (*address).to_owned() }).collect();
+        let servers = BTreeMap::from([
+            ("store", store.iter().map(address).collect()),
+            ("own", peers.iter().map(|peer| peer.address.clone()).collect()),
+        ]);
+        let fields = Map::from_iter([("level".to_owned(), Value::from("debug"))]);
+        let secrets = BTreeMap::from([("password".to_owned(), "hidden".to_owned())]);
+        Context { name: "one", fields, servers, peers, secrets, kind: "own", learns: false }
     }
 
     #[test]
     fn each_server_has_its_files_and_only_what_all_share_makes_another_revision() {
-        let fields = Map::from_iter([("level".to_owned(), Value::from("debug"))]);
-        let peers =
+        let templates =
             templates(&[("a", "{{ address }} {{ number }} {{ servers.store | join(',') }} {{ fields.level }}\n")]);
-        let of = |store: &[&str], own: &[&str]| {
-            let context = Context::new("one", &fields, BTreeMap::from([("store", owned(store))]));
-            render(&peers, &context, &owned(own)).unwrap()
-        };
-        let files = of(&["10.0.0.1", "10.0.0.2"], &["10.0.0.3", "10.0.0.4"]);
-        assert_eq!(files.data["a.10.0.0.4"], "10.0.0.4 2 10.0.0.1,10.0.0.2 debug\n");
-        assert_eq!(files.data.len(), 2);
-        assert_eq!(of(&["10.0.0.1", "10.0.0.2"], &["10.0.0.3"]).revision, files.revision, "one server less");
-        assert_ne!(of(&["10.0.0.1"], &["10.0.0.3"]).revision, files.revision, "one peer less");
+        let of = |own: &[(u32, &str)], store: &[&str]| render(&templates, &context(own, store)).unwrap();
+        let files = of(&[(1, "10.0.0.3"), (4, "10.0.0.4")], &["10.0.0.1", "10.0.0.2"]);
+        assert_eq!(files.data["a.10.0.0.4"], "10.0.0.4 4 10.0.0.1,10.0.0.2 debug\n");
+        assert_eq!((files.data.len(), files.secret.len()), (2, 0));
+        assert_eq!(of(&[(1, "10.0.0.3")], &["10.0.0.1", "10.0.0.2"]).revision, files.revision, "one server less");
+        assert_ne!(of(&[(1, "10.0.0.3")], &["10.0.0.1"]).revision, files.revision, "one peer less");
+    }
+
+    #[test]
+    fn those_that_learn_of_each_other_need_not_restart_when_another_one_joins() {
+        let templates = templates(&[("a", "{% for peer in peers %}{{ peer.number }}={{ peer.address }} {% endfor %}")]);
+        for (learns, is_same) in [(true, true), (false, false)] {
+            let of = |own: &[(u32, &str)]| render(&templates, &Context { learns, ..context(own, &[]) }).unwrap();
+            let (one, two) = (of(&[(1, "10.0.0.3")]), of(&[(1, "10.0.0.3"), (2, "10.0.0.4")]));
+            assert_eq!(one.revision == two.revision, is_same);
+            assert_eq!(two.data["a.10.0.0.3"], "1=10.0.0.3 2=10.0.0.4 ");
+        }
+    }
+
+    #[test]
+    fn a_file_with_a_secret_is_none_for_everybody() {
+        let all = templates(&[("a", "{{ secrets.password }}"), ("b", "{{ secrets.password | sha1 }}")]);
+        let files = render(&all, &context(&[(1, "10.0.0.3")], &[])).unwrap();
+        assert_eq!(files.secret.keys().collect::<Vec<_>>(), ["a.10.0.0.3"]);
+        assert_eq!(files.data["b.10.0.0.3"], "mdcsf8Pi4UWHC+qzfAtw40PqnDs=");
     }
 
     #[test]
     fn what_is_undefined_is_an_error_that_names_the_template() {
-        let fields = Map::new();
-        let context = Context::new("one", &fields, BTreeMap::new());
-        for (text, said) in
-            [("{{ fields.level }}", "undefined"), ("{{ servers.store[0] }}", "undefined"), ("{% if", "")]
-        {
-            let why = render(&templates(&[("a", text)]), &context, &owned(&["10.0.0.1"])).unwrap_err();
+        for (text, said) in [
+            ("{{ fields.size }}", "undefined"),
+            ("{{ servers.store[0] }}", "undefined"),
+            ("{{ secrets.cookie }}", "undefined"),
+            ("{% if", ""),
+        ] {
+            let why = render(&templates(&[("a", text)]), &context(&[(1, "10.0.0.1")], &[])).unwrap_err();
             assert!(why.starts_with("template a: ") && why.contains(said), "{why}");
         }
     }

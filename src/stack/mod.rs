@@ -4,6 +4,7 @@
 //! Must not know a component by name, nor what an object looks like.
 
 pub mod files;
+pub mod members;
 pub mod order;
 pub mod size;
 pub mod table;

@@ -8,6 +8,7 @@ use std::sync::{LazyLock, OnceLock};
 use serde::Deserialize;
 
 use super::files::check;
+use super::members::Starts;
 
 /// The table in the binary.
 const OWN: &str = include_str!("stack.yaml");
@@ -110,6 +111,12 @@ pub struct Store {
     pub path: String,
     /// How much room it asks for.
     pub size: String,
+    /// How its first servers start.
+    #[serde(default)]
+    pub starts: Starts,
+    /// Secrets of its programs, by name: random, and the same as long as its data.
+    #[serde(default)]
+    pub secrets: Vec<String>,
 }
 
 impl Table {

@@ -16,7 +16,8 @@ pub struct Server<'s> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     Serves,
-    /// It does not, or not for long enough.
+    /// It does, and not for long enough.
+    Proving,
     Away,
     /// It has ended, or is about to.
     Ending,
@@ -45,6 +46,10 @@ impl Component<'_> {
     fn away(&self) -> impl Iterator<Item = &Server<'_>> {
         self.servers.iter().filter(|server| server.health == Health::Away)
     }
+
+    fn is_proving(&self) -> bool {
+        self.servers.iter().any(|server| server.health == Health::Proving)
+    }
 }
 
 /// The server to replace now: which component's, and its name. `components`: in the order of the table.
@@ -57,8 +62,8 @@ pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
     let (at, _) = *all.iter().find(is_changed)?;
     let turn = &components[at];
     let others = || components.iter().enumerate().filter(|(other, one)| *other != at && !one.is_everywhere);
-    let is_whole = others().all(|(_, one)| one.missing() == 0 && one.away().next().is_none());
-    if !turn.is_written || turn.missing() > 0 || !is_whole {
+    let is_whole = others().all(|(_, one)| one.missing() == 0 && !one.is_proving() && one.away().next().is_none());
+    if !turn.is_written || turn.missing() > 0 || turn.is_proving() || !is_whole {
         return None;
     }
     let name = if turn.away().next().is_some() {
@@ -78,7 +83,7 @@ pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
 #[must_use]
 pub fn waits_for<'s>(components: &[Component<'s>]) -> Option<&'s str> {
     let all = components.iter().filter(|one| !one.is_everywhere).flat_map(|one| &one.servers);
-    let is_awaited = |server: &&Server<'_>| matches!(server.health, Health::Away | Health::Ending);
+    let is_awaited = |server: &&Server<'_>| matches!(server.health, Health::Away | Health::Proving | Health::Ending);
     all.into_iter().find(is_awaited).map(|server| server.name)
 }
 
@@ -86,13 +91,14 @@ pub fn waits_for<'s>(components: &[Component<'s>]) -> Option<&'s str> {
 mod tests {
     use super::*;
 
-    /// A component from letters: r ready, u unready, e ending; in capitals outdated; l lost.
+    /// A component from letters: r ready, p ready a moment ago, u unready, e ending; in capitals outdated; l lost.
     fn of(letters: &'static str, desired: usize) -> Component<'static> {
         let servers = (0..letters.len())
             .map(|at| {
                 let letter = letters.as_bytes()[at];
                 let health = match letter.to_ascii_lowercase() {
                     b'r' => Health::Serves,
+                    b'p' => Health::Proving,
                     b'e' => Health::Ending,
                     b'l' => Health::Lost,
                     _ => Health::Away,
@@ -112,7 +118,14 @@ mod tests {
         assert_eq!(next_of(&[of("RRR", 3)]), Some((0, 2)));
         assert_eq!(next_of(&[of("RRr", 3)]), Some((0, 1)));
         assert_eq!(next_of(&[of("rrr", 3)]), None);
-        for (waits, whom) in [("RRu", Some("u")), ("RRE", Some("E")), ("RRe", Some("e")), ("RR", None)] {
+        for (waits, whom) in [
+            ("RRu", Some("u")),
+            ("RRE", Some("E")),
+            ("RRP", Some("P")),
+            ("PRp", Some("PRp")),
+            ("RRe", Some("e")),
+            ("RR", None),
+        ] {
             assert_eq!((next_of(&[of(waits, 3)]), waits_for(&[of(waits, 3)])), (None, whom), "{waits}");
         }
     }
@@ -129,6 +142,7 @@ mod tests {
         assert_eq!(next_of(&[of("rrr", 3), of("R", 1), of("R", 1)]), Some((1, 0)));
         assert_eq!(next_of(&[of("rru", 3), of("R", 1)]), None);
         assert_eq!(next_of(&[of("rr", 3), of("R", 1)]), None);
+        assert_eq!(next_of(&[of("rrp", 3), of("R", 1)]), None);
         assert_eq!(next_of(&[of("R", 1), of("u", 1)]), None, "also of one that comes later");
         let unwritten = Component { is_written: false, ..of("R", 1) };
         assert_eq!(next_of(&[unwritten, of("R", 1)]), None);

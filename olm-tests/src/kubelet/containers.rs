@@ -4,21 +4,19 @@
 //! Which images these are says `images`. Must not know what a test wants.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, EnvVar, PersistentVolumeClaim, Pod, VolumeMount};
+use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use kube::ResourceExt;
-use kube::api::Api;
 use serde_json::{Value, json};
 
 use super::Kubelet;
 use super::spec::{Spec, joined, specs};
 use super::status::{done, init_containers, initializing, now};
 use crate::jvm::image;
-use crate::sandbox::{Container, Program, Sandbox, persistent};
+use crate::sandbox::{Container, Program, Sandbox};
 
 /// How often processes and the Pod's spec are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -307,39 +305,6 @@ impl Kubelet {
         };
         containers.insert(spec.name.clone(), container);
         statuses.insert(spec.name.clone(), status);
-    }
-
-    /// The folder of the volume that a claim is bound to.
-    async fn claimed(&self, pod: &Pod, claim: &str) -> PathBuf {
-        let claims: Api<PersistentVolumeClaim> =
-            Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-        let found = claims.get(claim).await.expect("a claim: its Pod is bound to a node");
-        persistent(&found.spec.and_then(|spec| spec.volume_name).expect("a claim that is bound"))
-    }
-
-    /// Volumes of a container: emptyDirs, ConfigMaps and claims. Others are none here.
-    async fn mounts(&self, pod: &Pod, sandbox: &Sandbox, wanted: &[VolumeMount]) -> Vec<(PathBuf, String)> {
-        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        let mut mounts = Vec::new();
-        for volume in volumes {
-            let is_known =
-                volume.config_map.is_some() || volume.empty_dir.is_some() || volume.persistent_volume_claim.is_some();
-            let mount = wanted.iter().find(|mount| mount.name == volume.name && is_known);
-            let Some(mount) = mount else { continue };
-            let folder = match &volume.persistent_volume_claim {
-                Some(claim) => self.claimed(pod, &claim.claim_name).await,
-                None => sandbox.volume(&volume.name),
-            };
-            if let Some(source) = &volume.config_map {
-                let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-                let found = maps.get_opt(&source.name).await.ok().flatten();
-                for (key, text) in found.and_then(|found| found.data).unwrap_or_default() {
-                    std::fs::write(folder.join(key), text).expect("a file");
-                }
-            }
-            mounts.push((folder, mount.mount_path.clone()));
-        }
-        mounts
     }
 }
 

@@ -11,6 +11,7 @@ mod environment;
 mod seen;
 mod spec;
 mod status;
+mod volumes;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};

@@ -9,6 +9,7 @@
 mod attach;
 mod basics;
 mod changes;
+mod growth;
 mod guarded;
 mod harm;
 mod hostile;

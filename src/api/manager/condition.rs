@@ -51,8 +51,8 @@ pub enum Reason {
     /// A Pod cannot start, or crashes; the message quotes its kubelet. Correct the image or command in the spec, or
     /// what the message names.
     PodsFailing,
-    /// An entry of `services` is incomplete or unknown; the message names its path and the remedy. Others proceed, and
-    /// what runs of this one goes on.
+    /// An entry of `services` is incomplete or unknown, or the Secret that identifies a store is gone or damaged; the
+    /// message names which, and the remedy. Others proceed, and what runs of this one goes on.
     InvalidComponent,
     /// No node matches a component's `nodeSelector`, or a node where one of its servers is has gone; the message says
     /// which. Label nodes, or correct the selector: Kubernetes has not set the label of masters since 1.24.
@@ -60,8 +60,8 @@ pub enum Reason {
     /// An object that a component would have belongs to somebody else, which the message names: rename the component,
     /// or remove the other one.
     NameTaken,
-    /// A component has another number of servers than the spec asks for, and this operator does not change that yet, or
-    /// there are too few nodes; the message says which.
+    /// A store has more servers than the spec asks for, and never shrinks; or there are too few nodes for all that it
+    /// asks for. Correct `replicas`, or label more nodes.
     NotChanged,
     /// The services are known, and not carried out by this operator; the message says why.
     Ignored,

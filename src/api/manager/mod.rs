@@ -265,7 +265,7 @@ pub struct ComponentStatus {
     /// Its service, as in the spec.
     #[serde(default)]
     pub service: String,
-    /// Serving, Starting, Updating, Waiting, Outdated, Unplaced, Refused or Invalid.
+    /// Serving, Starting, Updating, Growing, Waiting, Outdated, Unplaced, Refused or Invalid.
     #[serde(default)]
     pub state: String,
     /// How many of its servers serve, of how many.

@@ -26,6 +26,7 @@ pub const PACKAGE: Package = Package {
             ("StatefulSet", "apps/v1"),
             ("DaemonSet", "apps/v1"),
             ("ConfigMap", "v1"),
+            ("Secret", "v1"),
             ("Service", "v1"),
             ("PodDisruptionBudget", "policy/v1"),
             ("Pod", "v1"),
@@ -99,6 +100,16 @@ const RULES: &[Rule] = &[
             "configmaps",
             OWNED,
             "write the files of programs; read templates that somebody replaced",
+        )
+    },
+    Rule {
+        consulted: &["create"],
+        ..rule(
+            Where::Watched,
+            "",
+            "secrets",
+            OWNED,
+            "make up the passwords of stores, and write the files of programs that hold one",
         )
     },
     rule(

@@ -109,7 +109,7 @@ fn a_mistake_in_one_entry_is_named_with_its_path_and_takes_nothing_away() {
 }
 
 #[test]
-fn nodes_that_join_get_what_runs_on_every_node_and_servers_but_no_store_grows() {
+fn nodes_that_join_get_what_runs_on_every_node_and_servers_and_stores_grow() {
     run(async {
         let mut lab = standing("stack-join", 1, 1).await;
         let servers = async |lab: &Lab<'_>, begin: &str| {
@@ -125,7 +125,7 @@ fn nodes_that_join_get_what_runs_on_every_node_and_servers_but_no_store_grows() 
             for begin in ["config1", "webui1", "vroutermasternodes", "vrouterworkernodes", "zookeeper1"] {
                 found.push(servers(&lab, begin).await);
             }
-            if found == [3, 3, 3, 2, 1] { Ok(()) } else { Err(format!("{found:?}")) }
+            if found == [3, 3, 3, 2, 3] { Ok(()) } else { Err(format!("{found:?}")) }
         })
         .await;
         lab.stack_says("Ready", "AllServing").await;
@@ -236,8 +236,8 @@ fn rights_are_just_those_that_are_used_and_at_rest_or_after_a_restart_nothing_is
         let mut lab = standing("stack-rights", 1, 1).await;
         let before = lab.rests().await;
         let applied = before.iter().filter(|write| write.starts_with("patch ") && !write.contains("/status")).count();
-        // Ten workloads, two Services, three PodDisruptionBudgets, the files of one.
-        assert_eq!(applied, 16, "{before:?}");
+        // Ten workloads, two Services, three PodDisruptionBudgets, the files of one, and those of them that are secret.
+        assert_eq!(applied, 17, "{before:?}");
         lab.operators.clear();
         lab.stacks()
             .patch_status("cluster1", &PatchParams::default(), &Patch::Merge(json!({ "status": null })))

@@ -1,0 +1,94 @@
+//! What identifies a store: the numbers of its servers, where they are, and its programs' secrets. It lies in a Secret
+//! that no owner takes along: it stays as the data does, and a new Manager of the name takes it up.
+//!
+//! Pure. Never replaced by another one while there is data that it fits. Must not write it, nor say a value.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::resolve::Component;
+use crate::stack::members::Members;
+use crate::stack::table::{Row, Store, Table};
+
+/// The entry that names the servers.
+const SERVERS: &str = "servers";
+
+/// What the Secret is called.
+#[must_use]
+pub fn identity_name(row: &Row, component: &str) -> String {
+    format!("{component}-{}-identity", row.kind)
+}
+
+/// What identifies a store.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub members: Members,
+    pub secrets: BTreeMap<String, String>,
+    /// Its Secret's resourceVersion.
+    pub version: String,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
+impl Identity {
+    /// Reads a store's Secret, or says what is wrong with it.
+    pub fn read(secret: &Secret, store: &Store) -> Result<Self, String> {
+        let name = secret.name_any();
+        let entry = |key: &str| {
+            let bytes = secret.data.as_ref().and_then(|data| data.get(key));
+            let text = bytes.and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
+            let text = text.filter(|text| !text.trim().is_empty());
+            text.ok_or_else(|| format!("Secret {name} lacks {key}: restore it, its servers know each other by it"))
+        };
+        let members: Members =
+            entry(SERVERS)?.parse().map_err(|why| format!("Secret {name}, entry {SERVERS}: {why}; restore it"))?;
+        let known = store.secrets.iter().map(|key| Ok((key.clone(), entry(key)?)));
+        let version = secret.resource_version().unwrap_or_default();
+        Ok(Self { members, secrets: known.collect::<Result<_, String>>()?, version })
+    }
+}
+
+/// A store's Secret that is to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enrol {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub members: Members,
+    /// The resourceVersion of the one that is there; `None`: there is none yet, and these secrets shall be made up.
+    pub over: Option<String>,
+    pub secrets: BTreeSet<String>,
+}
+
+impl Enrol {
+    /// The one of a component.
+    #[must_use]
+    pub fn new(table: &Table, component: &Component, store: &Store, members: Members, over: Option<String>) -> Self {
+        let row = &table.rows[component.row];
+        let labels = [(table.labels.kind.clone(), row.kind.clone()), (row.kind.clone(), component.name.clone())].into();
+        let (name, secrets) = (identity_name(row, &component.name), store.secrets.iter().cloned().collect());
+        Self { name, labels, members, over, secrets }
+    }
+
+    /// The whole object, with these secrets.
+    #[must_use]
+    pub fn object(&self, namespace: &str, secrets: BTreeMap<String, String>) -> Value {
+        let mut data = secrets;
+        data.insert(SERVERS.to_owned(), self.members.to_string());
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": self.name, "namespace": namespace,
+            "labels": self.labels }, "stringData": data })
+    }
+
+    /// What changes of the one that is there, if nobody else has changed it.
+    #[must_use]
+    pub fn change(&self) -> Value {
+        json!({ "metadata": { "resourceVersion": self.over }, "stringData": { SERVERS: self.members.to_string() } })
+    }
+}

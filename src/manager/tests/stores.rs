@@ -1,0 +1,94 @@
+//! Stores: what identifies them, how they grow, and how a server is replaced whose node is gone.
+//!
+//! Pure. Must not repeat the rules of `stack::members`.
+
+use serde_json::json;
+
+use super::{World, value};
+use crate::k8s::watch::Change;
+use crate::manager::part::State;
+
+/// What identifies a store that is to be written, as a line.
+fn enrols(world: &World, store: &str) -> Option<String> {
+    let (_, enrol) = world.plan().enrolments.into_iter().find(|(_, one)| one.name.starts_with(store))?;
+    Some(enrol.members.to_string().trim_end().replace('\n', ", "))
+}
+
+#[test]
+fn a_store_grows_by_one_server_once_all_serve_and_its_dependants_learn_of_it() {
+    let mut world = World::new(1);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    assert_eq!(world.state("zookeeper1"), State::Serving);
+    world.node("m01", &json!({}));
+    assert_eq!(world.state("zookeeper1"), State::Serving, "two are no better than one");
+    world.node("m002", &json!({}));
+    world.serve("zookeeper1", false);
+    assert_eq!((world.enrol(), world.says("Progressing").0), (2, "StandingUp".to_owned()), "the other stores");
+    let State::Growing(why) = world.state("zookeeper1") else { panic!("{:?}", world.state("zookeeper1")) };
+    assert_eq!(why, "it has 1 of 3 servers; the next one joins once all of these serve");
+    world.serve("zookeeper1", true);
+    assert_eq!(enrols(&world, "zookeeper1").as_deref(), Some("1 m0, 2 m002"));
+    world.enrol();
+    assert_eq!(enrols(&world, "zookeeper1"), None, "not before that one serves");
+    world.write();
+    assert_eq!(world.plan().replacement, None, "the first one need not start again for that");
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    assert_eq!(world.state("zookeeper1"), State::Serving);
+    assert_eq!(world.says("Degraded").0, "AsExpected");
+}
+
+#[test]
+fn a_server_whose_node_is_gone_is_replaced_once_kubernetes_has_removed_its_pod_and_no_other_is_away() {
+    let mut world = World::new(0);
+    for name in ["a", "bb", "ccc"] {
+        world.node(name, &json!({}));
+    }
+    world.stand_up(&["zookeeper1"]);
+    world.remove_node("bb");
+    assert_eq!(enrols(&world, "zookeeper1"), None, "there is no node for it");
+    let State::Unplaced(why) = world.state("zookeeper1") else { panic!("{:?}", world.state("zookeeper1")) };
+    assert!(why.starts_with("node bb, where a server is, is gone"), "{why}");
+    world.node("dddd", &json!({}));
+    assert_eq!(enrols(&world, "zookeeper1"), None, "its Pod is still there");
+    world.remove_pod("zookeeper1-zookeeper-statefulset-1");
+    assert_eq!(enrols(&world, "zookeeper1").as_deref(), Some("1 a, 4 dddd, 3 ccc"));
+    world.remove_pod("zookeeper1-zookeeper-statefulset-2");
+    assert_eq!(enrols(&world, "zookeeper1"), None, "another one is away");
+}
+
+#[test]
+fn a_pod_on_no_node_that_names_nodes_of_before_is_replaced_and_no_other() {
+    let mut world = World::new(1);
+    world.stand_up(&["zookeeper1"]);
+    let pod = |revision: &str, node: Option<&str>| {
+        let labels = json!({ "contrail_manager": "zookeeper", "zookeeper": "zookeeper1",
+            "controller-revision-hash": revision });
+        value(json!({ "metadata": { "name": "zookeeper1-zookeeper-statefulset-0", "namespace": "contrail",
+            "uid": "pending", "labels": labels }, "spec": { "nodeName": node }, "status": { "phase": "Pending" } }))
+    };
+    for (revision, node, is_replaced) in
+        [("newest", None, false), ("before", Some("m0"), false), ("before", None, true)]
+    {
+        world.fleet.pod(&Change::Applied(pod(revision, node)));
+        let stranded = world.plan().replacement.is_some_and(|one| one.uid == "pending");
+        // One that is bound and made from nobody's template is of an earlier one, and starts: that is another rule.
+        assert_eq!(stranded && node.is_none(), is_replaced, "{revision} {node:?}");
+    }
+}
+
+#[test]
+fn what_identifies_a_store_is_never_made_up_twice() {
+    let mut world = World::new(3);
+    world.stand_up(&["zookeeper1"]);
+    world.fleet.with(|all| all.secrets.0.retain(|(_, name), _| name != "zookeeper1-zookeeper-identity"));
+    let State::Invalid(why) = world.state("zookeeper1") else { panic!("{:?}", world.state("zookeeper1")) };
+    assert!(why.contains("Secret zookeeper1-zookeeper-identity is gone") && why.contains("restore it"), "{why}");
+    let plan = world.plan();
+    assert_eq!((plan.surplus, enrols(&world, "zookeeper1")), (Vec::new(), None));
+    // The same Manager again: it takes up what was there.
+    let mut again = World::new(3);
+    again.enrol();
+    let before = again.fleet.read().secrets.0.len();
+    again.manager.metadata.uid = Some("another".to_owned());
+    assert_eq!((again.enrol(), before), (0, 3));
+}
