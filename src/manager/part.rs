@@ -25,6 +25,8 @@ pub enum State {
     Waiting(String),
     /// Some of its servers run an earlier template, and are replaced in turn.
     Updating(String),
+    /// Some of its servers run an earlier template, and none may be replaced now.
+    Held(String),
     /// It has so many servers, and further ones join one at a time.
     Growing(String),
     /// Its servers are not as many as asked for.

@@ -64,6 +64,9 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
         }
     }
     let Turn { replacement, next, waits_for } = replacement(facts, &parts, &turns);
+    let is_held = parts.iter().any(|part| matches!(part.state, State::Held(_)));
+    let opens = resolved.rollout.calendar.changes(facts.now).filter(|_| is_held);
+    let next = next.into_iter().chain(opens).min();
     for part in &mut parts {
         if let (State::Updating(why), Some(pod)) = (&mut part.state, &waits_for) {
             let _ = write!(why, "; the next one goes once Pod {pod} has been Ready for {} s", PROVES.num_seconds());
@@ -148,7 +151,7 @@ struct Drawn {
 
 /// A component as it stands, with what of it may be written.
 fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) -> Drawn {
-    let Facts { table, resolved, all, .. } = *facts;
+    let Facts { table, resolved, all, now, .. } = *facts;
     let row = &table.rows[component.row];
     let (namespace, name) = (&*resolved.namespace, workload_name(row, &component.name));
     let Found { exists, live, nodes, .. } = own;
@@ -191,6 +194,8 @@ fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) 
         State::Unplaced(why.clone())
     } else if let Some(why) = unread {
         State::Invalid(format!("{}: {why}", component.name))
+    } else if let Some(why) = resolved.rollout.hold(row, now).filter(|_| earlier > 0) {
+        State::Held(format!("{earlier} of its Pods run an earlier template; {why}"))
     } else if earlier > 0 {
         State::Updating(format!("{earlier} of its Pods run an earlier template, and are replaced one at a time"))
     } else if !exists {

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::live::newest_revision;
 use super::objects::workload_name;
-use super::part::{Facts, Part, Replacement};
+use super::part::{Facts, Part, Replacement, State};
 use super::pods::Server;
 use crate::stack::table::Workload;
 use crate::stack::turn::{self, Health};
@@ -59,7 +59,10 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
             own.push(turn::Server { name: &one.name, health, is_outdated });
         }
         let desired = part.placed;
-        turns.push(turn::Component { servers: own, desired, is_everywhere, is_written: *is_written });
+        let budget = if is_everywhere { resolved.rollout.budget.of(desired) } else { 1 };
+        let is_held = matches!(part.state, State::Held(_));
+        let is_written = *is_written;
+        turns.push(turn::Component { servers: own, desired, is_everywhere, is_written, budget, is_held });
     }
     let Some((at, name)) = turn::next(&turns) else {
         let is_changed = turns.iter().flat_map(|one| &one.servers).any(|server| server.is_outdated);

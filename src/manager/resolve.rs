@@ -5,13 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::Toleration;
 use kube::ResourceExt;
 use serde_json::{Map, Value};
 
-use crate::api::manager::{CommonConfiguration, ContainerImage, Manager, Service, ServiceConfiguration};
+use crate::api::manager::{self as api, CommonConfiguration, ContainerImage, Manager, Service, ServiceConfiguration};
 use crate::api::nearest::nearest;
-use crate::stack::table::{Row, Table};
+use crate::api::rollout::written;
+use crate::fleet::policy;
+use crate::rollout::Share;
+use crate::rollout::calendar::Calendar;
+use crate::stack::table::{Row, Table, Workload};
 
 /// What a spec means.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -26,6 +31,52 @@ pub struct Resolved {
     pub ignored: Vec<String>,
     /// Rows whose entries cannot be told: whatever they have stays.
     pub untold: BTreeSet<usize>,
+    pub rollout: Rollout,
+}
+
+/// How Pods are replaced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rollout {
+    /// How many of those that run on every node may be away at once.
+    pub budget: Share,
+    /// When these may be replaced.
+    pub calendar: Calendar,
+    /// Whether none is replaced.
+    pub paused: bool,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self { budget: Share::Count(1), calendar: Calendar::default(), paused: false }
+    }
+}
+
+impl Rollout {
+    /// Why no Pod of a row may be replaced now.
+    #[must_use]
+    pub fn hold(&self, row: &Row, now: DateTime<Utc>) -> Option<String> {
+        if self.paused {
+            return Some("rollout.paused is true: set it to false to go on".to_owned());
+        }
+        let closed = self.calendar.closed(now).filter(|_| row.workload == Workload::DaemonSet)?;
+        Some(format!("none is replaced {closed}"))
+    }
+}
+
+fn rollout(written_down: Option<&api::Rollout>) -> Result<Rollout, String> {
+    let Some(spec) = written_down else { return Ok(Rollout::default()) };
+    let mut wrong = Vec::new();
+    let budget = spec.max_unavailable.as_ref().map_or(Ok(Share::Count(1)), |share| written(share).parse());
+    let budget = budget.unwrap_or_else(|why: String| {
+        wrong.push(format!("spec.rollout.maxUnavailable: {why}"));
+        Share::Count(1)
+    });
+    let calendar = policy::calendar(&spec.windows, &spec.blackouts, &mut wrong);
+    if wrong.is_empty() {
+        Ok(Rollout { budget, calendar, paused: spec.paused == Some(true) })
+    } else {
+        Err(wrong.join("; "))
+    }
 }
 
 /// A component.
@@ -55,6 +106,7 @@ pub fn resolve(manager: &Manager) -> Result<Resolved, String> {
         namespace: manager.namespace().unwrap_or_default(),
         name: manager.name_any(),
         uid: manager.uid().unwrap_or_default(),
+        rollout: rollout(manager.spec.rollout.as_ref())?,
         ..Resolved::default()
     };
     let common = manager.spec.common_configuration.clone().unwrap_or_default();
@@ -173,8 +225,8 @@ impl Table {
     /// Where a row's components run that say nothing of it.
     fn selector_of(&self, row: &Row) -> BTreeMap<String, String> {
         match row.workload {
-            crate::stack::table::Workload::StatefulSet => self.node_selector.clone(),
-            crate::stack::table::Workload::DaemonSet => BTreeMap::new(),
+            Workload::StatefulSet => self.node_selector.clone(),
+            Workload::DaemonSet => BTreeMap::new(),
         }
     }
 }

@@ -64,6 +64,7 @@ fn why(state: &State) -> Option<&str> {
         State::Serving | State::Starting => None,
         State::Waiting(why)
         | State::Updating(why)
+        | State::Held(why)
         | State::Growing(why)
         | State::Outdated(why)
         | State::Unplaced(why)
@@ -107,7 +108,7 @@ fn summary(parts: &[(&Part, State)]) -> Summary {
     let (components, serving) = (count(|_| true), count(|state| *state == State::Serving));
     let (starting, waiting) = (
         count(|state| matches!(state, State::Starting | State::Updating(_) | State::Growing(_))),
-        count(|state| matches!(state, State::Waiting(_))),
+        count(|state| matches!(state, State::Waiting(_) | State::Held(_))),
     );
     let first = parts.iter().find_map(|(part, state)| match state {
         State::Waiting(why) => Some(format!("{} waits for {why}", part.name)),
@@ -144,6 +145,13 @@ fn findings(facts: &StatusFacts<'_>, parts: &[(&Part, State)], summary: &Summary
             _ => None,
         })
         .collect();
+    let held: Vec<String> = parts
+        .iter()
+        .filter_map(|(part, state)| match state {
+            State::Held(why) => Some(format!("{}: {why}", part.name)),
+            _ => None,
+        })
+        .collect();
     let starts = if starts.is_empty() { String::new() } else { format!("; {}", starts.join("; ")) };
     let is_whole = serving == components && *components > 0 && facts.seen.resolved.problems.is_empty();
     let ready = if is_whole {
@@ -153,6 +161,8 @@ fn findings(facts: &StatusFacts<'_>, parts: &[(&Part, State)], summary: &Summary
         Finding::new(C::Ready, false, R::Stopped, message)
     } else if let Some((reason, message)) = &trouble {
         Finding::new(C::Ready, false, *reason, format!("{progress}; {message}{starts}"))
+    } else if starts.is_empty() && !held.is_empty() {
+        Finding::new(C::Ready, false, R::Held, format!("{progress}; {}", held.join("; ")))
     } else {
         Finding::new(C::Ready, false, R::StandingUp, format!("{progress}{starts}"))
     };
@@ -192,7 +202,9 @@ fn trouble(facts: &StatusFacts<'_>, parts: &[(&Part, State)]) -> Option<(R, Stri
                 all.push((refused.map_or(R::NameTaken, |(reason, _)| *reason), format!("{name}: {why}")));
             }
             State::Outdated(why) => all.push((R::NotChanged, format!("{name}: {why}"))),
-            State::Starting | State::Updating(_) | State::Growing(_) | State::Waiting(_) if part.trouble.is_some() => {
+            State::Starting | State::Updating(_) | State::Held(_) | State::Growing(_) | State::Waiting(_)
+                if part.trouble.is_some() =>
+            {
                 all.extend(part.trouble.clone().map(|why| (R::PodsFailing, format!("{name}: {why}"))));
             }
             State::Starting | State::Growing(_) if ready < part.placed && !part.left.is_empty() => {
@@ -200,7 +212,12 @@ fn trouble(facts: &StatusFacts<'_>, parts: &[(&Part, State)]) -> Option<(R, Stri
                 let why = format!("{name} does not serve ({ready}/{desired}), and {left} need it");
                 all.push((R::ComponentsUnavailable, why));
             }
-            State::Serving | State::Starting | State::Updating(_) | State::Growing(_) | State::Waiting(_) => {}
+            State::Serving
+            | State::Starting
+            | State::Updating(_)
+            | State::Held(_)
+            | State::Growing(_)
+            | State::Waiting(_) => {}
         }
     }
     all.extend(unplaced.into_iter().map(|(why, names)| (R::NoNodes, format!("{}: {why}", names.join(", ")))));

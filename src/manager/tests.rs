@@ -2,6 +2,7 @@
 //!
 //! Pure: nodes, workloads and Pods are values, and controllers do at once what they are asked.
 
+mod rollout;
 mod stores;
 
 use std::collections::{BTreeMap, HashSet};

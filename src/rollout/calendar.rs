@@ -2,6 +2,8 @@
 //!
 //! Pure: handed the time. Must not know what is replaced.
 
+use std::fmt;
+
 use std::sync::LazyLock;
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Timelike, Utc, Weekday};
@@ -120,6 +122,17 @@ pub struct Closed {
     pub is_blackout: bool,
     /// When it opens; `None`: never.
     pub opens: Option<DateTime<Utc>>,
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_blackout { "in a blackout" } else { "outside of every window" })?;
+        self.reason.iter().try_for_each(|reason| write!(f, " ({reason})"))?;
+        match self.opens {
+            Some(opens) => write!(f, " until {}", opens.format("%Y-%m-%dT%H:%M:%SZ")),
+            None => f.write_str(" for ever: see rollout.windows and rollout.blackouts"),
+        }
+    }
 }
 
 impl Calendar {

@@ -124,7 +124,7 @@ impl WaitingOn {
     pub fn said(&self, words: &Words) -> String {
         match self {
             Self::Hold(hold) => hold.why.to_owned(),
-            Self::Calendar(closed) => said_of_calendar(closed),
+            Self::Calendar(closed) => closed.to_string(),
             Self::Unheard(agents, authority) => {
                 format!("{authority}, because {agents} agents may have updated themselves")
             }
@@ -205,14 +205,6 @@ impl WaitingOn {
 
 fn are(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
-}
-
-fn said_of_calendar(closed: &Closed) -> String {
-    let reason = closed.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let what = if closed.is_blackout { "in a blackout" } else { "outside of every window" };
-    let opens = closed.opens.map(|opens| opens.format("until %Y-%m-%dT%H:%M:%SZ").to_string());
-    let opens = opens.unwrap_or_else(|| "for ever: see rollout.windows and rollout.blackouts".to_owned());
-    format!("{what}{reason} {opens}")
 }
 
 fn named(words: &Words, names: &[String], count: usize) -> String {

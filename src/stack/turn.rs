@@ -35,6 +35,10 @@ pub struct Component<'s> {
     pub is_everywhere: bool,
     /// Whether what new servers are made from is what the spec asks for now.
     pub is_written: bool,
+    /// How many of its servers may be away because of a change.
+    pub budget: usize,
+    /// Whether none may be replaced now.
+    pub is_held: bool,
 }
 
 impl Component<'_> {
@@ -47,30 +51,30 @@ impl Component<'_> {
         self.servers.iter().filter(|server| server.health == Health::Away)
     }
 
-    fn is_proving(&self) -> bool {
-        self.servers.iter().any(|server| server.health == Health::Proving)
+    /// How many are not there for a reason that is not an earlier template.
+    fn used(&self) -> usize {
+        let is_used =
+            |one: &&Server<'_>| one.health == Health::Proving || one.health == Health::Away && !one.is_outdated;
+        self.missing() + self.servers.iter().filter(is_used).count()
     }
 }
 
-/// The server to replace now: which component's, and its name. `components`: in the order of the table.
+/// The server to replace now, of the first component that is not held: which component's, and its name. `components`:
+/// in the order of the table.
 #[must_use]
 pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
     let is_changed = |one: &&(usize, &Component<'_>)| {
-        one.1.servers.iter().any(|server| server.is_outdated && server.health != Health::Ending)
+        !one.1.is_held && one.1.servers.iter().any(|server| server.is_outdated && server.health != Health::Ending)
     };
     let all: Vec<(usize, &Component<'_>)> = components.iter().enumerate().collect();
     let (at, _) = *all.iter().find(is_changed)?;
     let turn = &components[at];
     let others = || components.iter().enumerate().filter(|(other, one)| *other != at && !one.is_everywhere);
-    let is_whole = others().all(|(_, one)| one.missing() == 0 && !one.is_proving() && one.away().next().is_none());
-    if !turn.is_written || turn.missing() > 0 || turn.is_proving() || !is_whole {
+    let is_whole = others().all(|(_, one)| one.used() == 0 && one.away().next().is_none());
+    if !turn.is_written || turn.used() >= turn.budget || !is_whole {
         return None;
     }
-    let name = if turn.away().next().is_some() {
-        // What is away and as it shall be is waited for.
-        if turn.away().any(|server| !server.is_outdated) {
-            return None;
-        }
+    let name = if turn.away().any(|server| server.is_outdated) {
         turn.servers.iter().find(|server| server.is_outdated && server.health == Health::Away)?.name
     } else {
         // As Kubernetes does: the last one first.
@@ -106,7 +110,7 @@ mod tests {
                 Server { name: &letters[at..], health, is_outdated: letter.is_ascii_uppercase() }
             })
             .collect();
-        Component { servers, desired, is_everywhere: false, is_written: true }
+        Component { servers, desired, is_everywhere: false, is_written: true, budget: 1, is_held: false }
     }
 
     fn next_of(components: &[Component<'static>]) -> Option<(usize, usize)> {
@@ -156,5 +160,17 @@ mod tests {
         assert_eq!(next_of(&[everywhere("RRl", 3)]), Some((0, 1)));
         assert_eq!(next_of(&[everywhere("RRL", 3)]), Some((0, 1)), "one that is lost is not touched");
         assert_eq!(next_of(&[everywhere("RRu", 3)]), None);
+    }
+
+    #[test]
+    fn as_many_as_the_budget_are_away_at_once_and_one_that_is_held_keeps_no_other_waiting() {
+        let of_two = |letters, desired| Component { budget: 2, is_everywhere: true, ..of(letters, desired) };
+        assert_eq!(next_of(&[of_two("RRRRu", 5)]), Some((0, 3)));
+        assert_eq!(next_of(&[of_two("RRREu", 5)]), None);
+        assert_eq!(next_of(&[of_two("RRRUu", 5)]), Some((0, 3)), "one that is broken first");
+        assert_eq!(next_of(&[of_two("RRRpu", 5)]), None);
+        let held = Component { is_held: true, ..of("RRR", 3) };
+        assert_eq!(next_of(std::slice::from_ref(&held)), None);
+        assert_eq!(next_of(&[held, of("R", 1)]), Some((1, 0)));
     }
 }

@@ -133,6 +133,7 @@ const CASES: &[(&str, u32, Option<&str>)] = &[
     ("prometheusjmxexporter_jvms{N,state=\"exporting\"}", 2, None),
     ("prometheusjmxexporter_leader", 0, Some("JmxExporterOperatorAway")),
     ("manager_condition{C=\"Ready\",status=\"False\",reason=\"StandingUp\"}", 1, Some("StackNotReady")),
+    ("manager_condition{C=\"Ready\",status=\"False\",reason=\"Held\"}", 1, None),
     ("manager_condition{C=\"Degraded\",status=\"True\",reason=\"NoNodes\"}", 1, Some("StackNeedsAttention")),
     ("manager_components{N,state=\"waiting\"}", 2, None),
     ("manager_leader", 0, Some("StackOperatorAway")),

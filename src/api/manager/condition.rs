@@ -45,6 +45,9 @@ pub enum Reason {
     /// Components are being created, start, or get a changed template, one Pod at a time; the message says which, and
     /// what is waited for. `status.components` has them all.
     StandingUp,
+    /// Pods run an earlier template, and `rollout.windows`, `rollout.blackouts` or `rollout.paused` let none of them be
+    /// replaced now; the message says which, and until when.
+    Held,
     /// Components that served do not; the message names them, and those that need them. See
     /// `kubectl describe pod` of their Pods.
     ComponentsUnavailable,

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ pub mod package;
 
 use super::condition::Condition;
 use super::object::{ObjectStatus, keep_what_is_urgent, status_head};
+use super::schedule::{Blackout, Window};
+use super::schema::int_or_string;
 
 /// The services of a stack, and whether each is a list.
 const SERVICES: &[(&str, bool)] = &[
@@ -65,6 +68,33 @@ pub struct ManagerSpec {
     /// The components: `cassandras`, `zookeepers`, `controls`, `kubemanagers` and `vrouters` are lists; `rabbitmq`,
     /// `config`, `webui` and `provisionManager` are one each.
     pub services: Services,
+    /// How Pods of an earlier template are replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+}
+
+/// How Pods of an earlier template are replaced. A store's are replaced one at a time, whatever stands here.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// How many Pods of a component that runs on every node may be away at once for a change: a number or a
+    /// percentage, rounded up, at least 1. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')")
+        .message("maxUnavailable must be a number from 1 or a percentage from 1% to 100%"))]
+    #[schemars(schema_with = "int_or_string")]
+    pub max_unavailable: Option<IntOrString>,
+    /// When Pods that run on every node may be replaced. Windows unite. Default: at any time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub windows: Vec<Window>,
+    /// When none of them may be replaced, whatever the windows say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
+    pub blackouts: Vec<Blackout>,
+    /// Replace no Pod of any component. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
 }
 
 /// What holds for services.
@@ -265,7 +295,7 @@ pub struct ComponentStatus {
     /// Its service, as in the spec.
     #[serde(default)]
     pub service: String,
-    /// Serving, Starting, Updating, Growing, Waiting, Outdated, Unplaced, Refused or Invalid.
+    /// Serving, Starting, Updating, Held, Growing, Waiting, Outdated, Unplaced, Refused or Invalid.
     #[serde(default)]
     pub state: String,
     /// How many of its servers serve, of how many.

@@ -138,7 +138,8 @@ const RULES: &[Rule] = &[
 const ALERTS: &[Alert] = &[
     Alert {
         name: "StackNotReady",
-        expr: "max by (namespace, name) (manager_condition{condition=\"Ready\",status=\"False\"}) == 1",
+        expr: "max by (namespace, name) \
+            (manager_condition{condition=\"Ready\",reason!=\"Held\",status=\"False\"}) == 1",
         lasts: "1h",
         summary: "Manager {{ $labels.namespace }}/{{ $labels.name }} is not whole for an hour.",
     },
@@ -209,6 +210,15 @@ const FORM: &[Shown] = &[
     shown("commonConfiguration.keystoneSecretInstance", "Secret of the administrator", &["io.kubernetes:Secret"]),
     shown("commonConfiguration.tolerations", "Tolerations", &[]),
     shown("services", "Services", &[]),
+    shown("rollout", "Replacement of Pods", &[]),
+    shown(
+        "rollout.maxUnavailable",
+        "Pods on every node that may be away at once, at most",
+        &["com.tectonic.ui:select:1", "com.tectonic.ui:select:5%", "com.tectonic.ui:select:10%"],
+    ),
+    shown("rollout.windows", "When these may be replaced", &[]),
+    shown("rollout.blackouts", "When they may not", &[]),
+    shown("rollout.paused", "Paused", &["com.tectonic.ui:booleanSwitch"]),
 ];
 
 const PAGE: &[Shown] = &[

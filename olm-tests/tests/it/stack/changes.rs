@@ -361,3 +361,29 @@ fn a_store_whose_node_is_gone_says_so_and_keeps_all_that_it_has() {
         lab.end().await;
     });
 }
+
+#[test]
+fn what_runs_on_every_node_is_replaced_within_its_budget_and_not_while_that_is_held() {
+    run(async {
+        let lab = standing("stack-budget", 1, 4).await;
+        let eyes = Eyes::on_replicas(&lab, "vrouter=vrouterworkernodes", 4).await;
+        let mut vrouters = lab.stack()["spec"]["services"]["vrouters"].clone();
+        for container in vrouters[1]["spec"]["serviceConfiguration"]["containers"].as_array_mut().expect("containers") {
+            container["image"] = "other:1".into();
+        }
+        let blackout = json!([{ "from": "2000-01-01T00:00:00Z", "to": "2100-01-01T00:00:00Z", "reason": "a freeze" }]);
+        lab.edit_stack(json!({ "services": { "vrouters": vrouters }, "rollout": { "blackouts": blackout } })).await;
+        let said = lab.component_is("vrouterworkernodes", "Held").await;
+        assert!(said.contains("in a blackout (a freeze) until 2100-01-01T00:00:00Z"), "{said}");
+        lab.stack_says("Ready", "Held").await;
+        lab.edit_stack(json!({ "rollout": { "blackouts": null, "paused": true } })).await;
+        let said = lab.component_is("vrouterworkernodes", "Held").await;
+        assert!(said.contains("rollout.paused is true"), "{said}");
+        assert_eq!(eyes.seen().await.counts(), (0, 0));
+        lab.edit_stack(json!({ "rollout": { "paused": null, "maxUnavailable": "50%" } })).await;
+        lab.stack_says("Ready", "AllServing").await;
+        let (most, replaced) = eyes.seen().await.counts();
+        assert!(most <= 2 && replaced == 4, "{most} of {replaced}");
+        lab.end().await;
+    });
+}
