@@ -102,7 +102,15 @@ impl Found {
     #[must_use]
     pub fn unidentified(&self, row: &Row, component: &Component) -> Option<String> {
         row.store.as_ref()?;
+        let has = self.live.nodes.len();
         match &self.identity {
+            // A line less is a server less, with its data.
+            Some(Ok(Identity { members, .. })) if members.0.len() < has => Some(format!(
+                "{}: Secret {} names {} servers, and there are {has}: a store never shrinks; restore its entry",
+                component.name,
+                identity_name(row, &component.name),
+                members.0.len()
+            )),
             Some(Ok(_)) => None,
             Some(Err(why)) => Some(format!("{}: {why}", component.name)),
             None if !self.exists => None,

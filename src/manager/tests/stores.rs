@@ -83,6 +83,16 @@ fn what_identifies_a_store_is_never_made_up_twice() {
     world.fleet.with(|all| all.secrets.0.retain(|(_, name), _| name != "zookeeper1-zookeeper-identity"));
     let State::Invalid(why) = world.state("zookeeper1") else { panic!("{:?}", world.state("zookeeper1")) };
     assert!(why.contains("Secret zookeeper1-zookeeper-identity is gone") && why.contains("restore it"), "{why}");
+    // A line less would be a server less.
+    let mut fewer = World::new(3);
+    fewer.stand_up(&["zookeeper1"]);
+    fewer.fleet.with(|all| {
+        let key = ("contrail".to_owned(), "zookeeper1-zookeeper-identity".to_owned());
+        let data = all.secrets.0.get_mut(&key).unwrap().data.as_mut().unwrap();
+        data.get_mut("servers").unwrap().0 = b"1 m0\n2 m1\n".to_vec();
+    });
+    let State::Invalid(why) = fewer.state("zookeeper1") else { panic!("{:?}", fewer.state("zookeeper1")) };
+    assert!(why.contains("names 2 servers, and there are 3: a store never shrinks"), "{why}");
     let plan = world.plan();
     assert_eq!((plan.surplus, enrols(&world, "zookeeper1")), (Vec::new(), None));
     // The same Manager again: it takes up what was there.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod order;
+mod stores;
 
 use olm_tests::lab::Lab;
 

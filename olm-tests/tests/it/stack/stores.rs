@@ -1,0 +1,78 @@
+//! What identifies a store: it is made up once, stays, and is said to nobody.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, PostParams};
+use olm_tests::lab::{Lab, SOON};
+use olm_tests::{eventually, run};
+use serde_json::json;
+
+use super::standing;
+
+const IDENTITY: &str = "zookeeper1-zookeeper-identity";
+
+async fn uids(lab: &Lab<'_>) -> Vec<Option<String>> {
+    lab.stack_pods().await.iter().map(ResourceExt::uid).collect()
+}
+
+#[test]
+fn without_what_identifies_it_a_store_stays_as_it_is_until_that_is_restored() {
+    run(async {
+        let mut lab = standing("stack-identity", 1, 1).await;
+        let before = uids(&lab).await;
+        let api: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let mut kept = api.get(IDENTITY).await.expect("a Secret");
+        assert!(kept.owner_references().is_empty(), "it stays when the Manager goes");
+        api.delete(IDENTITY, &DeleteParams::default()).await.expect("deleted");
+        let said = lab.component_is("zookeeper1", "Invalid").await;
+        assert!(said.contains("Secret zookeeper1-zookeeper-identity is gone"), "{said}");
+        lab.operators.clear();
+        lab.start_operator(&[]).await;
+        // Another store, and those that need both, go on.
+        lab.edit_stack(json!({ "services": { "webui": null } })).await;
+        eventually("the web UI is gone", SOON, || async {
+            let now = uids(&lab).await.len();
+            if now == before.len() - 1 { Ok(()) } else { Err(now.to_string()) }
+        })
+        .await;
+        lab.component_is("zookeeper1", "Invalid").await;
+        assert!(uids(&lab).await.iter().all(|uid| before.contains(uid)), "nobody starts again");
+        assert!(api.get_opt(IDENTITY).await.expect("an answer").is_none(), "it is not made up again");
+        kept.metadata.resource_version = None;
+        kept.metadata.uid = None;
+        api.create(&PostParams::default(), &kept).await.expect("restored");
+        lab.stack_says("Ready", "AllServing").await;
+        assert!(uids(&lab).await.iter().all(|uid| before.contains(uid)), "nobody starts again");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_secret_of_somebody_else_is_not_written_over_and_no_password_is_said() {
+    run(async {
+        let lab = Lab::of_stacks("stack-secrets", 1, 1).await;
+        let theirs = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": IDENTITY,
+            "namespace": lab.name }, "stringData": { "super": "theirs" } });
+        lab.cluster.apply(&theirs.to_string());
+        lab.cluster.apply(&lab.stack().to_string());
+        let said = lab.component_is("zookeeper1", "Refused").await;
+        let (_, command) = said.split_once("to have it used, kubectl ").expect("a command");
+        let command = command.split(';').next().expect("a command");
+        // As it is said, it is typed.
+        let words: Vec<&str> = ["-n", &lab.name].into_iter().chain(command.split(' ')).collect();
+        lab.cluster.kubectl(&words);
+        let said = lab.component_is("zookeeper1", "Invalid").await;
+        assert!(said.contains("lacks servers"), "{said}");
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "secret", IDENTITY]);
+        lab.stack_says("Ready", "AllServing").await;
+        let api: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let secret = api.get(IDENTITY).await.expect("a Secret").data.expect("data");
+        let password = String::from_utf8(secret["super"].0.clone()).expect("text");
+        assert!(password.len() == 32 && password != "theirs", "{} characters", password.len());
+        let kinds = "managers,configmaps,statefulsets,pods,events";
+        let all = lab.cluster.kubectl(&["-n", &lab.name, "get", kinds, "-o", "json"]);
+        assert!(all.contains("zookeeper1") && !all.contains(&password), "an object says it");
+        assert!(!lab.operators[0].printed().contains(&password), "the log says it");
+        lab.end().await;
+    });
+}
