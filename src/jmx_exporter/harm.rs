@@ -9,8 +9,8 @@ use super::target::Target;
 use crate::api::jmx_exporter::obstacle::Obstacle;
 use crate::attach::PASSING;
 
-/// A kubelet says in whole seconds when containers ended, one after the other.
-const TOGETHER: TimeDelta = TimeDelta::seconds(2);
+/// A kubelet says in whole seconds when containers ended, one after the other, and on a node under load late.
+const TOGETHER: TimeDelta = TimeDelta::seconds(10);
 
 /// What a run did to its JVM, in words.
 #[must_use]

@@ -195,13 +195,13 @@ fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) 
     } else if let Some(why) = unread {
         State::Invalid(format!("{}: {why}", component.name))
     } else if let Some(why) = resolved.rollout.hold(row, now).filter(|_| earlier > 0) {
-        State::Held(format!("{earlier} of its Pods run an earlier template; {why}"))
+        State::Held(why)
     } else if earlier > 0 {
         State::Updating(format!("{earlier} of its Pods run an earlier template, and are replaced one at a time"))
     } else if !exists {
         State::Starting
     } else if next != Next::Stay {
-        State::Growing(format!("it has {placed} of {wanted} servers; the next one joins once all of these serve"))
+        State::Growing(format!("it has {placed} of {wanted} servers; the next one joins once these serve"))
     } else if desired != placed {
         State::Outdated(resized(row, placed, desired))
     } else if is_whole {

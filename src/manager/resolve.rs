@@ -56,7 +56,7 @@ impl Rollout {
     #[must_use]
     pub fn hold(&self, row: &Row, now: DateTime<Utc>) -> Option<String> {
         if self.paused {
-            return Some("rollout.paused is true: set it to false to go on".to_owned());
+            return Some("none is replaced while rollout.paused is true".to_owned());
         }
         let closed = self.calendar.closed(now).filter(|_| row.workload == Workload::DaemonSet)?;
         Some(format!("none is replaced {closed}"))

@@ -133,6 +133,8 @@ fn findings(facts: &StatusFacts<'_>, parts: &[(&Part, State)], summary: &Summary
     let Summary { components, serving, .. } = summary;
     let progress = format!("{serving} of {components} components serve");
     let trouble = facts.complaint.cloned().or_else(|| trouble(facts, parts));
+    let is_update = |(_, state): &&(&Part, State)| matches!(state, State::Updating(_));
+    let first_update = parts.iter().find(is_update).map(|(part, _)| &*part.name);
     let starts: Vec<String> = parts
         .iter()
         .filter_map(|(part, state)| match state {
@@ -140,18 +142,21 @@ fn findings(facts: &StatusFacts<'_>, parts: &[(&Part, State)], summary: &Summary
                 let unbound = part.unbound.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                 Some(format!("{} starts ({}/{}){unbound}", part.name, part.ready, part.desired))
             }
-            State::Updating(why) | State::Growing(why) => Some(format!("{}: {why}", part.name)),
+            State::Growing(_) => Some(format!("{} grows ({}/{})", part.name, part.ready, part.desired)),
+            // Of several the first has its turn.
+            State::Updating(why) if first_update == Some(&*part.name) => Some(format!("{}: {why}", part.name)),
+            State::Updating(_) => Some(format!("{} comes later", part.name)),
             State::Waiting(why) => Some(format!("{} waits for {why}", part.name)),
             _ => None,
         })
         .collect();
-    let held: Vec<String> = parts
-        .iter()
-        .filter_map(|(part, state)| match state {
-            State::Held(why) => Some(format!("{}: {why}", part.name)),
-            _ => None,
-        })
-        .collect();
+    // What holds several is said once.
+    let mut held: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (part, state) in parts {
+        if let State::Held(why) = state {
+            held.entry(why).or_default().push(&part.name);
+        }
+    }
     let starts = if starts.is_empty() { String::new() } else { format!("; {}", starts.join("; ")) };
     let is_whole = serving == components && *components > 0 && facts.seen.resolved.problems.is_empty();
     let ready = if is_whole {
@@ -162,6 +167,10 @@ fn findings(facts: &StatusFacts<'_>, parts: &[(&Part, State)], summary: &Summary
     } else if let Some((reason, message)) = &trouble {
         Finding::new(C::Ready, false, *reason, format!("{progress}; {message}{starts}"))
     } else if starts.is_empty() && !held.is_empty() {
+        let held: Vec<String> = held
+            .into_iter()
+            .map(|(why, names)| format!("{}: Pods of an earlier template, of which {why}", names.join(", ")))
+            .collect();
         Finding::new(C::Ready, false, R::Held, format!("{progress}; {}", held.join("; ")))
     } else {
         Finding::new(C::Ready, false, R::StandingUp, format!("{progress}{starts}"))

@@ -20,6 +20,8 @@ use crate::sandbox::{Container, Program, Sandbox};
 
 /// How often processes and the Pod's spec are looked at.
 const LOOK: Duration = Duration::from_millis(50);
+/// What the end of a container ends takes no longer.
+const TOGETHER: Duration = Duration::from_secs(5);
 /// What ended is started again after so long, and twice as long each time.
 const BACK_OFF: Duration = Duration::from_millis(500);
 /// Readiness probes that run a program run so often, whatever they say: tests wait for them.
@@ -94,11 +96,27 @@ impl Running {
         }
     }
 
+    /// Who joined a container that has ended is about to end with it.
+    async fn await_joined(&self, all: &[Spec]) {
+        let has_ended = |name: &str| {
+            let mut containers = self.containers.lock().expect("containers");
+            containers.get_mut(name).is_some_and(|one| one.ended().is_some())
+        };
+        let runs = |name: &str| self.containers.lock().expect("containers").contains_key(name) && !has_ended(name);
+        for spec in all.iter().filter(|spec| spec.target.as_deref().is_some_and(has_ended)) {
+            let until = tokio::time::Instant::now() + TOGETHER;
+            while runs(&spec.name) && tokio::time::Instant::now() < until {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+
     /// Takes note of a container that has ended; returns whether it is to be started again.
     fn note_end(
         &self,
         spec: &Spec,
         count: usize,
+        looked_at: &str,
         statuses: &mut BTreeMap<String, Status>,
         due: &mut HashMap<String, tokio::time::Instant>,
     ) -> bool {
@@ -108,7 +126,7 @@ impl Running {
             let container = containers.remove(&spec.name).expect("a container");
             let mut ended = json!({
                 "exitCode": code, "reason": if code == 0 { "Completed" } else { "Error" },
-                "startedAt": status.started, "finishedAt": now(), "containerID": status.id,
+                "startedAt": status.started, "finishedAt": looked_at, "containerID": status.id,
             });
             let message = container.message(MESSAGE.min(MESSAGES / count.max(1)));
             if !message.is_empty() {
@@ -172,10 +190,13 @@ impl Kubelet {
             let current = self.current(pod);
             let all: Vec<Spec> =
                 specs.iter().cloned().chain(current.as_deref().map(joined).unwrap_or_default()).collect();
+            // What follows may take its time; who ended with another says so by the same clock.
+            running.await_joined(&all).await;
+            let looked_at = now();
             for spec in &all {
                 let is_due = due.get(&spec.name).is_none_or(|due| *due <= tokio::time::Instant::now());
                 let is_new = statuses.get(&spec.name).is_none_or(|status| status.id.is_empty());
-                let has_ended = running.note_end(spec, all.len(), &mut statuses, &mut due);
+                let has_ended = running.note_end(spec, all.len(), &looked_at, &mut statuses, &mut due);
                 if (is_new || has_ended) && is_due && (spec.target.is_none() || is_new) {
                     self.start_container(pod, &sandbox, &running, spec, &mut statuses).await;
                 }

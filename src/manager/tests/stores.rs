@@ -25,7 +25,7 @@ fn a_store_grows_by_one_server_once_all_serve_and_its_dependants_learn_of_it() {
     world.serve("zookeeper1", false);
     assert_eq!((world.enrol(), world.says("Progressing").0), (2, "StandingUp".to_owned()), "the other stores");
     let State::Growing(why) = world.state("zookeeper1") else { panic!("{:?}", world.state("zookeeper1")) };
-    assert_eq!(why, "it has 1 of 3 servers; the next one joins once all of these serve");
+    assert_eq!(why, "it has 1 of 3 servers; the next one joins once these serve");
     world.serve("zookeeper1", true);
     assert_eq!(enrols(&world, "zookeeper1").as_deref(), Some("1 m0, 2 m002"));
     world.enrol();
