@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use super::proc::Proc;
-use super::{Identity, PASSING, Reason, Refusal};
+use super::{Identity, Reason, Refusal, UNTOUCHED};
 
 /// So many hexadecimal digits are a container's ID.
 const ID: usize = 64;
@@ -45,7 +45,7 @@ pub(super) fn find(proc: &Proc, container: Option<&str>) -> Result<Jvm, Refusal>
         let is_its = |id: &str| proc.read(pid, "cgroup").is_ok_and(|text| !names_another(&text, id));
         #[expect(clippy::cast_precision_loss, reason = "seconds")]
         let age = uptime - started as f64 / ticks as f64;
-        if age < PASSING.as_secs_f64() || !container.is_none_or(is_its) {
+        if age < UNTOUCHED.as_secs_f64() || !container.is_none_or(is_its) {
             continue;
         }
         match proc.read(pid, "maps") {

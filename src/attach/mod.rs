@@ -33,8 +33,11 @@ use crate::k8s::hex::hex;
 pub const LONGEST: usize = 400;
 /// An endpoint that does not answer within this time is none.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// One that lives for less than this may be a status script's, and is not touched.
+/// One that lives for less than this, by what its kubelet says, was not touched.
 pub const PASSING: Duration = Duration::from_secs(5);
+/// A JVM that is younger may be a status script's, and is not touched. Kubelets say in whole seconds, and late, when a
+/// container began: by what they say, one that was touched must have lived for `PASSING`.
+const UNTOUCHED: Duration = Duration::from_secs(8);
 /// The JVM is watched for so long after the load.
 const WATCHED_FOR: Duration = Duration::from_secs(10);
 /// An exporter that takes no notice of a configuration in so many scrapes does not.
@@ -75,7 +78,7 @@ pub struct Order {
 /// Why a JVM does not export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::EnumIter)]
 pub enum Reason {
-    /// There is no JVM that has lived for five seconds.
+    /// There is no JVM that has lived for eight seconds.
     NoJvm,
     /// There are several, and none is process 1.
     SeveralJvms,

@@ -314,13 +314,14 @@ impl Kubelet {
         if spec.target.is_some() && beside.is_none() {
             return;
         }
+        let started = now();
         let container = sandbox.start(&spec.name, &program, beside);
         let status = Status {
             restarts: before.as_ref().filter(|before| !before.id.is_empty()).map_or(0, |before| before.restarts + 1),
-            state: json!({ "running": { "startedAt": now() } }),
+            state: json!({ "running": { "startedAt": started } }),
             last: before.map_or_else(|| json!({}), |before| before.last),
             id: format!("containerd://{}", container.id),
-            started: now(),
+            started: started.clone(),
             is_ready: spec.probe.is_none(),
             is_answering: spec.probe.is_none(),
         };

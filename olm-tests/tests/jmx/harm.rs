@@ -33,7 +33,8 @@ fn a_jvm_that_ends_of_the_load_stops_all_until_somebody_edits_the_object() {
         .await;
         lab.exporter_says("AttachHarmful").await;
         assert!(lab.joined("b").await.is_empty() && lab.joined("c").await.is_empty());
-        assert_eq!((lab.joined("halts").await.len(), lab.restarts("halts").await), (1, 1));
+        let status = lab.pod("halts").await.status;
+        assert_eq!((lab.joined("halts").await.len(), lab.restarts("halts").await), (1, 1), "{status:#?}");
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", "halts", "--wait=false"]);
         lab.edit_exporter(json!({ "rollout": { "retry": "it was the application" } })).await;
         lab.exporter_says("AllExporting").await;

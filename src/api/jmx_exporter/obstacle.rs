@@ -19,7 +19,7 @@
     strum::EnumString,
 )]
 pub enum Obstacle {
-    /// The container has no JVM that has lived for five seconds. Name the right one in `container`, or narrow
+    /// The container has no JVM that has lived for eight seconds. Name the right one in `container`, or narrow
     /// `labelSelector`. It is looked for again after 30 seconds, and then less and less often.
     NoJvm,
     /// The container has several JVMs, and none is process 1: nobody can say which is meant.
