@@ -25,6 +25,8 @@ pub struct Found {
     pub peers: Result<Vec<Peer>, String>,
     /// What identifies a store; or what is wrong with that.
     pub identity: Option<Result<Identity, String>>,
+    /// A store's servers: those that it has, or its first ones.
+    pub members: Option<Members>,
 }
 
 /// Looks for a component.
@@ -49,14 +51,13 @@ pub fn found(facts: &Facts<'_>, component: &Component) -> Found {
         // Nobody can tell which numbers they have; where they are, their workload says.
         Some(Err(_)) | None => None,
     });
-    let open = open(component, all);
     let nodes: Vec<String> = match (row.workload, &members) {
         (Workload::DaemonSet, _) => Vec::new(),
         (_, Some(members)) => members.nodes(),
         (_, None) if row.store.is_some() => live.nodes.clone(),
         (_, None) => {
             let exists = |name: &str| all.nodes.get(name).is_some_and(|node| matches(component, node));
-            size::nodes(&live.nodes, (&open, exists), component.replicas)
+            size::nodes(&live.nodes, (&open(component, all), exists), component.replicas)
         }
     };
     let of_each = all.nodes.values().filter(|node| matches(component, node)).map(|node| &*node.name);
@@ -79,7 +80,7 @@ pub fn found(facts: &Facts<'_>, component: &Component) -> Found {
         Ok(Peer { number, address: address.ok_or_else(why)?.to_string() })
     };
     let peers = names.iter().zip(numbers).map(peer).collect();
-    Found { exists, live, nodes, peers, identity }
+    Found { exists, live, nodes, peers, identity, members }
 }
 
 /// The first servers of a store.
@@ -130,12 +131,8 @@ impl Found {
     pub fn next(&self, facts: &Facts<'_>, component: &Component) -> (usize, Next) {
         let Facts { table, resolved, all, .. } = *facts;
         let row = &table.rows[component.row];
-        let Some(store) = &row.store else { return (self.nodes.len(), Next::Stay) };
-        let unknown = Members::default();
-        let members = match &self.identity {
-            Some(Ok(identity)) => &identity.members,
-            None if !self.exists => &unknown,
-            Some(Err(_)) | None => return (self.nodes.len(), Next::Stay),
+        let Some((store, members)) = row.store.as_ref().zip(self.members.as_ref()) else {
+            return (self.nodes.len(), Next::Stay);
         };
         let servers = || all.servers(&resolved.namespace, &row.kind, &component.name);
         // Kubernetes removes Pods from nodes that do not exist, after a while.
@@ -146,7 +143,12 @@ impl Found {
         let is_up = |one: &&Server| !one.is_ending && one.ready_since.is_some();
         let serving: Vec<String> = servers().filter(is_up).filter(is_current).map(|one| one.node.clone()).collect();
         let around = Around { open: &open(component, all), asked: component.replicas, gone: &gone, serving: &serving };
-        (members.wanted(around), members.next(store.starts, around))
+        let next = match self.is_new_store(row) {
+            true if members.0.is_empty() => Next::Stay,
+            true => Next::Become(members.clone()),
+            false => members.next(store.starts, around),
+        };
+        (members.wanted(around), next)
     }
 }
 

@@ -91,11 +91,12 @@ fn enrolments(
         let store = table.rows[component.row].store.as_ref()?;
         let Next::Become(members) = next else { return None };
         let over = found.identity.as_ref().and_then(|read| read.as_ref().ok()).map(|identity| identity.version.clone());
-        let is_new = over.is_none() && part.state == State::Starting;
-        let may_change =
-            over.is_some() && matches!(part.state, State::Growing(_) | State::Starting | State::Unplaced(_));
-        let enrol = || Enrol::new(table, component, store, members.clone(), over.clone());
-        (is_new || may_change).then(|| ((component.row, component.name.clone()), enrol()))
+        let is_due = match over {
+            None => part.state == State::Starting,
+            Some(_) => matches!(part.state, State::Growing(_) | State::Starting | State::Unplaced(_)),
+        };
+        let of = (component.row, component.name.clone());
+        is_due.then(|| (of, Enrol::new(table, component, store, members, over)))
     };
     each.filter_map(enrol).collect()
 }
