@@ -42,6 +42,8 @@ const UNTOUCHED: Duration = Duration::from_secs(8);
 const WATCHED_FOR: Duration = Duration::from_secs(10);
 /// An exporter that takes no notice of a configuration in so many scrapes does not.
 const ASKED: usize = 10;
+/// A JVM that could not be made to export is looked at once more after so long: it may be about to end of it.
+const LINGERS: Duration = Duration::from_secs(1);
 /// What is awaited is looked at so often.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Somebody who has ten seconds looks less often, and costs less.
@@ -114,7 +116,7 @@ pub enum Reason {
     ConfigStale,
     /// The order is too old.
     Expired,
-    /// The JVM ended within ten seconds after the load.
+    /// The JVM ended while it was made to load the exporter, or within ten seconds after it.
     Harmed,
 }
 
@@ -127,7 +129,7 @@ pub struct Refusal {
     /// As whom to come again, where that is why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// When the JVM was asked to load the exporter, if it was all the same.
+    /// When the JVM was touched, if it was all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loaded_at: Option<String>,
 }
@@ -196,46 +198,46 @@ pub async fn attach(order: &Order, now: DateTime<Utc>) -> Result<Done, Refusal> 
     questions::ask(&proc, &jvm, order.port, order.min_free_memory)?;
     // By the clock of the node, as its kubelet says when the Pod ceased to be Ready.
     let loaded_at = Some((now + began.elapsed()).format("%FT%TZ").to_string());
-    let socket = load::socket(&proc, &jvm).await?;
+    let came = load((&proc, &jvm, &endpoint), (&files, &config), order).await;
+    if came.is_err() {
+        sleep(LINGERS).await;
+    }
+    if !jvm.is_there(&proc) {
+        let after = came.err().map(|refusal| format!(": {}", refusal.message)).unwrap_or_default();
+        let why = format!("the JVM ended within ten seconds after it was made to load the exporter{after}");
+        return Err(Refusal { loaded_at, ..Refusal::of(Reason::Harmed, why) });
+    }
+    match came {
+        Ok(()) => Ok(Done::Exporting { loaded_at }),
+        Err(refusal) => Err(Refusal { loaded_at, ..refusal }),
+    }
+}
+
+/// The load, and what comes of it, as long as the JVM is there. From here on it is touched.
+async fn load(
+    (proc, jvm, endpoint): (&Proc, &Jvm, &Endpoint),
+    (files, config): (&Files, &str),
+    order: &Order,
+) -> Result<(), Refusal> {
+    let socket = load::socket(proc, jvm).await?;
     files.lock()?;
     if let Err(refusal) = files.unpack(&order.jar) {
         // Nothing was loaded: another helper may.
         let _ = fs::remove_file(files.path(""));
         return Err(refusal);
     }
-    match load((&proc, &jvm, &endpoint), (&files, &socket, &config), order.port).await {
-        Ok(()) => Ok(Done::Exporting { loaded_at }),
-        Err(refusal) => Err(Refusal { loaded_at, ..refusal }),
-    }
-}
-
-/// The load, and what comes of it.
-async fn load(
-    (proc, jvm, endpoint): (&Proc, &Jvm, &Endpoint),
-    (files, socket, config): (&Files, &Path, &str),
-    port: u16,
-) -> Result<(), Refusal> {
-    let options = format!("{}={port}:{}", files.inside(JAR), files.inside(CONFIG));
-    let answer = load::load(socket, &options).await;
+    let options = format!("{}={}:{}", files.inside(JAR), order.port, files.inside(CONFIG));
+    let answer = load::load(&socket, &options).await;
     let is_there = endpoint.answers(proc, jvm).await;
     // The JVM keeps it open.
     let _ = fs::remove_file(files.path(JAR));
     let began = Instant::now();
-    is_there.map_err(|why| match answer {
-        _ if !jvm.is_there(proc) => Refusal::of(Reason::Harmed, "the JVM ended when it loaded the exporter"),
-        Ok(()) => Refusal::of(Reason::ScrapeFailed, why),
-        Err(refused) => refused,
-    })?;
+    is_there.map_err(|why| answer.err().unwrap_or_else(|| Refusal::of(Reason::ScrapeFailed, why)))?;
     let taken = files.exchange(proc, jvm, endpoint, config, EMPTY).await;
-    loop {
-        if !jvm.is_there(proc) {
-            return Err(Refusal::of(Reason::Harmed, "the JVM ended within ten seconds after it loaded the exporter"));
-        }
-        if began.elapsed() >= WATCHED_FOR {
-            return taken;
-        }
+    while jvm.is_there(proc) && began.elapsed() < WATCHED_FOR {
         sleep(REST).await;
     }
+    taken
 }
 
 /// Gives a JVM that exports another configuration; where it does not take that, the previous one.

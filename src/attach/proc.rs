@@ -46,11 +46,14 @@ impl Proc {
         text.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect()
     }
 
-    /// When a process started, in ticks since the machine did.
+    /// When a process started, in ticks since the machine did. One that ended, of which its parent took no note yet,
+    /// is none any more.
     pub(super) fn started(&self, pid: u32) -> Option<u64> {
         // The name may have spaces and brackets.
         let stat = self.read(pid, "stat").ok()?;
-        stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+        let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+        words.next().filter(|state| !matches!(*state, "Z" | "X" | "x"))?;
+        words.nth(18)?.parse().ok()
     }
 
     /// How many seconds the machine runs.

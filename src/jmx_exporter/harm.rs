@@ -2,9 +2,11 @@
 //!
 //! Pure. Must not judge what follows.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::run::{Came, Joined, Run, Times, Why};
+use super::run::{Came, Joined, Refused, Run, Times, Why};
 use super::target::Target;
 use crate::api::jmx_exporter::obstacle::Obstacle;
 use crate::attach::PASSING;
@@ -17,10 +19,10 @@ const TOGETHER: TimeDelta = TimeDelta::seconds(10);
 pub fn harm_of(target: &Target, run: &Run) -> Option<String> {
     match &run.came {
         Came::Refused(_, refused) if refused.why == Why::Obstacle(Obstacle::Harmed) => Some(refused.message.clone()),
-        Came::Refused(times, refused) if refused.why == Why::Silent && ended_with(run, times.to) => Some(format!(
-            "container {} ended while {} was at work in it, which could say nothing any more",
-            run.asked.target, run.name
-        )),
+        Came::Refused(times, refused) if was_at_work(times, refused) && ended_with(run, times.to) => {
+            let (target, name) = (&run.asked.target, &run.name);
+            Some(format!("container {target} ended while {name} was at work in it, which {}", said_of(refused)))
+        }
         // It watched the JVM for ten seconds after the load, and then ended.
         Came::Exports(Times { loaded, to }) | Came::Refused(Times { loaded, to }, _) => {
             let loaded = loaded.as_ref()?;
@@ -29,6 +31,18 @@ pub fn harm_of(target: &Target, run: &Run) -> Option<String> {
         }
         Came::Awaited(_) => None,
     }
+}
+
+fn said_of(refused: &Refused) -> Cow<'static, str> {
+    match refused.why {
+        Why::Silent => "could say nothing any more".into(),
+        _ => format!("said: {}", refused.message).into(),
+    }
+}
+
+/// Whether a run had touched the JVM, or may have.
+fn was_at_work(times: &Times, refused: &Refused) -> bool {
+    refused.why == Why::Silent || times.loaded.is_some()
 }
 
 /// Whether the container that a run joined ended with it. One that began a moment before has not been touched: a JVM

@@ -79,7 +79,7 @@ pub struct Held {
 /// When it did what, by the clock of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// It made the JVM load the exporter, if it did.
+    /// It began to make the JVM load the exporter, if it did.
     pub loaded: Option<DateTime<Utc>>,
     /// It ended.
     pub to: DateTime<Utc>,

@@ -20,8 +20,13 @@ fn a_container_that_ended_with_a_helper_at_work_came_to_harm_and_only_an_edit_go
 
 /// A Pod whose container was started again: the one before began and ended then. One of ours joined it, was killed at
 /// second 101, and could say nothing.
-fn restarted(name: &str, (from, to): (i64, i64)) -> Value {
-    let mut pod = pod(name, &[run("jmx-0-1", 99, "1", &ended(100, 101, 137, ""))]);
+fn restarted(name: &str, lived: (i64, i64)) -> Value {
+    restarted_of(name, lived, &ended(100, 101, 137, ""))
+}
+
+/// The same, one of ours having ended so.
+fn restarted_of(name: &str, (from, to): (i64, i64), joined: &Value) -> Value {
+    let mut pod = pod(name, &[run("jmx-0-1", 99, "1", joined)]);
     let status = &mut pod["status"]["containerStatuses"][0];
     status["lastState"] = ended(from, to, 1, "");
     status["lastState"]["terminated"]["containerID"] = format!("containerd://{ID}").into();
@@ -36,6 +41,24 @@ fn a_container_that_ends_long_after_a_helper_or_had_just_begun_came_to_no_harm()
         world.see(restarted("a", (from, to)));
         world.now = 1000;
         assert_eq!(world.reason(), wanted, "{from} to {to}");
+    }
+}
+
+#[test]
+fn a_container_that_ends_with_one_of_ours_came_to_harm_whatever_that_could_still_say_of_it() {
+    // Its files went a moment before it did; its port is another's, and nothing was touched.
+    let torn = json!({ "reason": "ReadOnlyTmp", "message": "no such file", "loadedAt": time(100) }).to_string();
+    let untouched = json!({ "reason": "PortInUse", "message": "taken" }).to_string();
+    for (said, to, wanted) in [
+        (&torn, 101, "AttachHarmful"),
+        (&torn, 103, "AttachHarmful"),
+        (&torn, 300, "Attaching"),
+        (&untouched, 101, "Attaching"),
+    ] {
+        let mut world = World::new();
+        world.see(restarted_of("a", (50, to), &ended(100, 101, 1, said)));
+        world.now = 1000;
+        assert_eq!(world.reason(), wanted, "{said} {to}");
     }
 }
 
