@@ -13,7 +13,8 @@
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ config_watcher           another kind, on the same rooms but dynatrace
 //!               ├─▶ jmx_exporter             another one: a container of ours joins a Pod and has its JVM export
-//!               ├─▶ manager ─▶ stack         another one: a whole stack stands up in order (stack: what and when)
+//!               ├─▶ manager ─▶ stack         another one: a whole stack stands up in order (stack: what and when;
+//!               │             └─▶ pki          pki: certificates, made and read)
 //!               └─▶ telemetry                  logs, metrics, probes; beside all of them clock and backoff
 //!  olm ─▶ api                                  what an installation consists of (pure); for `generate` alone
 //!  attach                                      what that container does, alone beside a JVM (jmx_exporter ─▶ attach:
@@ -81,6 +82,7 @@ pub mod manager;
 pub mod olm;
 pub mod oneagent;
 pub mod openshift;
+pub mod pki;
 pub mod rollout;
 #[cfg(test)]
 mod sim;

@@ -68,7 +68,8 @@ fn rooms_use_only_the_rooms_that_they_may() {
                 &["api", "attach", "fleet", "jmx_exporter", "k8s", "kernel", "rollout", "sim", "telemetry"]
             }
             "stack" => &["k8s", "stack"],
-            "manager" => &["api", "fleet", "k8s", "kernel", "manager", "rollout", "stack", "telemetry"],
+            "pki" => &["k8s", "pki"],
+            "manager" => &["api", "fleet", "k8s", "kernel", "manager", "pki", "rollout", "stack", "telemetry"],
             "oneagent" => &[
                 "api",
                 "clock",
@@ -98,6 +99,7 @@ fn rooms_use_only_the_rooms_that_they_may() {
                 "olm",
                 "oneagent",
                 "openshift",
+                "pki",
                 "rollout",
                 "stack",
                 "telemetry",

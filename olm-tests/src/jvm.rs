@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::control_plane::scratch;
 use crate::images::said;
-use crate::operator::binary;
+use crate::operator::{beside, binary};
 use crate::sandbox::on_machine;
 use crate::tools::{cache, exporter, zookeeper};
 
@@ -177,6 +177,9 @@ fn folders() -> &'static Path {
             fs::copy(exporter().expect("the exporter"), folder.join("exporter.jar")).expect("a jar");
         }
         fs::copy(binary(), operator.join("operator")).expect("the program");
+        let peer = all.path().join("peer/bin");
+        fs::create_dir_all(&peer).expect("a folder");
+        fs::copy(beside("peer"), peer.join("peer")).expect("the program");
         let client = all.path().join("client");
         for folder in [&client, &all.path().join("shell")] {
             fs::create_dir(folder).expect("a folder");

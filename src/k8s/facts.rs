@@ -25,9 +25,12 @@ pub const ANNOTATIONS: &[&str] = &[
     SCRAPE_PORT,
     SCRAPE_PATH,
     TEMPLATE,
+    TRUSTS,
 ];
 /// Annotation of a Pod of a stack: hash of the template it was made from, wherever it runs.
 pub const TEMPLATE: &str = "oneagent-operator.github.io/template";
+/// Annotation of a Pod of a stack: by which entry it saw the newest authority that it trusts.
+pub const TRUSTS: &str = "oneagent-operator.github.io/trusts";
 /// Annotation of a Pod: whether its JVM exports.
 pub const EXPORTS: &str = "jmx-prometheus-exporter";
 /// Annotation of a Pod: whether Prometheus shall scrape it.

@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::context::Cx;
 use super::enrol::enrol;
 use super::fleet::{Inner, Objects};
+use super::issue::{authority, issue};
 use super::observe::Seen;
 use super::part::{Plan, Replacement, Surplus};
 use crate::api::manager::condition::Reason;
@@ -38,6 +39,8 @@ pub struct Done {
     pub written: BTreeSet<(usize, String)>,
     /// Components that were refused something, and why.
     pub refused: BTreeMap<(usize, String), (Reason, String)>,
+    /// What stands in the way of the authority of certificates.
+    pub authority: Option<String>,
     /// The time of this reconcile was over before all was written.
     pub is_unfinished: bool,
 }
@@ -46,6 +49,12 @@ pub struct Done {
 pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acted {
     let mut error = None;
     if !seen.stopped {
+        if let Some(needs) = &plan.authority {
+            match authority(cx, seen, needs).await {
+                Ok(why) => done.authority = why,
+                Err(failed) => error = Some(failed),
+            }
+        }
         for part in &plan.parts {
             let of = (part.row, part.name.clone());
             for object in &part.objects {
@@ -78,6 +87,13 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
                 Err(failed) => error = error.or(Some(failed)),
             }
         }
+        for (of, one) in &plan.issues {
+            match issue(cx, seen, one).await {
+                Ok(None) => drop(done.written.insert(of.clone())),
+                Ok(Some(why)) => drop(done.refused.entry(of.clone()).or_insert((Reason::NameTaken, why))),
+                Err(failed) => error = error.or(Some(failed)),
+            }
+        }
         for surplus in &plan.surplus {
             error = delete(cx, seen, surplus).await.err().or(error);
         }
@@ -90,7 +106,7 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
     cx.state.own.keep(|of| wanted.contains(of));
     let waits = [
         done.is_unfinished.then_some(CLOCK_MARGIN),
-        (!done.refused.is_empty()).then_some(AGAIN),
+        (!done.refused.is_empty() || done.authority.is_some()).then_some(AGAIN),
         plan.next.map(|at| (at - cx.clock.now()).to_std().unwrap_or_default() + CLOCK_MARGIN),
     ];
     Acted { error, next: waits.into_iter().flatten().min(), busy_until: None }

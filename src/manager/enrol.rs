@@ -7,6 +7,7 @@ use kube::api::Api;
 
 use super::context::Cx;
 use super::identity::Enrol;
+use super::issue::unlabelled;
 use super::observe::Seen;
 use crate::k8s::hex::hex;
 use crate::kernel::apply::{create, merge};
@@ -25,12 +26,7 @@ pub async fn enrol(cx: &Cx<'_>, seen: &Seen, enrol: &Enrol) -> Result<Option<Str
         let secrets = enrol.secrets.iter().map(|key| Ok((key.clone(), random()?)));
         let secrets = secrets.collect::<Result<_, kernel::Error>>()?;
         let Some(stored) = create(cx.manager, &api, &enrol.object(namespace, secrets)).await? else {
-            let labels: Vec<String> = enrol.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            let labels = labels.join(" ");
-            return Ok(Some(format!(
-                "Secret {name} exists without its labels: to have it used, kubectl label secret {name} {labels}; \
-                 or delete it"
-            )));
+            return Ok(Some(unlabelled("Secret", name, &enrol.labels)));
         };
         stored
     };

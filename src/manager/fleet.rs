@@ -171,10 +171,14 @@ impl Inner {
         self.pods.values().any(|server| server.uid == uid && !server.is_ending)
     }
 
+    /// All Pods of a namespace.
+    pub fn servers_in<'i>(&'i self, namespace: &'i str) -> impl Iterator<Item = &'i Server> {
+        let of = self.pods.range((namespace.to_owned(), String::new())..);
+        of.take_while(move |((within, _), _)| within == namespace).map(|(_, server)| server)
+    }
+
     /// The Pods of a component.
     pub fn servers<'i>(&'i self, namespace: &'i str, kind: &'i str, name: &'i str) -> impl Iterator<Item = &'i Server> {
-        let of = self.pods.range((namespace.to_owned(), String::new())..);
-        let of = of.take_while(move |((within, _), _)| within == namespace).map(|(_, server)| server);
-        of.filter(move |server| server.of.0 == kind && server.of.1 == name)
+        self.servers_in(namespace).filter(move |server| server.of.0 == kind && server.of.1 == name)
     }
 }

@@ -3,11 +3,12 @@
 //! Pure. Must not judge whether they serve.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::ResourceExt;
 
 use super::objects::recorded;
 use crate::k8s::drift::APPLIED_ANNOTATION;
-use crate::k8s::facts::TEMPLATE;
+use crate::k8s::facts::{TEMPLATE, TRUSTS};
 
 /// A workload as the API server has it.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub struct Live {
     pub applied: String,
     /// Hash of the template that new Pods are made from.
     pub template: String,
+    /// By which entry new Pods see the newest authority that they trust.
+    pub trusts: String,
     /// Whether its controller has seen it as it is.
     pub is_observed: bool,
     /// How many Pods its controller wants.
@@ -39,8 +42,14 @@ pub fn stateful_set(set: &StatefulSet, uid: &str) -> Live {
         template: spec
             .and_then(|spec| spec.template.metadata.as_ref()?.annotations.as_ref()?.get(TEMPLATE).cloned())
             .unwrap_or_default(),
+        trusts: trusts(spec.map(|spec| &spec.template)),
         ..live(set, uid)
     }
+}
+
+fn trusts(template: Option<&PodTemplateSpec>) -> String {
+    let annotations = template.and_then(|template| template.metadata.as_ref()?.annotations.as_ref());
+    annotations.and_then(|all| all.get(TRUSTS)).cloned().unwrap_or_default()
 }
 
 /// The revision of which a StatefulSet's new Pods are, once its controller has seen it as it is.
@@ -57,6 +66,7 @@ pub fn daemon_set(set: &DaemonSet, uid: &str) -> Live {
     Live {
         is_observed: status.and_then(|status| status.observed_generation) == set.metadata.generation,
         desired: count(status.map(|status| status.desired_number_scheduled)),
+        trusts: trusts(set.spec.as_ref().map(|spec| &spec.template)),
         ..live(set, uid)
     }
 }
@@ -65,10 +75,16 @@ fn count(number: Option<i32>) -> usize {
     number.and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
 }
 
-fn live(object: &impl ResourceExt, uid: &str) -> Live {
+/// Whose an object is, if that is another one's than this UID's: kind and name.
+#[must_use]
+pub fn controller(object: &impl ResourceExt, uid: &str) -> Option<(String, String)> {
     let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+    owner.filter(|owner| owner.uid != uid).map(|owner| (owner.kind.clone(), owner.name.clone()))
+}
+
+fn live(object: &impl ResourceExt, uid: &str) -> Live {
     Live {
-        foreign: owner.filter(|owner| owner.uid != uid).map(|owner| (owner.kind.clone(), owner.name.clone())),
+        foreign: controller(object, uid),
         applied: object.annotations().get(APPLIED_ANNOTATION).cloned().unwrap_or_default(),
         ..Live::default()
     }

@@ -4,11 +4,16 @@
 //! Here is its table of contents. Must not hold logic of its own.
 
 mod act;
+mod authority;
+mod blueprint;
+mod certificates;
 mod context;
 mod enrol;
 pub mod fleet;
 mod identity;
+mod issue;
 mod kind;
+mod leaves;
 mod live;
 mod objects;
 mod observe;
@@ -16,6 +21,7 @@ mod part;
 mod place;
 mod plan;
 mod pods;
+mod reads;
 mod replace;
 pub mod resolve;
 mod state;

@@ -10,66 +10,16 @@ use kube::Resource;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::resolve::{Component, Resolved};
+use super::blueprint::{Blueprint, DATA, companion_name, files_name, secret_name, workload_name};
+use super::reads::{awaits, mounts as mounts_of, revision, secret_revision, volumes as volumes_of};
+use super::resolve::Resolved;
 use crate::api::manager::Manager;
 use crate::k8s::drift::APPLIED_ANNOTATION;
-use crate::k8s::facts::TEMPLATE;
+use crate::k8s::facts::{TEMPLATE, TRUSTS};
 use crate::k8s::hex::hex;
-use crate::stack::files::Files;
-use crate::stack::table::{Row, Table, Workload};
-
-/// Name of the volume of what a server keeps.
-pub const DATA: &str = "data";
-/// Name of the volume of what its programs read.
-const FILES: &str = "files";
-
-/// What a component's workload is called.
-#[must_use]
-pub fn workload_name(row: &Row, component: &str) -> String {
-    format!("{component}-{}-{}", row.kind, row.workload.to_string().to_lowercase())
-}
-
-/// What what goes with it is called.
-#[must_use]
-pub fn companion_name(row: &Row, component: &str) -> String {
-    format!("{component}-{}", row.kind)
-}
-
-/// What the ConfigMap with its files is called.
-#[must_use]
-pub fn files_name(row: &Row, component: &str) -> String {
-    format!("{component}-{}-configmap", row.kind)
-}
-
-/// What the Secret with those of its files is called that nobody else may read.
-#[must_use]
-pub fn secret_name(row: &Row, component: &str) -> String {
-    format!("{component}-{}-secret", row.kind)
-}
-
-/// What the ConfigMap is called in which somebody replaces templates.
-#[must_use]
-pub fn templates_name(row: &Row, component: &str) -> String {
-    format!("{component}-{}-templates", row.kind)
-}
-
-/// What a component's objects are made from.
-#[derive(Debug, Clone, Copy)]
-pub struct Blueprint<'b> {
-    pub table: &'b Table,
-    pub manager: &'b Resolved,
-    pub component: &'b Component,
-    /// The nodes of its servers; of one that runs on each node, none.
-    pub nodes: &'b [String],
-    /// What its programs read.
-    pub files: &'b Files,
-}
+use crate::stack::table::Workload;
 
 impl Blueprint<'_> {
-    fn row(&self) -> &Row {
-        &self.table.rows[self.component.row]
-    }
-
     /// All its objects, what its workload needs before that.
     #[must_use]
     pub fn objects(&self) -> Vec<Value> {
@@ -77,13 +27,13 @@ impl Blueprint<'_> {
         let mut objects = Vec::new();
         if !row.files.is_empty() {
             let mut data = self.files.data.clone();
-            data.insert("revision".to_owned(), self.files.revision.clone());
+            data.insert(revision(&self.files.revision), String::new());
             let name = files_name(row, &self.component.name);
             objects.push(self.object("v1", "ConfigMap", &name, ("data", &json!(data))));
         }
         if !self.files.secret.is_empty() {
-            let revision = [("secret-revision".to_owned(), self.files.revision.clone())];
-            let data = self.files.secret.clone().into_iter().chain(revision);
+            let mark = [(secret_revision(&self.files.revision), String::new())];
+            let data = self.files.secret.clone().into_iter().chain(mark);
             let data: BTreeMap<String, String> = data.map(|(key, text)| (key, STANDARD.encode(text))).collect();
             objects.push(self.object("v1", "Secret", &secret_name(row, &self.component.name), ("data", &json!(data))));
         }
@@ -105,7 +55,11 @@ impl Blueprint<'_> {
     fn workload(&self) -> Value {
         let (row, component) = (self.row(), self.component);
         let mut template = self.template();
-        template["metadata"]["annotations"] = json!({ TEMPLATE: hash_of(&template) });
+        let mut annotations = json!({ TEMPLATE: hash_of(&template) });
+        if let Some(marks) = self.marks {
+            annotations[TRUSTS] = marks.trusts.clone().into();
+        }
+        template["metadata"]["annotations"] = annotations;
         let mut spec = json!({ "selector": { "matchLabels": self.selector() }, "template": template,
             "updateStrategy": { "type": "OnDelete" } });
         let name = workload_name(row, &component.name);
@@ -124,12 +78,10 @@ impl Blueprint<'_> {
 
     fn object(&self, api_version: &str, kind: &str, name: &str, (key, content): (&str, &Value)) -> Value {
         let Self { manager, component, .. } = self;
-        let owner = json!({ "apiVersion": Manager::api_version(&()), "kind": Manager::kind(&()), "name": manager.name,
-            "uid": manager.uid, "controller": true, "blockOwnerDeletion": false });
         let labels: BTreeMap<&str, &str> =
             component.labels.iter().map(|(key, value)| (&**key, &**value)).chain(self.identity()).collect();
         let mut object = json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name,
-            "namespace": manager.namespace, "labels": labels, "ownerReferences": [owner] }, key: content });
+            "namespace": manager.namespace, "labels": labels, "ownerReferences": [owner(manager)] }, key: content });
         object["metadata"]["annotations"] = json!({ APPLIED_ANNOTATION: short(&object) });
         object
     }
@@ -150,14 +102,7 @@ impl Blueprint<'_> {
             component.labels.iter().map(|(key, value)| (&**key, &**value)).chain(self.identity()).collect();
         let mut volumes: Vec<Value> =
             row.host_paths.iter().map(|(name, path)| json!({ "name": name, "hostPath": { "path": path } })).collect();
-        if !row.files.is_empty() {
-            let name = files_name(row, &component.name);
-            let mut sources = vec![json!({ "configMap": { "name": name } })];
-            if !self.files.secret.is_empty() {
-                sources.push(json!({ "secret": { "name": secret_name(row, &component.name) } }));
-            }
-            volumes.push(json!({ "name": FILES, "projected": { "sources": sources } }));
-        }
+        volumes.extend(volumes_of(self));
         let mut spec = json!({
             "hostNetwork": true,
             "dnsPolicy": "ClusterFirstWithHostNet",
@@ -193,21 +138,20 @@ impl Blueprint<'_> {
             if let Some(store) = row.store.as_ref().filter(|_| has_data) {
                 mounts.push(json!({ "name": DATA, "mountPath": store.path }));
             }
-            if !row.files.is_empty() {
-                mounts.push(json!({ "name": FILES, "mountPath": self.table.files_path, "readOnly": true }));
-            }
+            mounts.extend(mounts_of(self));
             let address = json!({ "fieldRef": { "fieldPath": "status.podIP" } });
             let mut all = Map::new();
             all.insert("name".to_owned(), name.clone().into());
             all.insert("image".to_owned(), container.image.clone().into());
             let mut environment = vec![json!({ "name": "POD_IP", "valueFrom": address })];
-            // The container that waits for the files is told which; when they become others, so does the template.
-            if !row.files.is_empty() && row.init.first() == Some(name) {
-                environment.push(json!({ "name": "REVISION", "value": self.files.revision }));
+            let is_first = row.reads() && row.init.first() == Some(name);
+            if is_first {
+                environment.push(json!({ "name": "AWAITS", "value": awaits(self) }));
             }
             all.insert("env".to_owned(), environment.into());
             let command = Some(&container.command).filter(|command| !command.is_empty());
-            if let Some(command) = command.or_else(|| row.commands.get(name)) {
+            let waits = Some(&self.table.waits).filter(|_| is_first);
+            if let Some(command) = command.or_else(|| row.commands.get(name)).or(waits) {
                 all.insert("command".to_owned(), command.clone().into());
             }
             if let Some(command) = row.serves.as_ref().filter(|_| row.containers.first() == Some(name)) {
@@ -239,6 +183,13 @@ impl Blueprint<'_> {
         }
         affinity
     }
+}
+
+/// Whose a Manager's objects are.
+#[must_use]
+pub fn owner(manager: &Resolved) -> Value {
+    json!({ "apiVersion": Manager::api_version(&()), "kind": Manager::kind(&()), "name": manager.name,
+        "uid": manager.uid, "controller": true, "blockOwnerDeletion": false })
 }
 
 /// Hash of what Pods are made from, wherever they run.

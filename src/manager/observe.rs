@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use secrecy::ExposeSecret;
 
+use super::blueprint::templates_name;
 use super::context::Cx;
-use super::objects::templates_name;
 use super::part::Templates;
 use super::resolve::Resolved;
 use crate::api::nearest::nearest;

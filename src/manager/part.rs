@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, HashSet};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+use super::authority::AuthorityPlan;
 use super::fleet::Inner;
 use super::identity::Enrol;
+use super::leaves::Issue;
 use super::resolve::Resolved;
 use crate::kernel::kind::Planned;
 use crate::rollout::ledger::Ledger;
@@ -39,6 +41,9 @@ pub enum State {
     Invalid(String),
 }
 
+/// A component, by its row of the table and its name.
+pub type Of = (usize, String);
+
 /// A component as it was found, and what of it is to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
@@ -61,6 +66,8 @@ pub struct Part {
     pub trouble: Option<String>,
     /// Why one of its Pods is bound to no node.
     pub unbound: Option<String>,
+    /// Why it is high time that its Pods get other certificates.
+    pub late: Option<String>,
     /// Components that need it and exist, where it does not serve.
     pub left: Vec<String>,
 }
@@ -69,7 +76,7 @@ pub struct Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replacement {
     /// Its component.
-    pub of: (usize, String),
+    pub of: Of,
     pub pod: String,
     pub uid: String,
     pub version: String,
@@ -83,13 +90,17 @@ pub struct Surplus {
     pub uid: String,
 }
 
-#[derive(Debug, Default, PartialEq)]
+#[derive(Default)]
 pub struct Plan {
     pub parts: Vec<Part>,
     pub surplus: Vec<Surplus>,
     pub replacement: Option<Replacement>,
     /// What identifies stores, where it is new or changes.
-    pub enrolments: Vec<((usize, String), Enrol)>,
+    pub enrolments: Vec<(Of, Enrol)>,
+    /// What the authorities of certificates need, where any component has some.
+    pub authority: Option<AuthorityPlan>,
+    /// Certificates of components whose servers lack some, or whose own run out.
+    pub issues: Vec<(Of, Issue)>,
     /// When to look again if nothing happens before.
     pub next: Option<DateTime<Utc>>,
 }
@@ -106,7 +117,7 @@ impl Planned for Plan {
     }
 
     fn has_steps(&self) -> bool {
-        self.replacement.is_some() || !self.enrolments.is_empty()
+        self.replacement.is_some() || !self.enrolments.is_empty() || !self.issues.is_empty()
     }
 }
 
@@ -116,7 +127,7 @@ pub struct Facts<'f> {
     pub table: &'f Table,
     pub resolved: &'f Resolved,
     /// Templates that replace those of the table, by row and component; or why nobody can say.
-    pub templates: &'f BTreeMap<(usize, String), Templates>,
+    pub templates: &'f BTreeMap<Of, Templates>,
     pub all: &'f Inner,
     /// UIDs of Pods that were deleted a moment ago: the watch may still show them.
     pub deleted: &'f HashSet<String>,

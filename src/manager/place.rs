@@ -2,10 +2,10 @@
 //!
 //! Pure. Must not write anything.
 
+use super::blueprint::{DATA, workload_name};
 use super::fleet::Inner;
 use super::identity::{Identity, identity_name};
 use super::live::{Live, daemon_set, stateful_set};
-use super::objects::{DATA, workload_name};
 use super::part::Facts;
 use super::pods::Server;
 use super::resolve::Component;

@@ -5,14 +5,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use chrono::{DateTime, Utc};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::Value;
 
+use super::blueprint::{Blueprint, companion_name, files_name, secret_name, workload_name};
+use super::certificates::{Certified, Trust};
 use super::fleet::{Inner, Objects};
 use super::identity::Enrol;
-use super::objects::{Blueprint, companion_name, files_name, secret_name, template_of, workload_name};
-use super::part::{Facts, Part, Plan, State, Surplus};
+use super::leaves::{Issue, certificates_name};
+use super::objects::template_of;
+use super::part::{Facts, Of, Part, Plan, State, Surplus};
 use super::place::{Found, found, unbound, unplaced};
 use super::pods::Server;
 use super::replace::{PROVES, Turn, replacement};
@@ -29,14 +33,16 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     let Facts { table, resolved, all, .. } = *facts;
     // All addresses are known before a Pod is.
     let found: Vec<Found> = resolved.components.iter().map(|one| found(facts, one)).collect();
-    let each = resolved.components.iter().zip(&found);
+    let trust = Trust::of(facts);
     let mut parts = Vec::new();
-    let (mut turns, mut nexts) = (Vec::new(), Vec::new());
-    for (one, found_one) in each {
-        let Drawn { part, is_settled, next } = part(facts, one, found_one, &found);
+    let (mut turns, mut nexts, mut certified) = (Vec::new(), Vec::new(), Vec::new());
+    for (one, own) in resolved.components.iter().zip(&found) {
+        let of = trust.as_ref().map(|trust| trust.certified(&table.rows[one.row], one, own)).unwrap_or_default();
+        let Drawn { part, is_settled, next } = part(facts, one, (own, &of), &found);
         parts.push(part);
         turns.push(is_settled);
         nexts.push(next);
+        certified.push(of);
     }
     let standings: Vec<(usize, String, bool, bool)> =
         parts.iter().map(|part| (part.row, part.name.clone(), part.state == State::Serving, part.exists)).collect();
@@ -63,10 +69,15 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
             part.left = left.into_iter().map(str::to_owned).collect();
         }
     }
+    let (issues, changes) = issues(facts, certified, &mut parts, &mut turns);
+    let has_certificates = |part: &Part| table.rows[part.row].certificates && part.exists;
+    let are_settled = parts.iter().zip(&turns).all(|(part, is_settled)| *is_settled || !has_certificates(part));
+    let authority = trust.map(|trust| trust.plan(are_settled));
     let Turn { replacement, next, waits_for } = replacement(facts, &parts, &turns);
     let is_held = parts.iter().any(|part| matches!(part.state, State::Held(_)));
     let opens = resolved.rollout.calendar.changes(facts.now).filter(|_| is_held);
-    let next = next.into_iter().chain(opens).min();
+    let renews = changes.into_iter().chain(authority.as_ref().and_then(|authority| authority.next));
+    let next = next.into_iter().chain(opens).chain(renews).min();
     for part in &mut parts {
         if let (State::Updating(why), Some(pod)) = (&mut part.state, &waits_for) {
             let _ = write!(why, "; the next one goes once Pod {pod} has been Ready for {} s", PROVES.num_seconds());
@@ -75,7 +86,32 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     // A store that changes otherwise gets no further server.
     let enrolments =
         if replacement.is_some() { Vec::new() } else { enrolments(table, resolved, &parts, &found, nexts) };
-    Plan { surplus: surplus(table, resolved, all), parts, replacement, enrolments, next }
+    Plan { surplus: surplus(table, resolved, all), parts, replacement, enrolments, authority, issues, next }
+}
+
+/// Certificates that are to be issued, and when others may be. A component whose servers lack one is not written.
+fn issues(
+    facts: &Facts<'_>,
+    certified: Vec<Certified>,
+    parts: &mut [Part],
+    turns: &mut [bool],
+) -> (Vec<(Of, Issue)>, Option<DateTime<Utc>>) {
+    let mut issues = Vec::new();
+    let mut next: Option<DateTime<Utc>> = None;
+    for ((part, of), is_settled) in parts.iter_mut().zip(certified).zip(turns) {
+        let changes = of.changes_at().filter(|at| *at > facts.now).min();
+        next = next.into_iter().chain(changes).min();
+        if part.objects.is_empty() {
+            continue;
+        }
+        if let Some(why) = of.lacks {
+            part.state = State::Waiting(why);
+            part.objects.clear();
+            *is_settled = false;
+        }
+        issues.extend(of.issue.map(|issue| ((part.row, part.name.clone()), issue)));
+    }
+    (issues, next)
 }
 
 /// What identifies stores that may be created, or whose servers become others.
@@ -85,7 +121,7 @@ fn enrolments(
     parts: &[Part],
     found: &[Found],
     nexts: Vec<Next>,
-) -> Vec<((usize, String), Enrol)> {
+) -> Vec<(Of, Enrol)> {
     let each = resolved.components.iter().zip(parts).zip(found).zip(nexts);
     let enrol = |(((component, part), found), next): (((&Component, &Part), &Found), Next)| {
         let store = table.rows[component.row].store.as_ref()?;
@@ -134,6 +170,7 @@ fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found])
         fields: component.fields.clone(),
         servers,
         peers: own.peers.clone()?,
+        certificates: table.certificates.as_ref().filter(|_| row.certificates).map(|of| &*of.path),
         secrets,
         kind: &row.kind,
         learns: row.store.is_some(),
@@ -151,7 +188,7 @@ struct Drawn {
 }
 
 /// A component as it stands, with what of it may be written.
-fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) -> Drawn {
+fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Certified), found: &[Found]) -> Drawn {
     let Facts { table, resolved, all, now, .. } = *facts;
     let row = &table.rows[component.row];
     let (namespace, name) = (&*resolved.namespace, workload_name(row, &component.name));
@@ -161,7 +198,8 @@ fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) 
         Ok(files) => (files, None),
         Err(why) => (Files::default(), Some(why)),
     };
-    let blueprint = Blueprint { table, manager: resolved, component, nodes, files: &files };
+    let marks = certified.marks.as_ref();
+    let blueprint = Blueprint { table, manager: resolved, component, nodes, files: &files, marks };
     let objects = blueprint.objects();
     let workload = objects.last().unwrap_or(&Value::Null);
     let hash = template_of(workload);
@@ -227,6 +265,7 @@ fn part(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) 
         exists,
         trouble: servers.iter().find_map(|one| Some(format!("Pod {}: {}", one.name, one.trouble.as_ref()?))),
         unbound: servers.iter().find_map(|one| Some(unbound(row, &one.name, one.unbound.as_ref()?))),
+        late: certified.late(table, component, earlier > 0, now),
         left: Vec::new(),
     };
     Drawn { part, is_settled: is_drawn && is_written && live.is_observed, next }
@@ -250,6 +289,9 @@ fn surplus(table: &Table, resolved: &Resolved, all: &Inner) -> Vec<Surplus> {
         wanted.insert(companion_name(row, &component.name));
         wanted.insert(files_name(row, &component.name));
         wanted.insert(secret_name(row, &component.name));
+        if row.certificates {
+            wanted.insert(certificates_name(&component.name));
+        }
     }
     let untold: BTreeSet<&str> = resolved.untold.iter().map(|row| &*table.rows[*row].kind).collect();
     let mut surplus = Vec::new();

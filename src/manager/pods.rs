@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::fleet::pods::pod;
 use crate::fleet::replicas::REVISION_LABEL;
-use crate::k8s::facts::{PodFacts, TEMPLATE};
+use crate::k8s::facts::{PodFacts, TEMPLATE, TRUSTS};
 use crate::rollout::Trouble;
 
 /// A Pod.
@@ -23,6 +23,8 @@ pub struct Server {
     pub is_ending: bool,
     /// Hash of the template that it was made from.
     pub template: String,
+    /// By which entry it saw the newest authority that it trusts, if it trusts any.
+    pub trusts: Option<String>,
     /// The revision of its controller that it was made from, which another placement changes, too.
     pub revision: String,
     /// What keeps it from starting, in its kubelet's words.
@@ -68,6 +70,7 @@ impl Server {
             ready_since: seen.ready_since,
             is_ending: seen.deleting || ended,
             template: annotations.and_then(|all| all.get(TEMPLATE)).cloned().unwrap_or_default(),
+            trusts: annotations.and_then(|all| all.get(TRUSTS)).cloned(),
             revision: labels.get(REVISION_LABEL).cloned().unwrap_or_default(),
             trouble,
             unbound,

@@ -4,8 +4,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::blueprint::workload_name;
 use super::live::newest_revision;
-use super::objects::workload_name;
 use super::part::{Facts, Part, Replacement, State};
 use super::pods::Server;
 use crate::stack::table::Workload;

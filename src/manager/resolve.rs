@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::core::v1::Toleration;
 use kube::ResourceExt;
 use serde_json::{Map, Value};
@@ -32,6 +32,37 @@ pub struct Resolved {
     /// Rows whose entries cannot be told: whatever they have stays.
     pub untold: BTreeSet<usize>,
     pub rollout: Rollout,
+    pub lifetimes: Lifetimes,
+}
+
+/// How long certificates hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetimes {
+    pub servers: TimeDelta,
+    pub authority: TimeDelta,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        Self { servers: TimeDelta::days(365), authority: TimeDelta::days(3650) }
+    }
+}
+
+fn lifetimes(spec: Option<&api::Certificates>) -> Result<Lifetimes, String> {
+    let default = Lifetimes::default();
+    let one = |field: &str, text: Option<&String>, default: TimeDelta| match text {
+        None => Ok(default),
+        Some(text) => policy::duration(text).filter(|lifetime| *lifetime > TimeDelta::zero()).ok_or_else(|| {
+            format!("spec.certificates.{field} is {text:?}: use hours, minutes and seconds above zero, such as 8760h")
+        }),
+    };
+    let Some(spec) = spec else { return Ok(default) };
+    let servers = one("lifetime", spec.lifetime.as_ref(), default.servers)?;
+    let authority = one("authorityLifetime", spec.authority_lifetime.as_ref(), default.authority.max(servers))?;
+    if authority < servers {
+        return Err("spec.certificates.authorityLifetime is shorter than the lifetime of what it issues".to_owned());
+    }
+    Ok(Lifetimes { servers, authority })
 }
 
 /// How Pods are replaced.
@@ -107,6 +138,7 @@ pub fn resolve(manager: &Manager) -> Result<Resolved, String> {
         name: manager.name_any(),
         uid: manager.uid().unwrap_or_default(),
         rollout: rollout(manager.spec.rollout.as_ref())?,
+        lifetimes: lifetimes(manager.spec.certificates.as_ref())?,
         ..Resolved::default()
     };
     let common = manager.spec.common_configuration.clone().unwrap_or_default();
@@ -146,6 +178,7 @@ pub fn resolve(manager: &Manager) -> Result<Resolved, String> {
     }
     resolved.components.sort_by(|a, b| (a.row, &a.name).cmp(&(b.row, &b.name)));
     resolved.note_references(table);
+    resolved.note_namesakes(table);
     Ok(resolved)
 }
 
@@ -180,6 +213,20 @@ impl Resolved {
             return;
         }
         self.components.push(component);
+    }
+
+    /// The Secret with a component's certificates has its name alone.
+    fn note_namesakes(&mut self, table: &Table) {
+        let mut names: BTreeMap<String, &str> = BTreeMap::new();
+        for component in self.components.iter_mut().filter(|one| table.rows[one.row].certificates) {
+            let key = &*table.rows[component.row].key;
+            if let Some(other) = names.insert(component.name.clone(), key) {
+                let name = &component.name;
+                let why =
+                    format!("spec.services.{key}: an entry of {other} has the name {name}, too; rename one of them");
+                component.problem.get_or_insert(why);
+            }
+        }
     }
 
     /// Fields that name another component must name one that there is.

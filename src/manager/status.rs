@@ -200,6 +200,9 @@ fn trouble(facts: &StatusFacts<'_>, parts: &[(&Part, State)]) -> Option<(R, Stri
         facts.seen.resolved.problems.iter().map(|why| (R::InvalidComponent, why.clone())).collect();
     // What several lack is said once.
     let mut unplaced: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    all.extend(facts.done.authority.iter().map(|why| (R::NameTaken, why.clone())));
+    all.extend(facts.plan.authority.iter().filter_map(|authority| authority.trouble.clone()));
+    all.extend(parts.iter().filter_map(|(part, _)| Some((R::CertificatesExpiring, part.late.clone()?))));
     for (part, state) in parts {
         let name = &part.name;
         let (ready, desired) = (part.ready, part.desired);

@@ -32,6 +32,8 @@ pub struct Context<'c> {
     pub servers: BTreeMap<&'c str, Vec<String>>,
     /// Its own servers.
     pub peers: Vec<Peer>,
+    /// Where certificates are, if it has some.
+    pub certificates: Option<&'c str>,
     /// What nobody else may know.
     pub secrets: BTreeMap<String, String>,
     /// Its kind.
@@ -146,7 +148,7 @@ mod tests {
         ]);
         let fields = Map::from_iter([("level".to_owned(), Value::from("debug"))]);
         let secrets = BTreeMap::from([("password".to_owned(), "hidden".to_owned())]);
-        Context { name: "one", fields, servers, peers, secrets, kind: "own", learns: false }
+        Context { name: "one", fields, servers, peers, certificates: None, secrets, kind: "own", learns: false }
     }
 
     #[test]

@@ -29,6 +29,13 @@ pub struct Table {
     pub service_account: String,
     /// Where the files of programs are.
     pub files_path: String,
+    /// What the first init container of a row with files or certificates runs where nobody says otherwise: it waits
+    /// until all of `$AWAITS` are there.
+    #[serde(default)]
+    pub waits: Vec<String>,
+    /// Where certificates are, and what issues them.
+    #[serde(default)]
+    pub certificates: Option<Certificates>,
     /// Services that are not carried out, and why.
     #[serde(default)]
     pub not_carried_out: BTreeMap<String, String>,
@@ -37,6 +44,18 @@ pub struct Table {
     pub references: BTreeMap<String, String>,
     /// In the order in which changes go out: what a row needs stands before it.
     pub rows: Vec<Row>,
+}
+
+/// The certificates of servers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificates {
+    /// The Secret of the authority that issues them.
+    pub authority: String,
+    /// The ConfigMap of all authorities that are trusted.
+    pub bundle: String,
+    /// Where they are mounted.
+    pub path: String,
 }
 
 /// Labels of all objects.
@@ -73,6 +92,9 @@ pub struct Row {
     /// What its programs read: a template for each file, by name.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// Whether its servers have certificates.
+    #[serde(default)]
+    pub certificates: bool,
     /// What a container runs where its service does not say.
     #[serde(default)]
     pub commands: BTreeMap<String, Vec<String>>,
@@ -119,6 +141,14 @@ pub struct Store {
     pub secrets: Vec<String>,
 }
 
+impl Row {
+    /// Whether its programs read something that is made for each server.
+    #[must_use]
+    pub fn reads(&self) -> bool {
+        !self.files.is_empty() || self.certificates
+    }
+}
+
 impl Table {
     /// The one that was chosen, else the one in the binary.
     #[must_use]
@@ -135,7 +165,8 @@ impl Table {
     pub fn read(text: &str) -> Result<Self, String> {
         let table: Self = serde_yaml::from_str(text).map_err(|why| format!("the table cannot be read: {why}"))?;
         let (mut kinds, mut keys) = (BTreeSet::new(), BTreeSet::new());
-        for Row { kind, key, needs, containers, init, commands, files, .. } in &table.rows {
+        for row in &table.rows {
+            let Row { kind, key, needs, containers, init, commands, files, .. } = row;
             // What a row needs stands above it: so nothing waits in a circle.
             if let Some(need) = needs.iter().find(|need| !kinds.contains(need)) {
                 return Err(format!("row {kind}: needs: no row above it has kind {need}; move that one up, or add it"));
@@ -145,6 +176,17 @@ impl Table {
             }
             if let Some(name) = commands.keys().find(|name| !init.contains(name) && !containers.contains(name)) {
                 return Err(format!("row {kind}: commands: it has no container {name}"));
+            }
+            if row.certificates && table.certificates.is_none() {
+                return Err(format!(
+                    "row {kind}: certificates: the table's own certificates do not say who issues them"
+                ));
+            }
+            let waits = init.first().is_some_and(|first| !table.waits.is_empty() || commands.contains_key(first));
+            if row.reads() && !waits {
+                return Err(format!(
+                    "row {kind}: init: name a container that waits for files, and how in the table's waits"
+                ));
             }
             if let Err(why) = check(files) {
                 return Err(format!("row {kind}: files: {why}"));
@@ -187,7 +229,10 @@ mod tests {
             (row(", needs: [b]"), "row a: needs: no row above it has kind b"),
             (row(", needs: [a]"), "no row above it has kind a"),
             (row(", commands: { d: [x] }"), "row a: commands: it has no container d"),
-            (row(", files: { f: '{{ x' }"), "row a: files: template f: syntax error"),
+            (row(", init: [i], commands: { i: [x] }, files: { f: '{{ x' }"), "row a: files: template f: syntax error"),
+            (row(", files: { f: x }"), "row a: init: name a container that waits"),
+            (row(", init: [i], files: { f: x }"), "row a: init: name a container that waits"),
+            (row(", certificates: true"), "row a: certificates: the table's own certificates do not say"),
             (row(", port: 1"), "unknown field `port`"),
             (format!("{0}, {0}", row("")), "row a: another row has its kind"),
             ("{ kind: a, key: as, workload: Job, containers: [c] }".to_owned(), "unknown variant `Job`"),

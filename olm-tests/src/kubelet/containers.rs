@@ -297,6 +297,7 @@ impl Kubelet {
         };
         let addresses = spec.env.iter().filter(is_address);
         environment.extend(addresses.map(|one| (one.name.clone(), sandbox.address.to_string())));
+        expand(&mut environment);
         environment.extend(image.environment.clone());
         let program = Program {
             words: if spec.has_command { spec.words.clone() } else { [image.words, spec.words.clone()].concat() },
@@ -327,6 +328,16 @@ impl Kubelet {
         };
         containers.insert(spec.name.clone(), container);
         statuses.insert(spec.name.clone(), status);
+    }
+}
+
+/// Values name other variables as `$(NAME)`.
+fn expand(environment: &mut [(String, String)]) {
+    let known = environment.to_vec();
+    for (_, value) in environment {
+        for (name, other) in &known {
+            *value = value.replace(&format!("$({name})"), other);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod attach;
 mod basics;
+mod certificates;
 mod changes;
 mod growth;
 mod guarded;

@@ -66,6 +66,11 @@ pub enum Reason {
     /// A store has more servers than the spec asks for, and never shrinks; or there are too few nodes for all that it
     /// asks for. Correct `replicas`, or label more nodes.
     NotChanged,
+    /// The Secret with the authority of all certificates is gone or damaged; the message says how to restore it. What
+    /// runs goes on, until its certificates end.
+    AuthorityUnusable,
+    /// Certificates end soon, and their renewal is held up; the message says when, and by what.
+    CertificatesExpiring,
     /// The services are known, and not carried out by this operator; the message says why.
     Ignored,
     /// Everything is stopped by key `stop` of ConfigMap `tf-operator` in the operator's namespace: delete the key to go

@@ -71,6 +71,27 @@ pub struct ManagerSpec {
     /// How Pods of an earlier template are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+    /// How long certificates hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<Certificates>,
+}
+
+/// How long certificates hold. Each is renewed when two thirds of that are over, which replaces the Pods one at a time.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Certificates {
+    /// Those of servers: hours, minutes and seconds. Default: 8760h, a year.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,6}(h|m|s))+$')")
+        .message("lifetime must be hours, minutes and seconds, such as 8760h"))]
+    #[schemars(length(max = 30))]
+    pub lifetime: Option<String>,
+    /// That of the authority which issues them: hours, minutes and seconds. Default: 87600h, ten years.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,6}(h|m|s))+$')")
+        .message("authorityLifetime must be hours, minutes and seconds, such as 87600h"))]
+    #[schemars(length(max = 30))]
+    pub authority_lifetime: Option<String>,
 }
 
 /// How Pods of an earlier template are replaced. A store's are replaced one at a time, whatever stands here.

@@ -210,6 +210,9 @@ const FORM: &[Shown] = &[
     shown("commonConfiguration.keystoneSecretInstance", "Secret of the administrator", &["io.kubernetes:Secret"]),
     shown("commonConfiguration.tolerations", "Tolerations", &[]),
     shown("services", "Services", &[]),
+    shown("certificates", "Certificates", &[]),
+    shown("certificates.lifetime", "How long those of servers hold", &["com.tectonic.ui:text"]),
+    shown("certificates.authorityLifetime", "How long their authority's holds", &["com.tectonic.ui:text"]),
     shown("rollout", "Replacement of Pods", &[]),
     shown(
         "rollout.maxUnavailable",

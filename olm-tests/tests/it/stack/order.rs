@@ -119,6 +119,7 @@ nodeSelector: { node-role.kubernetes.io/master: stack-table }
 storageClass: local-storage
 serviceAccount: default
 filesPath: /run/stack
+waits: [sh, -c, \"...\"]
 references: { storeInstance: store }
 rows:
 - kind: store
@@ -131,6 +132,7 @@ rows:
   key: app
   workload: StatefulSet
   needs: [store]
+  init: [init]
   containers: [app]
   files: { app: \"stores={{ servers.store | join(',') }} level={{ fields.level }}\\n\" }
 - { kind: agent, key: agents, many: true, workload: DaemonSet, needs: [app], containers: [agent] }
@@ -154,7 +156,9 @@ fn another_table_is_another_stack_in_its_own_order() {
         let mut agent = entry("agent", none());
         agent["spec"]["commonConfiguration"] =
             serde_json::json!({ "nodeSelector": { "node-role.kubernetes.io/master": "stack-table" } });
-        let app = entry("app", serde_json::json!({ "storeInstance": "store1", "level": "debug" }));
+        let mut app = entry("app", serde_json::json!({ "storeInstance": "store1", "level": "debug" }));
+        let init = serde_json::json!({ "name": "init", "image": "i" });
+        app["spec"]["serviceConfiguration"]["containers"].as_array_mut().expect("containers").push(init);
         let mut stack = lab.stack();
         stack["spec"] = serde_json::json!({ "services": { "stores": [entry("store", none())],
             "app": app, "agents": [agent] } });

@@ -1,0 +1,69 @@
+//! What a component's objects are made from, and what they are called.
+//!
+//! Data. Must not know what an object looks like.
+
+use super::resolve::{Component, Resolved};
+use crate::stack::files::Files;
+use crate::stack::table::{Row, Table};
+
+/// Name of the volume of what a server keeps.
+pub const DATA: &str = "data";
+
+/// What a component's workload is called.
+#[must_use]
+pub fn workload_name(row: &Row, component: &str) -> String {
+    format!("{component}-{}-{}", row.kind, row.workload.to_string().to_lowercase())
+}
+
+/// What what goes with it is called.
+#[must_use]
+pub fn companion_name(row: &Row, component: &str) -> String {
+    format!("{component}-{}", row.kind)
+}
+
+/// What the ConfigMap with its files is called.
+#[must_use]
+pub fn files_name(row: &Row, component: &str) -> String {
+    format!("{component}-{}-configmap", row.kind)
+}
+
+/// What the Secret with those of its files is called that nobody else may read.
+#[must_use]
+pub fn secret_name(row: &Row, component: &str) -> String {
+    format!("{component}-{}-secret", row.kind)
+}
+
+/// What the ConfigMap is called in which somebody replaces templates.
+#[must_use]
+pub fn templates_name(row: &Row, component: &str) -> String {
+    format!("{component}-{}-templates", row.kind)
+}
+
+/// What a component's objects are made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Blueprint<'b> {
+    pub table: &'b Table,
+    pub manager: &'b Resolved,
+    pub component: &'b Component,
+    /// The nodes of its servers; of one that runs on each node, none.
+    pub nodes: &'b [String],
+    /// What its programs read.
+    pub files: &'b Files,
+    /// Its certificates, if it has some.
+    pub marks: Option<&'b Marks>,
+}
+
+/// By which entries a server sees that its certificates are there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub issued: String,
+    /// That the newest authority is trusted.
+    pub trusts: String,
+}
+
+impl<'b> Blueprint<'b> {
+    #[must_use]
+    pub fn row(&self) -> &'b Row {
+        &self.table.rows[self.component.row]
+    }
+}

@@ -1,0 +1,220 @@
+//! The certificates of a component's servers, in one Secret: one for each address, all of one period.
+//!
+//! Pure. A server that comes later gets its own; none of the others must start again for it. Must not decide
+//! where they are used, nor say a key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, TimeDelta, Utc};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use secrecy::ExposeSecret as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::authority::Authorities;
+use crate::k8s::hex::hex;
+use crate::pki::{Authority, Period};
+
+/// The entry that says what the others are.
+const ISSUED: &str = "issued";
+/// So many periods that were before leave a mark: a server of an earlier template may start again.
+const MARKS: usize = 10;
+
+/// What the Secret is called.
+#[must_use]
+pub fn certificates_name(component: &str) -> String {
+    format!("{component}-secret-certificates")
+}
+
+/// What is known of the certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issued {
+    /// The authority that signed them.
+    pub authority: String,
+    pub from: DateTime<Utc>,
+    pub to: DateTime<Utc>,
+    /// When those before them end: servers of an earlier template have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<DateTime<Utc>>,
+    /// Of all other entries: nobody has changed one.
+    #[serde(default)]
+    digest: String,
+}
+
+/// The certificates of a component's servers.
+#[derive(Clone)]
+pub struct Leaves {
+    pub issued: Issued,
+    addresses: BTreeSet<String>,
+    entries: BTreeMap<String, Vec<u8>>,
+}
+
+/// Into which Secret certificates are issued, and to whom.
+#[derive(Clone)]
+pub struct Into {
+    pub name: String,
+    pub namespace: String,
+    pub labels: BTreeMap<String, String>,
+    pub owner: Value,
+    /// Whose they are, and the names under which its servers are reached.
+    pub subject: String,
+    pub hosts: Vec<String>,
+}
+
+/// Certificates that are to be issued.
+#[derive(Clone)]
+pub struct Issue {
+    pub into: Into,
+    /// The resourceVersion of the Secret that is there.
+    pub over: Option<String>,
+    /// Addresses that get one.
+    pub missing: BTreeSet<String>,
+    pub issued: Issued,
+    /// Entries that stay.
+    kept: BTreeMap<String, Vec<u8>>,
+    /// Entries that go.
+    gone: BTreeSet<String>,
+}
+
+impl Leaves {
+    /// Reads them; `None`: somebody has changed them.
+    #[must_use]
+    pub fn read(secret: &Secret) -> Option<Self> {
+        let mut entries: BTreeMap<String, Vec<u8>> =
+            secret.data.iter().flatten().map(|(key, bytes)| (key.clone(), bytes.0.clone())).collect();
+        let issued: Issued = serde_json::from_slice(&entries.remove(ISSUED)?).ok()?;
+        if digest(&entries) != issued.digest {
+            return None;
+        }
+        let address = |key: &String| Some(key.strip_prefix("server-")?.strip_suffix(".crt")?.to_owned());
+        Some(Self { issued, addresses: entries.keys().filter_map(address).collect(), entries })
+    }
+
+    /// The entry by which a server sees that it has those of this period.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        mark(&self.issued)
+    }
+
+    /// Whether these have one.
+    #[must_use]
+    pub fn cover(&self, addresses: &BTreeSet<String>) -> bool {
+        addresses.is_subset(&self.addresses)
+    }
+}
+
+impl Issued {
+    #[must_use]
+    pub fn period(&self) -> Period {
+        Period { from: self.from, to: self.to }
+    }
+}
+
+/// What certificates are issued by.
+pub struct Terms<'t> {
+    pub authorities: &'t Authorities,
+    /// The Secret that is there.
+    pub live: Option<&'t Secret>,
+    pub lifetime: TimeDelta,
+    pub now: DateTime<Utc>,
+}
+
+/// What is to be issued for these addresses.
+#[must_use]
+pub fn issue(terms: &Terms<'_>, leaves: Option<&Leaves>, addresses: &BTreeSet<String>, into: Into) -> Option<Issue> {
+    let Terms { authorities, live, lifetime, now } = *terms;
+    let signs = &authorities.signs.certificate;
+    let own = Period::of(lifetime, now);
+    let (from, to) = (own.from.max(signs.period.from), own.to.min(signs.period.to));
+    let is_due = |issued: &Issued| {
+        // One that would end no later is no better.
+        let is_old = issued.period().renews_at() <= now && to > issued.to;
+        issued.authority != signs.id || is_old || issued.to - now > lifetime
+    };
+    let current = leaves.filter(|leaves| !is_due(&leaves.issued));
+    if current.is_some_and(|leaves| leaves.addresses == *addresses) {
+        return None;
+    }
+    let issued = current.map_or_else(
+        || Issued {
+            authority: signs.id.clone(),
+            from,
+            to,
+            before: leaves.map(|leaves| leaves.issued.to),
+            digest: String::new(),
+        },
+        |leaves| leaves.issued.clone(),
+    );
+    let is_of = |key: &str, address: &String| key == certificate(address) || key == private(address);
+    let mut kept: BTreeMap<String, Vec<u8>> = leaves.map(|leaves| leaves.entries.clone()).unwrap_or_default();
+    kept.retain(|key, _| {
+        key.starts_with("issued-") || current.is_some() && addresses.iter().any(|one| is_of(key, one))
+    });
+    let marks: Vec<String> = kept.keys().filter(|key| key.starts_with("issued-")).cloned().collect();
+    for old in marks.iter().rev().skip(MARKS) {
+        kept.remove(old);
+    }
+    kept.insert(mark(&issued), Vec::new());
+    let missing: BTreeSet<String> =
+        addresses.iter().filter(|address| !kept.contains_key(&certificate(address))).cloned().collect();
+    let stays = |key: &String| kept.contains_key(key) || missing.iter().any(|one| is_of(key, one)) || key == ISSUED;
+    let there = live.and_then(|secret| secret.data.as_ref());
+    let gone = there.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| !stays(key)).collect();
+    let over = live.map(|secret| secret.resource_version().unwrap_or_default());
+    Some(Issue { into, over, missing, issued, kept, gone })
+}
+
+impl Issue {
+    /// The object to create, or what of it to change. `signs`: the authority; another than was meant issues nothing.
+    pub fn object(&self, signs: &Authority) -> Result<Option<Value>, String> {
+        if signs.certificate.id != self.issued.authority {
+            return Ok(None);
+        }
+        let mut entries = self.kept.clone();
+        for address in &self.missing {
+            let ip = address.parse().map_err(|_| format!("{address} is no address"))?;
+            let Into { subject, hosts, .. } = &self.into;
+            let made = signs.issue(subject, ip, hosts, self.issued.period())?;
+            entries.insert(certificate(address), made.certificate.into_bytes());
+            entries.insert(private(address), made.key.expose_secret().as_bytes().to_vec());
+        }
+        let issued = Issued { digest: digest(&entries), ..self.issued.clone() };
+        let text = serde_json::to_string(&issued).unwrap_or_default();
+        entries.insert(ISSUED.to_owned(), text.into_bytes());
+        let data = entries.into_iter().map(|(key, bytes)| (key, STANDARD.encode(bytes).into()));
+        let data: BTreeMap<String, Value> =
+            data.chain(self.gone.iter().map(|key| (key.clone(), Value::Null))).collect();
+        let Into { name, namespace, labels, owner, .. } = &self.into;
+        let mut object = json!({ "apiVersion": "v1", "kind": "Secret", "data": data, "metadata": { "name": name,
+            "namespace": namespace, "labels": labels, "ownerReferences": [owner] } });
+        if let Some(over) = &self.over {
+            object["metadata"]["resourceVersion"] = over.clone().into();
+        }
+        Ok(Some(object))
+    }
+}
+
+fn mark(issued: &Issued) -> String {
+    format!("issued-{}-{}", issued.to.timestamp_micros(), issued.authority)
+}
+
+fn certificate(address: &str) -> String {
+    format!("server-{address}.crt")
+}
+
+fn private(address: &str) -> String {
+    format!("server-key-{address}.pem")
+}
+
+fn digest(entries: &BTreeMap<String, Vec<u8>>) -> String {
+    let mut hash = Sha256::new();
+    for (key, bytes) in entries {
+        hash.update(format!("{key} {} ", bytes.len()));
+        hash.update(bytes);
+    }
+    hex(&hash.finalize())
+}
