@@ -119,12 +119,12 @@ impl<'f> Trust<'f> {
             }
             Some(Ok(authorities)) => authorities,
         };
-        let is_known = authorities.next.as_ref().is_some_and(|next| {
-            let mark = trusts(&next.certificate.id);
-            let is_there = live.and_then(|map| map.data.as_ref()).is_some_and(|data| data.contains_key(&mark));
-            let mut servers = all.servers_in(&resolved.namespace).filter_map(|one| one.trusts.as_ref());
-            are_settled && is_there && servers.all(|trusts| *trusts == mark)
-        });
+        let mark = authorities.next.as_ref().map(|next| trusts(&next.certificate.id));
+        let is_there = |mark| live.and_then(|map| map.data.as_ref()).is_some_and(|data| data.contains_key(mark));
+        let servers = all.servers_in(&resolved.namespace);
+        let distrusts: Vec<&str> =
+            servers.filter(|one| one.trusts.is_some() && one.trusts != mark).map(|one| &*one.name).collect();
+        let is_known = are_settled && distrusts.is_empty() && mark.as_ref().is_some_and(is_there);
         let step = authorities.step(is_known, resolved.lifetimes.authority, now);
         plan.step = Some(step).filter(|step| *step != Step::Stay);
         let wanted = authorities.bundle();
@@ -142,9 +142,13 @@ impl<'f> Trust<'f> {
         }
         let period = authorities.signs.certificate.period;
         if period.is_late_at() <= now {
-            let waits = match authorities.next {
-                Some(_) => "the next one signs once all Pods trust it: let those of an earlier template be replaced",
-                None => "another one is being made",
+            let waits = match (&authorities.next, distrusts.first()) {
+                (Some(_), Some(first)) => format!(
+                    "the next one signs once all Pods trust it, and {} do not, such as {first}: let them be replaced",
+                    distrusts.len()
+                ),
+                (Some(_), None) => "the next one signs once all components are as the spec has them".to_owned(),
+                (None, _) => "another one is being made".to_owned(),
             };
             let why =
                 format!("the authority in Secret {} ends at {}; {waits}", of.authority, period.to.format("%FT%TZ"));

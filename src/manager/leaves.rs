@@ -185,6 +185,10 @@ impl Issue {
         let issued = Issued { digest: digest(&entries), ..self.issued.clone() };
         let text = serde_json::to_string(&issued).unwrap_or_default();
         entries.insert(ISSUED.to_owned(), text.into_bytes());
+        // What is there stays there: of hundreds of servers, those that join.
+        let own = mark(&self.issued);
+        let is_there = |key: &String| self.over.is_some() && self.kept.contains_key(key) && *key != own;
+        entries.retain(|key, _| !is_there(key));
         let data = entries.into_iter().map(|(key, bytes)| (key, STANDARD.encode(bytes).into()));
         let data: BTreeMap<String, Value> =
             data.chain(self.gone.iter().map(|key| (key.clone(), Value::Null))).collect();
