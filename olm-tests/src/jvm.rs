@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 use crate::control_plane::scratch;
+use crate::debian::rabbitmq;
 use crate::images::said;
 use crate::operator::{beside, binary};
 use crate::sandbox::on_machine;
@@ -177,6 +178,14 @@ fn folders() -> &'static Path {
             fs::copy(exporter().expect("the exporter"), folder.join("exporter.jar")).expect("a jar");
         }
         fs::copy(binary(), operator.join("operator")).expect("the program");
+        let rabbit = all.path().join("rabbitmq/bin");
+        fs::create_dir_all(&rabbit).expect("a folder");
+        let programs =
+            rabbitmq().expect("RabbitMQ").into_iter().flat_map(|folder| fs::read_dir(folder).expect("programs"));
+        for program in programs.map(|entry| entry.expect("a program").path()) {
+            let link = rabbit.join(program.file_name().expect("a name"));
+            std::os::unix::fs::symlink(&program, link).expect("a link");
+        }
         let peer = all.path().join("peer/bin");
         fs::create_dir_all(&peer).expect("a folder");
         fs::copy(beside("peer"), peer.join("peer")).expect("the program");

@@ -14,6 +14,7 @@ pub mod checkout;
 pub mod clients;
 pub mod cluster;
 pub mod control_plane;
+pub mod debian;
 pub mod eyes;
 pub mod front;
 pub mod images;

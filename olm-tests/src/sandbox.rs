@@ -245,7 +245,7 @@ impl Container {
     pub fn command(&self, words: &[String]) -> Option<Command> {
         let first = self.first()?.to_string();
         let mut command = Command::new("timeout");
-        command.args(["5", "nsenter", "-t", &first, "-n", "-m", "-p"]);
+        command.args(["15", "nsenter", "-t", &first, "-n", "-m", "-p"]);
         if !is_root() {
             command.args(["-U", "--preserve-credentials"]);
         }

@@ -155,7 +155,7 @@ impl Blueprint<'_> {
                 all.insert("command".to_owned(), command.clone().into());
             }
             if let Some(command) = row.serves.as_ref().filter(|_| row.containers.first() == Some(name)) {
-                let probe = json!({ "exec": { "command": command }, "periodSeconds": 5, "timeoutSeconds": 5 });
+                let probe = json!({ "exec": { "command": command }, "periodSeconds": 5, "timeoutSeconds": 15 });
                 all.insert("readinessProbe".to_owned(), probe);
             }
             if !mounts.is_empty() {

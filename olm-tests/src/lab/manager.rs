@@ -62,6 +62,12 @@ pub fn real_zookeeper() -> Value {
     ])
 }
 
+/// The same, of a RabbitMQ's.
+#[must_use]
+pub fn real_rabbitmq() -> Value {
+    json!([{ "name": "init", "image": "rig/shell:1" }, { "name": "rabbitmq", "image": "rig/rabbitmq:3.10" }])
+}
+
 impl Lab<'static> {
     /// A corner of the shared cluster with masters, workers, volumes for three stores on each master, and the operator.
     pub async fn of_stacks(name: &str, masters: usize, workers: usize) -> Self {
@@ -95,6 +101,15 @@ impl Lab<'_> {
         let mut stack = self.stack();
         stack["spec"]["services"] = json!({ "zookeepers": [{ "metadata": { "name": "zookeeper1" },
             "spec": { "serviceConfiguration": { "containers": real_zookeeper() } } }] });
+        stack
+    }
+
+    /// A Manager of real RabbitMQ servers.
+    #[must_use]
+    pub fn real_queue(&self) -> Value {
+        let mut stack = self.stack();
+        stack["spec"]["services"] = json!({ "rabbitmq": { "metadata": { "name": "rabbitmq1" },
+            "spec": { "serviceConfiguration": { "containers": real_rabbitmq() } } } });
         stack
     }
 

@@ -14,5 +14,6 @@ mod growth;
 mod guarded;
 mod harm;
 mod hostile;
+mod rabbitmq;
 mod reasons;
 mod stack;

@@ -1,0 +1,146 @@
+//! RabbitMQ of a stack: real servers, which find each other, speak TLS alone, and keep what they were told.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams};
+use olm_tests::eyes::Eyes;
+use olm_tests::lab::{LONG, Lab, is_ready};
+use olm_tests::operator::beside;
+use olm_tests::sandbox::{on_machine, persistent};
+use olm_tests::{eventually, run};
+
+async fn stands(masters: usize, name: &str) -> Lab<'static> {
+    let lab = Lab::of_real_stacks(name, masters).await;
+    lab.cluster.apply(&lab.real_queue().to_string());
+    lab.stack_says("Ready", "AllServing").await;
+    let pod = lab.stack_pods().await.remove(0);
+    rabbitmqctl(&lab, &pod, "add_vhost kept").await.expect("a vhost");
+    lab
+}
+
+/// What a server's own program says.
+async fn rabbitmqctl(lab: &Lab<'_>, pod: &Pod, words: &str) -> Result<String, String> {
+    let script = format!("HOME=/var/lib/rabbitmq RABBITMQ_USE_LONGNAME=true rabbitmqctl -q -n rabbit@$POD_IP {words}");
+    let words = ["bash", "-c", &script].map(str::to_owned);
+    let command = lab.cluster.kubelet.real.with(pod, "rabbitmq", |container| container.command(&words)).flatten();
+    let mut command = command.ok_or("it does not run")?;
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("an answer");
+    let output = output.map_err(|why| why.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(text) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// The servers of its cluster, as it knows them, and those that run.
+async fn members(lab: &Lab<'_>, pod: &Pod) -> Vec<String> {
+    let said = rabbitmqctl(lab, pod, "cluster_status --formatter json").await.unwrap_or_default();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
+    let names = |key: &str| {
+        let all = said[key].as_array().cloned().unwrap_or_default();
+        let mut names: Vec<String> = all.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect();
+        names.sort();
+        names
+    };
+    assert!(said["partitions"].as_object().is_none_or(serde_json::Map::is_empty), "{said}");
+    if names("running_nodes") == names("disk_nodes") { names("disk_nodes") } else { Vec::new() }
+}
+
+/// Waits until so many servers are one cluster that has what it was told.
+async fn whole(lab: &Lab<'_>, count: usize) {
+    lab.has_pods(count).await;
+    for pod in lab.stack_pods().await {
+        eventually(&format!("{} knows {count} servers", pod.name_any()), LONG, || async {
+            let found = members(lab, &pod).await;
+            if found.len() == count { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .await;
+        let vhosts = rabbitmqctl(lab, &pod, "list_vhosts").await.expect("vhosts");
+        assert!(vhosts.lines().any(|line| line == "kept"), "{vhosts}");
+    }
+    lab.stack_says("Ready", "AllServing").await;
+}
+
+#[test]
+fn servers_find_each_other_one_by_one_speak_tls_and_come_back_with_their_data() {
+    run(async {
+        let mut lab = stands(1, "rabbit-three").await;
+        let eyes = Eyes::on_replicas(&lab, "contrail_manager=rabbitmq", 1).await;
+        lab.add_real_masters(2).await;
+        whole(&lab, 3).await;
+        assert_eq!(eyes.seen().await.counts().1, 0, "nobody is replaced for that");
+        speaks_tls(&lab).await;
+        // All at once, and the operator, too.
+        lab.operators.clear();
+        let pods: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let before: Vec<_> = lab.stack_pods().await.iter().map(ResourceExt::uid).collect();
+        let of_stack = ListParams::default().labels("contrail_manager");
+        pods.delete_collection(&DeleteParams::default().grace_period(0), &of_stack).await.expect("deleted");
+        eventually("other Pods are Ready", LONG, || async {
+            let now = lab.stack_pods().await;
+            let are_new = now.iter().all(|pod| !before.contains(&pod.uid()) && is_ready(pod));
+            if now.len() == 3 && are_new { Ok(()) } else { Err(format!("{}", now.len())) }
+        })
+        .await;
+        lab.start_operator(&[]).await;
+        whole(&lab, 3).await;
+        // One loses its disk.
+        let last = lab.stack_pods().await.remove(2);
+        let claim = lab.cluster.kubectl(&[
+            "-n",
+            &lab.name,
+            "get",
+            "pvc",
+            &format!("data-{}", last.name_any()),
+            "-o",
+            "jsonpath={.spec.volumeName}",
+        ]);
+        for entry in std::fs::read_dir(persistent(claim.trim())).expect("a volume") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.expect("gone");
+        }
+        pods.delete(&last.name_any(), &DeleteParams::default().grace_period(0)).await.expect("deleted");
+        eventually("another Pod is there", LONG, || async {
+            let now = pods.get_opt(&last.name_any()).await.ok().flatten();
+            if now.is_some_and(|now| now.uid() != last.uid()) { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+        whole(&lab, 3).await;
+        // A master goes for good, with its disk: the others forget that server.
+        let gone = lab.stack_pods().await.remove(1);
+        let node = gone.spec.as_ref().and_then(|spec| spec.node_name.clone()).expect("a node");
+        let address = gone.status.as_ref().and_then(|status| status.pod_ip.clone()).expect("an address");
+        lab.cluster.kubectl(&["delete", "node", &node]);
+        pods.delete(&gone.name_any(), &DeleteParams::default().grace_period(0)).await.expect("deleted");
+        lab.add_real_masters(1).await;
+        eventually("it says which claim to delete", LONG, || async {
+            let said = lab.stack_status().await.components[0].waiting_for.clone().unwrap_or_default();
+            if said.contains("delete claim") { Ok(()) } else { Err(format!("{:#?}", lab.stack_status().await)) }
+        })
+        .await;
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pvc", &format!("data-{}", gone.name_any()), "--wait=false"]);
+        whole(&lab, 3).await;
+        let first = lab.stack_pods().await.remove(0);
+        assert!(!members(&lab, &first).await.iter().any(|one| one.ends_with(&format!("@{address}"))));
+        lab.end().await;
+    });
+}
+
+/// A peer with its certificate is greeted by each server.
+async fn speaks_tls(lab: &Lab<'_>) {
+    let secrets: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+    let maps: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+    let folder = lab.cluster.path(&format!("{}-certificates", lab.name));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let own = secrets.get("rabbitmq1-secret-certificates").await.expect("certificates").data.expect("data");
+    let all = maps.get("csr-signer-ca").await.expect("authorities").data.expect("data");
+    let files = own.into_iter().map(|(name, bytes)| (name, bytes.0));
+    for (name, bytes) in files.chain(all.into_iter().map(|(name, text)| (name, text.into_bytes()))) {
+        std::fs::write(folder.join(name), bytes).expect("a file");
+    }
+    for server in lab.addresses().await {
+        let words = [beside("peer").display().to_string(), folder.display().to_string(), server, "5673".to_owned()];
+        let asked =
+            tokio::task::spawn_blocking(move || on_machine(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+        let answer = asked.await.expect("an answer").expect("a greeting");
+        assert!(answer.contains("RabbitMQ"), "{answer}");
+    }
+}
