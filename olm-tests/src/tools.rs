@@ -11,8 +11,6 @@ use std::process::Command;
 use oneagent_operator::k8s::hex::hex;
 use sha2::{Digest, Sha256};
 
-use crate::debian::rabbitmq;
-
 /// A Go module of `tools/`, and what it gives.
 struct Module {
     folder: &'static str,
@@ -178,7 +176,7 @@ pub fn prepare(folders: &[&str]) -> Result<(), String> {
     MODULES.iter().filter(wanted).try_for_each(|module| build(module).map(drop))?;
     let crates = CRATES.iter().filter(|_| folders.is_empty());
     crates.into_iter().try_for_each(|(name, _)| crate_tool(name).map(drop))?;
-    if folders.is_empty() { exporter().and_then(|_| zookeeper()).and_then(|_| rabbitmq()).map(drop) } else { Ok(()) }
+    if folders.is_empty() { exporter().and_then(|_| zookeeper()).map(drop) } else { Ok(()) }
 }
 
 /// Makes a folder of the cache, once; what fails leaves nothing.

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match olm_tests::tools::prepare(&[]) {
-        Ok(()) => ExitCode::SUCCESS,
+    match olm_tests::tools::prepare(&[]).and_then(|()| olm_tests::debian::rabbitmq()) {
+        Ok(_) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("tools: {why}");
             ExitCode::FAILURE
