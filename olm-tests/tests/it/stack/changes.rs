@@ -236,8 +236,8 @@ fn rights_are_just_those_that_are_used_and_at_rest_or_after_a_restart_nothing_is
         let mut lab = standing("stack-rights", 1, 1).await;
         let before = lab.rests().await;
         let applied = before.iter().filter(|write| write.starts_with("patch ") && !write.contains("/status")).count();
-        // Ten workloads, two Services, three PodDisruptionBudgets, the files of one, and those of them that are secret.
-        assert_eq!(applied, 17, "{before:?}");
+        // Ten workloads, two Services, three PodDisruptionBudgets, the files of two, and those of them that are secret.
+        assert_eq!(applied, 19, "{before:?}");
         lab.operators.clear();
         lab.stacks()
             .patch_status("cluster1", &PatchParams::default(), &Patch::Merge(json!({ "status": null })))
