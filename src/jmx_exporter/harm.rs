@@ -2,8 +2,6 @@
 //!
 //! Pure. Must not judge what follows.
 
-use std::borrow::Cow;
-
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::run::{Came, Joined, Refused, Run, Times, Why};
@@ -20,8 +18,11 @@ pub fn harm_of(target: &Target, run: &Run) -> Option<String> {
     match &run.came {
         Came::Refused(_, refused) if refused.why == Why::Obstacle(Obstacle::Harmed) => Some(refused.message.clone()),
         Came::Refused(times, refused) if was_at_work(times, refused) && ended_with(run, times.to) => {
-            let (target, name) = (&run.asked.target, &run.name);
-            Some(format!("container {target} ended while {name} was at work in it, which {}", said_of(refused)))
+            let said = match refused.why {
+                Why::Silent => "could say nothing any more".to_owned(),
+                _ => format!("said: {}", refused.message),
+            };
+            Some(format!("container {} ended while {} was at work in it, which {said}", run.asked.target, run.name))
         }
         // It watched the JVM for ten seconds after the load, and then ended.
         Came::Exports(Times { loaded, to }) | Came::Refused(Times { loaded, to }, _) => {
@@ -30,13 +31,6 @@ pub fn harm_of(target: &Target, run: &Run) -> Option<String> {
             Some(format!("the Pod ceased to be Ready at {}, when its JVM loaded the exporter", went.format("%TZ")))
         }
         Came::Awaited(_) => None,
-    }
-}
-
-fn said_of(refused: &Refused) -> Cow<'static, str> {
-    match refused.why {
-        Why::Silent => "could say nothing any more".into(),
-        _ => format!("said: {}", refused.message).into(),
     }
 }
 

@@ -21,7 +21,7 @@ use super::enrol::enrol;
 use super::fleet::{Inner, Objects};
 use super::issue::{authority, issue};
 use super::observe::Seen;
-use super::part::{Plan, Replacement, Surplus};
+use super::part::{Of, Plan, Replacement, Surplus};
 use crate::api::manager::condition::Reason;
 use crate::kernel::kind::Acted;
 use crate::kernel::set::{Exactly, find, remove};
@@ -36,9 +36,9 @@ const CLOCK_MARGIN: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Done {
     /// Components of which something was written just now.
-    pub written: BTreeSet<(usize, String)>,
+    pub written: BTreeSet<Of>,
     /// Components that were refused something, and why.
-    pub refused: BTreeMap<(usize, String), (Reason, String)>,
+    pub refused: BTreeMap<Of, (Reason, String)>,
     /// What stands in the way of the authority of certificates.
     pub authority: Option<String>,
     /// The time of this reconcile was over before all was written.
@@ -80,19 +80,16 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
                 }
             }
         }
+        let mut note = |of: &Of, came: Result<Option<String>, kernel::Error>| match came {
+            Ok(None) => drop(done.written.insert(of.clone())),
+            Ok(Some(why)) => drop(done.refused.entry(of.clone()).or_insert((Reason::NameTaken, why))),
+            Err(failed) => drop(error.get_or_insert(failed)),
+        };
         for (of, one) in &plan.enrolments {
-            match enrol(cx, seen, one).await {
-                Ok(None) => drop(done.written.insert(of.clone())),
-                Ok(Some(why)) => drop(done.refused.entry(of.clone()).or_insert((Reason::NameTaken, why))),
-                Err(failed) => error = error.or(Some(failed)),
-            }
+            note(of, enrol(cx, seen, one).await);
         }
         for (of, one) in &plan.issues {
-            match issue(cx, seen, one).await {
-                Ok(None) => drop(done.written.insert(of.clone())),
-                Ok(Some(why)) => drop(done.refused.entry(of.clone()).or_insert((Reason::NameTaken, why))),
-                Err(failed) => error = error.or(Some(failed)),
-            }
+            note(of, issue(cx, seen, one).await);
         }
         for surplus in &plan.surplus {
             error = delete(cx, seen, surplus).await.err().or(error);

@@ -14,6 +14,7 @@ use kube::ResourceExt;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
+use super::identity::entry;
 use crate::api::manager::condition::Reason;
 use crate::pki::{self, Certificate, Made};
 
@@ -58,28 +59,17 @@ pub struct AuthorityPlan {
     pub is_made: bool,
     pub step: Option<Step>,
     /// The ConfigMap as it shall be, or what of it changes.
-    pub bundle: Option<Bundle>,
+    pub bundle: Option<Value>,
     pub trouble: Option<(Reason, String)>,
     /// When there may be something to do without an event.
     pub next: Option<DateTime<Utc>>,
-}
-
-/// The ConfigMap of authorities that are trusted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bundle {
-    pub object: Value,
-    /// Whether it is there, and these are what changes of it.
-    pub is_there: bool,
 }
 
 impl Authorities {
     /// Reads them, or says what is wrong.
     pub fn read(secret: &Secret) -> Result<Self, String> {
         let name = secret.name_any();
-        let text = |key: &str| {
-            let bytes = secret.data.as_ref().and_then(|data| data.get(key));
-            bytes.and_then(|bytes| String::from_utf8(bytes.0.clone()).ok()).filter(|text| !text.trim().is_empty())
-        };
+        let text = |key: &str| entry(secret, key);
         let wrong = |key: &str, why: String| format!("Secret {name}, entry {key}: {why}");
         let pair = |[certificate, key]: [&str; 2]| {
             let both = text(certificate).zip(text(key));

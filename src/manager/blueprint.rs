@@ -2,6 +2,8 @@
 //!
 //! Data. Must not know what an object looks like.
 
+use std::collections::BTreeMap;
+
 use super::resolve::{Component, Resolved};
 use crate::stack::files::Files;
 use crate::stack::table::{Row, Table};
@@ -37,6 +39,12 @@ pub fn secret_name(row: &Row, component: &str) -> String {
 #[must_use]
 pub fn templates_name(row: &Row, component: &str) -> String {
     format!("{component}-{}-templates", row.kind)
+}
+
+/// Labels that tell a component's Pods from all others.
+#[must_use]
+pub fn labels_of(table: &Table, row: &Row, component: &str) -> BTreeMap<String, String> {
+    [(table.labels.kind.clone(), row.kind.clone()), (row.kind.clone(), component.to_owned())].into()
 }
 
 /// What a component's objects are made from.

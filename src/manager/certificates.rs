@@ -8,8 +8,8 @@ use chrono::{DateTime, Utc};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::authority::{Authorities, AuthorityPlan, Bundle, Step, trusts};
-use super::blueprint::{Marks, companion_name};
+use super::authority::{Authorities, AuthorityPlan, Step, trusts};
+use super::blueprint::{Marks, companion_name, labels_of};
 use super::leaves::{Into, Issue, Issued, Leaves, Terms, certificates_name, issue};
 use super::live::controller;
 use super::objects::owner;
@@ -70,8 +70,7 @@ impl<'f> Trust<'f> {
             let into = Into {
                 name: name.clone(),
                 namespace: resolved.namespace.clone(),
-                labels: [(table.labels.kind.clone(), row.kind.clone()), (row.kind.clone(), component.name.clone())]
-                    .into(),
+                labels: labels_of(table, row, &component.name),
                 owner: owner(resolved),
                 subject: component.name.clone(),
                 hosts: if row.ports.is_empty() { Vec::new() } else { vec![service.clone(), format!("{service}.svc")] },
@@ -138,7 +137,7 @@ impl<'f> Trust<'f> {
             if let Some(live) = live {
                 object["metadata"]["resourceVersion"] = live.resource_version().into();
             }
-            plan.bundle = Some(Bundle { object, is_there: live.is_some() });
+            plan.bundle = Some(object);
         }
         let period = authorities.signs.certificate.period;
         if period.is_late_at() <= now {
@@ -164,23 +163,20 @@ impl Certified {
     #[must_use]
     pub fn late(&self, table: &Table, component: &Component, has_earlier: bool, now: DateTime<Utc>) -> Option<String> {
         let issued = self.issued.as_ref()?;
-        let to = issued.before.filter(|_| has_earlier).map_or(issued.to, |before| before.min(issued.to));
-        let left = issued.to - issued.period().is_late_at();
         let helps = if has_earlier {
             "let its Pods be replaced: see rollout.paused, rollout.windows and rollout.blackouts".to_owned()
         } else {
             let authority = table.certificates.as_ref().map(|of| &*of.authority).unwrap_or_default();
             format!("no other can be issued: see what is said of Secret {authority}")
         };
-        let when = to.format("%FT%TZ");
-        (to - left <= now).then(|| format!("{}: the certificates of its Pods end at {when}; {helps}", component.name))
+        let when = issued.ends(has_earlier).format("%FT%TZ");
+        (issued.late_at(has_earlier) <= now)
+            .then(|| format!("{}: the certificates of its Pods end at {when}; {helps}", component.name))
     }
 
     /// When there may be something to do without an event.
     pub fn changes_at(&self) -> impl Iterator<Item = DateTime<Utc>> {
-        let period = self.issued.as_ref().map(Issued::period);
-        let before =
-            self.issued.as_ref().and_then(|issued| Some(issued.before? - (issued.to - issued.period().is_late_at())));
-        period.into_iter().flat_map(|period| [period.renews_at(), period.is_late_at()]).chain(before)
+        let of = |issued: &Issued| [issued.period().renews_at(), issued.late_at(false), issued.late_at(true)];
+        self.issued.iter().flat_map(of)
     }
 }

@@ -3,14 +3,12 @@
 //! Never over a Secret that somebody else made or changed. Must not decide which servers there are, nor say a secret.
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::Api;
 
 use super::context::Cx;
 use super::identity::Enrol;
-use super::issue::unlabelled;
 use super::observe::Seen;
+use super::store::store;
 use crate::k8s::hex::hex;
-use crate::kernel::apply::{create, merge};
 use crate::kernel::{self};
 
 /// A secret has so many bytes: more than anybody can try.
@@ -19,20 +17,17 @@ const BYTES: usize = 16;
 /// Writes it. Returns what stands in its way.
 pub async fn enrol(cx: &Cx<'_>, seen: &Seen, enrol: &Enrol) -> Result<Option<String>, kernel::Error> {
     let (namespace, name) = (&*seen.resolved.namespace, &*enrol.name);
-    let api: Api<Secret> = Api::namespaced(cx.client.clone(), namespace);
-    let stored = if enrol.over.is_some() {
-        merge(cx.manager, &api, name, &enrol.change()).await?
+    let object = if enrol.over.is_some() {
+        enrol.change()
     } else {
         let secrets = enrol.secrets.iter().map(|key| Ok((key.clone(), random()?)));
-        let secrets = secrets.collect::<Result<_, kernel::Error>>()?;
-        let Some(stored) = create(cx.manager, &api, &enrol.object(namespace, secrets)).await? else {
-            return Ok(Some(unlabelled("Secret", name, &enrol.labels)));
-        };
-        stored
+        enrol.object(namespace, secrets.collect::<Result<_, kernel::Error>>()?)
     };
+    if let Some(why) = store::<Secret>(cx, (namespace, name), &object, |all| &mut all.secrets).await? {
+        return Ok(Some(why));
+    }
     let servers = enrol.members.to_string().trim_end().replace('\n', ", ");
     tracing::info!(namespace, name, servers, "servers of a store written down");
-    cx.kind.fleet.with(|all| all.secrets.keep(stored));
     Ok(None)
 }
 

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
+use super::blueprint::labels_of;
 use super::resolve::Component;
 use crate::stack::members::Members;
 use crate::stack::table::{Row, Store, Table};
@@ -21,6 +22,13 @@ const SERVERS: &str = "servers";
 #[must_use]
 pub fn identity_name(row: &Row, component: &str) -> String {
     format!("{component}-{}-identity", row.kind)
+}
+
+/// An entry of a Secret, if there is any text in it.
+#[must_use]
+pub fn entry(secret: &Secret, key: &str) -> Option<String> {
+    let bytes = secret.data.as_ref()?.get(key)?;
+    String::from_utf8(bytes.0.clone()).ok().filter(|text| !text.trim().is_empty())
 }
 
 /// What identifies a store.
@@ -43,10 +51,8 @@ impl Identity {
     pub fn read(secret: &Secret, store: &Store) -> Result<Self, String> {
         let name = secret.name_any();
         let entry = |key: &str| {
-            let bytes = secret.data.as_ref().and_then(|data| data.get(key));
-            let text = bytes.and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
-            let text = text.filter(|text| !text.trim().is_empty());
-            text.ok_or_else(|| format!("Secret {name} lacks {key}: restore it, its servers know each other by it"))
+            entry(secret, key)
+                .ok_or_else(|| format!("Secret {name} lacks {key}: restore it, its servers know each other by it"))
         };
         let members: Members =
             entry(SERVERS)?.parse().map_err(|why| format!("Secret {name}, entry {SERVERS}: {why}; restore it"))?;
@@ -72,7 +78,7 @@ impl Enrol {
     #[must_use]
     pub fn new(table: &Table, component: &Component, store: &Store, members: Members, over: Option<String>) -> Self {
         let row = &table.rows[component.row];
-        let labels = [(table.labels.kind.clone(), row.kind.clone()), (row.kind.clone(), component.name.clone())].into();
+        let labels = labels_of(table, row, &component.name);
         let (name, secrets) = (identity_name(row, &component.name), store.secrets.iter().cloned().collect());
         Self { name, labels, members, over, secrets }
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use secrecy::ExposeSecret as _;
@@ -46,11 +47,9 @@ pub struct Issued {
 }
 
 /// The certificates of a component's servers.
-#[derive(Clone)]
-pub struct Leaves {
+pub struct Leaves<'s> {
     pub issued: Issued,
-    addresses: BTreeSet<String>,
-    entries: BTreeMap<String, Vec<u8>>,
+    entries: &'s BTreeMap<String, ByteString>,
 }
 
 /// Into which Secret certificates are issued, and to whom.
@@ -75,23 +74,23 @@ pub struct Issue {
     pub missing: BTreeSet<String>,
     pub issued: Issued,
     /// Entries that stay.
-    kept: BTreeMap<String, Vec<u8>>,
+    kept: BTreeMap<String, ByteString>,
     /// Entries that go.
     gone: BTreeSet<String>,
 }
 
-impl Leaves {
+impl<'s> Leaves<'s> {
     /// Reads them; `None`: somebody has changed them.
     #[must_use]
-    pub fn read(secret: &Secret) -> Option<Self> {
-        let mut entries: BTreeMap<String, Vec<u8>> =
-            secret.data.iter().flatten().map(|(key, bytes)| (key.clone(), bytes.0.clone())).collect();
-        let issued: Issued = serde_json::from_slice(&entries.remove(ISSUED)?).ok()?;
-        if digest(&entries) != issued.digest {
-            return None;
-        }
-        let address = |key: &String| Some(key.strip_prefix("server-")?.strip_suffix(".crt")?.to_owned());
-        Some(Self { issued, addresses: entries.keys().filter_map(address).collect(), entries })
+    pub fn read(secret: &'s Secret) -> Option<Self> {
+        let entries = secret.data.as_ref()?;
+        let issued: Issued = serde_json::from_slice(&entries.get(ISSUED)?.0).ok()?;
+        (digest(entries) == issued.digest).then_some(Self { issued, entries })
+    }
+
+    /// How many there are.
+    fn count(&self) -> usize {
+        self.entries.keys().filter(|key| key.starts_with("server-key-")).count()
     }
 
     /// The entry by which a server sees that it has those of this period.
@@ -103,7 +102,7 @@ impl Leaves {
     /// Whether these have one.
     #[must_use]
     pub fn cover(&self, addresses: &BTreeSet<String>) -> bool {
-        addresses.is_subset(&self.addresses)
+        addresses.iter().all(|address| self.entries.contains_key(&certificate(address)))
     }
 }
 
@@ -111,6 +110,18 @@ impl Issued {
     #[must_use]
     pub fn period(&self) -> Period {
         Period { from: self.from, to: self.to }
+    }
+
+    /// When the first of those that servers have ends. `has_earlier`: some are of an earlier template.
+    #[must_use]
+    pub fn ends(&self, has_earlier: bool) -> DateTime<Utc> {
+        self.before.filter(|_| has_earlier).map_or(self.to, |before| before.min(self.to))
+    }
+
+    /// When a human must know that there are no others.
+    #[must_use]
+    pub fn late_at(&self, has_earlier: bool) -> DateTime<Utc> {
+        self.ends(has_earlier) - (self.to - self.period().is_late_at())
     }
 }
 
@@ -125,7 +136,12 @@ pub struct Terms<'t> {
 
 /// What is to be issued for these addresses.
 #[must_use]
-pub fn issue(terms: &Terms<'_>, leaves: Option<&Leaves>, addresses: &BTreeSet<String>, into: Into) -> Option<Issue> {
+pub fn issue(
+    terms: &Terms<'_>,
+    leaves: Option<&Leaves<'_>>,
+    addresses: &BTreeSet<String>,
+    into: Into,
+) -> Option<Issue> {
     let Terms { authorities, live, lifetime, now } = *terms;
     let signs = &authorities.signs.certificate;
     let own = Period::of(lifetime, now);
@@ -136,7 +152,7 @@ pub fn issue(terms: &Terms<'_>, leaves: Option<&Leaves>, addresses: &BTreeSet<St
         issued.authority != signs.id || is_old || issued.to - now > lifetime
     };
     let current = leaves.filter(|leaves| !is_due(&leaves.issued));
-    if current.is_some_and(|leaves| leaves.addresses == *addresses) {
+    if current.is_some_and(|leaves| leaves.cover(addresses) && leaves.count() == addresses.len()) {
         return None;
     }
     let issued = current.map_or_else(
@@ -150,7 +166,7 @@ pub fn issue(terms: &Terms<'_>, leaves: Option<&Leaves>, addresses: &BTreeSet<St
         |leaves| leaves.issued.clone(),
     );
     let is_of = |key: &str, address: &String| key == certificate(address) || key == private(address);
-    let mut kept: BTreeMap<String, Vec<u8>> = leaves.map(|leaves| leaves.entries.clone()).unwrap_or_default();
+    let mut kept = leaves.map(|leaves| leaves.entries.clone()).unwrap_or_default();
     kept.retain(|key, _| {
         key.starts_with("issued-") || current.is_some() && addresses.iter().any(|one| is_of(key, one))
     });
@@ -158,7 +174,7 @@ pub fn issue(terms: &Terms<'_>, leaves: Option<&Leaves>, addresses: &BTreeSet<St
     for old in marks.iter().rev().skip(MARKS) {
         kept.remove(old);
     }
-    kept.insert(mark(&issued), Vec::new());
+    kept.insert(mark(&issued), ByteString::default());
     let missing: BTreeSet<String> =
         addresses.iter().filter(|address| !kept.contains_key(&certificate(address))).cloned().collect();
     let stays = |key: &String| kept.contains_key(key) || missing.iter().any(|one| is_of(key, one)) || key == ISSUED;
@@ -174,22 +190,23 @@ impl Issue {
         if signs.certificate.id != self.issued.authority {
             return Ok(None);
         }
+        let signer = signs.signer()?;
         let mut entries = self.kept.clone();
         for address in &self.missing {
             let ip = address.parse().map_err(|_| format!("{address} is no address"))?;
             let Into { subject, hosts, .. } = &self.into;
-            let made = signs.issue(subject, ip, hosts, self.issued.period())?;
-            entries.insert(certificate(address), made.certificate.into_bytes());
-            entries.insert(private(address), made.key.expose_secret().as_bytes().to_vec());
+            let made = signer.issue(subject, ip, hosts, self.issued.period())?;
+            entries.insert(certificate(address), ByteString(made.certificate.into_bytes()));
+            entries.insert(private(address), ByteString(made.key.expose_secret().as_bytes().to_vec()));
         }
         let issued = Issued { digest: digest(&entries), ..self.issued.clone() };
         let text = serde_json::to_string(&issued).unwrap_or_default();
-        entries.insert(ISSUED.to_owned(), text.into_bytes());
+        entries.insert(ISSUED.to_owned(), ByteString(text.into_bytes()));
         // What is there stays there: of hundreds of servers, those that join.
         let own = mark(&self.issued);
         let is_there = |key: &String| self.over.is_some() && self.kept.contains_key(key) && *key != own;
         entries.retain(|key, _| !is_there(key));
-        let data = entries.into_iter().map(|(key, bytes)| (key, STANDARD.encode(bytes).into()));
+        let data = entries.into_iter().map(|(key, bytes)| (key, STANDARD.encode(bytes.0).into()));
         let data: BTreeMap<String, Value> =
             data.chain(self.gone.iter().map(|key| (key.clone(), Value::Null))).collect();
         let Into { name, namespace, labels, owner, .. } = &self.into;
@@ -214,9 +231,10 @@ fn private(address: &str) -> String {
     format!("server-key-{address}.pem")
 }
 
-fn digest(entries: &BTreeMap<String, Vec<u8>>) -> String {
+/// Of all entries but the one that has it.
+fn digest(entries: &BTreeMap<String, ByteString>) -> String {
     let mut hash = Sha256::new();
-    for (key, bytes) in entries {
+    for (key, ByteString(bytes)) in entries.iter().filter(|(key, _)| *key != ISSUED) {
         hash.update(format!("{key} {} ", bytes.len()));
         hash.update(bytes);
     }

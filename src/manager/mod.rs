@@ -26,6 +26,7 @@ mod replace;
 pub mod resolve;
 mod state;
 mod status;
+mod store;
 #[cfg(test)]
 mod tests;
 mod watch;

@@ -10,7 +10,7 @@ use kube::Resource;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::blueprint::{Blueprint, DATA, companion_name, files_name, secret_name, workload_name};
+use super::blueprint::{Blueprint, DATA, companion_name, files_name, labels_of, secret_name, workload_name};
 use super::reads::{awaits, mounts as mounts_of, revision, secret_revision, volumes as volumes_of};
 use super::resolve::Resolved;
 use crate::api::manager::Manager;
@@ -77,9 +77,7 @@ impl Blueprint<'_> {
     }
 
     fn object(&self, api_version: &str, kind: &str, name: &str, (key, content): (&str, &Value)) -> Value {
-        let Self { manager, component, .. } = self;
-        let labels: BTreeMap<&str, &str> =
-            component.labels.iter().map(|(key, value)| (&**key, &**value)).chain(self.identity()).collect();
+        let (manager, labels) = (self.manager, self.labels());
         let mut object = json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name,
             "namespace": manager.namespace, "labels": labels, "ownerReferences": [owner(manager)] }, key: content });
         object["metadata"]["annotations"] = json!({ APPLIED_ANNOTATION: short(&object) });
@@ -87,19 +85,18 @@ impl Blueprint<'_> {
     }
 
     /// Labels that tell a component's Pods from all others.
-    fn identity(&self) -> impl Iterator<Item = (&str, &str)> {
-        let row = self.row();
-        [(&*self.table.labels.kind, &*row.kind), (&*row.kind, &*self.component.name)].into_iter()
+    fn selector(&self) -> BTreeMap<String, String> {
+        labels_of(self.table, self.row(), &self.component.name)
     }
 
-    fn selector(&self) -> BTreeMap<&str, &str> {
-        self.identity().collect()
+    /// All its labels: an entry's own take none of those away.
+    fn labels(&self) -> BTreeMap<String, String> {
+        self.component.labels.clone().into_iter().chain(self.selector()).collect()
     }
 
     fn template(&self) -> Value {
         let (row, component) = (self.row(), self.component);
-        let labels: BTreeMap<&str, &str> =
-            component.labels.iter().map(|(key, value)| (&**key, &**value)).chain(self.identity()).collect();
+        let labels = self.labels();
         let mut volumes: Vec<Value> =
             row.host_paths.iter().map(|(name, path)| json!({ "name": name, "hostPath": { "path": path } })).collect();
         volumes.extend(volumes_of(self));

@@ -8,7 +8,7 @@ use secrecy::ExposeSecret;
 
 use super::blueprint::templates_name;
 use super::context::Cx;
-use super::part::Templates;
+use super::part::{Of, Templates};
 use super::resolve::Resolved;
 use crate::api::nearest::nearest;
 use crate::kernel::named::Lookup;
@@ -21,7 +21,7 @@ pub struct Seen {
     pub resolved: Resolved,
     pub stopped: bool,
     /// Templates that somebody replaced, by row and component.
-    pub templates: BTreeMap<(usize, String), Templates>,
+    pub templates: BTreeMap<Of, Templates>,
 }
 
 /// What there is.

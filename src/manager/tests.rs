@@ -294,6 +294,7 @@ fn no_file_of_the_kind_knows_a_component() {
         include_str!("resolve.rs"),
         include_str!("state.rs"),
         include_str!("status.rs"),
+        include_str!("store.rs"),
         include_str!("watch.rs"),
         include_str!("../pki/mod.rs"),
         include_str!("../stack/files.rs"),

@@ -14,7 +14,9 @@ use rcgen::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
+use x509_parser::certificate::X509Certificate;
 use x509_parser::pem::parse_x509_pem;
+use x509_parser::time::ASN1Time;
 
 use crate::k8s::hex::hex;
 
@@ -67,6 +69,9 @@ impl fmt::Debug for Authority {
     }
 }
 
+/// An authority that signs: its key is read once for all.
+pub struct Signer(Issuer<'static, KeyPair>);
+
 /// A certificate that was made, and its key, as PEM.
 pub struct Made {
     pub certificate: String,
@@ -76,16 +81,19 @@ pub struct Made {
 impl Certificate {
     /// Reads one that may issue others, or says what is wrong with it.
     pub fn read(pem: &str) -> Result<Self, String> {
+        Self::parse(pem, |_| Ok(()))
+    }
+
+    /// The same, with more that must hold.
+    fn parse(pem: &str, check: impl FnOnce(&X509Certificate<'_>) -> Result<(), String>) -> Result<Self, String> {
         let (_, parsed) = parse_x509_pem(pem.as_bytes()).map_err(|why| format!("it is no PEM: {why}"))?;
         let parsed = parsed.parse_x509().map_err(|why| format!("it is no certificate: {why}"))?;
+        check(&parsed)?;
         if !parsed.is_ca() {
             return Err("it is not the certificate of an authority".to_owned());
         }
-        let time = |at: i64| DateTime::from_timestamp(at, 0).unwrap_or_default();
-        let period = Period {
-            from: time(parsed.validity().not_before.timestamp()),
-            to: time(parsed.validity().not_after.timestamp()),
-        };
+        let time = |at: ASN1Time| DateTime::from_timestamp(at.timestamp(), 0).unwrap_or_default();
+        let period = Period { from: time(parsed.validity().not_before), to: time(parsed.validity().not_after) };
         let id = hex(&Sha256::digest(parsed.as_raw())[..8]);
         Ok(Self { id, pem: format!("{}\n", pem.trim()), period })
     }
@@ -95,12 +103,11 @@ impl Authority {
     /// Reads one, or says what is wrong with it.
     pub fn read(certificate: &str, key: SecretString) -> Result<Self, String> {
         let pair = KeyPair::from_pem(key.expose_secret()).map_err(|_| "its key cannot be read".to_owned())?;
-        let (_, parsed) = parse_x509_pem(certificate.as_bytes()).map_err(|why| format!("it is no PEM: {why}"))?;
-        let parsed = parsed.parse_x509().map_err(|why| format!("it is no certificate: {why}"))?;
-        if *parsed.public_key().raw != *pair.subject_public_key_info() {
-            return Err("its key is another one's".to_owned());
-        }
-        Ok(Self { certificate: Certificate::read(certificate)?, key })
+        let certificate = Certificate::parse(certificate, |parsed| {
+            let is_its = *parsed.public_key().raw == *pair.subject_public_key_info();
+            if is_its { Ok(()) } else { Err("its key is another one's".to_owned()) }
+        })?;
+        Ok(Self { certificate, key })
     }
 
     /// Makes a new one.
@@ -115,10 +122,16 @@ impl Authority {
         Ok(Made { certificate: certificate.pem(), key: key.serialize_pem().into() })
     }
 
+    /// What it signs with.
+    pub fn signer(&self) -> Result<Signer, String> {
+        let key = KeyPair::from_pem(self.key.expose_secret()).map_err(said)?;
+        Ok(Signer(Issuer::from_ca_cert_pem(&self.certificate.pem, key).map_err(said)?))
+    }
+}
+
+impl Signer {
     /// Issues a certificate to a server, which is a client of others, too.
     pub fn issue(&self, name: &str, address: IpAddr, hosts: &[String], period: Period) -> Result<Made, String> {
-        let signs = KeyPair::from_pem(self.key.expose_secret()).map_err(said)?;
-        let issuer = Issuer::from_ca_cert_pem(&self.certificate.pem, signs).map_err(said)?;
         let key = KeyPair::generate().map_err(said)?;
         let mut params = params(name, period);
         params.subject_alt_names.push(SanType::IpAddress(address));
@@ -128,7 +141,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let certificate = params.signed_by(&key, &issuer).map_err(said)?;
+        let certificate = params.signed_by(&key, &self.0).map_err(said)?;
         Ok(Made { certificate: certificate.pem(), key: key.serialize_pem().into() })
     }
 }
@@ -163,7 +176,11 @@ mod tests {
         let made = Authority::make("stack", period(1_000, 2_000)).unwrap();
         let authority = Authority::read(&made.certificate, made.key).unwrap();
         assert_eq!(authority.certificate.period, period(1_000, 2_000));
-        let leaf = authority.issue("one", [10, 0, 0, 1].into(), &["one.svc".to_owned()], period(1_100, 1_900)).unwrap();
+        let leaf = authority
+            .signer()
+            .unwrap()
+            .issue("one", [10, 0, 0, 1].into(), &["one.svc".to_owned()], period(1_100, 1_900))
+            .unwrap();
         let (_, leaf) = parse_x509_pem(leaf.certificate.as_bytes()).unwrap();
         let (_, root) = parse_x509_pem(authority.certificate.pem.as_bytes()).unwrap();
         let (leaf, root) = (leaf.parse_x509().unwrap(), root.parse_x509().unwrap());
@@ -181,7 +198,7 @@ mod tests {
         assert_eq!(Authority::read(&one.certificate, "key".into()).unwrap_err(), "its key cannot be read");
         assert!(Certificate::read("text").unwrap_err().starts_with("it is no PEM"));
         let authority = Authority::read(&one.certificate, one.key).unwrap();
-        let leaf = authority.issue("one", [10, 0, 0, 1].into(), &[], period(1, 9)).unwrap();
+        let leaf = authority.signer().unwrap().issue("one", [10, 0, 0, 1].into(), &[], period(1, 9)).unwrap();
         assert_eq!(Certificate::read(&leaf.certificate).unwrap_err(), "it is not the certificate of an authority");
         assert!(!format!("{authority:?}").contains("PRIVATE"));
     }

@@ -40,7 +40,7 @@ impl World {
                     change["metadata"]["name"] = needs.name.into();
                     objects.push(change);
                 }
-                objects.extend(needs.bundle.map(|bundle| bundle.object));
+                objects.extend(needs.bundle);
             }
             for (_, issue) in plan.issues {
                 objects.extend(issue.object(&authorities.as_ref().unwrap().signs).unwrap());
