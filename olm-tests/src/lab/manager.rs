@@ -2,19 +2,19 @@
 //!
 //! Must not judge what the operator says but by the API server.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use oneagent_operator::api::manager::package::PACKAGE;
 use oneagent_operator::api::manager::{Manager, ManagerStatus};
 use serde_json::{Value, json};
 
-use super::{LONG, Lab, SOON};
+use super::{LONG, Lab, SOON, is_ready};
 use crate::cluster::{Cluster, documents};
 use crate::eventually;
 use crate::kubelet::Fault;
 use crate::nodes::Shape;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, persistent};
 
 /// Labels of the nodes of a stack; here with the lab's name, for nodes are shared.
 const MASTER: &str = "node-role.kubernetes.io/master";
@@ -68,6 +68,17 @@ pub fn real_rabbitmq() -> Value {
     json!([{ "name": "init", "image": "rig/shell:1" }, { "name": "rabbitmq", "image": "rig/rabbitmq:3.10" }])
 }
 
+/// An entry of the spec.
+#[must_use]
+pub fn service(name: &str, containers: &Value) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "serviceConfiguration": { "containers": containers } } })
+}
+
+/// The claim of a server.
+fn claim(pod: &Pod) -> String {
+    format!("data-{}", pod.name_any())
+}
+
 impl Lab<'static> {
     /// A corner of the shared cluster with masters, workers, volumes for three stores on each master, and the operator.
     pub async fn of_stacks(name: &str, masters: usize, workers: usize) -> Self {
@@ -98,19 +109,77 @@ impl Lab<'_> {
     /// A Manager of real ZooKeeper servers.
     #[must_use]
     pub fn real_stack(&self) -> Value {
-        let mut stack = self.stack();
-        stack["spec"]["services"] = json!({ "zookeepers": [{ "metadata": { "name": "zookeeper1" },
-            "spec": { "serviceConfiguration": { "containers": real_zookeeper() } } }] });
-        stack
+        self.stack_of(json!({ "zookeepers": [service("zookeeper1", &real_zookeeper())] }))
     }
 
     /// A Manager of real RabbitMQ servers.
     #[must_use]
     pub fn real_queue(&self) -> Value {
+        self.stack_of(json!({ "rabbitmq": service("rabbitmq1", &real_rabbitmq()) }))
+    }
+
+    /// A Manager of these services.
+    #[must_use]
+    pub fn stack_of(&self, services: Value) -> Value {
         let mut stack = self.stack();
-        stack["spec"]["services"] = json!({ "rabbitmq": { "metadata": { "name": "rabbitmq1" },
-            "spec": { "serviceConfiguration": { "containers": real_rabbitmq() } } } });
+        stack["spec"]["services"] = services;
         stack
+    }
+
+    /// Kills all Pods of the stack at once, and waits until others are Ready.
+    pub async fn replaces_all(&self) {
+        let before: Vec<_> = self.stack_pods().await.iter().map(ResourceExt::uid).collect();
+        let of_stack = ListParams::default().labels("contrail_manager");
+        self.pod_api().delete_collection(&DeleteParams::default().grace_period(0), &of_stack).await.expect("deleted");
+        eventually("other Pods are Ready", LONG, || async {
+            let now = self.stack_pods().await;
+            let are_new = now.iter().all(|pod| !before.contains(&pod.uid()) && is_ready(pod));
+            let names = || now.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
+            if now.len() == before.len() && are_new { Ok(()) } else { Err(format!("{:?}", names())) }
+        })
+        .await;
+    }
+
+    /// Empties the disk of a server, kills its Pod, and waits until another one is there.
+    pub async fn empties_disk(&self, pod: &Pod) {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let claim = claims.get(&claim(pod)).await.expect("a claim");
+        let folder = persistent(&claim.spec.and_then(|spec| spec.volume_name).expect("a volume"));
+        for entry in std::fs::read_dir(&folder).expect("a volume") {
+            let path = entry.expect("an entry").path();
+            let emptied = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+            emptied.expect("an empty disk");
+        }
+        self.kill(pod).await;
+        eventually("another Pod is there", LONG, || async {
+            let now = self.pod_api().get_opt(&pod.name_any()).await.ok().flatten();
+            if now.is_some_and(|now| now.uid() != pod.uid()) { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+    }
+
+    /// The master of a server goes for good, with its disk; another one comes. Deletes the claim that the status names.
+    pub async fn replaces_master(&mut self, pod: &Pod) {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).expect("a node");
+        self.cluster.kubectl(&["delete", "node", &node]);
+        self.kill(pod).await;
+        self.add_real_masters(1).await;
+        let said = eventually("it says which claim to delete", LONG, || async {
+            let said = self.stack_status().await.components[0].waiting_for.clone().unwrap_or_default();
+            if said.contains("delete claim") { Ok(said) } else { Err(format!("{:#?}", self.stack_status().await)) }
+        })
+        .await;
+        assert!(said.contains(&claim(pod)), "{said}");
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        claims.delete(&claim(pod), &DeleteParams::default()).await.expect("deleted");
+    }
+
+    async fn kill(&self, pod: &Pod) {
+        self.pod_api().delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await.expect("deleted");
+    }
+
+    fn pod_api(&self) -> Api<Pod> {
+        Api::namespaced(self.cluster.client.clone(), &self.name)
     }
 
     /// Where its Pods are, by name.

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{LONG, Lab, SOON};
+use olm_tests::lab::manager::service;
+use olm_tests::lab::{LONG, Lab, SOON, is_ready};
 use olm_tests::{eventually, run};
 use serde_json::{Value, json};
 
@@ -46,10 +47,8 @@ async fn stands(name: &str, masters: usize) -> Lab<'static> {
     lab.start_operator(&[("TABLE", &table(&lab))]).await;
     let container = |name: &str, image: &str| json!({ "name": name, "image": image });
     let containers = [container("init", "rig/shell:1"), container("peer", "rig/peer:1")];
-    let mut stack = lab.stack();
-    stack["spec"]["services"] = json!({ "webui": { "metadata": { "name": "one" },
-        "spec": { "serviceConfiguration": { "containers": containers } } } });
-    lab.cluster.apply(&stack.to_string());
+    let one = service("one", &containers.into());
+    lab.cluster.apply(&lab.stack_of(json!({ "webui": one })).to_string());
     lab.stack_says("Ready", "AllServing").await;
     lab
 }
@@ -84,7 +83,7 @@ async fn settled(lab: &Lab<'_>, counts: (usize, usize)) {
             first.into_iter().flatten().any(|one| one.value.is_some_and(|value| value.contains(&newest)))
         };
         let pods = lab.stack_pods().await;
-        let are_new = pods.iter().all(|pod| awaits(pod) && olm_tests::lab::is_ready(pod));
+        let are_new = pods.iter().all(|pod| awaits(pod) && is_ready(pod));
         if (own.len(), all.len()) == counts && are_new { Ok(()) } else { Err(format!("{own:?} {all:?} {are_new}")) }
     })
     .await;
@@ -138,7 +137,7 @@ fn what_somebody_deletes_or_changes_is_made_again_or_said_and_what_runs_goes_on(
         eventually("the bundle is back", SOON, is_back).await;
         let damage = Patch::Merge(json!({ "data": { "ca-bundle.crt": "text", "more": "text" } }));
         maps.patch(BUNDLE, &PatchParams::default(), &damage).await.expect("a ConfigMap");
-        eventually("the bundle is mended", SOON, is_back).await;
+        eventually("the bundle is fixed", SOON, is_back).await;
         // The authority is not made again: nobody would trust it.
         secrets.delete(AUTHORITY, &DeleteParams::default()).await.expect("deleted");
         let status = lab.stack_says("Degraded", "AuthorityUnusable").await;
@@ -166,7 +165,7 @@ fn what_somebody_deletes_or_changes_is_made_again_or_said_and_what_runs_goes_on(
             eventually("others are there, and read", LONG, || async {
                 let now = secrets.get_opt(OWN).await.expect("an answer").and_then(|secret| secret.resource_version());
                 let pods = lab.stack_pods().await;
-                let is_read = pods.first().is_some_and(|one| one.uid() != pod && olm_tests::lab::is_ready(one));
+                let is_read = pods.first().is_some_and(|one| one.uid() != pod && is_ready(one));
                 if now.is_some() && now != gone && is_read { Ok(()) } else { Err(format!("{now:?}")) }
             })
             .await;

@@ -1,11 +1,10 @@
 //! Stores that grow, and whose servers are replaced: real ZooKeeper servers, with data in them from the first one on.
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use olm_tests::eyes::Eyes;
 use olm_tests::lab::{LONG, Lab, SOON};
-use olm_tests::sandbox::persistent;
 use olm_tests::zookeeper::{answers, members};
 use olm_tests::{eventually, run};
 
@@ -94,22 +93,9 @@ fn masters_that_come_one_by_one_while_the_operator_is_killed_lose_nothing() {
 fn a_master_that_is_gone_is_replaced_by_another_and_an_empty_disk_is_filled_again() {
     run(async {
         let mut lab = stands(3, "zoo-replaced").await;
-        let pods: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         let first = lab.stack_pods().await.remove(0);
         let eyes = Eyes::on_replicas(&lab, "contrail_manager=zookeeper", 3).await;
-        let volume = |claim: PersistentVolumeClaim| claim.spec.and_then(|spec| spec.volume_name).expect("a volume");
-        let claim = |pod: &Pod| format!("data-{}", pod.name_any());
-        let folder = persistent(&volume(claims.get(&claim(&first)).await.expect("a claim")));
-        for entry in std::fs::read_dir(&folder).expect("a volume") {
-            std::fs::remove_dir_all(entry.expect("an entry").path()).expect("an empty disk");
-        }
-        pods.delete(&first.name_any(), &DeleteParams::default().grace_period(0)).await.expect("deleted");
-        eventually("another Pod is there", LONG, || async {
-            let now = pods.get_opt(&first.name_any()).await.ok().flatten();
-            if now.is_some_and(|now| now.uid() != first.uid()) { Ok(()) } else { Err("not yet".to_owned()) }
-        })
-        .await;
+        lab.empties_disk(&first).await;
         whole(&lab, &[1, 2, 3]).await;
         assert_eq!(eyes.seen().await.counts().1, 1, "nobody else is touched");
         // A master goes for good, with its disk.
@@ -118,16 +104,7 @@ fn a_master_that_is_gone_is_replaced_by_another_and_an_empty_disk_is_filled_agai
         let number =
             |servers: &str| servers.lines().find_map(|line| line.strip_suffix(&format!(" {node}")).map(str::to_owned));
         let number: u32 = number(&identity(&lab).await.2).expect("a number").parse().expect("a number");
-        lab.cluster.kubectl(&["delete", "node", &node]);
-        pods.delete(&last.name_any(), &DeleteParams::default().grace_period(0)).await.expect("deleted");
-        lab.add_real_masters(1).await;
-        let said = eventually("it says which claim to delete", LONG, || async {
-            let said = lab.stack_status().await.components[0].waiting_for.clone().unwrap_or_default();
-            if said.contains("delete claim") { Ok(said) } else { Err(format!("{:#?}", lab.stack_status().await)) }
-        })
-        .await;
-        assert!(said.contains(&claim(&last)), "{said}");
-        claims.delete(&claim(&last), &DeleteParams::default()).await.expect("deleted");
+        lab.replaces_master(&last).await;
         let numbers: Vec<u32> = (1..=4).filter(|one| *one != number).collect();
         whole(&lab, &numbers).await;
         lab.end().await;

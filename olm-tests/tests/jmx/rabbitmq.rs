@@ -2,11 +2,11 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::Api;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::{LONG, Lab, is_ready};
+use olm_tests::lab::{LONG, Lab};
 use olm_tests::operator::beside;
-use olm_tests::sandbox::{on_machine, persistent};
+use olm_tests::sandbox::on_machine;
 use olm_tests::{eventually, run};
 
 async fn stands(masters: usize, name: &str) -> Lab<'static> {
@@ -70,53 +70,17 @@ fn servers_find_each_other_one_by_one_speak_tls_and_come_back_with_their_data() 
         speaks_tls(&lab).await;
         // All at once, and the operator, too.
         lab.operators.clear();
-        let pods: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-        let before: Vec<_> = lab.stack_pods().await.iter().map(ResourceExt::uid).collect();
-        let of_stack = ListParams::default().labels("contrail_manager");
-        pods.delete_collection(&DeleteParams::default().grace_period(0), &of_stack).await.expect("deleted");
-        eventually("other Pods are Ready", LONG, || async {
-            let now = lab.stack_pods().await;
-            let are_new = now.iter().all(|pod| !before.contains(&pod.uid()) && is_ready(pod));
-            if now.len() == 3 && are_new { Ok(()) } else { Err(format!("{}", now.len())) }
-        })
-        .await;
+        lab.replaces_all().await;
         lab.start_operator(&[]).await;
         whole(&lab, 3).await;
         // One loses its disk.
         let last = lab.stack_pods().await.remove(2);
-        let claim = lab.cluster.kubectl(&[
-            "-n",
-            &lab.name,
-            "get",
-            "pvc",
-            &format!("data-{}", last.name_any()),
-            "-o",
-            "jsonpath={.spec.volumeName}",
-        ]);
-        for entry in std::fs::read_dir(persistent(claim.trim())).expect("a volume") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.expect("gone");
-        }
-        pods.delete(&last.name_any(), &DeleteParams::default().grace_period(0)).await.expect("deleted");
-        eventually("another Pod is there", LONG, || async {
-            let now = pods.get_opt(&last.name_any()).await.ok().flatten();
-            if now.is_some_and(|now| now.uid() != last.uid()) { Ok(()) } else { Err("not yet".to_owned()) }
-        })
-        .await;
+        lab.empties_disk(&last).await;
         whole(&lab, 3).await;
         // A master goes for good, with its disk: the others forget that server.
         let gone = lab.stack_pods().await.remove(1);
-        let node = gone.spec.as_ref().and_then(|spec| spec.node_name.clone()).expect("a node");
         let address = gone.status.as_ref().and_then(|status| status.pod_ip.clone()).expect("an address");
-        lab.cluster.kubectl(&["delete", "node", &node]);
-        pods.delete(&gone.name_any(), &DeleteParams::default().grace_period(0)).await.expect("deleted");
-        lab.add_real_masters(1).await;
-        eventually("it says which claim to delete", LONG, || async {
-            let said = lab.stack_status().await.components[0].waiting_for.clone().unwrap_or_default();
-            if said.contains("delete claim") { Ok(()) } else { Err(format!("{:#?}", lab.stack_status().await)) }
-        })
-        .await;
-        lab.cluster.kubectl(&["-n", &lab.name, "delete", "pvc", &format!("data-{}", gone.name_any()), "--wait=false"]);
+        lab.replaces_master(&gone).await;
         whole(&lab, 3).await;
         let first = lab.stack_pods().await.remove(0);
         assert!(!members(&lab, &first).await.iter().any(|one| one.ends_with(&format!("@{address}"))));

@@ -1,11 +1,11 @@
 //! A stack of real programs: ZooKeeper servers in the networks of their nodes, with volumes that outlive their Pods.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::ConfigMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::Api;
 use olm_tests::eyes::Eyes;
 use olm_tests::jvm::ask_zookeeper;
 use olm_tests::lab::{LONG, Lab, SOON};
@@ -43,20 +43,7 @@ fn servers_stand_up_together_and_after_all_were_away_their_data_is_there() {
         }
         // All at once, and the operator, too.
         lab.operators.clear();
-        let pods: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-        let before: Vec<_> = lab.stack_pods().await.iter().map(ResourceExt::uid).collect();
-        let of_stack = ListParams::default().labels("contrail_manager");
-        pods.delete_collection(&DeleteParams::default().grace_period(0), &of_stack).await.expect("deleted");
-        eventually("other Pods are Ready", LONG, || async {
-            let now = lab.stack_pods().await;
-            let is_new = now.iter().all(|pod| !before.contains(&pod.uid()) && olm_tests::lab::is_ready(pod));
-            if now.len() == 3 && is_new {
-                Ok(())
-            } else {
-                Err(format!("{:?}", now.iter().map(ResourceExt::name_any).collect::<Vec<_>>()))
-            }
-        })
-        .await;
+        lab.replaces_all().await;
         lab.start_operator(&[]).await;
         lab.stack_says("Ready", "AllServing").await;
         for server in &servers {
