@@ -46,13 +46,18 @@ async fn members(lab: &Lab<'_>, pod: &Pod) -> Vec<String> {
 
 /// Waits until so many servers are one cluster that has what it was told.
 async fn whole(lab: &Lab<'_>, count: usize) {
-    lab.has_pods(count).await;
-    for pod in lab.stack_pods().await {
-        eventually(&format!("{} knows {count} servers", pod.name_any()), LONG, || async {
-            let found = members(lab, &pod).await;
-            if found.len() == count { Ok(()) } else { Err(format!("{found:?}")) }
-        })
-        .await;
+    // Which Pods there are may change until all are one cluster.
+    let pods = eventually(&format!("{count} servers know each other"), LONG, || async {
+        let pods = lab.stack_pods().await;
+        let mut found = Vec::new();
+        for pod in &pods {
+            found.push((pod.name_any(), members(lab, pod).await));
+        }
+        let are_whole = pods.len() == count && found.iter().all(|(_, all)| all.len() == count);
+        if are_whole { Ok(pods) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+    for pod in pods {
         let vhosts = rabbitmqctl(lab, &pod, "list_vhosts").await.expect("vhosts");
         assert!(vhosts.lines().any(|line| line == "kept"), "{vhosts}");
     }
