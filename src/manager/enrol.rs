@@ -1,4 +1,4 @@
-//! Enrol: writes what identifies a store, before its servers are created and when they become others.
+//! Enrol: writes what identifies a component, before its servers are created, and when a store's become others.
 //!
 //! Never over a Secret that somebody else made or changed. Must not decide which servers there are, nor say a secret.
 
@@ -27,7 +27,7 @@ pub async fn enrol(cx: &Cx<'_>, seen: &Seen, enrol: &Enrol) -> Result<Option<Str
         return Ok(Some(why));
     }
     let servers = enrol.members.to_string().trim_end().replace('\n', ", ");
-    tracing::info!(namespace, name, servers, "servers of a store written down");
+    tracing::info!(namespace, name, servers, "what identifies a component written down");
     Ok(None)
 }
 

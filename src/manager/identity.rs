@@ -1,5 +1,5 @@
-//! What identifies a store: the numbers of its servers, where they are, and its programs' secrets. It lies in a Secret
-//! that no owner takes along: it stays as the data does, and a new Manager of the name takes it up.
+//! What identifies a component: its programs' secrets, and of a store the numbers of its servers and where they are. It
+//! lies in a Secret that no owner takes along: it stays as the data does, and a new Manager of the name takes it up.
 //!
 //! Pure. Never replaced by another one while there is data that it fits. Must not write it, nor say a value.
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::blueprint::labels_of;
 use super::resolve::Component;
 use crate::stack::members::Members;
-use crate::stack::table::{Row, Store, Table};
+use crate::stack::table::{Row, Table};
 
 /// The entry that names the servers.
 const SERVERS: &str = "servers";
@@ -31,7 +31,7 @@ pub fn entry(secret: &Secret, key: &str) -> Option<String> {
     String::from_utf8(bytes.0.clone()).ok().filter(|text| !text.trim().is_empty())
 }
 
-/// What identifies a store.
+/// What identifies a component.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     pub members: Members,
@@ -47,22 +47,26 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Reads a store's Secret, or says what is wrong with it.
-    pub fn read(secret: &Secret, store: &Store) -> Result<Self, String> {
+    /// Reads a component's Secret, or says what is wrong with it.
+    pub fn read(secret: &Secret, row: &Row) -> Result<Self, String> {
         let name = secret.name_any();
         let entry = |key: &str| {
             entry(secret, key)
                 .ok_or_else(|| format!("Secret {name} lacks {key}: restore it, its servers know each other by it"))
         };
-        let members: Members =
-            entry(SERVERS)?.parse().map_err(|why| format!("Secret {name}, entry {SERVERS}: {why}; restore it"))?;
-        let known = store.secrets.iter().map(|key| Ok((key.clone(), entry(key)?)));
+        let members: Members = match &row.store {
+            Some(_) => {
+                entry(SERVERS)?.parse().map_err(|why| format!("Secret {name}, entry {SERVERS}: {why}; restore it"))?
+            }
+            None => Members::default(),
+        };
+        let known = row.secrets.iter().map(|key| Ok((key.clone(), entry(key)?)));
         let version = secret.resource_version().unwrap_or_default();
         Ok(Self { members, secrets: known.collect::<Result<_, String>>()?, version })
     }
 }
 
-/// A store's Secret that is to be written.
+/// A component's Secret that is to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enrol {
     pub name: String,
@@ -76,10 +80,10 @@ pub struct Enrol {
 impl Enrol {
     /// The one of a component.
     #[must_use]
-    pub fn new(table: &Table, component: &Component, store: &Store, members: Members, over: Option<String>) -> Self {
+    pub fn new(table: &Table, component: &Component, members: Members, over: Option<String>) -> Self {
         let row = &table.rows[component.row];
         let labels = labels_of(table, row, &component.name);
-        let (name, secrets) = (identity_name(row, &component.name), store.secrets.iter().cloned().collect());
+        let (name, secrets) = (identity_name(row, &component.name), row.secrets.iter().cloned().collect());
         Self { name, labels, members, over, secrets }
     }
 
@@ -87,7 +91,9 @@ impl Enrol {
     #[must_use]
     pub fn object(&self, namespace: &str, secrets: BTreeMap<String, String>) -> Value {
         let mut data = secrets;
-        data.insert(SERVERS.to_owned(), self.members.to_string());
+        if !self.members.0.is_empty() {
+            data.insert(SERVERS.to_owned(), self.members.to_string());
+        }
         json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": self.name, "namespace": namespace,
             "labels": self.labels }, "stringData": data })
     }

@@ -7,6 +7,7 @@ mod act;
 mod authority;
 mod blueprint;
 mod certificates;
+mod contents;
 mod context;
 mod enrol;
 pub mod fleet;

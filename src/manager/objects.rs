@@ -99,6 +99,7 @@ impl Blueprint<'_> {
         let labels = self.labels();
         let mut volumes: Vec<Value> =
             row.host_paths.iter().map(|(name, path)| json!({ "name": name, "hostPath": { "path": path } })).collect();
+        volumes.extend(row.scratch.keys().map(|name| json!({ "name": name, "emptyDir": {} })));
         volumes.extend(volumes_of(self));
         let mut spec = json!({
             "hostNetwork": true,
@@ -129,8 +130,9 @@ impl Blueprint<'_> {
         let row = self.row();
         let own = |name: &String| {
             let container = self.component.containers.get(name)?;
+            let folders = row.host_paths.iter().chain(&row.scratch);
             let mut mounts: Vec<Value> =
-                row.host_paths.iter().map(|(volume, path)| json!({ "name": volume, "mountPath": path })).collect();
+                folders.map(|(volume, path)| json!({ "name": volume, "mountPath": path })).collect();
             let has_data = row.containers.first() == Some(name) || row.init.contains(name);
             if let Some(store) = row.store.as_ref().filter(|_| has_data) {
                 mounts.push(json!({ "name": DATA, "mountPath": store.path }));
@@ -151,8 +153,12 @@ impl Blueprint<'_> {
             if let Some(command) = command.or_else(|| row.commands.get(name)).or(waits) {
                 all.insert("command".to_owned(), command.clone().into());
             }
-            if let Some(command) = row.serves.as_ref().filter(|_| row.containers.first() == Some(name)) {
-                let probe = json!({ "exec": { "command": command }, "periodSeconds": 5, "timeoutSeconds": 15 });
+            if let Some(serves) = row.serves.get(name) {
+                let mut probe = json!({ "periodSeconds": 5, "timeoutSeconds": 15 });
+                match serves.port {
+                    Some(port) => probe["tcpSocket"] = json!({ "port": port }),
+                    None => probe["exec"] = json!({ "command": serves.command }),
+                }
                 all.insert("readinessProbe".to_owned(), probe);
             }
             if !mounts.is_empty() {

@@ -95,7 +95,7 @@ pub struct Plan {
     pub parts: Vec<Part>,
     pub surplus: Vec<Surplus>,
     pub replacement: Option<Replacement>,
-    /// What identifies stores, where it is new or changes.
+    /// What identifies components, where it is new or changes.
     pub enrolments: Vec<(Of, Enrol)>,
     /// What the authorities of certificates need, where any component has some.
     pub authority: Option<AuthorityPlan>,

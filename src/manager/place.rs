@@ -23,7 +23,7 @@ pub struct Found {
     pub nodes: Vec<String>,
     /// Its servers with their addresses; or a node that has none.
     pub peers: Result<Vec<Peer>, String>,
-    /// What identifies a store; or what is wrong with that.
+    /// What identifies it; or what is wrong with that.
     pub identity: Option<Result<Identity, String>>,
     /// A store's servers: those that it has, or its first ones.
     pub members: Option<Members>,
@@ -41,10 +41,8 @@ pub fn found(facts: &Facts<'_>, component: &Component) -> Found {
     };
     let exists = live.is_some();
     let live = live.unwrap_or_default();
-    let identity = row.store.as_ref().and_then(|store| {
-        let secret = all.secrets.get(namespace, &identity_name(row, &component.name))?;
-        Some(Identity::read(secret, store))
-    });
+    let identity = all.secrets.get(namespace, &identity_name(row, &component.name)).filter(|_| row.is_identified());
+    let identity = identity.map(|secret| Identity::read(secret, row));
     let members = row.store.as_ref().and_then(|store| match &identity {
         Some(Ok(identity)) => Some(identity.members.clone()),
         None if !exists => Some(first(store, component, all)),
@@ -93,20 +91,20 @@ fn first(store: &Store, component: &Component, all: &Inner) -> Members {
 }
 
 impl Found {
-    /// Whether it is a store that nothing identifies yet, because there is nothing of it.
+    /// Whether nothing identifies it yet: of a store, because there is nothing of it. One that keeps nothing may get
+    /// other secrets.
     #[must_use]
-    pub fn is_new_store(&self, row: &Row) -> bool {
-        row.store.is_some() && self.identity.is_none() && !self.exists
+    pub fn is_new(&self, row: &Row) -> bool {
+        row.is_identified() && self.identity.is_none() && (!self.exists || row.store.is_none())
     }
 
-    /// Why nobody can tell a store's servers apart.
+    /// Why nobody can tell what identifies it.
     #[must_use]
     pub fn unidentified(&self, row: &Row, component: &Component) -> Option<String> {
-        row.store.as_ref()?;
         let has = self.live.nodes.len();
         match &self.identity {
             // A line less is a server less, with its data.
-            Some(Ok(Identity { members, .. })) if members.0.len() < has => Some(format!(
+            Some(Ok(Identity { members, .. })) if row.store.is_some() && members.0.len() < has => Some(format!(
                 "{}: Secret {} names {} servers, and there are {has}: a store never shrinks; restore its entry",
                 component.name,
                 identity_name(row, &component.name),
@@ -114,7 +112,7 @@ impl Found {
             )),
             Some(Ok(_)) => None,
             Some(Err(why)) => Some(format!("{}: {why}", component.name)),
-            None if !self.exists => None,
+            None if !self.exists || row.store.is_none() => None,
             None => {
                 let (secret, workload) = (identity_name(row, &component.name), workload_name(row, &component.name));
                 Some(format!(
@@ -143,7 +141,7 @@ impl Found {
         let is_up = |one: &&Server| !one.is_ending && one.ready_since.is_some();
         let serving: Vec<String> = servers().filter(is_up).filter(is_current).map(|one| one.node.clone()).collect();
         let around = Around { open: &open(component, all), asked: component.replicas, gone: &gone, serving: &serving };
-        let next = match self.is_new_store(row) {
+        let next = match self.is_new(row) {
             true if members.0.is_empty() => Next::Stay,
             true => Next::Become(members.clone()),
             false => members.next(store.starts, around),

@@ -2,7 +2,7 @@
 //!
 //! Pure: what is known comes in. Must not write anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::blueprint::{Blueprint, companion_name, files_name, secret_name, workload_name};
 use super::certificates::{Certified, Trust};
+use super::contents::{Unread, files};
 use super::fleet::{Inner, Objects};
 use super::identity::Enrol;
 use super::leaves::{Issue, certificates_name};
@@ -22,8 +23,8 @@ use super::pods::Server;
 use super::replace::{PROVES, Turn, replacement};
 use super::resolve::{Component, Resolved};
 use crate::k8s::drift::APPLIED_ANNOTATION;
-use crate::stack::files::{Context, Files, render};
-use crate::stack::members::Next;
+use crate::stack::files::Files;
+use crate::stack::members::{Members, Next};
 use crate::stack::order::{Standing, left_without, waits_for};
 use crate::stack::table::{Row, Table, Workload};
 
@@ -114,7 +115,7 @@ fn issues(
     (issues, next)
 }
 
-/// What identifies stores that may be created, or whose servers become others.
+/// What identifies components that may be created, and stores whose servers become others.
 fn enrolments(
     table: &Table,
     resolved: &Resolved,
@@ -124,58 +125,22 @@ fn enrolments(
 ) -> Vec<(Of, Enrol)> {
     let each = resolved.components.iter().zip(parts).zip(found).zip(nexts);
     let enrol = |(((component, part), found), next): (((&Component, &Part), &Found), Next)| {
-        let store = table.rows[component.row].store.as_ref()?;
-        let Next::Become(members) = next else { return None };
+        let row = &table.rows[component.row];
+        let members = match next {
+            Next::Become(members) => members,
+            Next::Stay if row.store.is_none() && found.is_new(row) => Members::default(),
+            Next::Stay | Next::Wait(_) => return None,
+        };
         let over = found.identity.as_ref().and_then(|read| read.as_ref().ok()).map(|identity| identity.version.clone());
         let is_due = match over {
+            None if found.exists => may_be_written(&part.state),
             None => part.state == State::Starting,
             Some(_) => matches!(part.state, State::Growing(_) | State::Starting | State::Unplaced(_)),
         };
         let of = (component.row, component.name.clone());
-        is_due.then(|| (of, Enrol::new(table, component, store, members, over)))
+        is_due.then(|| (of, Enrol::new(table, component, members, over)))
     };
     each.filter_map(enrol).collect()
-}
-
-/// What a component's programs read; or why that cannot be told.
-fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) -> Result<Files, String> {
-    let Facts { table, resolved, templates, .. } = *facts;
-    let row = &table.rows[component.row];
-    if row.files.is_empty() || own.is_new_store(row) {
-        return Ok(Files::default());
-    }
-    let mut all = row.files.clone();
-    if let Some(replaced) = templates.get(&(component.row, component.name.clone())) {
-        all.extend(replaced.clone()?);
-    }
-    let mut servers: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (other, found) in resolved.components.iter().zip(found) {
-        let kind = &*table.rows[other.row].kind;
-        let is_meant = if other.row == component.row {
-            other.name == component.name
-        } else {
-            component.reference(table, kind).is_none_or(|name| name == other.name)
-        };
-        if is_meant {
-            let addresses = found.peers.clone()?.into_iter().map(|peer| peer.address);
-            servers.entry(kind).or_default().extend(addresses);
-        }
-    }
-    let secrets = match &own.identity {
-        Some(Ok(identity)) => identity.secrets.clone(),
-        Some(Err(_)) | None => BTreeMap::new(),
-    };
-    let context = Context {
-        name: &component.name,
-        fields: component.fields.clone(),
-        servers,
-        peers: own.peers.clone()?,
-        certificates: table.certificates.as_ref().filter(|_| row.certificates).map(|of| &*of.path),
-        secrets,
-        kind: &row.kind,
-        learns: row.store.is_some(),
-    };
-    render(&all, &context)
 }
 
 /// A component as it stands.
@@ -198,6 +163,8 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
         Ok(files) => (files, None),
         Err(why) => (Files::default(), Some(why)),
     };
+    // Before it exists, what it needs says better what it waits for.
+    let is_early = !exists && matches!(unread, Some(Unread::Lacks(_)));
     let marks = certified.marks.as_ref();
     let blueprint = Blueprint { table, manager: resolved, component, nodes, files: &files, marks };
     let objects = blueprint.objects();
@@ -231,8 +198,10 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
         State::Unplaced(unplaced(component, all))
     } else if let Some(why) = own.peers.as_ref().err() {
         State::Unplaced(why.clone())
-    } else if let Some(why) = unread {
+    } else if let Some(Unread::Wrong(why)) = unread {
         State::Invalid(format!("{}: {why}", component.name))
+    } else if let Some(Unread::Lacks(what)) = unread.filter(|_| exists) {
+        State::Waiting(what)
     } else if let Some(why) = resolved.rollout.hold(row, now).filter(|_| earlier > 0) {
         State::Held(why)
     } else if earlier > 0 {
@@ -248,10 +217,8 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
     } else {
         State::Starting
     };
-    let may_be_written =
-        !matches!(state, State::Invalid(_) | State::Refused(_) | State::Unplaced(_) | State::Waiting(_));
-    // What a store's Pods read, what identifies it says first.
-    let is_drawn = may_be_written && !own.is_new_store(row);
+    // What its Pods read, what identifies it says first.
+    let is_drawn = may_be_written(&state) && !own.is_new(row) && !is_early;
     let part = Part {
         row: component.row,
         name: component.name.clone(),
@@ -269,6 +236,10 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
         left: Vec::new(),
     };
     Drawn { part, is_settled: is_drawn && is_written && live.is_observed, next }
+}
+
+fn may_be_written(state: &State) -> bool {
+    !matches!(state, State::Invalid(_) | State::Refused(_) | State::Unplaced(_) | State::Waiting(_))
 }
 
 fn resized(row: &Row, placed: usize, desired: usize) -> String {

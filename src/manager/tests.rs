@@ -78,15 +78,22 @@ impl World {
         plan(&Facts { table, resolved: &resolved, templates, all: &all, deleted: &HashSet::new(), now })
     }
 
-    /// Writes down what identifies stores. Returns of how many.
+    /// Writes down what identifies components. Returns of how many.
     fn enrol(&mut self) -> usize {
-        let enrolments = self.plan().enrolments;
+        self.enrol_those(|_| true)
+    }
+
+    /// The same, of some of them.
+    fn enrol_those(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
+        let mut enrolments = self.plan().enrolments;
+        enrolments.retain(|((_, name), _)| is_meant(name));
         for (_, enrol) in &enrolments {
             self.version += 1;
             let entry = |text: &str| STANDARD.encode(text);
             let secrets = enrol.secrets.iter().map(|key| (key.clone(), entry(&format!("the secret {key}"))));
-            let data: BTreeMap<String, String> =
-                secrets.chain([("servers".to_owned(), entry(&enrol.members.to_string()))]).collect();
+            let servers = (!enrol.members.0.is_empty()).then(|| enrol.members.to_string());
+            let servers = servers.map(|servers| ("servers".to_owned(), entry(&servers)));
+            let data: BTreeMap<String, String> = secrets.chain(servers).collect();
             let secret = json!({ "metadata": { "name": enrol.name, "namespace": "contrail", "labels": enrol.labels,
                 "uid": enrol.name, "resourceVersion": self.version.to_string() }, "data": data });
             self.fleet.with(|all| drop(all.secrets.take(Change::Applied(value(secret)))));
@@ -103,7 +110,7 @@ impl World {
             }
         };
         serve(self);
-        while self.enrol() > 0 {
+        while self.enrol_those(|name| stores.contains(&name)) > 0 {
             self.write();
             serve(self);
         }

@@ -34,11 +34,16 @@ pub struct Context<'c> {
     pub peers: Vec<Peer>,
     /// Where certificates are, if it has some.
     pub certificates: Option<&'c str>,
-    /// What nobody else may know.
-    pub secrets: BTreeMap<String, String>,
+    /// Its own secrets, and those of the components that it needs, by kind and name.
+    pub secrets: BTreeMap<&'c str, BTreeMap<String, String>>,
+    /// The tag of its image.
+    pub version: &'c str,
     /// Its kind.
     #[serde(skip)]
     pub kind: &'c str,
+    /// Files that its programs read again by themselves.
+    #[serde(skip)]
+    pub rereads: &'c [String],
     /// Whether its servers learn of further ones by themselves: their files change for that, and nothing must restart.
     #[serde(skip)]
     pub learns: bool,
@@ -78,13 +83,22 @@ pub struct Files {
     pub revision: String,
 }
 
+/// What files are rendered from.
+#[derive(Debug, Clone, Copy)]
+pub struct Templates<'t> {
+    /// What templates include, by name.
+    pub snippets: &'t BTreeMap<String, String>,
+    /// A template for each file, by name.
+    pub files: &'t BTreeMap<String, String>,
+}
+
 /// What is wrong with templates, whatever they are rendered with.
-pub fn check(templates: &BTreeMap<String, String>) -> Result<(), String> {
+pub fn check(templates: &Templates<'_>) -> Result<(), String> {
     environment(templates).map(drop)
 }
 
 /// Renders all templates for each server, or says which cannot be, and why.
-pub fn render(templates: &BTreeMap<String, String>, context: &Context<'_>) -> Result<Files, String> {
+pub fn render(templates: &Templates<'_>, context: &Context<'_>) -> Result<Files, String> {
     let all = environment(templates)?;
     let one = |name: &str, server: &Peer, context: &Context<'_>| -> Result<String, String> {
         let template = all.get_template(name).map_err(|why| said(name, &why))?;
@@ -98,10 +112,12 @@ pub fn render(templates: &BTreeMap<String, String>, context: &Context<'_>) -> Re
     }
     let mut files = Files::default();
     let mut shared = String::new();
-    for name in templates.keys() {
+    for name in templates.files.keys() {
         let text = one(name, &any, &for_any)?;
-        let _ = writeln!(shared, "{name}\n{text}");
-        let is_secret = context.secrets.values().any(|secret| text.contains(secret));
+        if !context.rereads.contains(name) {
+            let _ = writeln!(shared, "{name}\n{text}");
+        }
+        let is_secret = context.secrets.values().flat_map(BTreeMap::values).any(|secret| text.contains(secret));
         let into = if is_secret { &mut files.secret } else { &mut files.data };
         for server in &context.peers {
             into.insert(format!("{name}.{}", server.address), one(name, server, context)?);
@@ -111,7 +127,7 @@ pub fn render(templates: &BTreeMap<String, String>, context: &Context<'_>) -> Re
     Ok(files)
 }
 
-fn environment(templates: &BTreeMap<String, String>) -> Result<Environment<'_>, String> {
+fn environment<'t>(templates: &Templates<'t>) -> Result<Environment<'t>, String> {
     let mut all = Environment::new();
     all.set_undefined_behavior(UndefinedBehavior::Strict);
     let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
@@ -119,10 +135,18 @@ fn environment(templates: &BTreeMap<String, String>) -> Result<Environment<'_>, 
     // A template may be anybody's.
     all.set_fuel(Some(FUEL));
     all.add_filter("sha1", |text: String| STANDARD.encode(Sha1::digest(text.as_bytes())));
-    for (name, text) in templates {
+    all.add_filter("at", |addresses: Vec<String>, port: u16| -> Vec<String> {
+        addresses.iter().map(|address| at(address, port)).collect()
+    });
+    for (name, text) in templates.snippets.iter().chain(templates.files) {
         all.add_template(name, text).map_err(|why| said(name, &why))?;
     }
     Ok(all)
+}
+
+/// Where a server listens.
+fn at(address: &str, port: u16) -> String {
+    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
 fn said(name: &str, why: &minijinja::Error) -> String {
@@ -137,6 +161,10 @@ mod tests {
         all.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
     }
 
+    fn rendered(files: &BTreeMap<String, String>, context: &Context<'_>) -> Result<Files, String> {
+        render(&Templates { snippets: &templates(&[("port", "80")]), files }, context)
+    }
+
     /// A component of these servers, with a store of those.
     fn context(own: &[(u32, &str)], store: &[&str]) -> Context<'static> {
         let address = |address: &&str| (*address).to_owned();
@@ -147,15 +175,17 @@ mod tests {
             ("own", peers.iter().map(|peer| peer.address.clone()).collect()),
         ]);
         let fields = Map::from_iter([("level".to_owned(), Value::from("debug"))]);
-        let secrets = BTreeMap::from([("password".to_owned(), "hidden".to_owned())]);
-        Context { name: "one", fields, servers, peers, certificates: None, secrets, kind: "own", learns: false }
+        let secrets = BTreeMap::from([("own", BTreeMap::from([("password".to_owned(), "hidden".to_owned())]))]);
+        let (version, certificates) = ("3.7", None);
+        let (kind, rereads) = ("own", &[]);
+        Context { name: "one", fields, servers, peers, certificates, secrets, version, kind, rereads, learns: false }
     }
 
     #[test]
     fn each_server_has_its_files_and_only_what_all_share_makes_another_revision() {
         let templates =
             templates(&[("a", "{{ address }} {{ number }} {{ servers.store | join(',') }} {{ fields.level }}\n")]);
-        let of = |own: &[(u32, &str)], store: &[&str]| render(&templates, &context(own, store)).unwrap();
+        let of = |own: &[(u32, &str)], store: &[&str]| rendered(&templates, &context(own, store)).unwrap();
         let files = of(&[(1, "10.0.0.3"), (4, "10.0.0.4")], &["10.0.0.1", "10.0.0.2"]);
         assert_eq!(files.data["a.10.0.0.4"], "10.0.0.4 4 10.0.0.1,10.0.0.2 debug\n");
         assert_eq!((files.data.len(), files.secret.len()), (2, 0));
@@ -167,7 +197,7 @@ mod tests {
     fn those_that_learn_of_each_other_need_not_restart_when_another_one_joins() {
         let templates = templates(&[("a", "{% for peer in peers %}{{ peer.number }}={{ peer.address }} {% endfor %}")]);
         for (learns, is_same) in [(true, true), (false, false)] {
-            let of = |own: &[(u32, &str)]| render(&templates, &Context { learns, ..context(own, &[]) }).unwrap();
+            let of = |own: &[(u32, &str)]| rendered(&templates, &Context { learns, ..context(own, &[]) }).unwrap();
             let (one, two) = (of(&[(1, "10.0.0.3")]), of(&[(1, "10.0.0.3"), (2, "10.0.0.4")]));
             assert_eq!(one.revision == two.revision, is_same);
             assert_eq!(two.data["a.10.0.0.3"], "1=10.0.0.3 2=10.0.0.4 ");
@@ -175,9 +205,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_read_again_makes_no_other_revision_and_a_snippet_is_part_of_one() {
+        let templates = templates(&[("a", "{% include 'port' %} {{ servers.store | at(80) | join(' ') }}")]);
+        for (rereads, is_same) in [(vec!["a".to_owned()], true), (vec![], false)] {
+            let of = |store: &[&str]| {
+                rendered(&templates, &Context { rereads: &rereads, ..context(&[(1, "10.0.0.3")], store) }).unwrap()
+            };
+            let (one, two) = (of(&["10.0.0.1"]), of(&["10.0.0.1", "fd00::2"]));
+            assert_eq!(one.revision == two.revision, is_same);
+            assert_eq!(two.data["a.10.0.0.3"], "80 10.0.0.1:80 [fd00::2]:80");
+        }
+    }
+
+    #[test]
     fn a_file_with_a_secret_is_none_for_everybody() {
-        let all = templates(&[("a", "{{ secrets.password }}"), ("b", "{{ secrets.password | sha1 }}")]);
-        let files = render(&all, &context(&[(1, "10.0.0.3")], &[])).unwrap();
+        let all = templates(&[("a", "{{ secrets.own.password }}"), ("b", "{{ secrets.own.password | sha1 }}")]);
+        let files = rendered(&all, &context(&[(1, "10.0.0.3")], &[])).unwrap();
         assert_eq!(files.secret.keys().collect::<Vec<_>>(), ["a.10.0.0.3"]);
         assert_eq!(files.data["b.10.0.0.3"], "mdcsf8Pi4UWHC+qzfAtw40PqnDs=");
     }
@@ -187,10 +230,11 @@ mod tests {
         for (text, said) in [
             ("{{ fields.size }}", "undefined"),
             ("{{ servers.store[0] }}", "undefined"),
-            ("{{ secrets.cookie }}", "undefined"),
+            ("{{ secrets.own.cookie }}", "undefined"),
+            ("{{ secrets.store.password }}", "undefined"),
             ("{% if", ""),
         ] {
-            let why = render(&templates(&[("a", text)]), &context(&[(1, "10.0.0.1")], &[])).unwrap_err();
+            let why = rendered(&templates(&[("a", text)]), &context(&[(1, "10.0.0.1")], &[])).unwrap_err();
             assert!(why.starts_with("template a: ") && why.contains(said), "{why}");
         }
     }

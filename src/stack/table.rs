@@ -7,7 +7,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use serde::Deserialize;
 
-use super::files::check;
+use super::files::{Templates, check};
 use super::members::Starts;
 
 /// The table in the binary.
@@ -36,6 +36,9 @@ pub struct Table {
     /// Where certificates are, and what issues them.
     #[serde(default)]
     pub certificates: Option<Certificates>,
+    /// Parts of files that templates include, by name.
+    #[serde(default)]
+    pub snippets: BTreeMap<String, String>,
     /// Services that are not carried out, and why.
     #[serde(default)]
     pub not_carried_out: BTreeMap<String, String>,
@@ -92,21 +95,30 @@ pub struct Row {
     /// What its programs read: a template for each file, by name.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// Files that its programs read again by themselves: nobody restarts for those.
+    #[serde(default)]
+    pub rereads: Vec<String>,
     /// Whether its servers have certificates.
     #[serde(default)]
     pub certificates: bool,
     /// What a container runs where its service does not say.
     #[serde(default)]
     pub commands: BTreeMap<String, Vec<String>>,
-    /// What succeeds in the first container while that server serves.
+    /// What succeeds while a container serves.
     #[serde(default)]
-    pub serves: Option<Vec<String>>,
+    pub serves: BTreeMap<String, Probe>,
     /// Ports under which others reach all of its servers.
     #[serde(default)]
     pub ports: BTreeMap<String, u16>,
+    /// Secrets of its programs, by name: random, and the same as long as a component of the name may have data.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// What it keeps.
     #[serde(default)]
     pub store: Option<Store>,
+    /// Folders that its containers share, and that go with the Pod, by the names of their volumes.
+    #[serde(default)]
+    pub scratch: BTreeMap<String, String>,
     /// Whether its containers may do anything on their node.
     #[serde(default)]
     pub privileged: bool,
@@ -136,9 +148,18 @@ pub struct Store {
     /// How its first servers start.
     #[serde(default)]
     pub starts: Starts,
-    /// Secrets of its programs, by name: random, and the same as long as its data.
+}
+
+/// What tells that a container serves: one of these.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// What succeeds in it.
     #[serde(default)]
-    pub secrets: Vec<String>,
+    pub command: Vec<String>,
+    /// Where it listens.
+    #[serde(default)]
+    pub port: Option<u16>,
 }
 
 impl Row {
@@ -146,6 +167,12 @@ impl Row {
     #[must_use]
     pub fn reads(&self) -> bool {
         !self.files.is_empty() || self.certificates
+    }
+
+    /// Whether there is something that makes its components themselves, and that must be there before their programs.
+    #[must_use]
+    pub fn is_identified(&self) -> bool {
+        self.store.is_some() || !self.secrets.is_empty()
     }
 }
 
@@ -177,6 +204,14 @@ impl Table {
             if let Some(name) = commands.keys().find(|name| !init.contains(name) && !containers.contains(name)) {
                 return Err(format!("row {kind}: commands: it has no container {name}"));
             }
+            for (name, probe) in &row.serves {
+                if !containers.contains(name) {
+                    return Err(format!("row {kind}: serves: it has no container {name}"));
+                }
+                if probe.command.is_empty() == probe.port.is_none() {
+                    return Err(format!("row {kind}: serves: {name}: name a command or a port"));
+                }
+            }
             if row.certificates && table.certificates.is_none() {
                 return Err(format!(
                     "row {kind}: certificates: the table's own certificates do not say who issues them"
@@ -188,7 +223,13 @@ impl Table {
                     "row {kind}: init: name a container that waits for files, and how in the table's waits"
                 ));
             }
-            if let Err(why) = check(files) {
+            if let Some(name) = files.keys().find(|name| table.snippets.contains_key(*name)) {
+                return Err(format!("row {kind}: files: a snippet has the name {name}, too; rename one of them"));
+            }
+            if let Some(name) = row.rereads.iter().find(|name| !files.contains_key(*name)) {
+                return Err(format!("row {kind}: rereads: it has no file {name}"));
+            }
+            if let Err(why) = check(&table.templates(files)) {
                 return Err(format!("row {kind}: files: {why}"));
             }
             if !kinds.insert(kind) || !keys.insert(key) {
@@ -199,6 +240,12 @@ impl Table {
             return Err(format!("references: {field}: no row has kind {kind}"));
         }
         Ok(table)
+    }
+
+    /// What files are rendered from.
+    #[must_use]
+    pub fn templates<'t>(&'t self, files: &'t BTreeMap<String, String>) -> Templates<'t> {
+        Templates { snippets: &self.snippets, files }
     }
 
     /// The row with this key, and which it is.
@@ -232,6 +279,9 @@ mod tests {
             (row(", init: [i], commands: { i: [x] }, files: { f: '{{ x' }"), "row a: files: template f: syntax error"),
             (row(", files: { f: x }"), "row a: init: name a container that waits"),
             (row(", init: [i], files: { f: x }"), "row a: init: name a container that waits"),
+            (row(", init: [i], commands: { i: [x] }, rereads: [f]"), "row a: rereads: it has no file f"),
+            (row(", serves: { d: { port: 1 } }"), "row a: serves: it has no container d"),
+            (row(", serves: { c: {} }"), "row a: serves: c: name a command or a port"),
             (row(", certificates: true"), "row a: certificates: the table's own certificates do not say"),
             (row(", port: 1"), "unknown field `port`"),
             (format!("{0}, {0}", row("")), "row a: another row has its kind"),

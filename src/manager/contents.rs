@@ -1,0 +1,74 @@
+//! What a component's programs read: its files, from templates, with what is known of all that it needs.
+//!
+//! Pure. An address or a secret that is not known yet is no reason to write a file without it. Must not keep a file.
+
+use std::collections::BTreeMap;
+
+use super::identity::identity_name;
+use super::part::Facts;
+use super::place::Found;
+use super::resolve::Component;
+use crate::stack::files::{Context, Files, render};
+
+/// Why files cannot be rendered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unread {
+    /// A template, or what it uses, has a mistake.
+    Wrong(String),
+    /// What it needs is not there, or not there any more: this.
+    Lacks(String),
+}
+
+/// A component's files.
+pub fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Found]) -> Result<Files, Unread> {
+    let Facts { table, resolved, templates, .. } = *facts;
+    let row = &table.rows[component.row];
+    if row.files.is_empty() || own.is_new(row) {
+        return Ok(Files::default());
+    }
+    let mut all = row.files.clone();
+    if let Some(replaced) = templates.get(&(component.row, component.name.clone())) {
+        all.extend(replaced.clone().map_err(Unread::Wrong)?);
+    }
+    let mut servers: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut secrets: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+    for (other, found) in resolved.components.iter().zip(found) {
+        let of = &table.rows[other.row];
+        let kind = &*of.kind;
+        let is_own = other.row == component.row;
+        let is_meant = if is_own {
+            other.name == component.name
+        } else {
+            component.reference(table, kind).is_none_or(|name| name == other.name)
+        };
+        if !is_meant {
+            continue;
+        }
+        let addresses = found.peers.clone().map_err(Unread::Lacks)?.into_iter().map(|peer| peer.address);
+        servers.entry(kind).or_default().extend(addresses);
+        if of.secrets.is_empty() || !(is_own || row.needs.contains(&of.kind)) {
+            continue;
+        }
+        match &found.identity {
+            Some(Ok(identity)) => secrets.entry(kind).or_default().extend(identity.secrets.clone()),
+            Some(Err(_)) | None => return Err(Unread::Lacks(format!("Secret {}", identity_name(of, &other.name)))),
+        }
+    }
+    if let Some(kind) = row.needs.iter().find(|kind| !servers.contains_key(kind.as_str())) {
+        return Err(Unread::Lacks(kind.clone()));
+    }
+    let version = component.version(row).unwrap_or_default();
+    let context = Context {
+        name: &component.name,
+        fields: component.fields.clone(),
+        servers,
+        peers: own.peers.clone().map_err(Unread::Lacks)?,
+        certificates: table.certificates.as_ref().filter(|_| row.certificates).map(|of| &*of.path),
+        secrets,
+        version: &version,
+        kind: &row.kind,
+        rereads: &row.rereads,
+        learns: row.store.is_some(),
+    };
+    render(&table.templates(&all), &context).map_err(Unread::Wrong)
+}
