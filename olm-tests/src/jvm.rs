@@ -12,11 +12,11 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 use crate::control_plane::scratch;
-use crate::debian::rabbitmq;
 use crate::images::said;
-use crate::operator::{beside, binary};
+use crate::operator::binary;
+use crate::programs::stacks;
 use crate::sandbox::on_machine;
-use crate::tools::{cache, exporter, zookeeper};
+use crate::tools::{cache, exporter, jars};
 
 /// Listens on the port that it is given, if any. Told to halt, it does once an exporter is loaded; told to be unready,
 /// its readiness probe fails from then on.
@@ -65,18 +65,6 @@ pub fn ask_zookeeper(server: &str, words: &[&str]) -> Result<String, String> {
         [&["timeout", "40", "java", "-XX:TieredStopAtLevel=1", "-cp", &classes, "Client", server], words].concat();
     on_machine(&all)
 }
-
-/// As ZooKeeper's own program of that name: `--config FOLDER start-foreground`.
-const ZOOKEEPER: &str = "#!/bin/sh
-[ \"$1 $3\" = '--config start-foreground' ] || exit 2
-exec java -Xmx64m -Xshare:auto -XX:TieredStopAtLevel=1 -cp '/dev/image/lib/*' \\
-    org.apache.zookeeper.server.quorum.QuorumPeerMain \"$2/zoo.cfg\"
-";
-
-/// And its client.
-const CLI: &str = "#!/bin/sh
-exec java -Xmx32m -Xshare:auto -XX:TieredStopAtLevel=1 -cp '/dev/image/lib/*' org.apache.zookeeper.ZooKeeperMain \"$@\"
-";
 
 /// What runs in the namespaces: the JVM, then what a test says. `alive` says whether the JVM is.
 const SCRIPT: &str = r#"
@@ -150,7 +138,9 @@ pub fn image(name: &str) -> Option<Image> {
     // Programs of a stack; what they run, their Pods say.
     if let Some(program) = name.strip_prefix("rig/") {
         let folder = folders().join(program.split(':').next()?);
-        let environment = vec![(word("PATH"), word("/dev/image/bin:/usr/local/bin:/usr/bin:/bin"))];
+        let environment =
+            [("PATH", "/dev/image/bin:/usr/local/bin:/usr/bin:/bin"), ("LD_LIBRARY_PATH", "/dev/image/lib")];
+        let environment = environment.map(|(name, value)| (word(name), word(value))).to_vec();
         return folder.is_dir().then_some(Image { folder, words: Vec::new(), environment, user: 0 });
     }
     // The sample's application: whatever it serves, it is a JVM.
@@ -178,32 +168,12 @@ fn folders() -> &'static Path {
             fs::copy(exporter().expect("the exporter"), folder.join("exporter.jar")).expect("a jar");
         }
         fs::copy(binary(), operator.join("operator")).expect("the program");
-        let rabbit = all.path().join("rabbitmq/bin");
-        fs::create_dir_all(&rabbit).expect("a folder");
-        let programs =
-            rabbitmq().expect("RabbitMQ").into_iter().flat_map(|folder| fs::read_dir(folder).expect("programs"));
-        for program in programs.map(|entry| entry.expect("a program").path()) {
-            let link = rabbit.join(program.file_name().expect("a name"));
-            std::os::unix::fs::symlink(&program, link).expect("a link");
-        }
-        let peer = all.path().join("peer/bin");
-        fs::create_dir_all(&peer).expect("a folder");
-        fs::copy(beside("peer"), peer.join("peer")).expect("the program");
+        stacks(all.path());
         let client = all.path().join("client");
-        for folder in [&client, &all.path().join("shell")] {
-            fs::create_dir(folder).expect("a folder");
-        }
+        fs::create_dir(&client).expect("a folder");
         fs::write(client.join("Client.java"), CLIENT).expect("a source");
-        let jars = format!("{}/*", zookeeper().expect("ZooKeeper").display());
+        let jars = format!("{}/*", jars("zookeeper").expect("ZooKeeper").display());
         said(Command::new("javac").args(["-cp", &jars, "-d"]).arg(&client).arg(client.join("Client.java")));
-        let store = all.path().join("zookeeper");
-        fs::create_dir_all(store.join("bin")).expect("a folder");
-        std::os::unix::fs::symlink(zookeeper().expect("ZooKeeper"), store.join("lib")).expect("a link");
-        for (name, text) in [("zkServer.sh", ZOOKEEPER), ("zkCli.sh", CLI)] {
-            let program = store.join("bin").join(name);
-            fs::write(&program, text).expect("a program");
-            fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("permissions");
-        }
         all
     });
     folders.path()

@@ -31,6 +31,7 @@ pub mod original;
 pub mod pages;
 pub mod pki;
 pub mod process;
+pub mod programs;
 pub mod publishing;
 pub mod reference;
 pub mod sandbox;

@@ -240,12 +240,12 @@ pub struct Container {
 }
 
 impl Container {
-    /// What runs another program in it, as a kubelet's probe does; `None`: it has not begun.
+    /// What runs another program in it, for so many seconds at most; `None`: it has not begun.
     #[must_use]
-    pub fn command(&self, words: &[String]) -> Option<Command> {
+    pub fn command(&self, words: &[String], seconds: u32) -> Option<Command> {
         let first = self.first()?.to_string();
         let mut command = Command::new("timeout");
-        command.args(["15", "nsenter", "-t", &first, "-n", "-m", "-p"]);
+        command.args([&seconds.to_string(), "nsenter", "-t", &first, "-n", "-m", "-p"]);
         if !is_root() {
             command.args(["-U", "--preserve-credentials"]);
         }

@@ -148,12 +148,12 @@ pub fn exporter() -> Result<PathBuf, String> {
     Ok(done.join(jar))
 }
 
-/// The jars of a ZooKeeper server, of a Maven project that names its version.
-pub fn zookeeper() -> Result<PathBuf, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/zookeeper");
-    let project = fs::read_to_string(source.join("pom.xml")).map_err(|e| format!("pom.xml: {e}"))?;
-    let done = cache().join(format!("zookeeper-{}", hex(&Sha256::digest(project)[..8])));
-    made_once(&done, "zookeeper", |making| fetch(&source, making, &[]))?;
+/// The jars of a program, of a Maven project that names its version: `cassandra`, `zookeeper`.
+pub fn jars(name: &str) -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(name);
+    let project = fs::read_to_string(source.join("pom.xml")).map_err(|e| format!("pom.xml of {name}: {e}"))?;
+    let done = cache().join(format!("{name}-{}", hex(&Sha256::digest(project)[..8])));
+    made_once(&done, name, |making| fetch(&source, making, &[]))?;
     Ok(done)
 }
 
@@ -176,7 +176,11 @@ pub fn prepare(folders: &[&str]) -> Result<(), String> {
     MODULES.iter().filter(wanted).try_for_each(|module| build(module).map(drop))?;
     let crates = CRATES.iter().filter(|_| folders.is_empty());
     crates.into_iter().try_for_each(|(name, _)| crate_tool(name).map(drop))?;
-    if folders.is_empty() { exporter().and_then(|_| zookeeper()).map(drop) } else { Ok(()) }
+    if !folders.is_empty() {
+        return Ok(());
+    }
+    exporter()?;
+    ["cassandra", "zookeeper"].into_iter().try_for_each(|name| jars(name).map(drop))
 }
 
 /// Makes a folder of the cache, once; what fails leaves nothing.

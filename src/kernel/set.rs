@@ -54,28 +54,19 @@ pub async fn converge(
         .filter(|_| !wanted.keep_others)
         .filter(|live| !desired.iter().any(|o| o["metadata"]["name"] == live.name_any().as_str()))
     {
-        writes += usize::from(
-            remove(&api, gvk.kind.as_str(), &surplus.name_any(), Exactly { uid: surplus.uid(), version: None }).await?,
-        );
+        writes += usize::from(remove(&api, gvk.kind.as_str(), &surplus.name_any(), surplus.uid()).await?);
     }
     Ok(writes)
 }
 
-/// Which object, and in which state of it.
-#[derive(Debug, Clone, Default)]
-pub struct Exactly {
-    pub uid: Option<String>,
-    /// Its resourceVersion; `None`: in any.
-    pub version: Option<String>,
-}
-
-/// Deletes exactly this object; returns whether it was there, and as it was known.
+/// Deletes the object with this UID, whatever others write to it meanwhile: some are written each second. Returns
+/// whether it was there.
 #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
-pub async fn remove<K>(api: &Api<K>, kind: &str, name: &str, exactly: Exactly) -> Result<bool, Error>
+pub async fn remove<K>(api: &Api<K>, kind: &str, name: &str, uid: Option<String>) -> Result<bool, Error>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let preconditions = Preconditions { uid: exactly.uid, resource_version: exactly.version };
+    let preconditions = Preconditions { uid, resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     match call(|| format!("delete {kind} {name}"), api.delete(name, &params)).await {
         Ok(_) => Ok(true),

@@ -24,7 +24,7 @@ use super::observe::Seen;
 use super::part::{Of, Plan, Replacement, Surplus};
 use crate::api::manager::condition::Reason;
 use crate::kernel::kind::Acted;
-use crate::kernel::set::{Exactly, find, remove};
+use crate::kernel::set::{find, remove};
 use crate::kernel::{self};
 
 /// What was refused is tried again.
@@ -169,7 +169,7 @@ where
 
 /// Deletes a Pod, for its controller to make one of the present template.
 async fn replace(cx: &Cx<'_>, seen: &Seen, replacement: &Replacement) -> Result<(), kernel::Error> {
-    let Replacement { of, pod, uid, version } = replacement;
+    let Replacement { of, pod, uid } = replacement;
     let (namespace, name) = (&*seen.resolved.namespace, &*seen.resolved.name);
     // A stop in the middle is heard.
     if cx.is_stopped(cx.key).await? {
@@ -177,14 +177,14 @@ async fn replace(cx: &Cx<'_>, seen: &Seen, replacement: &Replacement) -> Result<
     }
     let api: Api<Pod> = Api::namespaced(cx.client.clone(), namespace);
     cx.state.own.deleted.lock().insert(uid.clone());
-    let deleted = remove(&api, "Pod", pod, Exactly { uid: Some(uid.clone()), version: Some(version.clone()) }).await;
+    let deleted = remove(&api, "Pod", pod, Some(uid.clone())).await;
     match &deleted {
         Ok(true) => {
             let component = &*of.1;
             tracing::info!(namespace, name, component, pod, "Pod removed: its successor gets the present template");
             cx.metrics.replaced();
         }
-        // It changed, or the API server has said that it stays.
+        // It has gone before, or the API server has said that it stays.
         Ok(false) => drop(cx.state.own.deleted.lock().remove(uid)),
         Err(failed) if failed.objection().is_some() => drop(cx.state.own.deleted.lock().remove(uid)),
         // Without an answer it may be gone: it counts until the watch says otherwise.
@@ -196,15 +196,15 @@ async fn replace(cx: &Cx<'_>, seen: &Seen, replacement: &Replacement) -> Result<
 async fn delete(cx: &Cx<'_>, seen: &Seen, surplus: &Surplus) -> Result<(), kernel::Error> {
     let (client, namespace) = (cx.client.clone(), &*seen.resolved.namespace);
     let name = &*surplus.name;
-    let exactly = Exactly { uid: Some(surplus.uid.clone()), version: None };
+    let uid = Some(surplus.uid.clone());
     tracing::info!(namespace, kind = surplus.kind, name, "not in the spec any more; it is deleted");
     let deleted = match surplus.kind {
-        "StatefulSet" => remove(&Api::<StatefulSet>::namespaced(client, namespace), surplus.kind, name, exactly).await,
-        "DaemonSet" => remove(&Api::<DaemonSet>::namespaced(client, namespace), surplus.kind, name, exactly).await,
-        "ConfigMap" => remove(&Api::<ConfigMap>::namespaced(client, namespace), surplus.kind, name, exactly).await,
-        "Secret" => remove(&Api::<Secret>::namespaced(client, namespace), surplus.kind, name, exactly).await,
-        "Service" => remove(&Api::<Service>::namespaced(client, namespace), surplus.kind, name, exactly).await,
-        _ => remove(&Api::<PodDisruptionBudget>::namespaced(client, namespace), surplus.kind, name, exactly).await,
+        "StatefulSet" => remove(&Api::<StatefulSet>::namespaced(client, namespace), surplus.kind, name, uid).await,
+        "DaemonSet" => remove(&Api::<DaemonSet>::namespaced(client, namespace), surplus.kind, name, uid).await,
+        "ConfigMap" => remove(&Api::<ConfigMap>::namespaced(client, namespace), surplus.kind, name, uid).await,
+        "Secret" => remove(&Api::<Secret>::namespaced(client, namespace), surplus.kind, name, uid).await,
+        "Service" => remove(&Api::<Service>::namespaced(client, namespace), surplus.kind, name, uid).await,
+        _ => remove(&Api::<PodDisruptionBudget>::namespaced(client, namespace), surplus.kind, name, uid).await,
     };
     deleted.map(drop)
 }

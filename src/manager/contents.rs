@@ -32,6 +32,7 @@ pub fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Fou
     }
     let mut servers: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut secrets: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+    let mut unknown = Vec::new();
     for (other, found) in resolved.components.iter().zip(found) {
         let of = &table.rows[other.row];
         let kind = &*of.kind;
@@ -51,7 +52,7 @@ pub fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Fou
         }
         match &found.identity {
             Some(Ok(identity)) => secrets.entry(kind).or_default().extend(identity.secrets.clone()),
-            Some(Err(_)) | None => return Err(Unread::Lacks(format!("Secret {}", identity_name(of, &other.name)))),
+            Some(Err(_)) | None => unknown.push(format!("Secret {}", identity_name(of, &other.name))),
         }
     }
     if let Some(kind) = row.needs.iter().find(|kind| !servers.contains_key(kind.as_str())) {
@@ -70,5 +71,7 @@ pub fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Fou
         rereads: &row.rereads,
         learns: row.store.is_some(),
     };
-    render(&table.templates(&all), &context).map_err(Unread::Wrong)
+    // What is not known is no fault of a template that asks for it.
+    let unread = |why| if unknown.is_empty() { Unread::Wrong(why) } else { Unread::Lacks(unknown.join(", ")) };
+    render(&table.templates(&all), &context).map_err(unread)
 }

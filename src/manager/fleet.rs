@@ -143,11 +143,10 @@ impl Fleet {
             Change::Listed(facts) | Change::Applied(facts) => {
                 let key = key_of(facts);
                 let Some(server) = Server::of(facts, &Table::own().labels.kind) else { return Affects::Nobody };
-                let is_like = inner.pods.get(&key).is_some_and(|known| known.is_like(&server));
-                inner.pods.insert(key.clone(), server);
-                if is_like {
+                if inner.pods.get(&key) == Some(&server) {
                     return Affects::Nobody;
                 }
+                inner.pods.insert(key.clone(), server);
                 key.0
             }
             Change::Deleted(facts) => {

@@ -79,7 +79,6 @@ pub struct Replacement {
     pub of: Of,
     pub pod: String,
     pub uid: String,
-    pub version: String,
 }
 
 /// An object that is not wanted any more.

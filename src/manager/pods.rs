@@ -14,7 +14,6 @@ use crate::rollout::Trouble;
 pub struct Server {
     pub name: String,
     pub uid: String,
-    pub version: String,
     /// Where it is; before it is bound, the first node that it names.
     pub node: String,
     pub is_bound: bool,
@@ -33,14 +32,6 @@ pub struct Server {
     pub unbound: Option<String>,
     /// Its row's kind, and its component.
     pub of: (String, String),
-}
-
-impl Server {
-    /// Whether it is the same except for its resourceVersion.
-    #[must_use]
-    pub fn is_like(&self, other: &Self) -> bool {
-        Self { version: other.version.clone(), ..self.clone() } == *other
-    }
 }
 
 impl Server {
@@ -64,7 +55,6 @@ impl Server {
         Some(Self {
             name: seen.name.to_string(),
             uid: seen.id.to_string(),
-            version: seen.resource_version.to_string(),
             node: seen.node.to_string(),
             is_bound: facts.spec.node_name.as_ref().is_some_and(|node| !node.is_empty()),
             ready_since: seen.ready_since,

@@ -91,10 +91,5 @@ fn stranded(facts: &Facts<'_>, parts: &[Part]) -> Option<Replacement> {
 }
 
 fn of(part: &Part, server: &Server) -> Replacement {
-    Replacement {
-        of: (part.row, part.name.clone()),
-        pod: server.name.clone(),
-        uid: server.uid.clone(),
-        version: server.version.clone(),
-    }
+    Replacement { of: (part.row, part.name.clone()), pod: server.name.clone(), uid: server.uid.clone() }
 }

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match olm_tests::tools::prepare(&[]).and_then(|()| olm_tests::debian::rabbitmq()) {
-        Ok(_) => ExitCode::SUCCESS,
+    let debian = || olm_tests::debian::ALL.iter().try_for_each(|program| program.programs().map(drop));
+    match olm_tests::tools::prepare(&[]).and_then(|()| debian()) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("tools: {why}");
             ExitCode::FAILURE

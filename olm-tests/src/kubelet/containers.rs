@@ -26,6 +26,8 @@ const TOGETHER: Duration = Duration::from_secs(5);
 const BACK_OFF: Duration = Duration::from_millis(500);
 /// Readiness probes that run a program run so often, whatever they say: tests wait for them.
 const PROBE: Duration = Duration::from_secs(1);
+/// And no longer than so.
+const PROBE_SECONDS: u32 = 15;
 /// The containers of a Pod share so many bytes for their last words.
 const MESSAGES: usize = 12 << 10;
 /// And none has more.
@@ -76,17 +78,22 @@ impl Running {
         specs: &[Spec],
         statuses: &mut BTreeMap<String, Status>,
         due: &mut HashMap<String, tokio::time::Instant>,
+        address: &str,
     ) {
         for spec in specs {
-            let Some(words) = &spec.probe else { continue };
+            let Some(probe) = &spec.probe else { continue };
             let Some(status) = statuses.get_mut(&spec.name) else { continue };
             let now = tokio::time::Instant::now();
             if due.get(&spec.name).is_some_and(|due| *due > now) {
                 continue;
             }
             due.insert(spec.name.clone(), now + PROBE);
-            let command =
-                self.containers.lock().expect("containers").get(&spec.name).and_then(|one| one.command(words));
+            let command = self
+                .containers
+                .lock()
+                .expect("containers")
+                .get(&spec.name)
+                .and_then(|one| one.command(&probe.words(address), PROBE_SECONDS));
             let Some(mut command) = command else {
                 status.is_answering = false;
                 continue;
@@ -163,8 +170,8 @@ struct Status {
 impl Kubelet {
     /// Starts a Pod whose images are known; returns whether it is one.
     pub(super) async fn begin_containers(&self, pod: &Pod) -> bool {
-        let (first, specs) = (specs(pod, true), specs(pod, false));
-        if specs.is_empty() || first.iter().chain(&specs).any(|spec| image(&spec.image).is_none()) {
+        let (before, specs) = (specs(pod, true), specs(pod, false));
+        if specs.is_empty() || before.iter().chain(&specs).any(|spec| image(&spec.image).is_none()) {
             return false;
         }
         let spec = pod.spec.as_ref().expect("a spec");
@@ -174,9 +181,11 @@ impl Kubelet {
         let running = Arc::new(Running::default());
         self.real.0.lock().expect("Pods").insert(pod.uid().unwrap_or_default(), running.clone());
         let mut statuses: BTreeMap<String, Status> = BTreeMap::new();
-        if !self.initialize_containers(pod, &sandbox, &running, &first).await {
+        if !self.initialize_containers(pod, &sandbox, &running, &before).await {
             return true;
         }
+        let address = sandbox.address.to_string();
+        let first = done(init_containers(pod));
         let mut asked: HashMap<String, tokio::time::Instant> = HashMap::new();
         let mut written = Value::Null;
         let mut due: HashMap<String, tokio::time::Instant> = HashMap::new();
@@ -201,9 +210,9 @@ impl Kubelet {
                     self.start_container(pod, &sandbox, &running, spec, &mut statuses).await;
                 }
             }
-            running.ask(&specs, &mut statuses, &mut asked).await;
+            running.ask(&specs, &mut statuses, &mut asked, &address).await;
             running.probe(&mut statuses);
-            let status = whole(pod, &specs, &all, &statuses, &sandbox.address.to_string());
+            let status = whole(pod, (&specs, &all), &statuses, (&first, &address));
             if status != written {
                 if !self.write(pod, status.clone()).await {
                     tokio::time::sleep(LOOK).await;
@@ -297,10 +306,14 @@ impl Kubelet {
         };
         let addresses = spec.env.iter().filter(is_address);
         environment.extend(addresses.map(|one| (one.name.clone(), sandbox.address.to_string())));
-        expand(&mut environment);
+        let known = environment.clone();
+        for (_, value) in &mut environment {
+            *value = expanded(value, &known);
+        }
         environment.extend(image.environment.clone());
+        let own_words = spec.words.iter().map(|word| expanded(word, &known)).collect();
         let program = Program {
-            words: if spec.has_command { spec.words.clone() } else { [image.words, spec.words.clone()].concat() },
+            words: if spec.has_command { own_words } else { [image.words, own_words].concat() },
             image: image.folder,
             environment,
             user: (user, group.unwrap_or(user)),
@@ -331,18 +344,18 @@ impl Kubelet {
     }
 }
 
-/// Values name other variables as `$(NAME)`.
-fn expand(environment: &mut [(String, String)]) {
-    let known = environment.to_vec();
-    for (_, value) in environment {
-        for (name, other) in &known {
-            *value = value.replace(&format!("$({name})"), other);
-        }
-    }
+/// A text that names variables as `$(NAME)`.
+fn expanded(text: &str, known: &[(String, String)]) -> String {
+    known.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
 }
 
 /// The Pod's status.
-fn whole(pod: &Pod, own: &[Spec], all: &[Spec], statuses: &BTreeMap<String, Status>, address: &str) -> Value {
+fn whole(
+    pod: &Pod,
+    (own, all): (&[Spec], &[Spec]),
+    statuses: &BTreeMap<String, Status>,
+    (first, address): (&[Value], &str),
+) -> Value {
     let creating = || json!({ "waiting": { "reason": "ContainerCreating" } });
     let status = |spec: &Spec| {
         let status = statuses.get(&spec.name);
@@ -370,7 +383,7 @@ fn whole(pod: &Pod, own: &[Spec], all: &[Spec], statuses: &BTreeMap<String, Stat
         "conditions": [condition("PodReadyToStartContainers", true, &Value::Null),
             condition("Initialized", true, &Value::Null), condition("ContainersReady", is_ready, &unready),
             condition("Ready", is_ready, &unready), condition("PodScheduled", true, &Value::Null)],
-        "initContainerStatuses": done(init_containers(pod)), "containerStatuses": containers,
+        "initContainerStatuses": first, "containerStatuses": containers,
         "ephemeralContainerStatuses": joined,
     })
 }

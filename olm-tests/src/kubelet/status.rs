@@ -37,10 +37,11 @@ pub(super) fn init_containers(pod: &Pod) -> &[Container] {
 
 /// Statuses of containers that did their work.
 pub(super) fn done(containers: &[Container]) -> Vec<Value> {
+    let at = now();
     let status = |c: &Container| {
         json!({ "name": c.name, "image": c.image, "imageID": c.image, "ready": false, "started": false,
-            "restartCount": 0, "state": { "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now(),
-            "finishedAt": now() } } })
+            "restartCount": 0, "state": { "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": at,
+            "finishedAt": at } } })
     };
     containers.iter().map(status).collect()
 }

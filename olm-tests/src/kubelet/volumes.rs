@@ -25,6 +25,12 @@ fn sources(volume: &Volume) -> (Vec<String>, Vec<String>) {
     (own_map.into_iter().chain(maps).collect(), own_secret.into_iter().chain(secrets).collect())
 }
 
+/// As kubelets do: a file is there as a whole, or not at all.
+fn bring(folder: &Path, name: &str, bytes: &[u8]) {
+    let part = folder.join(format!("..{name}"));
+    std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, folder.join(name))).expect("a file");
+}
+
 impl Kubelet {
     /// Where a container's volumes are, and where it mounts them; with the files that they have now.
     pub(super) async fn mounts(&self, pod: &Pod, sandbox: &Sandbox, wanted: &[VolumeMount]) -> Vec<(PathBuf, String)> {
@@ -53,14 +59,14 @@ impl Kubelet {
         for name in maps {
             let found = api.get_opt(name).await.ok().flatten();
             for (key, text) in found.and_then(|found| found.data).unwrap_or_default() {
-                std::fs::write(folder.join(key), text).expect("a file");
+                bring(folder, &key, text.as_bytes());
             }
         }
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
         for name in secrets {
             let found = api.get_opt(name).await.ok().flatten();
             for (key, bytes) in found.and_then(|found| found.data).unwrap_or_default() {
-                std::fs::write(folder.join(key), bytes.0).expect("a file");
+                bring(folder, &key, &bytes.0);
             }
         }
     }

@@ -2,7 +2,9 @@
 //!
 //! Must not judge what the operator says but by the API server.
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use oneagent_operator::api::manager::package::PACKAGE;
@@ -14,7 +16,8 @@ use crate::cluster::{Cluster, documents};
 use crate::eventually;
 use crate::kubelet::Fault;
 use crate::nodes::Shape;
-use crate::sandbox::{Sandbox, persistent};
+use crate::operator::beside;
+use crate::sandbox::{Sandbox, on_machine, persistent};
 
 /// Labels of the nodes of a stack; here with the lab's name, for nodes are shared.
 const MASTER: &str = "node-role.kubernetes.io/master";
@@ -68,6 +71,17 @@ pub fn real_rabbitmq() -> Value {
     json!([{ "name": "init", "image": "rig/shell:1" }, { "name": "rabbitmq", "image": "rig/rabbitmq:3.10" }])
 }
 
+/// The same, of a Cassandra's.
+#[must_use]
+pub fn real_cassandra() -> Value {
+    let container = |name: &str, image: &str| json!({ "name": name, "image": image });
+    json!([
+        container("init", "rig/shell:1"),
+        container("init2", "rig/cassandra:5.0"),
+        container("cassandra", "rig/cassandra:5.0"),
+    ])
+}
+
 /// An entry of the spec.
 #[must_use]
 pub fn service(name: &str, containers: &Value) -> Value {
@@ -118,12 +132,110 @@ impl Lab<'_> {
         self.stack_of(json!({ "rabbitmq": service("rabbitmq1", &real_rabbitmq()) }))
     }
 
+    /// The sample, with programs of the rig: its stores, Redis, BIND and dnsmasq are real, the others stand-ins.
+    #[must_use]
+    pub fn real_opensdn(&self) -> Value {
+        let mut stack = self.stack();
+        for service in stack["spec"]["services"].as_object_mut().expect("services").values_mut() {
+            let entries = match service {
+                Value::Array(all) => all.iter_mut().collect(),
+                one => vec![one],
+            };
+            for entry in entries {
+                let configuration = &mut entry["spec"]["serviceConfiguration"];
+                configuration["maxHeapSize"] = "384M".into();
+                for container in configuration["containers"].as_array_mut().into_iter().flatten() {
+                    let name = container["name"].as_str().unwrap_or_default().to_owned();
+                    let is_cassandra = container["image"].as_str().is_some_and(|image| image.starts_with("cassandra"));
+                    let (image, command) = match &*name {
+                        "init2" | "cassandra" if is_cassandra => ("rig/cassandra:5.0", None),
+                        "zookeeper" => ("rig/zookeeper:3.9.5", None),
+                        "rabbitmq" => ("rig/rabbitmq:3.10", None),
+                        "redis" => ("rig/redis:7.0", None),
+                        "named" => ("rig/named:9.18", None),
+                        "dnsmasq" => ("rig/dnsmasq:2.90", None),
+                        "init" | "conf-init" => ("rig/shell:1", None),
+                        "init2" | "nodeinit" | "vrouterkernelinit" => ("rig/shell:1", Some(json!(["true"]))),
+                        "statusmonitor" => ("rig/shell:1", Some(json!(["sleep", "infinity"]))),
+                        "provisioner" => {
+                            ("rig/opensdn:1", Some(json!(["provisioner", "/run/stack/provisioner.$(POD_IP)"])))
+                        }
+                        _ => ("rig/opensdn:1", None),
+                    };
+                    container["image"] = image.into();
+                    container.as_object_mut().expect("a container").remove("command");
+                    if let Some(command) = command {
+                        container["command"] = command;
+                    }
+                }
+            }
+        }
+        stack
+    }
+
     /// A Manager of these services.
     #[must_use]
     pub fn stack_of(&self, services: Value) -> Value {
         let mut stack = self.stack();
         stack["spec"]["services"] = services;
         stack
+    }
+
+    /// What a server answers to one who has a component's certificates.
+    pub async fn ask(&self, component: &str, address: &str, words: &[&str]) -> Result<String, String> {
+        let secrets: Api<Secret> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let maps: Api<ConfigMap> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let folder = self.cluster.path(&format!("{}-{component}", self.name));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let own = secrets.get(&format!("{component}-secret-certificates")).await.expect("certificates");
+        let all = maps.get("csr-signer-ca").await.expect("authorities").data.expect("data");
+        let files = own.data.expect("data").into_iter().map(|(name, bytes)| (name, bytes.0));
+        for (name, bytes) in files.chain(all.into_iter().map(|(name, text)| (name, text.into_bytes()))) {
+            std::fs::write(folder.join(name), bytes).expect("a file");
+        }
+        let (program, folder) = (beside("peer").display().to_string(), folder.display().to_string());
+        let (server, _) = address.rsplit_once(':').expect("an address and a port");
+        let ask = ["timeout", "40", "bash", "-c", "exec -a ask \"$@\"", "ask", &program, &folder, server, address];
+        let words: Vec<String> = ask.iter().chain(words).map(|&word| word.to_owned()).collect();
+        let asked =
+            tokio::task::spawn_blocking(move || on_machine(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+        asked.await.expect("an answer")
+    }
+
+    /// The files that a Pod's programs read, by name.
+    pub async fn files(&self, pod: &Pod) -> BTreeMap<String, String> {
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let files = volumes.filter(|volume| volume.name == "files");
+        let sources: Vec<_> = files.flat_map(|volume| volume.projected.iter()).cloned().collect();
+        let maps: Api<ConfigMap> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let secrets: Api<Secret> = Api::namespaced(self.cluster.client.clone(), &self.name);
+        let mut all = BTreeMap::new();
+        for source in sources.into_iter().flat_map(|projected| projected.sources.unwrap_or_default()) {
+            if let Some(map) = source.config_map {
+                all.extend(maps.get(&map.name).await.expect("files").data.unwrap_or_default());
+            }
+            if let Some(secret) = source.secret {
+                let data = secrets.get(&secret.name).await.expect("files").data.unwrap_or_default();
+                let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+                all.extend(data.into_iter().map(|(name, bytes)| (name, text(bytes.0))));
+            }
+        }
+        let own = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default();
+        let of_own =
+            |(name, text): (String, String)| Some((name.strip_suffix(&own)?.strip_suffix('.')?.to_owned(), text));
+        all.into_iter().filter_map(of_own).collect()
+    }
+
+    /// What a program prints in a container, where a script runs it.
+    pub async fn shell(&self, pod: &Pod, container: &str, script: &str) -> Result<String, String> {
+        let words = ["bash", "-c", script].map(str::to_owned);
+        let command =
+            self.cluster.kubelet.real.with(pod, container, |container| container.command(&words, 120)).flatten();
+        let mut command = command.ok_or("it does not run")?;
+        let output = tokio::task::spawn_blocking(move || command.output()).await.expect("an answer");
+        let output = output.map_err(|why| why.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
     /// Kills all Pods of the stack at once, and waits until others are Ready.

@@ -8,12 +8,14 @@
 
 mod attach;
 mod basics;
+mod cassandra;
 mod certificates;
 mod changes;
 mod growth;
 mod guarded;
 mod harm;
 mod hostile;
+mod opensdn;
 mod rabbitmq;
 mod reasons;
 mod stack;

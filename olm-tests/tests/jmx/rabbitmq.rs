@@ -1,12 +1,10 @@
 //! RabbitMQ of a stack: real servers, which find each other, speak TLS alone, and keep what they were told.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 use kube::api::Api;
 use olm_tests::eyes::Eyes;
 use olm_tests::lab::{LONG, Lab};
-use olm_tests::operator::beside;
-use olm_tests::sandbox::on_machine;
 use olm_tests::{eventually, run};
 
 async fn stands(masters: usize, name: &str) -> Lab<'static> {
@@ -21,13 +19,7 @@ async fn stands(masters: usize, name: &str) -> Lab<'static> {
 /// What a server's own program says.
 async fn rabbitmqctl(lab: &Lab<'_>, pod: &Pod, words: &str) -> Result<String, String> {
     let script = format!("HOME=/var/lib/rabbitmq RABBITMQ_USE_LONGNAME=true rabbitmqctl -q -n rabbit@$POD_IP {words}");
-    let words = ["bash", "-c", &script].map(str::to_owned);
-    let command = lab.cluster.kubelet.real.with(pod, "rabbitmq", |container| container.command(&words)).flatten();
-    let mut command = command.ok_or("it does not run")?;
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("an answer");
-    let output = output.map_err(|why| why.to_string())?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() { Ok(text) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    lab.shell(pod, "rabbitmq", &script).await
 }
 
 /// The servers of its cluster, as it knows them, and those that run.
@@ -93,23 +85,16 @@ fn servers_find_each_other_one_by_one_speak_tls_and_come_back_with_their_data() 
     });
 }
 
-/// A peer with its certificate is greeted by each server.
+/// Each server lets in who has a certificate and its password, and nobody without that.
 async fn speaks_tls(lab: &Lab<'_>) {
     let secrets: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-    let maps: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-    let folder = lab.cluster.path(&format!("{}-certificates", lab.name));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let own = secrets.get("rabbitmq1-secret-certificates").await.expect("certificates").data.expect("data");
-    let all = maps.get("csr-signer-ca").await.expect("authorities").data.expect("data");
-    let files = own.into_iter().map(|(name, bytes)| (name, bytes.0));
-    for (name, bytes) in files.chain(all.into_iter().map(|(name, text)| (name, text.into_bytes()))) {
-        std::fs::write(folder.join(name), bytes).expect("a file");
-    }
+    let identity = secrets.get("rabbitmq1-rabbitmq-identity").await.expect("a Secret").data.expect("data");
+    let password = String::from_utf8(identity["password"].0.clone()).expect("text");
     for server in lab.addresses().await {
-        let words = [beside("peer").display().to_string(), folder.display().to_string(), server, "5673".to_owned()];
-        let asked =
-            tokio::task::spawn_blocking(move || on_machine(&words.iter().map(String::as_str).collect::<Vec<_>>()));
-        let answer = asked.await.expect("an answer").expect("a greeting");
+        let address = format!("{server}:5673");
+        let answer = lab.ask("rabbitmq1", &address, &["amqp", "stack", &password]).await.expect("a login");
         assert!(answer.contains("RabbitMQ"), "{answer}");
+        let refused = lab.ask("rabbitmq1", &address, &["amqp", "stack", "another"]).await.expect_err("a refusal");
+        assert!(refused.contains("refuses the login"), "{refused}");
     }
 }

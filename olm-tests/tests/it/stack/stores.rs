@@ -1,8 +1,9 @@
 //! What identifies a store: it is made up once, stays, and is said to nobody.
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use olm_tests::lab::manager::service;
 use olm_tests::lab::{Lab, SOON};
 use olm_tests::{eventually, run};
 use serde_json::json;
@@ -43,6 +44,60 @@ fn without_what_identifies_it_a_store_stays_as_it_is_until_that_is_restored() {
         api.create(&PostParams::default(), &kept).await.expect("restored");
         lab.stack_says("Ready", "AllServing").await;
         assert!(uids(&lab).await.iter().all(|uid| before.contains(uid)), "nobody starts again");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn one_that_keeps_nothing_gets_other_passwords_and_starts_again_and_nobody_else_does() {
+    run(async {
+        let lab = standing("stack-passwords", 1, 1).await;
+        let before = uids(&lab).await;
+        let api: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let name = "config1-config-identity";
+        let password = |secret: Secret| secret.data.expect("data")["redis"].0.clone();
+        let first = password(api.get(name).await.expect("a Secret"));
+        api.delete(name, &DeleteParams::default()).await.expect("deleted");
+        eventually("there is another one, and one Pod has started again with it", SOON, || async {
+            let now = uids(&lab).await;
+            let others = now.iter().filter(|uid| !before.contains(uid)).count();
+            let is_new = api.get_opt(name).await.ok().flatten().is_some_and(|secret| password(secret) != first);
+            if is_new && others == 1 && now.len() == before.len() { Ok(()) } else { Err(format!("{others} {is_new}")) }
+        })
+        .await;
+        lab.stack_says("Ready", "AllServing").await;
+        assert_eq!(uids(&lab).await.iter().filter(|uid| !before.contains(uid)).count(), 1);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_pod_to_which_somebody_writes_all_the_time_is_replaced_all_the_same() {
+    run(async {
+        let lab = standing("stack-touched", 1, 0).await;
+        let pods: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let name = "zookeeper1-zookeeper-statefulset-0";
+        let before = pods.get(name).await.expect("a Pod").uid();
+        let writes = tokio::spawn({
+            let pods = pods.clone();
+            async move {
+                for number in 0.. {
+                    let touched = json!({ "metadata": { "annotations": { "touched": number.to_string() } } });
+                    let _ = pods.patch(name, &PatchParams::default(), &Patch::Merge(touched)).await;
+                }
+            }
+        });
+        lab.edit_stack(json!({ "services": { "zookeepers": [service("zookeeper1", &json!([
+            { "name": "init", "image": "python:3.8.2-alpine" }, { "name": "conf-init", "image": "zookeeper:3.9.3" },
+            { "name": "zookeeper", "image": "zookeeper:3.9.3" }]))] } }))
+            .await;
+        eventually("there is another Pod", SOON, || async {
+            let now = pods.get_opt(name).await.ok().flatten().and_then(|pod| pod.uid());
+            if now.is_some() && now != before { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+        writes.abort();
+        lab.stack_says("Ready", "AllServing").await;
         lab.end().await;
     });
 }
