@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use kube::ResourceExt;
 use olm_tests::eventually;
 use olm_tests::lab::jmx_exporter::PORT;
 use olm_tests::lab::{Lab, V1};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
 use oneagent_operator::api::config_watcher::package::PACKAGE as WATCHER;
 use oneagent_operator::api::jmx_exporter::package::PACKAGE as EXPORTER;
+use oneagent_operator::api::manager::package::PACKAGE as MANAGER;
 use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
+use oneagent_operator::api::package::Package;
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -19,6 +22,19 @@ fn may(olm: &Olm, (namespace, account): (&str, &str), verb: &str, what: &str) ->
     let (what, sub) = what.split_once('/').unwrap_or((what, ""));
     let sub = format!("--subresource={sub}");
     olm.cluster.try_kubectl(&["-n", namespace, "auth", "can-i", verb, what, &sub, &user], None).is_ok()
+}
+
+/// Removes a package as its administrator does, and waits until its operator is gone.
+async fn removed(olm: &Olm, namespace: &str, package: &Package, version: &str) {
+    olm.delete("Subscription", namespace, package.name).await;
+    olm.delete("ClusterServiceVersion", namespace, &format!("{}.v{version}", package.name)).await;
+    eventually("its Deployment is gone", PATIENCE, || async {
+        match olm.get("Deployment", namespace, package.name).await {
+            None => Ok(()),
+            Some(_) => Err("not yet".to_owned()),
+        }
+    })
+    .await;
 }
 
 #[test]
@@ -84,15 +100,7 @@ fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
 
         // And removed; its rights go before it does.
         olm.judge_of(&WATCHER, "dynatrace");
-        olm.delete("Subscription", "dynatrace", WATCHER.name).await;
-        olm.delete("ClusterServiceVersion", "dynatrace", &format!("{}.v1.0.0", WATCHER.name)).await;
-        eventually("its Deployment is gone", PATIENCE, || async {
-            match olm.get("Deployment", "dynatrace", WATCHER.name).await {
-                None => Ok(()),
-                Some(_) => Err("not yet".to_owned()),
-            }
-        })
-        .await;
+        removed(&olm, "dynatrace", &WATCHER, "1.0.0").await;
         olm.installed("dynatrace", NEXT).await;
         assert_eq!(pods(), before);
         assert_eq!(lab.uids("agent").await, uids);
@@ -140,15 +148,49 @@ fn the_exporter_of_jvms_comes_goes_and_is_upgraded_beside_another_package_and_no
         assert_eq!((lab.loads("first").await <= 1, lab.restarts("first").await), (true, 0));
 
         olm.judge_of(&EXPORTER, "apps");
-        olm.delete("Subscription", "apps", EXPORTER.name).await;
-        olm.delete("ClusterServiceVersion", "apps", &format!("{}.v0.9.9", EXPORTER.name)).await;
-        eventually("its Deployment is gone", PATIENCE, || async {
-            let left = olm.get("Deployment", "apps", EXPORTER.name).await;
-            if left.is_none() { Ok(()) } else { Err("not yet".to_owned()) }
-        })
-        .await;
+        removed(&olm, "apps", &EXPORTER, "0.9.9").await;
         assert!(lab.metrics("first", PORT).await.is_some(), "it exports until it ends");
         olm.installed_of(&WATCHER, "apps", NEXT).await;
         assert_eq!(may(EXPORTER.name), [false; 4]);
+    });
+}
+
+#[test]
+fn a_stack_stands_beside_another_package_and_stays_while_its_operator_is_upgraded_and_removed() {
+    olm_tests::run(async {
+        let olm = Olm::start().await;
+        let (watchers, managers) = ([olm.release_of(&WATCHER, NEXT)], [olm.release_of(&MANAGER, NEXT)]);
+        olm.publish_all(&[(&WATCHER, &watchers), (&MANAGER, &managers)], &[]).await;
+        olm.namespace("contrail");
+        for package in [&WATCHER, &MANAGER] {
+            olm.subscribe(&Wish { package, ..Wish::own("contrail", &["contrail"]) });
+            olm.installed_of(package, "contrail", NEXT).await;
+        }
+        let asked = [("delete", "pods"), ("patch", "statefulsets"), ("list", "secrets"), ("create", "pods/exec")];
+        let may = |account: &str| asked.map(|(verb, what)| may(&olm, ("contrail", account), verb, what));
+        assert_eq!(may(MANAGER.name), [true, true, true, false]);
+        assert_eq!(may(WATCHER.name), [false; 4]);
+
+        let mut lab = Lab::in_namespace(&olm.cluster, "contrail", 0).await;
+        lab.add_masters(1).await;
+        olm.cluster.apply(&lab.stack().to_string());
+        lab.stack_says("Ready", "AllServing").await;
+        let uids = async |lab: &Lab<'_>| lab.stack_pods().await.iter().map(ResourceExt::uid).collect::<Vec<_>>();
+        let before = uids(&lab).await;
+        assert_eq!(before.len(), 9, "one of each, and a vRouter");
+        let newer = [&managers[..], &[olm.release_of(&MANAGER, "0.9.9")]].concat();
+        olm.publish_all(&[(&WATCHER, &watchers), (&MANAGER, &newer)], &[]).await;
+        olm.installed_of(&MANAGER, "contrail", "0.9.9").await;
+        lab.cluster.kubectl(&["-n", "contrail", "delete", "configmap", "config1-config-configmap"]);
+        eventually("the new one puts back what is deleted", PATIENCE, || async {
+            let get = ["-n", "contrail", "get", "configmap", "config1-config-configmap"];
+            olm.cluster.try_kubectl(&get, None).map(drop)
+        })
+        .await;
+        assert_eq!(uids(&lab).await, before, "nobody starts again");
+        olm.judge_of(&MANAGER, "contrail");
+        removed(&olm, "contrail", &MANAGER, "0.9.9").await;
+        olm.installed_of(&WATCHER, "contrail", NEXT).await;
+        assert_eq!(uids(&lab).await, before, "the stack goes on without it");
     });
 }
