@@ -113,7 +113,7 @@ const OPENSDN: &[&str] = &[
 
 /// Makes all of them.
 pub fn stacks(all: &Path) {
-    for name in ["shell", "opensdn/bin", "peer/bin", "zookeeper/bin", "cassandra/bin", "cassandra/conf"] {
+    for name in ["shell", "shop/bin", "opensdn/bin", "peer/bin", "zookeeper/bin", "cassandra/bin", "cassandra/conf"] {
         fs::create_dir_all(all.join(name)).expect("a folder");
     }
     fs::copy(beside("peer"), all.join("peer/bin/peer")).expect("the program");
@@ -122,6 +122,9 @@ pub fn stacks(all: &Path) {
     for name in OPENSDN {
         symlink("program", sdn.join(name)).expect("a link");
     }
+    fs::copy(beside("peer"), all.join("shop/bin/ask")).expect("the program");
+    script(all, "shop/bin/zkCli.sh", CLI);
+    symlink(jars("zookeeper").unwrap_or_else(|why| panic!("{why}")), all.join("shop/lib")).expect("a link");
     script(all, "zookeeper/bin/zkServer.sh", ZOOKEEPER);
     script(all, "zookeeper/bin/zkCli.sh", CLI);
     script(all, "cassandra/bin/cassandra", CASSANDRA);

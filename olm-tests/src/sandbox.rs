@@ -176,12 +176,14 @@ impl Sandbox {
     /// One in the network of a node, which is made with its first.
     #[must_use]
     pub fn on_node(name: &str) -> Self {
-        let known = NODES.lock().expect("nodes").get(name).cloned();
-        let Some((holder, address)) = known else {
+        // Two Pods that start at once are in the same one.
+        let mut nodes = NODES.lock().expect("nodes");
+        let Some((holder, address)) = nodes.get(name).cloned() else {
             let new = Self::new();
-            NODES.lock().expect("nodes").insert(name.to_owned(), (new.holder.clone(), new.address));
+            nodes.insert(name.to_owned(), (new.holder.clone(), new.address));
             return new;
         };
+        drop(nodes);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let folder = machine().folder.path().join(number.to_string());
         fs::create_dir_all(&folder).expect("a folder");

@@ -221,7 +221,8 @@ fn trouble(facts: &StatusFacts<'_>, parts: &[(&Part, State)]) -> Option<(R, Stri
             }
             State::Starting | State::Growing(_) if ready < part.placed && !part.left.is_empty() => {
                 let left = part.left.join(", ");
-                let why = format!("{name} does not serve ({ready}/{desired}), and {left} need it");
+                let verb = if part.left.len() == 1 { "needs" } else { "need" };
+                let why = format!("{name} does not serve ({ready}/{desired}), and {left} {verb} it");
                 all.push((R::ComponentsUnavailable, why));
             }
             State::Serving

@@ -11,6 +11,7 @@ use oneagent_operator::api::manager::package::PACKAGE;
 use oneagent_operator::api::manager::{Manager, ManagerStatus};
 use serde_json::{Value, json};
 
+use super::entries::{has_real_programs, real_rabbitmq, real_zookeeper, service};
 use super::{LONG, Lab, SOON, is_ready};
 use crate::cluster::{Cluster, documents};
 use crate::eventually;
@@ -52,40 +53,6 @@ pub async fn networks(cluster: &Cluster, nodes: &[String]) {
         let status = Patch::Merge(json!({ "status": { "addresses": [address] } }));
         api.patch_status(node, &PatchParams::default(), &status).await.expect("a Node");
     }
-}
-
-/// Images of the rig for a ZooKeeper's containers.
-#[must_use]
-pub fn real_zookeeper() -> Value {
-    let container = |name: &str, image: &str| json!({ "name": name, "image": image });
-    json!([
-        container("init", "rig/shell:1"),
-        container("conf-init", "rig/shell:1"),
-        container("zookeeper", "rig/zookeeper:3.9.5"),
-    ])
-}
-
-/// The same, of a RabbitMQ's.
-#[must_use]
-pub fn real_rabbitmq() -> Value {
-    json!([{ "name": "init", "image": "rig/shell:1" }, { "name": "rabbitmq", "image": "rig/rabbitmq:3.10" }])
-}
-
-/// The same, of a Cassandra's.
-#[must_use]
-pub fn real_cassandra() -> Value {
-    let container = |name: &str, image: &str| json!({ "name": name, "image": image });
-    json!([
-        container("init", "rig/shell:1"),
-        container("init2", "rig/cassandra:5.0"),
-        container("cassandra", "rig/cassandra:5.0"),
-    ])
-}
-
-/// An entry of the spec.
-#[must_use]
-pub fn service(name: &str, containers: &Value) -> Value {
-    json!({ "metadata": { "name": name }, "spec": { "serviceConfiguration": { "containers": containers } } })
 }
 
 /// The claim of a server.
@@ -136,40 +103,7 @@ impl Lab<'_> {
     #[must_use]
     pub fn real_opensdn(&self) -> Value {
         let mut stack = self.stack();
-        for service in stack["spec"]["services"].as_object_mut().expect("services").values_mut() {
-            let entries = match service {
-                Value::Array(all) => all.iter_mut().collect(),
-                one => vec![one],
-            };
-            for entry in entries {
-                let configuration = &mut entry["spec"]["serviceConfiguration"];
-                configuration["maxHeapSize"] = "384M".into();
-                for container in configuration["containers"].as_array_mut().into_iter().flatten() {
-                    let name = container["name"].as_str().unwrap_or_default().to_owned();
-                    let is_cassandra = container["image"].as_str().is_some_and(|image| image.starts_with("cassandra"));
-                    let (image, command) = match &*name {
-                        "init2" | "cassandra" if is_cassandra => ("rig/cassandra:5.0", None),
-                        "zookeeper" => ("rig/zookeeper:3.9.5", None),
-                        "rabbitmq" => ("rig/rabbitmq:3.10", None),
-                        "redis" => ("rig/redis:7.0", None),
-                        "named" => ("rig/named:9.18", None),
-                        "dnsmasq" => ("rig/dnsmasq:2.90", None),
-                        "init" | "conf-init" => ("rig/shell:1", None),
-                        "init2" | "nodeinit" | "vrouterkernelinit" => ("rig/shell:1", Some(json!(["true"]))),
-                        "statusmonitor" => ("rig/shell:1", Some(json!(["sleep", "infinity"]))),
-                        "provisioner" => {
-                            ("rig/opensdn:1", Some(json!(["provisioner", "/run/stack/provisioner.$(POD_IP)"])))
-                        }
-                        _ => ("rig/opensdn:1", None),
-                    };
-                    container["image"] = image.into();
-                    container.as_object_mut().expect("a container").remove("command");
-                    if let Some(command) = command {
-                        container["command"] = command;
-                    }
-                }
-            }
-        }
+        has_real_programs(&mut stack);
         stack
     }
 
@@ -188,7 +122,9 @@ impl Lab<'_> {
         let folder = self.cluster.path(&format!("{}-{component}", self.name));
         std::fs::create_dir_all(&folder).expect("a folder");
         let own = secrets.get(&format!("{component}-secret-certificates")).await.expect("certificates");
-        let all = maps.get("csr-signer-ca").await.expect("authorities").data.expect("data");
+        let mut bundles = maps.list(&ListParams::default()).await.expect("ConfigMaps").items;
+        bundles.retain(|map| map.data.as_ref().is_some_and(|data| data.contains_key("ca-bundle.crt")));
+        let all = bundles.pop().and_then(|map| map.data).expect("authorities");
         let files = own.data.expect("data").into_iter().map(|(name, bytes)| (name, bytes.0));
         for (name, bytes) in files.chain(all.into_iter().map(|(name, text)| (name, text.into_bytes()))) {
             std::fs::write(folder.join(name), bytes).expect("a file");
@@ -240,9 +176,11 @@ impl Lab<'_> {
 
     /// Kills all Pods of the stack at once, and waits until others are Ready.
     pub async fn replaces_all(&self) {
-        let before: Vec<_> = self.stack_pods().await.iter().map(ResourceExt::uid).collect();
-        let of_stack = ListParams::default().labels("contrail_manager");
-        self.pod_api().delete_collection(&DeleteParams::default().grace_period(0), &of_stack).await.expect("deleted");
+        let all = self.stack_pods().await;
+        let before: Vec<_> = all.iter().map(ResourceExt::uid).collect();
+        for pod in &all {
+            self.kill(pod).await;
+        }
         eventually("other Pods are Ready", LONG, || async {
             let now = self.stack_pods().await;
             let are_new = now.iter().all(|pod| !before.contains(&pod.uid()) && is_ready(pod));
@@ -376,8 +314,10 @@ impl Lab<'_> {
     /// The Pods of its stack, by name.
     pub async fn stack_pods(&self) -> Vec<Pod> {
         let api: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.name);
-        let list = api.list(&ListParams::default().labels("contrail_manager")).await.expect("Pods");
-        let mut pods = list.items;
+        let is_part =
+            |pod: &Pod| ["contrail_manager", "shop_part"].iter().any(|label| pod.labels().contains_key(*label));
+        let mut pods = api.list(&ListParams::default()).await.expect("Pods").items;
+        pods.retain(is_part);
         pods.sort_by_key(ResourceExt::name_any);
         pods
     }

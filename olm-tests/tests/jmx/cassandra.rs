@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::manager::{real_cassandra, service};
+use olm_tests::lab::entries::{real_cassandra, service};
 use olm_tests::lab::{LONG, Lab};
 use olm_tests::sandbox::Container;
 use olm_tests::{eventually, run};

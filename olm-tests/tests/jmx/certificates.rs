@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use olm_tests::eyes::Eyes;
-use olm_tests::lab::manager::service;
+use olm_tests::lab::entries::service;
 use olm_tests::lab::{LONG, Lab, SOON, is_ready};
 use olm_tests::{eventually, run};
 use serde_json::{Value, json};

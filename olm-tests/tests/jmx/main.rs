@@ -18,4 +18,5 @@ mod hostile;
 mod opensdn;
 mod rabbitmq;
 mod reasons;
+mod shop;
 mod stack;

@@ -1,5 +1,6 @@
-//! `make demo KIND=manager`: a stack of ten components stands up, each after those that it needs. Its ZooKeeper servers
-//! are real; of the others only the order is, for their images cannot be had here.
+//! `make demo KIND=manager`: a stack of ten components stands up, each after those that it needs. Its ZooKeeper,
+//! RabbitMQ, Cassandra, Redis, BIND and dnsmasq are real. Of the others, whose images cannot be had here, stand-ins
+//! read their files and connect to all that these name.
 //!
 //! Installs from `config/tf-operator/install.yaml`, and applies its sample. Must not claim anything that the API server
 //! does not say.
@@ -8,7 +9,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use olm_tests::cluster::{Cluster, documents, repository};
-use olm_tests::lab::manager::{networks, real_zookeeper, volumes};
+use olm_tests::lab::entries::has_real_programs;
+use olm_tests::lab::manager::{networks, volumes};
 use olm_tests::nodes::{self, Shape};
 use serde_json::{Value, json};
 
@@ -33,10 +35,10 @@ pub(super) async fn demo() -> Result<Cluster, ExitCode> {
     cluster.kubectl(&["apply", "--server-side", "-f", &file("install.yaml")]);
     cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/managers.contrail.juniper.net"]);
     cluster.kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/tf-operator", "--timeout=60s"]);
-    say("three masters, three workers. Applying the sample's Manager, with a ZooKeeper that is real");
+    say("three masters, three workers. Applying the sample's Manager, whose stores, Redis, BIND and dnsmasq are real");
     let sample = std::fs::read_to_string(file("samples/manager.yaml")).map_err(|_| ExitCode::FAILURE)?;
     let mut manager = documents(&sample).remove(0);
-    manager["spec"]["services"]["zookeepers"][0]["spec"]["serviceConfiguration"]["containers"] = real_zookeeper();
+    has_real_programs(&mut manager);
     let right = manager["spec"]["services"]["webui"].clone();
     let all = manager["spec"]["services"]["webui"]["spec"]["serviceConfiguration"]["containers"].as_array_mut();
     all.ok_or(ExitCode::FAILURE)?.retain(|container| container["name"] != "redis");

@@ -1,7 +1,7 @@
 //! A program of a stack, for the rig. By the name under which it is started it is
 //!
 //! - `ask FOLDER OWN ADDRESS PROTOCOL [WORD…]`: what a server answers to one who has the certificate of address OWN,
-//!   which lies in FOLDER: `amqp USER PASSWORD`, `cql ONE|ALL QUERY`, `dns`, `redis PASSWORD WORD…`, `tls`;
+//!   which lies in FOLDER: `amqp USER PASSWORD [QUEUE]`, `cql ONE|ALL QUERY`, `dns`, `redis PASSWORD WORD…`, `tls`;
 //! - `peer`: a server that connects to every peer of its own file;
 //! - any other: a program of OpenSDN, which reads the file that it is given and connects to all that it names.
 //!

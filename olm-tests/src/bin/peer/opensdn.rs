@@ -63,7 +63,7 @@ fn configuration(text: &str) -> Result<Wants, Failed> {
                     let prefix = key.split_once('_').map_or("", |(prefix, _)| prefix);
                     let user = need(&format!("{prefix}_user"))?;
                     let password = need(&format!("{prefix}_password"))?;
-                    let ask = Ask::Amqp { user, password };
+                    let ask = Ask::Amqp { user, password, queue: None };
                     wants.asks.extend(servers().map(|server| (server, ask.clone())));
                 }
                 (_, "collectors") | ("control-node", "servers") => {

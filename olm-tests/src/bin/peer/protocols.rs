@@ -62,6 +62,8 @@ pub enum Ask {
     Amqp {
         user: String,
         password: String,
+        /// A queue that outlives the server, and that is to be there.
+        queue: Option<String>,
     },
     Cql {
         consistency: u8,
@@ -94,7 +96,9 @@ impl Ask {
     pub fn parse(protocol: &str, words: &[String]) -> Result<Self, Failed> {
         Ok(match (protocol, words) {
             ("tls", []) => Self::Tls,
-            ("amqp", [user, password]) => Self::Amqp { user: user.clone(), password: password.clone() },
+            ("amqp", [user, password, queue @ ..]) => {
+                Self::Amqp { user: user.clone(), password: password.clone(), queue: queue.first().cloned() }
+            }
             ("cql", [at, query]) => {
                 let consistency = if at == "ONE" { ONE } else { ALL };
                 Self::Cql { consistency, query: query.clone() }
@@ -114,7 +118,9 @@ impl Ask {
                 identity.connect(address).await?.read_exact(&mut [0]).await?;
                 Ok("!".to_owned())
             }
-            Self::Amqp { user, password } => amqp(identity.connect(address).await?, user, password).await,
+            Self::Amqp { user, password, queue } => {
+                amqp(identity.connect(address).await?, (user, password), queue.as_deref()).await
+            }
             Self::Cql { consistency, query } => cql(identity.connect(address).await?, *consistency, query).await,
             Self::Dns => dns(TcpStream::connect(address).await?).await,
             Self::Redis { password, words, is_tls: true } => {
@@ -145,28 +151,57 @@ async fn frame(stream: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, Failed>
     Ok(payload)
 }
 
-/// Logs in, and returns what the server said of itself.
-async fn amqp(mut stream: impl AsyncRead + AsyncWrite + Unpin, user: &str, password: &str) -> Result<String, Failed> {
+/// A method of AMQP on a channel, as its class and number, and what it says.
+async fn method(
+    stream: &mut (impl AsyncWrite + Unpin),
+    channel: u8,
+    (class, number): (u8, u8),
+    words: &[u8],
+) -> Result<(), Failed> {
+    let mut message = vec![1, 0, channel];
+    message.extend(u32::try_from(words.len() + 4)?.to_be_bytes());
+    message.extend([0, class, 0, number]);
+    message.extend(words);
+    message.push(0xCE);
+    Ok(stream.write_all(&message).await?)
+}
+
+/// Logs in, has a queue be there, and returns what the server said of itself.
+async fn amqp(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    (user, password): (&str, &str),
+    queue: Option<&str>,
+) -> Result<String, Failed> {
     stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
     let start = frame(&mut stream).await?;
     let response = format!("\0{user}\0{password}");
-    // Class connection, method start-ok: no properties, mechanism, response, locale.
-    let mut payload = vec![0, 10, 0, 11, 0, 0, 0, 0, 5];
-    payload.extend(b"PLAIN");
-    payload.extend(u32::try_from(response.len())?.to_be_bytes());
-    payload.extend(response.as_bytes());
-    payload.extend(b"\x05en_US");
-    let mut message = vec![1, 0, 0];
-    message.extend(u32::try_from(payload.len())?.to_be_bytes());
-    message.extend(payload);
-    message.push(0xCE);
-    stream.write_all(&message).await?;
+    // No properties, mechanism, response, locale.
+    let mut login = vec![0, 0, 0, 0, 5];
+    login.extend(b"PLAIN");
+    login.extend(u32::try_from(response.len())?.to_be_bytes());
+    login.extend(response.as_bytes());
+    login.extend(b"\x05en_US");
+    method(&mut stream, 0, (10, 11), &login).await?;
     // It closes the connection of one whom it does not let in.
     let tune = frame(&mut stream).await.unwrap_or_default();
-    if tune.starts_with(&[0, 10, 0, 30]) {
-        return Ok(String::from_utf8_lossy(&start).into_owned());
+    if !tune.starts_with(&[0, 10, 0, 30]) {
+        return Err(format!("it refuses the login of {user}").into());
     }
-    Err(format!("it refuses the login of {user}").into())
+    if let Some(queue) = queue {
+        // What it proposes is accepted; then its host "/" is opened, and a channel.
+        method(&mut stream, 0, (10, 31), &tune[4..]).await?;
+        method(&mut stream, 0, (10, 40), b"\x01/\0\0").await?;
+        frame(&mut stream).await?;
+        method(&mut stream, 1, (20, 10), b"\0").await?;
+        frame(&mut stream).await?;
+        let name = [&[0, 0, u8::try_from(queue.len())?][..], queue.as_bytes(), &[2, 0, 0, 0, 0]].concat();
+        method(&mut stream, 1, (50, 10), &name).await?;
+        let declared = frame(&mut stream).await?;
+        if !declared.starts_with(&[0, 50, 0, 11]) {
+            return Err(format!("it refuses queue {queue}").into());
+        }
+    }
+    Ok(String::from_utf8_lossy(&start).into_owned())
 }
 
 /// What a query of version 4 of the protocol comes to; the text that is in it.

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use olm_tests::lab::manager::service;
+use olm_tests::lab::entries::service;
 use olm_tests::lab::{Lab, SOON};
 use olm_tests::{eventually, run};
 use serde_json::json;
