@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use olm_tests::eventually;
 use olm_tests::lab::{LONG, Lab};
 use olm_tests::run;
+use serde_json::json;
 
 /// Files that name nobody else.
 const ALONE: &[&str] = &["cassandra", "cookie", "dnsmasq", "heap", "jmx", "myid", "named", "redis", "super", "zoo"];
@@ -28,12 +29,15 @@ fn named(text: &str) -> BTreeSet<&str> {
 fn every_program_is_let_in_by_all_that_its_files_name() {
     run(async {
         let lab = Lab::of_real_stacks("opensdn", 3).await;
-        lab.cluster.apply(&lab.real_opensdn().to_string());
+        let mut stack = lab.real_opensdn();
+        // Three of them take long, and a test of their own.
+        stack["spec"]["services"]["cassandras"][0]["spec"]["commonConfiguration"] = json!({ "replicas": 1 });
+        lab.cluster.apply(&stack.to_string());
         eventually("all serve", LONG * 2, || async {
             let status = lab.stack_status().await;
             let pods = lab.stack_pods().await.len();
             let summary = status.summary.clone().unwrap_or_default();
-            if summary.progress == "10/10" && pods == 25 {
+            if summary.progress == "10/10" && pods == 23 {
                 Ok(())
             } else {
                 Err(format!("{pods} Pods; {:#?}", status.components))
@@ -48,7 +52,8 @@ fn every_program_is_let_in_by_all_that_its_files_name() {
             }
             for (file, text) in lab.files(&pod).await {
                 let named = named(&text);
-                let is_right = if ALONE.contains(&&*file) {
+                let is_alone = ALONE.contains(&&*file) || pod.name_any().starts_with("cassandra1");
+                let is_right = if is_alone {
                     let own = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
                     named.iter().all(|address| Some(*address) == own.as_deref())
                 } else {

@@ -77,6 +77,32 @@ fn a_pod_on_no_node_that_names_nodes_of_before_is_replaced_and_no_other() {
 }
 
 #[test]
+fn who_needs_a_password_that_is_gone_stays_as_it_is_and_says_so_and_who_does_not_goes_on() {
+    let mut world = World::new(3);
+    let stores = ["cassandra1", "zookeeper1", "rabbitmq1"];
+    world.stand_up(&stores);
+    for component in ["config1", "control1", "kubemanager1"] {
+        world.write();
+        world.serve(component, true);
+    }
+    assert_eq!(world.state("kubemanager1"), State::Serving);
+    let objects = |world: &World, component: &str| {
+        let part = world.plan().parts.into_iter().find(|part| part.name == component).unwrap();
+        part.objects.len()
+    };
+    for (secret, waits) in [("zookeeper1-zookeeper-identity", false), ("rabbitmq1-rabbitmq-identity", true)] {
+        let before = world.fleet.read().secrets.0.clone();
+        world.fleet.with(|all| all.secrets.0.retain(|(_, name), _| name != secret));
+        // No file of its own names ZooKeeper's password.
+        let state = if waits { State::Waiting(format!("Secret {secret}")) } else { State::Serving };
+        assert_eq!((world.state("kubemanager1"), objects(&world, "kubemanager1") == 0), (state, waits));
+        assert_eq!((world.plan().surplus, world.plan().replacement), (Vec::new(), None));
+        world.fleet.with(|all| all.secrets.0 = before);
+        assert_eq!(world.state("kubemanager1"), State::Serving);
+    }
+}
+
+#[test]
 fn what_identifies_a_store_is_never_made_up_twice() {
     let mut world = World::new(3);
     world.stand_up(&["zookeeper1"]);

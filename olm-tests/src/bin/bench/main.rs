@@ -7,6 +7,7 @@
 
 mod jvms;
 mod scale;
+mod stacks;
 mod watchers;
 
 use std::sync::Arc;
@@ -40,8 +41,9 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What can be asked for alone: `make bench ONLY="latency plan"`.
-const SECTIONS: [&str; 11] =
-    ["plan", "latency", "rollout", "watchers", "jvms", "manyjvms", "large", "zones", "flap", "fifty", "memory"];
+const SECTIONS: [&str; 12] = [
+    "plan", "latency", "rollout", "watchers", "jvms", "manyjvms", "stacks", "large", "zones", "flap", "fifty", "memory",
+];
 /// Between two rounds of a latency: what the last one set off has come to rest.
 const REST: Duration = Duration::from_millis(300);
 
@@ -80,6 +82,11 @@ fn main() {
         }
         if wanted("manyjvms") {
             jvms::many(2000).await;
+        }
+        if wanted("stacks") {
+            stacks::first().await;
+            stacks::workers(500).await;
+            stacks::growth().await;
         }
         if wanted("latency") {
             latency().await;
