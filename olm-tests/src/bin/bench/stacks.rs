@@ -47,9 +47,8 @@ pub(super) async fn first() {
     lab.stack_says("Ready", "AllServing").await;
     let cpu = lab.operators[0].cpu().saturating_sub(cpu);
     let requests = lab.requests().split_off(before);
-    let of_objects = |r: &&olm_tests::audit::Request| {
-        r.writes() && !["leases", "events"].contains(&&*r.resource) && r.resource != "managers"
-    };
+    let of_objects =
+        |r: &&olm_tests::audit::Request| r.writes() && !["leases", "events", "managers/status"].contains(&&*r.resource);
     let writes = requests.iter().filter(of_objects).count();
     let get = ["-n", &lab.name, "get", KINDS, "-l", "contrail_manager", "-o", "json"];
     let all: Value = serde_json::from_str(&lab.cluster.kubectl(&get)).expect("objects");
