@@ -28,7 +28,7 @@ pub struct Debian {
 /// All of them.
 pub const ALL: &[Debian] = &[RABBITMQ, REDIS, NAMED, DNSMASQ];
 
-pub const RABBITMQ: Debian = Debian {
+const RABBITMQ: Debian = Debian {
     name: "rabbitmq",
     package: "rabbitmq-server",
     needs: &["rabbitmq-server", "rabbitmqctl", "rabbitmq-diagnostics", "erl"],
@@ -56,7 +56,7 @@ pub const RABBITMQ: Debian = Debian {
     folders: &["usr/lib/erlang/bin", "usr/lib/rabbitmq/bin"],
 };
 
-pub const REDIS: Debian = Debian {
+const REDIS: Debian = Debian {
     name: "redis",
     package: "redis-server",
     needs: &["redis-server", "redis-cli"],
@@ -64,7 +64,7 @@ pub const REDIS: Debian = Debian {
     folders: &["usr/bin"],
 };
 
-pub const NAMED: Debian = Debian {
+const NAMED: Debian = Debian {
     name: "named",
     package: "bind9",
     needs: &["named", "named-checkconf"],
@@ -83,7 +83,7 @@ pub const NAMED: Debian = Debian {
     folders: &["usr/sbin", "usr/bin"],
 };
 
-pub const DNSMASQ: Debian = Debian {
+const DNSMASQ: Debian = Debian {
     name: "dnsmasq",
     package: "dnsmasq-base",
     needs: &["dnsmasq"],

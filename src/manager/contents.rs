@@ -37,11 +37,7 @@ pub fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Fou
         let of = &table.rows[other.row];
         let kind = &*of.kind;
         let is_own = other.row == component.row;
-        let is_meant = if is_own {
-            other.name == component.name
-        } else {
-            component.reference(table, kind).is_none_or(|name| name == other.name)
-        };
+        let is_meant = if is_own { other.name == component.name } else { component.means(table, kind, &other.name) };
         if !is_meant {
             continue;
         }
@@ -64,7 +60,7 @@ pub fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Fou
         fields: component.fields.clone(),
         servers,
         peers: own.peers.clone().map_err(Unread::Lacks)?,
-        certificates: table.certificates.as_ref().filter(|_| row.certificates).map(|of| &*of.path),
+        certificates: table.certificates_of(row).map(|of| &*of.path),
         secrets,
         version: &version,
         kind: &row.kind,

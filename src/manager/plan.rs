@@ -64,7 +64,7 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
             let needs = |one: &Standing<'_>, lost: Standing<'_>| {
                 let is_it = |component: &&Component| component.row == one.row && component.name == one.name;
                 let component = resolved.components.iter().find(is_it);
-                component.is_some_and(|one| one.reference(table, kind).is_none_or(|name| name == lost.name))
+                component.is_some_and(|one| one.means(table, kind, lost.name))
             };
             let left = left_without(table, *standing, &standings, needs);
             part.left = left.into_iter().map(str::to_owned).collect();

@@ -37,7 +37,7 @@ pub fn volumes(blueprint: &Blueprint<'_>) -> Vec<Value> {
         }
         volumes.push(json!({ "name": FILES, "projected": { "sources": sources } }));
     }
-    if let Some(certificates) = table.certificates.as_ref().filter(|_| row.certificates) {
+    if let Some(certificates) = table.certificates_of(row) {
         let own = json!({ "secret": { "name": certificates_name(&component.name) } });
         let all = json!({ "configMap": { "name": certificates.bundle } });
         volumes.push(json!({ "name": CERTIFICATES, "projected": { "sources": [own, all] } }));
@@ -50,7 +50,7 @@ pub fn volumes(blueprint: &Blueprint<'_>) -> Vec<Value> {
 pub fn mounts(blueprint: &Blueprint<'_>) -> Vec<Value> {
     let (table, row) = (blueprint.table, blueprint.row());
     let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path, "readOnly": true });
-    let certificates = table.certificates.as_ref().filter(|_| row.certificates);
+    let certificates = table.certificates_of(row);
     let files = (!row.files.is_empty()).then(|| mount(FILES, &table.files_path));
     files.into_iter().chain(certificates.map(|of| mount(CERTIFICATES, &of.path))).collect()
 }

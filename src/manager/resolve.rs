@@ -259,6 +259,12 @@ impl Component {
         self.fields.get(field)?.as_str()
     }
 
+    /// Whether it means this component of a kind: the one that it names, else any.
+    #[must_use]
+    pub fn means(&self, table: &Table, kind: &str, name: &str) -> bool {
+        self.reference(table, kind).is_none_or(|named| named == name)
+    }
+
     /// The tag of its first container's image.
     #[must_use]
     pub fn version(&self, row: &Row) -> Option<String> {

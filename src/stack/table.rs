@@ -242,6 +242,12 @@ impl Table {
         Ok(table)
     }
 
+    /// Where a row's certificates are, if it has some.
+    #[must_use]
+    pub fn certificates_of(&self, row: &Row) -> Option<&Certificates> {
+        self.certificates.as_ref().filter(|_| row.certificates)
+    }
+
     /// What files are rendered from.
     #[must_use]
     pub fn templates<'t>(&'t self, files: &'t BTreeMap<String, String>) -> Templates<'t> {

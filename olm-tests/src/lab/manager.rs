@@ -174,8 +174,10 @@ impl Lab<'_> {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// Kills all Pods of the stack at once, and waits until others are Ready.
-    pub async fn replaces_all(&self) {
+    /// Kills all Pods of the stack at once, and the operator, too; waits until other Pods are Ready, and starts another
+    /// operator with these variables.
+    pub async fn replaces_all(&mut self, variables: &[(&str, &str)]) {
+        self.operators.clear();
         let all = self.stack_pods().await;
         let before: Vec<_> = all.iter().map(ResourceExt::uid).collect();
         for pod in &all {
@@ -188,6 +190,7 @@ impl Lab<'_> {
             if now.len() == before.len() && are_new { Ok(()) } else { Err(format!("{:?}", names())) }
         })
         .await;
+        self.start_operator(variables).await;
     }
 
     /// Empties the disk of a server, kills its Pod, and waits until another one is there.

@@ -85,9 +85,7 @@ fn a_stack_of_another_table_stands_up_in_order_grows_and_comes_back_with_its_dat
         // The web application follows its stores, one Pod after the other.
         lab.add_real_masters(2).await;
         stands(&lab, 10).await;
-        lab.operators.clear();
-        lab.replaces_all().await;
-        lab.start_operator(&[("TABLE", &file)]).await;
+        lab.replaces_all(&[("TABLE", &file)]).await;
         stands(&lab, 10).await;
         has_all(&lab).await;
         lab.end().await;

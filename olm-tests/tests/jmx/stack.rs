@@ -41,10 +41,7 @@ fn servers_stand_up_together_and_after_all_were_away_their_data_is_there() {
                 "{peers}"
             );
         }
-        // All at once, and the operator, too.
-        lab.operators.clear();
-        lab.replaces_all().await;
-        lab.start_operator(&[]).await;
+        lab.replaces_all(&[]).await;
         lab.stack_says("Ready", "AllServing").await;
         for server in &servers {
             assert_eq!(answers(server, &["get", "/key"]).await, "a value");
