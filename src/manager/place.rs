@@ -70,9 +70,10 @@ pub fn found(facts: &Facts<'_>, component: &Component) -> Found {
     let peer = |(name, number): (&&str, u32)| {
         let address = all.nodes.get(*name).and_then(|node| node.ip);
         let why = || {
+            let fewer = if row.store.is_none() { ", or replicas asks for fewer" } else { "" };
             format!(
                 "node {name}, where a server is, is gone or has no InternalIP in its status: nothing is changed until \
-                 it is back, or another node is there for that server"
+                 it is back, or another node is there for that server{fewer}"
             )
         };
         Ok(Peer { number, address: address.ok_or_else(why)?.to_string() })

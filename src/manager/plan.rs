@@ -205,7 +205,9 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
     } else if let Some(why) = resolved.rollout.hold(row, now).filter(|_| earlier > 0) {
         State::Held(why)
     } else if earlier > 0 {
-        State::Updating(format!("{earlier} of its Pods run an earlier template, and are replaced one at a time"))
+        let budget = resolved.rollout.budget_of(row, placed);
+        let at_once = if budget > 1 { format!("at most {budget}") } else { "one".to_owned() };
+        State::Updating(format!("{earlier} of its Pods run an earlier template, and are replaced {at_once} at a time"))
     } else if !exists {
         State::Starting
     } else if next != Next::Stay {
@@ -269,7 +271,10 @@ fn surplus(table: &Table, resolved: &Resolved, all: &Inner) -> Vec<Surplus> {
     let is_surplus = |meta: &ObjectMeta| {
         let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
         let kind = meta.labels.as_ref().and_then(|labels| labels.get(&table.labels.kind));
+        // Another table may have made what this one has no row for.
+        let is_known = kind.is_none_or(|kind| table.rows.iter().any(|row| row.kind == *kind));
         owner.is_some_and(|owner| owner.uid == resolved.uid)
+            && is_known
             && meta.namespace.as_ref() == Some(&resolved.namespace)
             && !meta.name.as_ref().is_some_and(|name| wanted.contains(name))
             && !kind.is_some_and(|kind| untold.contains(&**kind))

@@ -52,6 +52,7 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
                 match since {
                     Some(at) if at.min(now) + PROVES <= now => Health::Serves,
                     Some(_) => Health::Proving,
+                    None if one.trouble.is_some() => Health::Failing,
                     None => Health::Away,
                 }
             };
@@ -59,7 +60,7 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
             own.push(turn::Server { name: &one.name, health, is_outdated });
         }
         let desired = part.placed;
-        let budget = if is_everywhere { resolved.rollout.budget.of(desired) } else { 1 };
+        let budget = resolved.rollout.budget_of(row, desired);
         let is_held = matches!(part.state, State::Held(_));
         let is_written = *is_written;
         turns.push(turn::Component { servers: own, desired, is_everywhere, is_written, budget, is_held });

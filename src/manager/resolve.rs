@@ -83,6 +83,15 @@ impl Default for Rollout {
 }
 
 impl Rollout {
+    /// How many of a component's servers may be away at once because of a change.
+    #[must_use]
+    pub fn budget_of(&self, row: &Row, servers: usize) -> usize {
+        match row.workload {
+            Workload::DaemonSet => self.budget.of(servers),
+            Workload::StatefulSet => 1,
+        }
+    }
+
     /// Why no Pod of a row may be replaced now.
     #[must_use]
     pub fn hold(&self, row: &Row, now: DateTime<Utc>) -> Option<String> {

@@ -244,9 +244,18 @@ fn what_cannot_be_told_is_not_taken_away() {
         assert!(stays(&world));
         assert_eq!(world.says("Degraded").0, "InvalidComponent");
     }
-    // Left out, it goes; and of another Manager nothing does.
+    // Left out, it is deleted; what another Manager has, or another table has made, is not.
     world.manager.spec.services.0.insert("zookeepers".to_owned(), json!([]));
     assert_eq!(world.plan().surplus.len(), 1);
+    let owner =
+        json!({ "apiVersion": "v1", "kind": "Manager", "name": "cluster1", "uid": "manager", "controller": true });
+    for (kind, surplus) in [("zookeeper", 2), ("of-another-table", 1)] {
+        let labels = json!({ Table::own().labels.kind.clone(): kind, kind: "one" });
+        let map = json!({ "metadata": { "name": "one", "namespace": "contrail", "uid": "one", "labels": labels,
+            "ownerReferences": [owner] } });
+        world.fleet.with(|all| drop(all.config_maps.take(Change::Applied(value(map)))));
+        assert_eq!(world.plan().surplus.len(), surplus, "{kind}");
+    }
     world.manager.metadata.uid = Some("another".to_owned());
     assert!(stays(&world));
     let State::Waiting(why) = world.state("cassandra1") else { panic!("{:?}", world.state("cassandra1")) };
@@ -283,6 +292,8 @@ fn no_file_of_the_kind_knows_a_component() {
         include_str!("authority.rs"),
         include_str!("blueprint.rs"),
         include_str!("certificates.rs"),
+        include_str!("contents.rs"),
+        include_str!("context.rs"),
         include_str!("enrol.rs"),
         include_str!("fleet.rs"),
         include_str!("identity.rs"),

@@ -19,6 +19,8 @@ pub enum Health {
     /// It does, and not for long enough.
     Proving,
     Away,
+    /// It does not serve, and its kubelet says why that will not end by waiting.
+    Failing,
     /// It has ended, or is about to.
     Ending,
     /// Its node has fallen silent: of a server that runs on every node nobody waits for that.
@@ -48,14 +50,33 @@ impl Component<'_> {
     }
 
     fn away(&self) -> impl Iterator<Item = &Server<'_>> {
-        self.servers.iter().filter(|server| server.health == Health::Away)
+        self.servers.iter().filter(|server| server.is_away())
     }
 
     /// How many are not there for a reason that is not an earlier template.
     fn used(&self) -> usize {
-        let is_used =
-            |one: &&Server<'_>| one.health == Health::Proving || one.health == Health::Away && !one.is_outdated;
+        let is_used = |one: &&Server<'_>| one.health == Health::Proving || one.is_away() && !one.is_outdated;
         self.missing() + self.servers.iter().filter(is_used).count()
+    }
+
+    /// How many may be away now. The present template proves itself on one server before it reaches several, and
+    /// reaches no further one while it fails.
+    fn room(&self) -> usize {
+        let mut present = self.servers.iter().filter(|server| !server.is_outdated).map(|server| server.health);
+        let is_proven = present.clone().any(|health| health == Health::Serves);
+        if present.any(|health| health == Health::Failing) {
+            0
+        } else if is_proven {
+            self.budget
+        } else {
+            self.budget.min(1)
+        }
+    }
+}
+
+impl Server<'_> {
+    fn is_away(&self) -> bool {
+        matches!(self.health, Health::Away | Health::Failing)
     }
 }
 
@@ -71,11 +92,11 @@ pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
     let turn = &components[at];
     let others = || components.iter().enumerate().filter(|(other, one)| *other != at && !one.is_everywhere);
     let is_whole = others().all(|(_, one)| one.used() == 0 && one.away().next().is_none());
-    if !turn.is_written || turn.used() >= turn.budget || !is_whole {
+    if !turn.is_written || turn.used() >= turn.room() || !is_whole {
         return None;
     }
     let name = if turn.away().any(|server| server.is_outdated) {
-        turn.servers.iter().find(|server| server.is_outdated && server.health == Health::Away)?.name
+        turn.servers.iter().find(|server| server.is_outdated && server.is_away())?.name
     } else {
         // As Kubernetes does: the last one first.
         turn.servers.iter().rfind(|server| server.is_outdated && server.health == Health::Serves)?.name
@@ -86,16 +107,20 @@ pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
 /// A server for which the next one waits, if one is there.
 #[must_use]
 pub fn waits_for<'s>(components: &[Component<'s>]) -> Option<&'s str> {
-    let all = components.iter().filter(|one| !one.is_everywhere).flat_map(|one| &one.servers);
-    let is_awaited = |server: &&Server<'_>| matches!(server.health, Health::Away | Health::Proving | Health::Ending);
-    all.into_iter().find(is_awaited).map(|server| server.name)
+    let is_awaited = |component: &Component<'_>, server: &Server<'_>| match component.is_everywhere {
+        true => server.health == Health::Failing && !server.is_outdated,
+        false => server.is_away() || matches!(server.health, Health::Proving | Health::Ending),
+    };
+    let awaited = |one: &Component<'s>| one.servers.iter().find(|server| is_awaited(one, server)).map(|one| one.name);
+    components.iter().find_map(awaited)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A component from letters: r ready, p ready a moment ago, u unready, e ending; in capitals outdated; l lost.
+    /// A component from letters: r ready, p ready a moment ago, u unready, f failing, e ending; in capitals outdated;
+    /// l lost.
     fn of(letters: &'static str, desired: usize) -> Component<'static> {
         let servers = (0..letters.len())
             .map(|at| {
@@ -103,6 +128,7 @@ mod tests {
                 let health = match letter.to_ascii_lowercase() {
                     b'r' => Health::Serves,
                     b'p' => Health::Proving,
+                    b'f' => Health::Failing,
                     b'e' => Health::Ending,
                     b'l' => Health::Lost,
                     _ => Health::Away,
@@ -165,12 +191,24 @@ mod tests {
     #[test]
     fn as_many_as_the_budget_are_away_at_once_and_one_that_is_held_keeps_no_other_waiting() {
         let of_two = |letters, desired| Component { budget: 2, is_everywhere: true, ..of(letters, desired) };
-        assert_eq!(next_of(&[of_two("RRRRu", 5)]), Some((0, 3)));
-        assert_eq!(next_of(&[of_two("RRREu", 5)]), None);
-        assert_eq!(next_of(&[of_two("RRRUu", 5)]), Some((0, 3)), "one that is broken first");
-        assert_eq!(next_of(&[of_two("RRRpu", 5)]), None);
+        assert_eq!(next_of(&[of_two("RRRur", 5)]), Some((0, 2)));
+        assert_eq!(next_of(&[of_two("RREur", 5)]), None);
+        assert_eq!(next_of(&[of_two("RRUur", 5)]), Some((0, 2)), "one that is broken first");
+        assert_eq!(next_of(&[of_two("RRpur", 5)]), None);
         let held = Component { is_held: true, ..of("RRR", 3) };
         assert_eq!(next_of(std::slice::from_ref(&held)), None);
         assert_eq!(next_of(&[held, of("R", 1)]), Some((1, 0)));
+    }
+    #[test]
+    fn one_server_tries_a_template_and_no_other_one_gets_it_while_it_fails() {
+        let of_three = |letters, desired| Component { budget: 3, is_everywhere: true, ..of(letters, desired) };
+        assert_eq!(next_of(&[of_three("RRRRR", 5)]), Some((0, 4)));
+        for waits in ["RRRRu", "RRRRp", "RRRRE", "RRRRf", "RRRfr", "RRFfr"] {
+            let all = [of_three(waits, 5)];
+            assert_eq!((next_of(&all), waits_for(&all)), (None, waits.find('f').map(|at| &waits[at..])), "{waits}");
+        }
+        assert_eq!(next_of(&[of_three("RRRRr", 5)]), Some((0, 3)), "it has proved itself");
+        assert_eq!(next_of(&[of_three("RRRpr", 5)]), Some((0, 2)));
+        assert_eq!(next_of(&[of_three("RRFRF", 5)]), Some((0, 2)), "what an earlier template broke");
     }
 }
