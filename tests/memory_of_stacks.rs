@@ -1,8 +1,8 @@
 //! How much memory a vRouter takes, and each program that runs on every node, counted by the allocator: the same on
 //! every machine.
 //!
-//! Here because the operator keeps every node, its Pod, its files and its certificate for as long as it lives. Must hold
-//! this one test alone: another would be counted with it.
+//! Here because the operator keeps every node, its Pod, its files and its certificate for as long as it lives. Must
+//! hold this one test alone: another would be counted with it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -69,7 +69,8 @@ fn five_hundred_vrouters_take_little_memory() {
     }
     let places = (HEAP.allocated() - before) / NODES;
     // A template is about as long as what is rendered from it.
-    let files = |address: &str| row.files.iter().map(|(name, text)| (format!("{name}.{address}"), text.clone())).collect();
+    let files =
+        |address: &str| row.files.iter().map(|(name, text)| (format!("{name}.{address}"), text.clone())).collect();
     fleet.with(|all| drop(all.config_maps.take(of(each("files", "data", files)))));
     let certificates = |address: &str| {
         vec![

@@ -17,10 +17,10 @@ pub const EXAMPLES_AT_MOST: usize = 5;
 /// How many failed versions are remembered.
 pub const REJECTED_AT_MOST: usize = 10;
 
-/// How fast agents are replaced.
+/// How fast agents are replaced, whatever it is that they are made from.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rollout {
+pub struct Pace {
     /// How many of the selected nodes may be without a Ready agent because of a rollout: a number or a percentage,
     /// rounded up, at least 1. Default: 10%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,11 +50,6 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_failures: Option<u32>,
-    /// Pause: agents of a version that failed are left as they are. Rollback: one of them is replaced with the last
-    /// good version, and the others once that one is available. Vendors do not promise that an older agent runs where
-    /// a newer one was. Default: Pause.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_failure: Option<OnFailure>,
     /// When agents may be replaced. Windows unite. Default: at any time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
@@ -63,15 +58,28 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     pub blackouts: Vec<Blackout>,
+    /// Replace no agent. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+/// How fast agents are replaced.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    #[serde(flatten)]
+    pub pace: Pace,
+    /// Pause: agents of a version that failed are left as they are. Rollback: one of them is replaced with the last
+    /// good version, and the others once that one is available. Vendors do not promise that an older agent runs where
+    /// a newer one was. Default: Pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
     /// A version that failed, to be tried again: once for each time that it is named here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}[.][0-9]{8}-[0-9]{6}$')")
         .message("retry must be major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010"))]
     #[schemars(length(max = 60))]
     pub retry: Option<String>,
-    /// Replace no agent. Default: false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<bool>,
 }
 
 /// `maxUnavailable` as people write it.

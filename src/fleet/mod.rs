@@ -3,6 +3,8 @@
 //!
 //! Pure, for any kind. Must not know what a Pod was made from, nor decide anything.
 
+pub mod closed;
+pub mod counts;
 pub mod daemonsets;
 pub mod edited;
 pub mod kept_out;

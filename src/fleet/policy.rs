@@ -6,10 +6,41 @@ use chrono::{DateTime, NaiveTime, TimeDelta, Weekday};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::SignedDuration;
 
-use crate::api::rollout::written as share_of;
-use crate::api::schedule::{Blackout, Window};
+use crate::api::rollout::{Pace, written as share_of};
+use crate::api::schedule::{self, Blackout, Window};
 use crate::rollout::calendar::{self, Calendar, LONGEST, Zone};
-use crate::rollout::{self, Share, Who};
+use crate::rollout::{self, Hold, Order, Policy, Share, State, Who};
+
+/// `rollout.paused`.
+pub const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true" };
+
+/// What the pace of a rollout means where places are nodes. What is wrong is added to `wrong`.
+pub fn of_nodes(pace: &Pace, wait_ready: TimeDelta, wrong: &mut Vec<String>) -> Policy {
+    let mut share = |field: &str, share: Option<&IntOrString>| {
+        let share = share.map(|share| share_of(share).parse::<Share>())?;
+        share.map_err(|error| wrong.push(format!("spec.rollout.{field}: {error}"))).ok()
+    };
+    let budget = share("maxUnavailable", pace.max_unavailable.as_ref());
+    let per_zone = share("maxUnavailablePerZone", pace.max_unavailable_per_zone.as_ref());
+    let asked = |one: &schedule::Canary, wrong: &mut Vec<String>| {
+        canary(("nodes", one.nodes.as_ref()), !one.selector.is_empty(), one.soak.as_deref(), wrong)
+    };
+    let canary = pace.canary.as_ref().and_then(|one| asked(one, wrong));
+    let calendar = calendar(&pace.windows, &pace.blackouts, wrong);
+    Policy {
+        min_ready: TimeDelta::seconds(i64::from(pace.min_ready_seconds.unwrap_or_default())),
+        per_zone,
+        order: match pace.order.unwrap_or_default() {
+            schedule::Order::SpreadAcrossZones => Order::Spread,
+            schedule::Order::ZoneByZone => Order::ByZone,
+        },
+        canary,
+        max_failures: pace.max_failures.map(|count| count as usize),
+        calendar,
+        hold: (pace.paused == Some(true)).then_some(PAUSED),
+        ..Policy::plain(budget.unwrap_or(Share::Percent(10)), wait_ready)
+    }
+}
 
 /// When anything may be replaced. What is wrong is added to `wrong`.
 pub fn calendar(windows: &[Window], blackouts: &[Blackout], wrong: &mut Vec<String>) -> Calendar {

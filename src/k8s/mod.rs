@@ -3,6 +3,7 @@
 //!
 //! Pure: no client, no clock, nothing is sent. Must not know a kind of ours, nor decide anything.
 
+pub mod affinity;
 pub mod api_group;
 pub mod containers;
 pub mod drift;

@@ -4,8 +4,6 @@
 
 use crate::rollout::{Hold, State};
 
-/// `rollout.paused`.
-pub const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true" };
 /// The stop for the whole cluster.
 pub const STOPPED: Hold = Hold {
     state: State::Stopped,

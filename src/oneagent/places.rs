@@ -12,6 +12,7 @@ use super::memory::Memory;
 use super::revision::{Adopted, Desired, Judge, Pod, Reported, Revision};
 use crate::api::name::Version;
 use crate::api::rollout::REJECTED_AT_MOST;
+use crate::fleet::closed;
 use crate::fleet::daemonsets::{by_node, place};
 use crate::k8s::node::Node;
 use crate::k8s::placement::{Placement, Verdict, has_labels};
@@ -29,36 +30,6 @@ pub const WORDS: Words = Words {
     template: "the new Pod template",
     closes: "taint",
 };
-
-/// What closes a node to new agents.
-pub mod closed {
-    use crate::rollout::Closed;
-
-    pub const UNTOLERATED: &str = "untolerated";
-    pub const ARCH: &str = "arch";
-    pub const NAMESPACE_SELECTOR: &str = "namespaceSelector";
-    pub const OVERLAP: &str = "overlap";
-
-    /// A taint that is not tolerated: it concerns no Pod that runs.
-    pub(super) fn untolerated(taint: String) -> Closed {
-        Closed { name: UNTOLERATED, by: Some(taint), keeps_pods: true, may_open: true }
-    }
-
-    /// An architecture that there is no agent for.
-    pub(super) fn arch(architecture: String) -> Closed {
-        Closed { name: ARCH, by: Some(architecture), keeps_pods: false, may_open: false }
-    }
-
-    /// The namespace's own node selector.
-    pub(super) fn namespace_selector() -> Closed {
-        Closed { name: NAMESPACE_SELECTOR, by: None, keeps_pods: false, may_open: true }
-    }
-
-    /// Another OneAgent, which keeps it.
-    pub(super) fn overlap(other: String) -> Closed {
-        Closed { name: OVERLAP, by: Some(other), keeps_pods: false, may_open: false }
-    }
-}
 
 /// All that a decision needs.
 #[derive(Debug, Clone)]

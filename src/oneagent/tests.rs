@@ -10,9 +10,10 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::memory::Memory;
-use super::places::{Decision, Inventory, closed, decide, places};
+use super::places::{Decision, Inventory, decide, places};
 use super::revision::{Desired, Pod, Reported, Revision};
 use crate::api::name::Version;
+use crate::fleet::closed;
 use crate::k8s::node::Node;
 use crate::k8s::placement::Placement;
 use crate::rollout::{Bucket, Phase, Policy, Share, Source, Trouble};

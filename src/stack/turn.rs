@@ -107,9 +107,11 @@ pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
 /// A server for which the next one waits, if one is there.
 #[must_use]
 pub fn waits_for<'s>(components: &[Component<'s>]) -> Option<&'s str> {
-    let is_awaited = |component: &Component<'_>, server: &Server<'_>| match component.is_everywhere {
-        true => server.health == Health::Failing && !server.is_outdated,
-        false => server.is_away() || matches!(server.health, Health::Proving | Health::Ending),
+    let is_awaited = |component: &Component<'_>, server: &Server<'_>| {
+        if component.is_everywhere {
+            return server.health == Health::Failing && !server.is_outdated;
+        }
+        server.is_away() || matches!(server.health, Health::Proving | Health::Ending)
     };
     let awaited = |one: &Component<'s>| one.servers.iter().find(|server| is_awaited(one, server)).map(|one| one.name);
     components.iter().find_map(awaited)

@@ -233,7 +233,7 @@ impl Lab<'_> {
     /// Waits until the operator has looked at `agent`: an edit that means nothing is observed, and is none twice.
     pub async fn is_looked_at(&self) {
         let rollout = self.agents().get("agent").await.expect("a OneAgent").spec.rollout.unwrap_or_default();
-        let paused = if rollout.paused == Some(false) { Value::Null } else { json!(false) };
+        let paused = if rollout.pace.paused == Some(false) { Value::Null } else { json!(false) };
         self.edit("agent", json!({ "rollout": { "paused": paused } })).await;
         self.is_observed("agent").await;
     }

@@ -17,10 +17,10 @@ use tokio::time::Instant;
 
 use super::admitted::{Admissions, Admitted};
 use super::build::record::{self, RECORD_ANNOTATION};
-use super::resolve::of_template;
 use super::revision::{Pod, Revision};
 use crate::clock::Clock;
 use crate::fleet::daemonsets::{DaemonSets, NodeChange, Reads};
+use crate::k8s::affinity::of_template;
 use crate::k8s::facts::{HASH_ANNOTATION, NodeFacts, PodFacts, VERSION_ANNOTATION};
 use crate::k8s::node::Node;
 use crate::k8s::placement::Placement;

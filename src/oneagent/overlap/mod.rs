@@ -15,8 +15,9 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::DaemonSet;
 
 use super::conflict::{Conflict, Doubt, Outcome};
-use super::resolve::{Resolved, of_template};
+use super::resolve::Resolved;
 use super::revision::Pod;
+use crate::k8s::affinity::of_template;
 use crate::k8s::node::Node;
 use crate::k8s::placement::{Must, Of, Placement, Requirement, Verdict, any_holds};
 use crate::k8s::terms::{self, Term};

@@ -32,7 +32,7 @@ use super::hold::{AWAITED, DOWNGRADE, ENVIRONMENT, LIST, NAMESPACE_SELECTOR, RET
 use super::known::{Known, News};
 use super::memory::Memory;
 use super::observe::Observed;
-use super::places::{Decision, Inventory, closed, rollout};
+use super::places::{Decision, Inventory, rollout};
 use super::problem::Problem;
 use super::resolve::Resolved;
 use super::revision::Revision;
@@ -40,6 +40,7 @@ use super::version::{Choice, older_image};
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::{GoneNode, Interest, Snapshot};
+use crate::fleet::closed;
 use crate::k8s::api_group::Wanted;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::Placement;

@@ -18,28 +18,26 @@ use chrono::TimeDelta;
 use k8s_openapi::api::core::v1::{EnvVar, NodeAffinity, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{Resource, ResourceExt};
 use secrecy::SecretString;
 use url::Url;
 
 use crate::api::name::{Version, VersionWish};
 use crate::api::oneagent::{OneAgent, OneAgentSpec};
-use crate::api::rollout::{Rollout, written};
+use crate::api::rollout::Rollout;
 use crate::api::schedule;
 use crate::fleet::policy as asked;
+use crate::k8s::affinity::terms;
 use crate::k8s::placement::Placement;
 use crate::k8s::quantity::quantity;
 use crate::oneagent::conflict::{Conflict, Doubt};
-use crate::oneagent::hold::PAUSED;
-use crate::rollout::{Order, Policy, Share};
+use crate::rollout::Policy;
 
 use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, check_system, installer_arch};
 pub use image::FromImage;
 use image::from_image;
 pub use openshift::FromOpenShift;
-pub use placement::of_template;
-use placement::{check_toleration, placement, terms};
+use placement::{check_toleration, placement};
 use update::{list, minimum_age, retry, wish};
 use warnings::warnings;
 
@@ -198,7 +196,9 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         wrong.extend(check_toleration(at, toleration));
     }
     let node_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.clone()).unwrap_or_default();
-    let terms = terms(&node_affinity, &mut wrong);
+    let mut unread = Vec::new();
+    let terms = terms(&node_affinity, &mut unread);
+    wrong.extend(unread.into_iter().map(Refusal));
     let env = env(spec, &api_url, &mut wrong);
     if let Some(policy) = text(spec.dns_policy.as_ref())
         && !["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"].contains(&policy.as_str())
@@ -253,7 +253,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         versions,
         minimum_age,
         retry,
-        canary: spec.rollout.iter().find_map(|r| Some(r.canary.as_ref()?.selector.clone())).unwrap_or_default(),
+        canary: spec.rollout.iter().find_map(|r| Some(r.pace.canary.as_ref()?.selector.clone())).unwrap_or_default(),
         policy: wanted,
         placement,
         pod: PodShape {
@@ -286,33 +286,10 @@ fn policy(spec: &OneAgentSpec, wait: i64, wrong: &mut Vec<Refusal>) -> Policy {
     let none = Rollout::default();
     let rollout = spec.rollout.as_ref().unwrap_or(&none);
     let mut why = Vec::new();
-    let mut share = |field: &str, share: Option<&IntOrString>| {
-        let share = share.map(|share| written(share).parse::<Share>())?;
-        share.map_err(|error| why.push(format!("spec.rollout.{field}: {error}"))).ok()
-    };
-    let budget = share("maxUnavailable", rollout.max_unavailable.as_ref());
-    let per_zone = share("maxUnavailablePerZone", rollout.max_unavailable_per_zone.as_ref());
-    let canary = rollout.canary.as_ref().and_then(|canary| {
-        let nodes = ("nodes", canary.nodes.as_ref());
-        asked::canary(nodes, !canary.selector.is_empty(), canary.soak.as_deref(), &mut why)
-    });
-    let calendar = asked::calendar(&rollout.windows, &rollout.blackouts, &mut why);
+    let wait_ready = TimeDelta::seconds(if wait == 0 { WAIT_READY } else { wait });
+    let policy = asked::of_nodes(&rollout.pace, wait_ready, &mut why);
     wrong.extend(why.into_iter().map(Refusal));
-    Policy {
-        budget: budget.unwrap_or(Share::Percent(10)),
-        min_ready: TimeDelta::seconds(i64::from(rollout.min_ready_seconds.unwrap_or_default())),
-        wait_ready: TimeDelta::seconds(if wait == 0 { WAIT_READY } else { wait }),
-        per_zone,
-        order: match rollout.order.unwrap_or_default() {
-            schedule::Order::SpreadAcrossZones => Order::Spread,
-            schedule::Order::ZoneByZone => Order::ByZone,
-        },
-        canary,
-        max_failures: rollout.max_failures.map(|count| count as usize),
-        rolls_back: rollout.on_failure == Some(schedule::OnFailure::Rollback),
-        calendar,
-        hold: (rollout.paused == Some(true)).then_some(PAUSED),
-    }
+    Policy { rolls_back: rollout.on_failure == Some(schedule::OnFailure::Rollback), ..policy }
 }
 
 /// Empty means unset.

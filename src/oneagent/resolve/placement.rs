@@ -4,16 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, PodSpec, Toleration};
+use k8s_openapi::api::core::v1::Toleration;
 
 use super::Refusal;
 use super::hosts::VIRTUAL_NODES;
-use crate::k8s::placement::{Must, Of, Placement, Requirement};
-
-/// Every node is compared with every term, in every look: so many of them at most.
-const TERMS: usize = 256;
-/// So many requirements and values at most.
-const VALUES: usize = 10_000;
+use crate::k8s::affinity::toleration;
+use crate::k8s::placement::{Placement, Requirement};
 
 pub(super) fn check_toleration(at: usize, toleration: &Toleration) -> Option<Refusal> {
     let field = format!("spec.tolerations[{at}]");
@@ -51,115 +47,11 @@ pub(super) fn placement(
     Placement {
         // The template's affinity asks for Linux, too.
         selector: selector.clone().into_iter().chain([("kubernetes.io/os".to_owned(), "linux".to_owned())]).collect(),
-        tolerations: tolerations.iter().map(plain_toleration).collect(),
+        tolerations: tolerations.iter().map(toleration).collect(),
         architectures: architectures.iter().map(|name| (*name).to_owned()).collect(),
         terms,
         yields_to: Vec::new(),
         outside: None,
         virtual_nodes: VIRTUAL_NODES.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-    }
-}
-
-/// The placement of a Pod template as it is: what of it is no affinity that we know is left aside.
-#[must_use]
-pub fn of_template(spec: &PodSpec) -> Placement {
-    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    Placement {
-        selector: spec.node_selector.clone().unwrap_or_default(),
-        tolerations: spec.tolerations.iter().flatten().map(plain_toleration).collect(),
-        terms: affinity.map(|affinity| terms(affinity, &mut Vec::new())).unwrap_or_default(),
-        ..Placement::default()
-    }
-}
-
-/// The terms of a node affinity; what the API server would refuse is refused here, by its place.
-pub(super) fn terms(affinity: &NodeAffinity, wrong: &mut Vec<Refusal>) -> Vec<Vec<Requirement>> {
-    let Some(required) = &affinity.required_during_scheduling_ignored_during_execution else { return Vec::new() };
-    let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
-    if required.node_selector_terms.is_empty() {
-        wrong.push(Refusal(format!(
-            "{field} is empty, which no node matches; give a term, or remove \
-                requiredDuringSchedulingIgnoredDuringExecution"
-        )));
-    }
-    let asked = required.node_selector_terms.iter().flat_map(|term| [&term.match_expressions, &term.match_fields]);
-    let values = asked.flatten().flatten().map(|requirement| 1 + requirement.values.as_ref().map_or(0, Vec::len)).sum();
-    if required.node_selector_terms.len() > TERMS || VALUES < values {
-        wrong.push(Refusal(format!(
-            "{field} has {} terms with {values} requirements and values; use at most {TERMS} terms, with at most \
-            {VALUES} of both",
-            required.node_selector_terms.len()
-        )));
-        return Vec::new();
-    }
-    let mut terms = Vec::new();
-    for (at, term) in required.node_selector_terms.iter().enumerate() {
-        let (labels, fields) =
-            (term.match_expressions.as_deref().unwrap_or_default(), term.match_fields.as_deref().unwrap_or_default());
-        if labels.is_empty() && fields.is_empty() {
-            wrong.push(Refusal(format!(
-                "{field}[{at}] has no requirement, so that no node matches it; give one, or remove the term"
-            )));
-        }
-        let mut read = |key: &str, number: usize, of: Of, requirement: &NodeSelectorRequirement| match must(requirement)
-        {
-            Ok(must) => Some(Requirement { of, must }),
-            Err(why) => {
-                wrong.push(Refusal(format!("{field}[{at}].{key}[{number}]: {why}")));
-                None
-            }
-        };
-        let mut requirements: Vec<Requirement> = labels
-            .iter()
-            .enumerate()
-            .filter_map(|(n, r)| read("matchExpressions", n, Of::Label(r.key.clone()), r))
-            .collect();
-        requirements.extend(fields.iter().enumerate().filter_map(|(n, r)| read("matchFields", n, Of::Name, r)));
-        let is_good = |r: &NodeSelectorRequirement| {
-            r.key == "metadata.name"
-                && ["In", "NotIn"].contains(&r.operator.as_str())
-                && r.values.as_ref().is_some_and(|values| values.len() == 1)
-        };
-        for (number, _) in fields.iter().enumerate().filter(|(_, requirement)| !is_good(requirement)) {
-            wrong.push(Refusal(format!(
-                "{field}[{at}].matchFields[{number}]: only metadata.name can be asked for, with operator In or NotIn \
-                and one value"
-            )));
-        }
-        terms.push(requirements);
-    }
-    terms
-}
-
-fn must(requirement: &NodeSelectorRequirement) -> Result<Must, String> {
-    let values = requirement.values.clone().unwrap_or_default();
-    let number = || match values.as_slice() {
-        [one] => one
-            .parse::<i64>()
-            .map_err(|_| format!("operator {} needs a whole number, not {one:?}", requirement.operator)),
-        _ => Err(format!("operator {} needs one value, a whole number", requirement.operator)),
-    };
-    match requirement.operator.as_str() {
-        "In" | "NotIn" if values.is_empty() => Err(format!("operator {} needs values", requirement.operator)),
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
-            Err(format!("operator {} takes no values; remove them", requirement.operator))
-        }
-        "In" => Ok(Must::In(values)),
-        "NotIn" => Ok(Must::NotIn(values)),
-        "Exists" => Ok(Must::Exist),
-        "DoesNotExist" => Ok(Must::NotExist),
-        "Gt" => number().map(Must::Exceed),
-        "Lt" => number().map(Must::FallBelow),
-        other => Err(format!("operator is {other:?}; use In, NotIn, Exists, DoesNotExist, Gt or Lt")),
-    }
-}
-
-fn plain_toleration(toleration: &Toleration) -> crate::k8s::placement::Toleration {
-    let filled = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
-    crate::k8s::placement::Toleration {
-        key: filled(&toleration.key),
-        exists: toleration.operator.as_deref() == Some("Exists"),
-        value: toleration.value.clone().unwrap_or_default(),
-        effect: filled(&toleration.effect),
     }
 }

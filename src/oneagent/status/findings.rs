@@ -7,11 +7,12 @@ use std::fmt::Display;
 use super::super::conflict::Conflict;
 use super::super::hold::STOPPED;
 use super::super::observe::Token;
-use super::super::places::{WORDS, closed};
+use super::super::places::WORDS;
 use super::super::problem::{Problem, lift_selectors, whose_selector};
 use super::StatusFacts;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
+use crate::fleet::closed;
 use crate::rollout::{Bucket, Report, State};
 
 /// What conditions say; and what a human must fix, most important first.

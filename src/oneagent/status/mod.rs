@@ -5,7 +5,7 @@
 mod findings;
 mod milestones;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
@@ -16,7 +16,7 @@ use super::done::Done;
 use super::hold::STOPPED;
 use super::memory::{self, Memory};
 use super::observe::Observed;
-use super::places::{WORDS, closed};
+use super::places::WORDS;
 use super::plan::Assessment;
 use super::problem::Problem;
 use super::resolve::Resolved;
@@ -25,9 +25,10 @@ use crate::api::name::Version;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::api::oneagent::status::{INSTANCES_AT_MOST, Instance};
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::api::rollout::{NodeCounts, RolloutStatus, WithoutAgent};
+use crate::api::rollout::RolloutStatus;
 use crate::dynatrace::Snapshot;
-use crate::rollout::{Bucket, Report, State, Without};
+use crate::fleet::counts::{counts, to_the_minute};
+use crate::rollout::{Report, State};
 
 /// All that a status is made from.
 #[derive(Clone, Copy)]
@@ -129,7 +130,7 @@ pub fn status(
         rejected_versions: memory.rejected.iter().map(ToString::to_string).collect(),
         phase: Some(phase.to_owned()),
         conditions,
-        nodes: Some(NodeCounts { without_agent: without_agent(report, before), ..counts(report) }),
+        nodes: Some(counts(report, before.nodes.as_ref())),
         rollout: Some(RolloutStatus {
             history,
             ..rollout_status(facts, facts.waiting_on(report, &findings, &problems))?
@@ -183,83 +184,6 @@ fn version(facts: &StatusFacts<'_>) -> Option<Version> {
     let soaks = facts.resolved.policy.canary.is_some() && memory.started().is_some() && !is_proven;
     let good = memory.last_good.as_ref().and_then(|good| good.version);
     good.filter(|_| soaks).or(facts.assessment.template)
-}
-
-fn counts(report: &Report) -> NodeCounts {
-    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    let bucket = |bucket| number(report.bucket(bucket));
-    let is_closed = |by| number(report.closed(by));
-    NodeCounts {
-        selected: number(report.selected),
-        running: number(report.running),
-        updated: number(report.updated),
-        outdated: number(report.outdated),
-        version_unknown: number(report.unknown.count),
-        held_back: number(report.held_back.count),
-        unplanned: number(report.unplanned),
-        surplus: number(report.surplus.count),
-        progress: format!("{}/{}", report.updated, report.selected),
-        agents: agents(report),
-        untolerated: is_closed(closed::UNTOLERATED),
-        arch: is_closed(closed::ARCH),
-        namespace_selector: is_closed(closed::NAMESPACE_SELECTOR),
-        overlap: is_closed(closed::OVERLAP),
-        node_not_ready: bucket(Bucket::NodeNotReady),
-        node_lost: bucket(Bucket::NodeLost),
-        node_busy: bucket(Bucket::NodeBusy),
-        capacity: bucket(Bucket::Capacity),
-        admission: bucket(Bucket::Admission),
-        image: bucket(Bucket::Image),
-        config: bucket(Bucket::Config),
-        crash: bucket(Bucket::Crash),
-        pulling: bucket(Bucket::Pulling),
-        starting: bucket(Bucket::Starting),
-        overdue: bucket(Bucket::Overdue),
-        terminating: bucket(Bucket::Terminating),
-        without_agent: Vec::new(),
-        examples: examples(report),
-    }
-}
-
-/// How many nodes have an agent, of all that match; those that another OneAgent keeps are not ours.
-fn agents(report: &Report) -> String {
-    let kept_off = [closed::UNTOLERATED, closed::ARCH, closed::NAMESPACE_SELECTOR];
-    let kept_off: usize = kept_off.into_iter().map(|by| report.closed(by)).sum();
-    format!("{}/{}", report.running + report.surplus.count, report.selected + kept_off)
-}
-
-/// The nodes that lack an agent. One that stood there before has been without since then: a restarted operator has not
-/// seen the loss.
-fn without_agent(report: &Report, before: &OneAgentStatus) -> Vec<WithoutAgent> {
-    let known = before.nodes.as_ref().map(|nodes| nodes.without_agent.as_slice()).unwrap_or_default();
-    let since = |without: &Without| {
-        let known = known.iter().find(|known| known.node == without.place).and_then(|known| known.since.clone());
-        // Times of one format sort as text.
-        without.since.map(timestamp).into_iter().chain(known).min()
-    };
-    let named = |without: &Without| WithoutAgent {
-        node: without.place.clone(),
-        since: since(without),
-        reason: without.cause.to_string(),
-    };
-    report.without.iter().map(named).collect()
-}
-
-/// Names of nodes by the key under which they are counted.
-fn examples(report: &Report) -> BTreeMap<String, Vec<String>> {
-    let buckets = report.buckets.iter().map(|(bucket, nodes)| (bucket.to_string(), nodes));
-    let buckets = buckets.chain(report.closed.iter().map(|(by, nodes)| ((*by).to_owned(), nodes)));
-    let others = [("versionUnknown", &report.unknown), ("heldBack", &report.held_back), ("surplus", &report.surplus)];
-    let all = buckets.chain(others.map(|(key, nodes)| (key.to_owned(), nodes)));
-    all.filter(|(_, nodes)| nodes.count > 0)
-        .map(|(key, nodes)| (key, nodes.examples.iter().map(ToString::to_string).collect()))
-        .collect()
-}
-
-/// The minute after a time, so that a status is not written for seconds.
-fn to_the_minute(time: DateTime<Utc>) -> String {
-    let minutes = time.timestamp().div_euclid(60) + 1;
-    timestamp(DateTime::from_timestamp(minutes * 60, 0).unwrap_or(time))
 }
 
 fn rollout_status(facts: &StatusFacts<'_>, waiting_on: Vec<String>) -> Result<RolloutStatus, serde_json::Error> {
