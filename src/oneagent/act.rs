@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Resource;
 use kube::api::Api;
@@ -19,19 +18,12 @@ use super::known::{self, News};
 use super::observe::{Seen, selector_changed, subscriber};
 use super::plan::Plan;
 use super::resolve::Resolved;
-use super::revision::Revision;
 use crate::fleet::missing::Missing;
 use crate::kernel;
 use crate::kernel::apply::merge;
 use crate::kernel::kind::{Acted, Prepared};
 use crate::kernel::notes::Place;
-use crate::kernel::pods::{How, Outcome};
-use crate::rollout::Step;
-use crate::rollout::guard::Guard;
 
-/// Deletions under way at once. While they are, nothing else is decided for this OneAgent: too few of them leave the
-/// budget of a large fleet unused (with 8 a rollout of 1,000 nodes took a tenth longer).
-const AT_ONCE: usize = 32;
 /// A reconcile that learnt something while it acted is followed by another after this.
 const FOLLOW_UP: Duration = Duration::from_millis(20);
 
@@ -43,7 +35,7 @@ pub async fn prepare(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan) -> Result<Prepar
         note(cx, resolved, news).await;
     }
     cx.kind.peers.remembers(cx.key, !plan.assessment.decision.memory.rollout.touched.away.is_empty());
-    cx.state.own.record(observed.missing.clone(), observed.refused.clone());
+    cx.state.own.refusals.record(observed.missing.clone(), observed.refused.clone());
     cx.named.keep(cx.key, &observed.named_objects);
     let subscriber = subscriber(resolved);
     if resolved.versions.is_some() {
@@ -75,12 +67,10 @@ pub async fn prepare(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan) -> Result<Prepar
 pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acted {
     let Seen { resolved, observed } = seen;
     measure(cx, seen, plan);
-    let recycled = recycle(cx, &plan.guard, &plan.steps).await;
-    let (pods, mut error) = match recycled {
-        Ok(recycled) => (recycled, None),
-        Err(error) => (Recycled::default(), Some(error)),
-    };
-    done.pod_changed = pods.changed;
+    // An edit of the OneAgent in the middle is heard.
+    let is_still = || cx.kind.peers.is_still(cx.key, cx.object);
+    let (deleted, mut error) = cx.delete_all(&plan.guard, &plan.steps, &cx.state.own.aside, is_still).await;
+    done.pod_changed = deleted.has_changed;
     let nudged = if plan.nudge {
         nudge(cx, resolved, &observed.missing).await.map(Some)
     } else {
@@ -95,10 +85,10 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
         None
     });
     let refused =
-        if pods.refused { Some(FOLLOW_UP) } else { cx.state.own.aside.ends_in().map(|left| left + FOLLOW_UP) };
+        if deleted.is_refused { Some(FOLLOW_UP) } else { cx.state.own.aside.ends_in().map(|left| left + FOLLOW_UP) };
     let follows = resolved.istio || resolved.cluster.proxy || resolved.cluster.pauses;
     let compared = follows.then(|| cx.kind.optional_apis.period());
-    let changed = pods.changed.then_some(Duration::from_secs(1));
+    let changed = deleted.has_changed.then_some(Duration::from_secs(1));
     // While nothing may be replaced, nothing that OLM could interrupt is under way.
     let is_free = resolved.policy.hold.is_none() && !observed.stopped;
     let latest = cx.in_flight.ledger(&resolved.uid).latest().filter(|_| is_free);
@@ -150,55 +140,6 @@ async fn nudge(cx: &Cx<'_>, resolved: &Resolved, missing: &Missing) -> Result<Du
 
 /// Annotation of the DaemonSet: when its controller was asked to look again.
 const NUDGED: &str = "oneagent.dynatrace.com/nudged";
-
-/// What is refused is tried again after so long: no watch shows a policy that changes.
-const AGAIN: Duration = Duration::from_secs(10);
-
-/// What came of the deletions.
-#[derive(Debug, Clone, Copy, Default)]
-struct Recycled {
-    /// A Pod had changed meanwhile.
-    changed: bool,
-    /// The API server refused one: the next one has its turn.
-    refused: bool,
-}
-
-/// Replaces Pods: deletes them, because the DaemonSet controller makes new ones.
-async fn recycle(cx: &Cx<'_>, guard: &Guard, steps: &[Step<Revision>]) -> Result<Recycled, kernel::Error> {
-    let deletions: Vec<_> = steps.iter().map(|step| replace(cx, guard, step)).collect();
-    let outcomes: Vec<Result<Outcome, kernel::Error>> = stream::iter(deletions).buffered(AT_ONCE).collect().await;
-    let mut recycled = Recycled::default();
-    // One that fails keeps what is known of the others.
-    let mut failed = None;
-    for (outcome, step) in outcomes.into_iter().zip(steps) {
-        match outcome {
-            Ok(Outcome::Taken | Outcome::OverBudget) => {}
-            Ok(Outcome::Changed) => recycled.changed = true,
-            Ok(Outcome::Blocked(blocked)) => {
-                recycled.refused = true;
-                let why = format!("the API server refuses to delete Pod {}: {}", step.pod.name, blocked.why);
-                cx.state.own.aside.put(&step.pod.id, why, AGAIN, true);
-            }
-            Err(error) => failed = Some(error),
-        }
-    }
-    failed.map_or(Ok(recycled), Err)
-}
-
-/// Whether the reconcile has time, and nobody has stopped everything, edited the OneAgent or deleted it since it began:
-/// the operator sends the last of many deletions long after the first.
-async fn may_go_on(cx: &Cx<'_>) -> bool {
-    let is_still = cx.state.has_time() && cx.kind.peers.is_still(cx.key, cx.object);
-    is_still && !cx.is_stopped(cx.key).await.unwrap_or(true)
-}
-
-async fn replace(cx: &Cx<'_>, guard: &Guard, step: &Step<Revision>) -> Result<Outcome, kernel::Error> {
-    if may_go_on(cx).await {
-        cx.take((&cx.state.uid, &step.pod.id), guard, step, How::Delete).await
-    } else {
-        Ok(Outcome::Changed)
-    }
-}
 
 /// Takes note of the nodes that are known, and says what the environment was told of those that are gone.
 async fn note(cx: &Cx<'_>, resolved: &Resolved, news: News) {

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use kube::api::Api;
@@ -13,13 +12,11 @@ use kube::api::Api;
 use super::super::context::Cx;
 use super::super::resolve::Resolved;
 use super::super::revision::Pod;
-use super::{Observed, QUIET, openshift};
+use super::{Observed, openshift};
 use crate::fleet::kept_out::is_ignored;
-use crate::fleet::missing::Missing;
-use crate::fleet::refusal::UNREAD;
 use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
-use crate::kernel::{self, call, refused};
+use crate::kernel::{self, call};
 
 /// The original operator: its Deployment, and its name as a field manager.
 pub(super) const ORIGINAL: &str = "dynatrace-oneagent-operator";
@@ -77,37 +74,4 @@ pub(super) async fn is_enforced(cx: &Cx<'_>, selector: &Selector, nodes: &[Arc<N
         return false;
     }
     !is_ignored(selector, nodes, pods)
-}
-
-/// Why the API server refuses the DaemonSet's Pods, as far as that can be read: asked for when nothing moves or a Pod
-/// is missing for a while, and, once it is so (also where only the status says that it was), until every selected node
-/// has a Pod or somebody answers that it no longer is. What was known before is believed where nobody is asked or
-/// answers.
-pub(super) async fn refused(
-    cx: &Cx<'_>,
-    was_refused: bool,
-    (is_short, daemonset): (bool, Option<&DaemonSet>),
-    (pods, missing): (&[Arc<Pod>], &Missing),
-    now: DateTime<Utc>,
-) -> Option<String> {
-    let before = cx.state.own.refused().filter(|_| is_short);
-    let Some(daemonset) = daemonset else { return before };
-    let was_refused = was_refused || before.is_some();
-    let quiet = TimeDelta::from_std(QUIET).unwrap_or_default();
-    let is_late = missing.values().any(|since| now - *since >= quiet);
-    let asks = was_refused || is_late || is_quiet(cx, daemonset, now);
-    if !(asks && cx.state.own.asks_why()) {
-        return before;
-    }
-    let since = if was_refused { Some(DateTime::UNIX_EPOCH) } else { missing.values().min().copied() };
-    let answer = refused::why(&cx.client, daemonset, (pods, since), now).await;
-    // Without the right to read Events no refusal is seen: a Pod missing for so long most likely is refused.
-    let may_not = |error: &kernel::Error| is_late && error.has_code(&[403]);
-    answer.unwrap_or_else(|error| before.or_else(|| (was_refused || may_not(&error)).then(|| UNREAD.to_owned())))
-}
-
-/// Whether nothing moves: then, where agents are missing, more is asked than the watches say.
-fn is_quiet(cx: &Cx<'_>, daemonset: &DaemonSet, now: DateTime<Utc>) -> bool {
-    let age = daemonset.creation_timestamp().map_or(0, |t| now.timestamp() - t.0.as_second());
-    age >= 2 && cx.kind.fleet.quiet(cx.key).is_none_or(|quiet| quiet >= QUIET)
 }

@@ -8,7 +8,6 @@ mod references;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -17,7 +16,7 @@ use kube::api::Api;
 use secrecy::ExposeSecret;
 
 pub use cluster::selector_changed;
-use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_runs, refused, wrote};
+use cluster::{ORIGINAL, cluster_id, is_enforced, namespace_selector, original_runs, wrote};
 pub use openshift::OpenShift;
 pub use references::{Named, Token, in_its_place};
 use references::{References, certificates, named, pull_secret_of, references, token};
@@ -33,17 +32,16 @@ use super::revision::Pod;
 use super::state::Kept;
 use crate::dynatrace::{self, Access, GoneNode, Snapshot, Subscriber, Told, Transport};
 use crate::fleet::missing::{Missing, missing};
+use crate::fleet::refusal::UNREAD;
 use crate::k8s::api_group::Served;
 use crate::k8s::node::Node;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::{Verdict, has_labels};
 use crate::kernel::named::Lookup;
+use crate::kernel::refused::Short;
 use crate::kernel::{self, NamedKind, Reference, call};
 use crate::rollout::Loss;
 use crate::rollout::ledger::Ledger;
-
-/// After so long without a change, missing Pods are asked about.
-pub const QUIET: Duration = Duration::from_secs(3);
 
 /// All that a decision needs.
 #[derive(Debug)]
@@ -197,9 +195,13 @@ pub async fn observe(
     let ledger = cx.in_flight.ledger(&resolved.uid);
     let able = able(resolved, &nodes);
     let lacking = lacks(cx, resolved, &able, &pods, &ledger);
-    let missing = if daemonset.is_some() { missing(&kept.missing(), &able, &pods, now) } else { Missing::new() };
-    let asked = (is_short(resolved, &nodes, &pods), daemonset.as_deref().filter(|_| lacking && !missing.is_empty()));
-    let refused = refused(cx, says_refused(&cx.last_status()), asked, (&pods, &missing), now).await;
+    let missing =
+        if daemonset.is_some() { missing(&kept.refusals.missing(), &able, &pods, now) } else { Missing::new() };
+    let short = daemonset.as_deref().filter(|_| lacking && !missing.is_empty());
+    let short = short.map(|daemonset| Short { daemonset, pods: &pods, missing: &missing, quiet: fleet.quiet(key) });
+    let was_refused = says_refused(&cx.last_status());
+    let is_short = is_short(resolved, &nodes, &pods);
+    let refused = kept.refusals.ask(&cx.client, (was_refused, is_short), short.as_ref(), UNREAD, now).await;
     let selector = namespace_selector(cx, resolved, lacking && daemonset.is_some()).await;
     let selector_enforced = is_enforced(cx, &selector, &nodes, &pods).await;
     Ok(Observed {

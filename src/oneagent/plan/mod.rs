@@ -45,6 +45,7 @@ use crate::k8s::api_group::Wanted;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::Placement;
 use crate::kernel::kind::Planned;
+use crate::kernel::refused::QUIET;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
 use crate::rollout::{self, Hold, Policy, State, Step};
@@ -344,7 +345,7 @@ fn next_look(
         .map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
     let missing =
         [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| report.bucket(*bucket) > 0);
-    let looks_for = missing.then_some(super::observe::QUIET + Duration::from_secs(2));
+    let looks_for = missing.then_some(QUIET + Duration::from_secs(2));
     let blocked = hands_off.map(|(reason, _)| match reason {
         Reason::BeingRemoved | Reason::NodesConflict => LEAVING,
         _ => BLOCKED,

@@ -1,0 +1,101 @@
+//! The conditions of a DaemonSetRollout, and every reason that they can have. Each reason's doc line tells the user
+//! what to do: the table of docs/daemonsetrollout.md is made of these lines.
+//!
+//! Must not decide which one holds.
+
+use crate::api::condition::{self, Weight};
+
+/// What was found about one condition.
+pub type Finding = condition::Finding<ConditionType, Reason>;
+
+/// The conditions that every DaemonSetRollout has from the first visit on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::EnumIter)]
+pub enum ConditionType {
+    /// Every node that shall run a Pod, and can, has an available one of the current revision.
+    Ready,
+    /// Something is under way.
+    Progressing,
+    /// Something needs a human.
+    Degraded,
+}
+
+impl condition::Type for ConditionType {
+    condition::common_conditions!(Reason);
+    const HALTED: &'static str = "no Pod is replaced until that is fixed";
+
+    fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {
+        match (self, reason) {
+            (_, Reason::AsExpected | Reason::NotYetReported) => Weight::Quiet,
+            (Self::Degraded, _) if holds != Some(true) => Weight::Quiet,
+            (Self::Degraded, _) => Weight::Warning,
+            (Self::Ready | Self::Progressing, _) => Weight::Normal,
+        }
+    }
+}
+
+/// Every reason a condition can have. The doc line says what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::EnumIter, strum::EnumMessage)]
+pub enum Reason {
+    /// All is as it should be. Nothing to do.
+    AsExpected,
+    /// Every node that can run a Pod has an available one of the current revision.
+    AllUpdated,
+    /// Pods are being replaced; the message says how many are left and what is waited for.
+    RollingOut,
+    /// The DaemonSet's first Pods start, or those of nodes that joined.
+    Starting,
+    /// Pods of an earlier revision wait for their node, or for a Kubernetes that replaces them itself; the message says
+    /// which.
+    Outdated,
+    /// Nodes have no available Pod, though none is being replaced; the message names up to five, with the cause of
+    /// each.
+    PodsUnavailable,
+    /// No node matches the DaemonSet's node selector, affinity and tolerations: correct its template.
+    NoNodesSelected,
+    /// `rollout.paused` is true: set it to false to go on.
+    Paused,
+    /// Everything is stopped by key `stop` of ConfigMap `daemonset-rollout-operator` in the operator's namespace:
+    /// delete the key to go on.
+    Stopped,
+    /// Pods of an earlier revision wait for a window, the end of a blackout, or for what condition Degraded says.
+    Held,
+    /// The current revision fails, so no further Pod gets it from here; nodes that join do, as the DaemonSet has it.
+    /// Correct or revert the template where it comes from, by the command in the message; or name the revision in
+    /// `rollout.retry`.
+    RolloutFailed,
+    /// New Pods cannot start: the API server, a registry, a quota or a missing Secret refuses them. Fix what the
+    /// message names; the rollout then goes on by itself.
+    PodsRefused,
+    /// The DaemonSet does not exist, or is being deleted: create it, or correct `daemonSet`. Of names that there are
+    /// the message has the nearest.
+    DaemonSetNotFound,
+    /// The DaemonSet's strategy is RollingUpdate, so Kubernetes replaces the Pods itself: set `updateStrategy.type:
+    /// OnDelete` where the DaemonSet comes from, which the message names, or delete this object.
+    NotOnDelete,
+    /// An operator controls the DaemonSet, which the message names. If it leaves the Pods of an OnDelete DaemonSet
+    /// alone, set `acceptOwner: true`; else delete this object.
+    OwnerNotAccepted,
+    /// Somebody else replaces the Pods of this DaemonSet, which the message names: remove one of the two.
+    OtherController,
+    /// An older DaemonSetRollout, which the message names, has the DaemonSet: delete one of the two.
+    Duplicate,
+    /// The template changed a moment ago, or the DaemonSet's controller has not written its revision yet. Nothing to
+    /// do: Pods are replaced once it has stayed the same for `debounceSeconds`.
+    TemplateSettling,
+    /// The template changes again and again; the message names who writes it. Let one of them write; with Flux, see
+    /// what docs/daemonsetrollout.md says of its remediation.
+    TemplateUnstable,
+    /// The API server refuses the deletion of a Pod: grant the operator delete on Pods there, or fix the policy or
+    /// webhook that the message quotes. Other Pods are tried meanwhile, and that one again.
+    DeletionRefused,
+    /// The spec is invalid; the message names the field and the remedy. No Pod is replaced meanwhile.
+    InvalidSpec,
+    /// The operator may not read what it decides from; the message quotes the API server. Grant it that right: no Pod
+    /// is replaced meanwhile.
+    RightsMissing,
+    /// The API server goes on refusing or failing what the operator asks of it; the message quotes it. Fix the policy,
+    /// webhook or server; it is tried again.
+    WriteRefused,
+    /// Nobody has looked yet.
+    NotYetReported,
+}
