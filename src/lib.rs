@@ -13,6 +13,7 @@
 //!               │             └─▶ api          the types users hold
 //!               ├─▶ config_watcher           another kind, on the same rooms but dynatrace
 //!               ├─▶ jmx_exporter             another one: a container of ours joins a Pod and has its JVM export
+//!               ├─▶ daemonset_rollout        another one: somebody else's DaemonSet, by the engine of OneAgent
 //!               ├─▶ manager ─▶ stack         another one: a whole stack stands up in order (stack: what and when;
 //!               │             └─▶ pki          pki: certificates, made and read)
 //!               └─▶ telemetry                  logs, metrics, probes; beside all of them clock and backoff
@@ -73,6 +74,7 @@ pub mod backoff;
 pub mod cli;
 pub mod clock;
 pub mod config_watcher;
+pub mod daemonset_rollout;
 pub mod dynatrace;
 pub mod fleet;
 pub mod jmx_exporter;

@@ -63,6 +63,9 @@ fn rooms_use_only_the_rooms_that_they_may() {
             "config_watcher" => {
                 &["api", "clock", "config_watcher", "fleet", "k8s", "kernel", "rollout", "sim", "telemetry"]
             }
+            "daemonset_rollout" => {
+                &["api", "clock", "daemonset_rollout", "fleet", "k8s", "kernel", "rollout", "telemetry"]
+            }
             // What a helper says, and which configurations it refuses.
             "jmx_exporter" => {
                 &["api", "attach", "fleet", "jmx_exporter", "k8s", "kernel", "rollout", "sim", "telemetry"]
@@ -90,6 +93,7 @@ fn rooms_use_only_the_rooms_that_they_may() {
                 "cli",
                 "clock",
                 "config_watcher",
+                "daemonset_rollout",
                 "dynatrace",
                 "fleet",
                 "jmx_exporter",

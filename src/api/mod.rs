@@ -4,6 +4,7 @@
 
 pub mod condition;
 pub mod config_watcher;
+pub mod daemonset_rollout;
 pub mod jmx_exporter;
 pub mod manager;
 pub mod name;
@@ -21,4 +22,5 @@ pub const PACKAGES: &[&package::Package] = &[
     &config_watcher::package::PACKAGE,
     &jmx_exporter::package::PACKAGE,
     &manager::package::PACKAGE,
+    &daemonset_rollout::package::PACKAGE,
 ];

@@ -87,6 +87,13 @@ impl<T: Reads> DaemonSets<T> {
         self.seen(key).map(|seen| seen.pod.clone()).collect()
     }
 
+    /// Those of them of which this holds.
+    #[must_use]
+    pub fn pods_with(&self, key: &Key, is_meant: impl Fn(&T::Detail) -> bool) -> Vec<Arc<Pod<T::Revision>>> {
+        let meant = self.seen(key).filter(|seen| seen.detail.as_deref().is_some_and(&is_meant));
+        meant.map(|seen| seen.pod.clone()).collect()
+    }
+
     /// What else is kept of them.
     pub fn details(&self, key: &Key) -> impl Iterator<Item = &Arc<T::Detail>> {
         self.seen(key).filter_map(|seen| seen.detail.as_ref())
@@ -112,6 +119,15 @@ impl<T: Reads> DaemonSets<T> {
     #[must_use]
     pub fn set(&self, key: &Key) -> Option<&Arc<DaemonSet>> {
         self.sets.get(key)
+    }
+
+    /// Names of the DaemonSets of a namespace.
+    #[must_use]
+    pub fn names(&self, namespace: &str) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.sets.keys().filter(|key| key.0 == namespace).map(|key| key.1.clone()).collect();
+        names.sort();
+        names
     }
 
     /// The nodes that matter to an object, by name: those that its `selector` matches, those with one of its Pods,

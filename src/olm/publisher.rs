@@ -221,7 +221,8 @@ mod tests {
         - group: dynatrace.com\n  owner: D\n  use: the group\n  recorded: https://acme.org/1\n\
         - group: k8spatterns.io\n  owner: K\n  use: the group\n  recorded: ''\n\
         - group: banzaicloud.com\n  owner: B\n  use: the group\n  recorded: ''\n\
-        - group: contrail.juniper.net\n  owner: J\n  use: the group\n  recorded: ''\n";
+        - group: contrail.juniper.net\n  owner: J\n  use: the group\n  recorded: ''\n\
+        - group: oneagent-operator.github.io\n  owner: O\n  use: the group\n  recorded: ''\n";
 
     #[test]
     fn every_mistake_is_one_sentence_with_its_line() {

@@ -280,7 +280,7 @@ _oneagent__operator() {
             fi
             case "${prev}" in
                 --kind)
-                    COMPREPLY=($(compgen -W "oneagent configwatcher jmxexporter manager" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "oneagent configwatcher jmxexporter manager daemonsetrollout" -- "${cur}"))
                     return 0
                     ;;
                 --watch-namespace)

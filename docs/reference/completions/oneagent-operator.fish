@@ -35,7 +35,8 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a 
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l kind -d 'Which kind to keep: each is a package of its own, with just its rights' -r -f -a "oneagent\t'OneAgents, in package oneagent-operator'
 configwatcher\t'ConfigWatchers, in package configwatcher-operator'
 jmxexporter\t'PrometheusJmxExporters, in package jmx-exporter-operator'
-manager\t'Managers, in package tf-operator'"
+manager\t'Managers, in package tf-operator'
+daemonsetrollout\t'DaemonSetRollouts, in package daemonset-rollout-operator'"
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l watch-namespace -d 'Namespaces to watch, separated by commas; empty means all. OLM\'s olm.targetNamespaces goes here' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l pod-namespace -d 'Namespace of the operator itself: its Lease and its stop ConfigMap are there. Default: the package\'s, such as dynatrace' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l pod-name -d 'Name of the operator\'s Pod; with its UID the identity in the Lease. Default: the package\'s name' -r

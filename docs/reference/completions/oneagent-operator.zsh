@@ -33,7 +33,8 @@ _arguments "${_arguments_options[@]}" : \
 '--kind=[Which kind to keep\: each is a package of its own, with just its rights]:KIND:((oneagent\:"OneAgents, in package oneagent-operator"
 configwatcher\:"ConfigWatchers, in package configwatcher-operator"
 jmxexporter\:"PrometheusJmxExporters, in package jmx-exporter-operator"
-manager\:"Managers, in package tf-operator"))' \
+manager\:"Managers, in package tf-operator"
+daemonsetrollout\:"DaemonSetRollouts, in package daemonset-rollout-operator"))' \
 '--watch-namespace=[Namespaces to watch, separated by commas; empty means all. OLM'\''s olm.targetNamespaces goes here]:WATCH_NAMESPACE:_default' \
 '--pod-namespace=[Namespace of the operator itself\: its Lease and its stop ConfigMap are there. Default\: the package'\''s, such as dynatrace]:POD_NAMESPACE:_default' \
 '--pod-name=[Name of the operator'\''s Pod; with its UID the identity in the Lease. Default\: the package'\''s name]:POD_NAME:_default' \

@@ -3,6 +3,7 @@
 //! Ends with a look at the audit log: no request of the operator's may have been forbidden.
 
 mod config_watcher;
+pub mod daemonset_rollout;
 pub mod entries;
 pub mod jmx_exporter;
 pub mod manager;

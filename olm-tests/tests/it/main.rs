@@ -20,6 +20,7 @@ mod explain;
 mod fail;
 mod fields;
 mod flapping;
+mod foreign;
 mod gone;
 mod hostile;
 mod image;

@@ -26,6 +26,7 @@ use super::table::choose;
 use crate::backoff;
 use crate::clock::Clock;
 use crate::config_watcher::ConfigWatchers;
+use crate::daemonset_rollout::DaemonSetRollouts;
 use crate::jmx_exporter::{self, JmxExporters};
 use crate::kernel::feed::Feed;
 use crate::kernel::kind::{Kind, Process, Shared};
@@ -114,6 +115,8 @@ enum KindName {
     Jmxexporter,
     /// Managers, in package tf-operator.
     Manager,
+    /// DaemonSetRollouts, in package daemonset-rollout-operator.
+    Daemonsetrollout,
 }
 
 type Stop = futures::future::Shared<futures::future::BoxFuture<'static, ()>>;
@@ -130,6 +133,9 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
                 JmxExporters::new(operator_image, jmx_exporter::metrics::OwnMetrics::new(&shared.metrics))
             };
             Box::pin(serve(&common, |shared, _| kind(shared))).await
+        }
+        KindName::Daemonsetrollout => {
+            Box::pin(serve(&common, |shared, _| DaemonSetRollouts::new(shared.clock.clone()))).await
         }
         KindName::Manager => {
             choose(table.as_deref())?;

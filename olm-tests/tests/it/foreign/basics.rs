@@ -1,0 +1,138 @@
+//! What it is for: a new template reaches every node once, canaries first and within the budget, and stops where it
+//! fails; and whom it does not concern.
+
+use olm_tests::eyes::Eyes;
+use olm_tests::kubelet::Fault;
+use olm_tests::lab::Lab;
+use olm_tests::lab::daemonset_rollout::AGENTS;
+use serde_json::json;
+
+#[test]
+fn a_new_template_reaches_canaries_first_and_then_every_node_once_within_the_budget() {
+    olm_tests::run(async {
+        let lab =
+            Lab::of_daemonset("ds-good", 6, &json!({ "maxUnavailable": 2, "canary": { "nodes": 1, "soak": "5s" } }))
+                .await;
+        let first = lab.revision().await;
+        let eyes = Eyes::on_replicas(&lab, AGENTS, 6).await;
+        lab.deploy(&lab.daemonset_saying("two"));
+        lab.rollout_is("Progressing", "True", "TemplateSettling").await;
+        let waits = lab.rollout_is("Progressing", "True", "RollingOut").await;
+        assert!(waits.contains("canaries"), "{waits}");
+        lab.agents_say("two", 6).await;
+        let message = lab.rollout_is("Ready", "True", "AllUpdated").await;
+        assert_eq!(message, "all 6 nodes that can run a Pod run one of the current revision");
+        let seen = eyes.seen().await;
+        assert_eq!(seen.counts(), (2, 6), "at most two at once, each once");
+        assert_eq!(seen.others_ready[..2], [5, 5], "the canary ran before the next one went");
+        let status = lab.rollout_status().await;
+        let set = status.daemon_set.unwrap();
+        assert_eq!((set.strategy.as_str(), set.images), ("OnDelete", vec!["agent:1".to_owned()]));
+        assert_ne!(set.revision.as_deref(), Some(&*first));
+        assert_eq!(status.rollout.unwrap().last_good_hash, set.revision);
+        let writes = lab.writes();
+        let only = ["delete pods", "patch daemonsetrollouts", "create events"];
+        assert!(writes.iter().all(|write| only.iter().any(|one| write.starts_with(one))), "{writes:?}");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_template_that_crashes_stops_at_the_canary_and_the_message_says_how_to_go_back() {
+    olm_tests::run(async {
+        let lab = Lab::of_daemonset("ds-bad", 5, &json!({ "canary": { "nodes": 1, "soak": "5s" } })).await;
+        let good = lab.revision().await;
+        lab.behave(|behaviour| drop(behaviour.versions.insert("two".to_owned(), Fault::CrashLoop)));
+        let eyes = Eyes::on_replicas(&lab, AGENTS, 5).await;
+        lab.deploy(&lab.daemonset_saying("two"));
+        let message = lab.rollout_is("Degraded", "True", "RolloutFailed").await;
+        let number = lab.numbers().await[&good];
+        let back = format!("kubectl -n ds-bad rollout undo daemonset/agent --to-revision={number}");
+        assert!(message.contains(&back), "{message}");
+        let bad = lab.another_revision(&good).await;
+        assert!(message.contains(&format!("revision {bad} failed on 1 of 1 nodes")), "{message}");
+        assert_eq!(eyes.seen().await.deletions.len(), 1);
+        // As the message says: it goes back, and the one that failed is replaced at once.
+        lab.cluster.kubectl(&[
+            "-n",
+            "ds-bad",
+            "rollout",
+            "undo",
+            "daemonset/agent",
+            &format!("--to-revision={number}"),
+        ]);
+        lab.agents_say("one", 5).await;
+        lab.rollout_is("Ready", "True", "AllUpdated").await;
+        lab.rollout_is("Degraded", "False", "AsExpected").await;
+        assert_eq!(eyes.seen().await.deletions.len(), 2, "the others never left that revision");
+        lab.end().await;
+    });
+}
+
+#[test]
+fn while_kubernetes_replaces_the_pods_itself_nothing_is_deleted_and_the_message_says_what_to_set() {
+    olm_tests::run(async {
+        let lab = Lab::of_daemonset("ds-rolling", 3, &json!({})).await;
+        let mut daemonset = lab.daemonset_saying("two");
+        daemonset["spec"]["updateStrategy"] =
+            json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } });
+        lab.deploy(&daemonset);
+        let message = lab.rollout_is("Degraded", "True", "NotOnDelete").await;
+        assert!(message.contains("kubectl -n ds-rolling patch daemonset agent --type merge"), "{message}");
+        lab.agents_say("two", 3).await;
+        lab.rollout_is("Ready", "True", "AllUpdated").await;
+        assert!(!lab.writes().iter().any(|write| write.starts_with("delete")), "{:?}", lab.writes());
+        // What the message says: nobody restarts for that, and the next template goes our way.
+        let patch = message.split("-p '").nth(1).unwrap().split('\'').next().unwrap();
+        lab.cluster.kubectl(&["-n", "ds-rolling", "patch", "daemonset", "agent", "--type", "merge", "-p", patch]);
+        lab.rollout_is("Degraded", "False", "AsExpected").await;
+        lab.cluster.kubectl(&["-n", "ds-rolling", "rollout", "restart", "daemonset/agent"]);
+        lab.rollout_is("Ready", "False", "RollingOut").await;
+        lab.rollout_is("Ready", "True", "AllUpdated").await;
+        assert_eq!(lab.writes().iter().filter(|write| write.starts_with("delete")).count(), 3);
+        lab.end().await;
+    });
+}
+
+#[test]
+fn what_may_not_be_served_is_said_with_the_remedy_and_the_older_of_two_has_the_daemonset() {
+    olm_tests::run(async {
+        let lab = Lab::of_daemonset("ds-owned", 2, &json!({})).await;
+        let says = async |reason: &str, words: &str| {
+            let message = lab.rollout_is("Degraded", "True", reason).await;
+            assert!(message.contains(words), "{message}");
+        };
+        lab.edit_rollout(json!({ "daemonSet": "agnet" })).await;
+        says("DaemonSetNotFound", "the nearest name is agent").await;
+        lab.edit_rollout(json!({ "daemonSet": "agent", "ignore": ["helm.sh/chart"] })).await;
+        says("InvalidSpec", "spec.ignore[0] is helm.sh/chart").await;
+        lab.edit_rollout(json!({ "ignore": null })).await;
+        lab.rollout_is("Degraded", "False", "AsExpected").await;
+        // Whoever controls it may replace its Pods, too.
+        let owner = |kind: &str, group: &str| {
+            let mut daemonset = lab.daemonset_saying("one");
+            daemonset["metadata"]["ownerReferences"] = json!([{ "apiVersion": group, "kind": kind, "name": "it",
+                "uid": lab.cluster.kubectl(&["get", "namespace", "ds-owned", "-o", "jsonpath={.metadata.uid}"]),
+                "controller": true }]);
+            daemonset
+        };
+        lab.deploy(&owner("DatadogAgentInternal", "datadoghq.com/v1alpha1"));
+        says("OwnerNotAccepted", "DatadogAgentInternal it").await;
+        lab.edit_rollout(json!({ "acceptOwner": true })).await;
+        lab.rollout_is("Degraded", "False", "AsExpected").await;
+        lab.deploy(&owner("OneAgent", "dynatrace.com/v1alpha1"));
+        says("OtherController", "OneAgent it").await;
+        lab.deploy(&lab.daemonset_saying("one"));
+        lab.rollout_is("Degraded", "False", "AsExpected").await;
+        lab.rollout_named("younger", &json!({}));
+        olm_tests::eventually("the younger one says so", olm_tests::lab::SOON, || async {
+            let status = lab.rollouts().get("younger").await.unwrap().status.unwrap_or_default();
+            let degraded = status.conditions.iter().find(|one| one.type_ == "Degraded");
+            let message = degraded.filter(|one| one.reason == "Duplicate").map(|one| one.message.clone());
+            message.filter(|said| said.contains("DaemonSetRollout agent, which is older")).ok_or(format!("{status:?}"))
+        })
+        .await;
+        assert!(!lab.writes().iter().any(|write| write.starts_with("delete")), "{:?}", lab.writes());
+        lab.end().await;
+    });
+}

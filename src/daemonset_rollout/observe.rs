@@ -1,0 +1,167 @@
+//! Observe: the DaemonSet with its revisions, nodes and Pods. Reads caches; its revisions are listed once for each
+//! generation, and why Pods are refused where some are missing.
+//!
+//! Must not decide.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+
+use super::context::Cx;
+use super::memory::Memory;
+use super::resolve::Resolved;
+use super::revision::{Listed, Pod, Revisions, is_seen, revisions};
+use super::state::Kept;
+use crate::fleet::missing::{Missing, missing};
+use crate::fleet::refusal::UNREAD;
+use crate::k8s::affinity::of_template;
+use crate::k8s::node::Node;
+use crate::k8s::placement::{Placement, Verdict};
+use crate::kernel::refused::Short;
+use crate::kernel::{self, call};
+use crate::rollout::Loss;
+use crate::rollout::ledger::Ledger;
+
+/// What a plan is made from.
+#[derive(Debug)]
+pub struct Seen {
+    pub resolved: Resolved,
+    pub set: Option<Arc<DaemonSet>>,
+    pub revisions: Current,
+    pub placement: Placement,
+    /// Nodes that matter to it.
+    pub nodes: Vec<Arc<Node>>,
+    pub pods: Vec<Arc<Pod>>,
+    /// What we deleted and what is not replaced yet, as of the last look.
+    pub ledger: Ledger,
+    /// Nodes that lost their Pod.
+    pub losses: Arc<HashMap<Arc<str>, Loss>>,
+    /// Pods for whose deletion the API server is not asked now, by UID, with its words.
+    pub aside: HashMap<Arc<str>, String>,
+    /// Its words, sorted; also of those for which it is asked again now.
+    pub undeletable: Vec<String>,
+    /// Since when selected nodes have no Pod at all.
+    pub missing: Missing,
+    /// Why the API server refuses new Pods.
+    pub refused: Option<String>,
+    /// Names of the DaemonSets of the namespace, where the one that is named does not exist.
+    pub names: Vec<String>,
+    /// An older object that names the same DaemonSet.
+    pub older: Option<String>,
+    /// Since when this process decides.
+    pub deciding_since: DateTime<Utc>,
+    /// Since when the API server has answered without a break.
+    pub in_contact_since: DateTime<Utc>,
+    pub stopped: bool,
+}
+
+/// The revisions of the DaemonSet, as far as they are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Current {
+    Known(Revisions),
+    /// Its controller has not written the one of its template yet.
+    Unwritten,
+    /// They may not be read; the API server's words.
+    Unread(String),
+}
+
+impl Current {
+    /// The revisions, if they are known.
+    #[must_use]
+    pub fn known(&self) -> Option<&Revisions> {
+        if let Self::Known(revisions) = self { Some(revisions) } else { None }
+    }
+}
+
+/// Gathers it.
+pub async fn observe(
+    cx: &Cx<'_>,
+    resolved: Resolved,
+    memory: &Memory,
+    now: DateTime<Utc>,
+) -> Result<Seen, kernel::Error> {
+    let stopped = cx.is_stopped(cx.key).await?;
+    cx.named.keep(cx.key, &[cx.stop()]);
+    let (fleet, kept) = (&cx.kind.fleet, &cx.state.own);
+    let key = (resolved.namespace.clone(), resolved.daemon_set.clone());
+    let set = fleet.set(&key);
+    let revisions = match &set {
+        Some(set) => current(cx, set, &resolved).await?,
+        None => Current::Unwritten,
+    };
+    let placement = set.as_ref().and_then(|set| set.spec.as_ref()?.template.spec.as_ref()).map(of_template);
+    let placement = placement.unwrap_or_default();
+    let away = memory.engine.touched.away.keys().map(String::as_str);
+    // Without a DaemonSet no node is to run a Pod.
+    let nodes = if set.is_some() { fleet.near(&key, &placement.selector, away) } else { Vec::new() };
+    let uid = set.as_ref().and_then(|set| set.uid());
+    let pods = uid.map(|uid| fleet.pods(&key, &uid)).unwrap_or_default();
+    let is_selected = |node: &Node| placement.verdict(node) == Verdict::Selected;
+    let able: Vec<&Arc<Node>> = nodes.iter().filter(|node| node.ready && is_selected(node)).collect();
+    let missing = missing(&kept.refusals.missing(), &able, &pods, now);
+    let was_refused = cx.last_status().nodes.as_ref().is_some_and(|nodes| nodes.admission > 0);
+    let short = set.as_deref().filter(|_| !missing.is_empty());
+    let short = short.map(|daemonset| Short { daemonset, pods: &pods, missing: &missing, quiet: fleet.quiet(&key) });
+    let is_short = !missing.is_empty();
+    let refused = kept.refusals.ask(&cx.client, (was_refused, is_short), short.as_ref(), UNREAD, now).await;
+    kept.refusals.record(missing.clone(), refused.clone());
+    let (aside, undeletable) = undeletable(kept, &pods);
+    Ok(Seen {
+        names: if set.is_none() { fleet.sets(&resolved.namespace) } else { Vec::new() },
+        older: fleet.older(cx.key),
+        losses: fleet.losses(&key, is_selected),
+        ledger: cx.in_flight.ledger(&cx.state.uid),
+        deciding_since: cx.contact.deciding_since(),
+        in_contact_since: cx.contact.in_contact_since(),
+        resolved,
+        set,
+        revisions,
+        placement,
+        nodes,
+        pods,
+        aside,
+        undeletable,
+        missing,
+        refused,
+        stopped,
+    })
+}
+
+/// Pods that the API server refused to delete and that are still there.
+fn undeletable(kept: &Kept, pods: &[Arc<Pod>]) -> (HashMap<Arc<str>, String>, Vec<String>) {
+    let there: HashSet<&str> = pods.iter().map(|pod| &*pod.id).collect();
+    kept.aside.retain(|uid, _| there.contains(&**uid));
+    let mut said: Vec<String> = kept.aside.lately().into_values().collect();
+    said.sort();
+    (kept.aside.now(), said)
+}
+
+/// Its revisions: listed once its controller has seen its template, for until then the newest may be an older one.
+async fn current(cx: &Cx<'_>, set: &DaemonSet, resolved: &Resolved) -> Result<Current, kernel::Error> {
+    if !is_seen(set) {
+        return Ok(Current::Unwritten);
+    }
+    let of = (set.uid().unwrap_or_default(), set.metadata.generation.unwrap_or_default(), resolved.ignore.clone());
+    if let Some(listed) = cx.state.own.listed.lock().as_ref().filter(|listed| listed.of == of) {
+        return Ok(Current::Known(listed.revisions.clone()));
+    }
+    let namespace = &resolved.namespace;
+    let api: Api<ControllerRevision> = Api::namespaced(cx.client.clone(), namespace);
+    let labels = set.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
+    let labels: BTreeMap<String, String> = labels;
+    let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    // Without a resourceVersion the answer is etcd's, and not a cache's.
+    let params = ListParams::default().labels(&selector.join(","));
+    let what = || format!("list ControllerRevisions of namespace {namespace}");
+    match call(what, api.list(&params)).await {
+        Ok(list) => Ok(revisions(set, &list.items, &resolved.ignore).map_or(Current::Unwritten, |revisions| {
+            *cx.state.own.listed.lock() = Some(Listed { of, revisions: revisions.clone() });
+            Current::Known(revisions)
+        })),
+        Err(error) => Ok(Current::Unread(error.objection().ok_or(error)?)),
+    }
+}

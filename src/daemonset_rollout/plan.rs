@@ -1,0 +1,155 @@
+//! Plan: which Pods are replaced now, and what keeps the others.
+//!
+//! Pure. Must not delete one.
+
+use chrono::{DateTime, Utc};
+
+use super::memory::Memory;
+use super::observe::{Current, Seen};
+use super::places::{WORDS, places};
+use super::revision::{Revision, unknown};
+use super::source::writers;
+use super::verdict::{Around, Problem, hands_off};
+use crate::api::daemonset_rollout::condition::Reason;
+use crate::kernel::kind::Planned;
+use crate::rollout::guard::Guard;
+use crate::rollout::ledger::Ledger;
+use crate::rollout::{self, Desired, Hold, Inventory, Policy, State};
+
+/// The stop for the whole cluster.
+pub const STOPPED: Hold = Hold {
+    state: State::Stopped,
+    why: "ConfigMap daemonset-rollout-operator in the operator's namespace has key stop; delete the ConfigMap to go on",
+};
+/// Its DaemonSet may not be served.
+const HANDS_OFF: Hold =
+    Hold { state: State::Held, why: "the Pods of this DaemonSet are not replaced; condition Degraded says why" };
+/// The template changed a moment ago.
+const SETTLING: Hold = Hold {
+    state: State::Held,
+    why: "the template changed a moment ago; Pods are replaced once it has stayed the same for a while",
+};
+
+/// What shall be done.
+pub struct Plan {
+    /// What the engine says; what it remembers is below.
+    pub decision: rollout::Plan<Revision>,
+    pub memory: Memory,
+    pub guard: Guard,
+    pub ledger: Ledger,
+    /// Why no Pod may be replaced.
+    pub hands_off: Option<Problem>,
+    /// What else a human must fix, most important first.
+    pub problems: Vec<Problem>,
+    /// Until when the template must stay the same.
+    pub settles_at: Option<DateTime<Utc>>,
+    /// When to look again if nothing happens before.
+    pub next: Option<DateTime<Utc>>,
+}
+
+impl Planned for Plan {
+    type Memory = Memory;
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.ledger.clone()
+    }
+
+    fn has_steps(&self) -> bool {
+        !self.decision.steps.is_empty()
+    }
+}
+
+/// Plans one reconcile.
+#[must_use]
+pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
+    let Seen { resolved, set, revisions, .. } = seen;
+    let (set, known) = (set.as_deref(), revisions.known());
+    let uid = set.and_then(|set| set.metadata.uid.as_deref());
+    let mut memory = memory.clone().retrying(resolved.retry.as_ref(), now);
+    if let Some(uid) = uid {
+        memory = memory.of(uid);
+        if let Some(known) = known {
+            memory = memory.seeing(uid, &known.current, now);
+        }
+    }
+    let around = Around { names: &seen.names, older: seen.older.as_deref() };
+    let hands_off = hands_off(resolved, set, around).or_else(|| unread(seen));
+    let template = memory.template.clone();
+    let settles_at = template.as_ref().map(|template| template.settles_at(resolved.debounce)).filter(|at| *at > now);
+    let unstable_until = template.and_then(|template| template.is_unstable_until()).filter(|until| *until > now);
+    let hold = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
+    let hold = hold.or(hands_off.is_some().then_some(HANDS_OFF)).or(settles_at.map(|_| SETTLING));
+    let policy = Policy { hold, ..resolved.policy.clone() };
+    let desired = known.map(|known| Desired { revision: known.current.clone(), insists: false });
+    if memory.engine.last_good.is_none() {
+        memory.engine.last_good = known.and_then(|known| most_common(seen, &known.current));
+    }
+    let places = places(seen, &memory);
+    let inventory = Inventory {
+        template: desired.as_ref().map(|desired| &desired.revision),
+        writes_template: false,
+        missing: &seen.missing,
+        in_contact_since: seen.in_contact_since,
+        refused: seen.refused.as_deref(),
+        ..Inventory::plain(&places, WORDS, &memory.engine, seen.deciding_since)
+    };
+    let decided = rollout::decide(&policy, desired.as_ref(), &inventory, &seen.ledger, now);
+    drop(places);
+    let mut decision = decided.plan;
+    let engine = std::mem::take(&mut decision.memory);
+    let mut problems = Vec::new();
+    if let (Some(_), Some(set)) = (unstable_until, set) {
+        problems.push(unstable(seen, &writers(set)));
+    }
+    problems.extend(ignored(seen));
+    let next = [decision.next, settles_at, unstable_until].into_iter().flatten().min();
+    let memory = Memory { engine, ..memory };
+    Plan { decision, memory, guard: decided.guard, ledger: decided.ledger, hands_off, problems, settles_at, next }
+}
+
+/// The revision that most available Pods have, except this one: where nothing was completed by us, it is the good one.
+fn most_common(seen: &Seen, current: &Revision) -> Option<Revision> {
+    let available = seen.pods.iter().filter(|pod| pod.ready_since.is_some() && !pod.deleting);
+    let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    for revision in available.filter_map(|pod| pod.revision.as_ref()).filter(|revision| *revision != current) {
+        *counts.entry(&revision.0).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(hash, _)| Revision(hash.to_owned()))
+}
+
+/// The revisions may not be read.
+fn unread(seen: &Seen) -> Option<Problem> {
+    let Current::Unread(why) = &seen.revisions else { return None };
+    let namespace = &seen.resolved.namespace;
+    let message = format!(
+        "the revisions of the DaemonSet cannot be read: {why}; grant the operator list of controllerrevisions.apps in \
+        namespace {namespace}: until then nobody can tell which Pods are outdated"
+    );
+    Some((Reason::RightsMissing, message))
+}
+
+fn unstable(seen: &Seen, writers: &[&str]) -> Problem {
+    let changes = seen.resolved.daemon_set.clone();
+    let by = if writers.is_empty() { String::new() } else { format!("; it is written by {}", writers.join(", ")) };
+    let message = format!(
+        "the template of DaemonSet {changes} changes again and again, and must stay the same for longer each \
+        time{by}: let one of them write it"
+    );
+    (Reason::TemplateUnstable, message)
+}
+
+/// Keys of spec.ignore that the template lacks.
+fn ignored(seen: &Seen) -> Option<Problem> {
+    let unknown = unknown(seen.set.as_deref()?, &seen.resolved.ignore);
+    let first = unknown.first()?;
+    let at = seen.resolved.ignore.iter().position(|key| key == first)?;
+    let message = format!(
+        "spec.ignore[{at}] is {first}, and the Pod template has neither a label nor an annotation of that name: correct \
+        or remove it"
+    );
+    Some((Reason::InvalidSpec, message))
+}

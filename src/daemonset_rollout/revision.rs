@@ -1,0 +1,113 @@
+//! Revisions of a DaemonSet: what a Pod was made from, and which one its template is now.
+//!
+//! Pure. No field of a DaemonSet says which revision is current, and two watches have no order: so its revisions are
+//! listed once its controller has seen its template, and the newest must be that template. A wrong answer would delete
+//! Pods that are as they shall be. Must not list them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use kube::ResourceExt;
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::replicas::REVISION_LABEL;
+use crate::rollout;
+
+/// What a Pod was made from: its controller-revision-hash.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Revision(pub String);
+
+impl rollout::Revision for Revision {}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "revision {}", self.0)
+    }
+}
+
+/// A DaemonSet's Pod.
+pub type Pod = rollout::Pod<Revision>;
+
+/// The revisions of a DaemonSet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revisions {
+    /// That of its template.
+    pub current: Revision,
+    /// Those that differ from it in nothing but what is ignored, itself among them.
+    pub alike: BTreeSet<String>,
+    /// Their numbers, by which `kubectl rollout undo` goes.
+    pub numbers: BTreeMap<String, i64>,
+}
+
+/// What a list of them said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// UID and generation of the DaemonSet, and what was ignored.
+    pub of: (String, i64, Vec<String>),
+    pub revisions: Revisions,
+}
+
+/// Whether a DaemonSet's controller has seen its template: then the revision of it exists.
+#[must_use]
+pub fn is_seen(set: &DaemonSet) -> bool {
+    let observed = set.status.as_ref().and_then(|status| status.observed_generation);
+    set.metadata.generation.is_some() && observed == set.metadata.generation
+}
+
+/// Which of these revisions is the template's; `None`: none of them yet.
+#[must_use]
+pub fn revisions(set: &DaemonSet, all: &[ControllerRevision], ignore: &[String]) -> Option<Revisions> {
+    let uid = set.metadata.uid.as_deref()?;
+    let is_of_it =
+        |one: &&ControllerRevision| one.owner_references().iter().any(|o| o.controller == Some(true) && o.uid == uid);
+    let own: Vec<(&String, i64, PodTemplateSpec)> = all
+        .iter()
+        .filter(is_of_it)
+        .filter_map(|one| Some((one.labels().get(REVISION_LABEL)?, one.revision, template(one)?)))
+        .collect();
+    let (hash, _, newest) = own.iter().max_by_key(|(_, number, _)| *number)?;
+    let spec = set.spec.as_ref()?;
+    if *newest != spec.template {
+        return None;
+    }
+    let wanted = without(newest, ignore);
+    let alike = own.iter().filter(|(_, _, template)| without(template, ignore) == wanted);
+    Some(Revisions {
+        current: Revision((*hash).clone()),
+        alike: alike.map(|(hash, ..)| (*hash).clone()).collect(),
+        numbers: own.iter().map(|(hash, number, _)| ((*hash).clone(), *number)).collect(),
+    })
+}
+
+/// The template that a revision holds.
+fn template(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
+    let data = &revision.data.as_ref()?.0;
+    serde_json::from_value(data.get("spec")?.get("template")?.clone()).ok()
+}
+
+/// A template without the labels and annotations that are ignored.
+fn without(template: &PodTemplateSpec, ignore: &[String]) -> PodTemplateSpec {
+    let mut template = template.clone();
+    let metadata = template.metadata.get_or_insert_default();
+    for map in [&mut metadata.labels, &mut metadata.annotations] {
+        if let Some(all) = map {
+            all.retain(|key, _| !ignore.contains(key));
+        }
+        *map = map.take().filter(|all| !all.is_empty());
+    }
+    template
+}
+
+/// Those of the ignored keys that a template lacks.
+#[must_use]
+pub fn unknown<'k>(set: &DaemonSet, ignore: &'k [String]) -> Vec<&'k str> {
+    let metadata = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+    let has = |key: &String| {
+        let maps = metadata.into_iter().flat_map(|metadata| [&metadata.labels, &metadata.annotations]);
+        maps.flatten().any(|all| all.contains_key(key))
+    };
+    ignore.iter().filter(|key| !has(key)).map(String::as_str).collect()
+}
