@@ -7,12 +7,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use oneagent_operator::api::config_watcher::{self, ConfigWatcher};
+use oneagent_operator::api::daemonset_rollout::{self, DaemonSetRollout};
 use oneagent_operator::api::jmx_exporter::obstacle::Obstacle;
 use oneagent_operator::api::jmx_exporter::{PrometheusJmxExporter, condition as jmx};
 use oneagent_operator::api::manager::{self, Manager};
 use oneagent_operator::api::oneagent::OneAgent;
 use oneagent_operator::api::oneagent::condition::Reason;
 use oneagent_operator::config_watcher::ConfigWatchers;
+use oneagent_operator::daemonset_rollout::DaemonSetRollouts;
 use oneagent_operator::jmx_exporter::{self, JmxExporters};
 use oneagent_operator::kernel::kind::Kind;
 use oneagent_operator::manager::Managers;
@@ -184,6 +186,9 @@ fn every_reason_and_every_field_of_the_other_kinds_is_on_the_page_of_the_kind() 
     let managers = page("docs/manager.md");
     has_all::<manager::condition::Reason>(&managers);
     has_every_field::<Manager>(&managers);
+    let rollouts = page("docs/daemonsetrollout.md");
+    has_all::<daemonset_rollout::condition::Reason>(&rollouts);
+    has_every_field::<DaemonSetRollout>(&rollouts);
 }
 
 #[test]
@@ -215,6 +220,7 @@ fn every_alert_and_metric_is_on_a_page() {
             metrics.text()
         },
         Metrics::new("Manager", Managers::COUNTS).text(),
+        Metrics::new("DaemonSetRollout", DaemonSetRollouts::COUNTS).text(),
     ];
     for line in exposed.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with("# HELP ")) {
         let name = line.split(' ').nth(2).unwrap();

@@ -13,8 +13,8 @@ use crate::rollout::{self, Phase, Touched};
 const APART: TimeDelta = TimeDelta::hours(1);
 /// A template need not stay the same for longer than this, or than the spec wants.
 const LONGEST: TimeDelta = TimeDelta::minutes(10);
-/// So many changes after one another are more than somebody who corrects himself makes.
-const UNSTABLE: u32 = 3;
+/// So many changes after one another are more than a mistake, its revert and its correction.
+const UNSTABLE: u32 = 4;
 
 /// What must outlive us.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct Template {
     pub uid: String,
     pub revision: Revision,
     pub since: DateTime<Utc>,
-    /// How many changes came within an hour of the one before.
+    /// How many changes were seen, each within an hour of the one before.
     #[serde(default)]
     pub changes: u32,
 }
@@ -46,7 +46,7 @@ impl Template {
     /// Until when it must stay the same before a Pod is replaced.
     #[must_use]
     pub fn settles_at(&self, debounce: TimeDelta) -> DateTime<Utc> {
-        let grown = debounce * 2_i32.pow(self.changes.min(12));
+        let grown = debounce * 2_i32.pow(self.changes.saturating_sub(1).min(12));
         self.since + grown.min(LONGEST.max(debounce))
     }
 
@@ -86,9 +86,12 @@ impl Memory {
             self.template = Some(known.clone());
             return self;
         }
-        let changes = before.filter(|known| now - known.since < APART).map_or(0, |known| known.changes + 1);
-        // Whoever looks at it for the first time has not seen it change.
-        let changes = changes.min(UNSTABLE * 4);
+        let follows = |known: &&Template| now - known.since < APART;
+        let changes = match &before {
+            // The first sight is no change.
+            None => 0,
+            Some(known) => Some(known).filter(follows).map_or(0, |known| known.changes) + 1,
+        };
         self.template = Some(Template { uid: uid.to_owned(), revision: revision.clone(), since: now, changes });
         self
     }

@@ -148,8 +148,8 @@ fn ignored(seen: &Seen) -> Option<Problem> {
     let first = unknown.first()?;
     let at = seen.resolved.ignore.iter().position(|key| key == first)?;
     let message = format!(
-        "spec.ignore[{at}] is {first}, and the Pod template has neither a label nor an annotation of that name: correct \
-        or remove it"
+        "spec.ignore[{at}] is {first}, and the Pod template has neither a label nor an annotation of that name: \
+        correct or remove it"
     );
     Some((Reason::InvalidSpec, message))
 }

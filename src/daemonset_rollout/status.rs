@@ -92,10 +92,12 @@ fn rollout(facts: &StatusFacts<'_>) -> Result<RolloutStatus, serde_json::Error> 
         Phase::Rolling { since, .. } => (Some(timestamp(*since)), None),
         Phase::Complete { since, at } => (since.map(timestamp), Some(timestamp(*at))),
     };
+    let to = facts.seen.revisions.known().map(|known| &known.current);
+    let from = engine.last_good.as_ref().filter(|good| engine.started().is_some() && Some(*good) != to);
     Ok(RolloutStatus {
         state: report.state.to_string(),
-        from: engine.last_good.as_ref().filter(|_| engine.started().is_some()).map(|good| good.0.clone()),
-        to: facts.seen.revisions.known().map(|known| known.current.0.clone()),
+        from: from.map(|good| good.0.clone()),
+        to: to.map(|revision| revision.0.clone()),
         started_at,
         finished_at,
         expected_finish: report.finish.map(to_the_minute),

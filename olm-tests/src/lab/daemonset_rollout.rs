@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{LONG, Lab, SOON, is_ready};
 use crate::eventually;
+use crate::kubelet::Fault;
 
 /// Labels of the Pods.
 pub const AGENTS: &str = "app=agent";
@@ -45,6 +46,13 @@ impl Lab<'_> {
                 "template": { "metadata": { "labels": labels },
                     "spec": { "nodeSelector": { "lab": self.name }, "containers": [container],
                         "terminationGracePeriodSeconds": 1 } } } })
+    }
+
+    /// Pods that say this fail so.
+    pub fn fails(&self, message: &str, fault: Fault) {
+        self.behave(|behaviour| {
+            behaviour.versions.insert(message.to_owned(), fault);
+        });
     }
 
     /// Deploys it, as somebody who has all rights.

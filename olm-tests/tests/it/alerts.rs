@@ -137,6 +137,29 @@ const CASES: &[(&str, u32, Option<&str>)] = &[
     ("manager_condition{C=\"Degraded\",status=\"True\",reason=\"NoNodes\"}", 1, Some("StackNeedsAttention")),
     ("manager_components{N,state=\"waiting\"}", 2, None),
     ("manager_leader", 0, Some("StackOperatorAway")),
+    (
+        "daemonsetrollout_condition{C=\"Degraded\",status=\"True\",reason=\"RolloutFailed\"}",
+        1,
+        Some("DaemonSetRolloutFailed"),
+    ),
+    (
+        "daemonsetrollout_condition{C=\"Degraded\",status=\"True\",reason=\"NotOnDelete\"}",
+        1,
+        Some("DaemonSetRolloutNotOnDelete"),
+    ),
+    (
+        "daemonsetrollout_condition{C=\"Degraded\",status=\"True\",reason=\"TemplateUnstable\"}",
+        1,
+        Some("DaemonSetTemplateUnstable"),
+    ),
+    (
+        "daemonsetrollout_condition{C=\"Degraded\",status=\"True\",reason=\"Duplicate\"}",
+        1,
+        Some("DaemonSetRolloutNeedsAttention"),
+    ),
+    ("daemonsetrollout_nodes{N,state=\"outdated\"}", 3, Some("DaemonSetPodsOutdated")),
+    ("daemonsetrollout_nodes{N,state=\"starting\"}", 3, None),
+    ("daemonsetrollout_leader", 0, Some("DaemonSetRolloutOperatorAway")),
 ];
 
 #[test]

@@ -44,7 +44,7 @@ pub enum Reason {
     RollingOut,
     /// The DaemonSet's first Pods start, or those of nodes that joined.
     Starting,
-    /// Pods of an earlier revision wait for their node, or for a Kubernetes that replaces them itself; the message says
+    /// Pods of an earlier revision wait for their node, which is cordoned, about to go, or left out; the message says
     /// which.
     Outdated,
     /// Nodes have no available Pod, though none is being replaced; the message names up to five, with the cause of

@@ -132,8 +132,8 @@ const ALERTS: &[Alert] = &[
     },
     Alert {
         name: "DaemonSetPodsOutdated",
-        expr: "(sum by (namespace, name) (daemonsetrollout_nodes{state=\"outdated\"}) > 0 and sum by (namespace, name) \
-            (changes(daemonsetrollout_nodes{state=\"outdated\"}[24h])) == 0) unless on (namespace, name) \
+        expr: "sum by (namespace, name) (daemonsetrollout_nodes{state=\"outdated\"}) > 0 and sum by (namespace, name) \
+            (changes(daemonsetrollout_nodes{state=\"outdated\"}[1h])) == 0 unless on (namespace, name) \
             daemonsetrollout_condition{condition=\"Ready\",reason=\"Paused\"} == 1",
         lasts: "24h",
         summary: "{{ $value }} nodes of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} run an earlier \

@@ -42,7 +42,7 @@ fn a_template_that_crashes_stops_at_the_canary_and_the_message_says_how_to_go_ba
     olm_tests::run(async {
         let lab = Lab::of_daemonset("ds-bad", 5, &json!({ "canary": { "nodes": 1, "soak": "5s" } })).await;
         let good = lab.revision().await;
-        lab.behave(|behaviour| drop(behaviour.versions.insert("two".to_owned(), Fault::CrashLoop)));
+        lab.fails("two", Fault::CrashLoop);
         let eyes = Eyes::on_replicas(&lab, AGENTS, 5).await;
         lab.deploy(&lab.daemonset_saying("two"));
         let message = lab.rollout_is("Degraded", "True", "RolloutFailed").await;
