@@ -9,7 +9,7 @@ RELEASE ?= $(CARGO) run --quiet --package olm-tests --bin release --
 .PHONY: demo test bench generate bundle catalog check build tools images key release publish submission clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
-# KIND=configwatcher, KIND=jmx or KIND=manager shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it, and
+# KIND=configwatcher, KIND=jmx, KIND=manager or KIND=daemonset shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it, and
 # docs/phases.svg beside it. OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1 leaves it running; Ctrl-C ends it.
 demo:
 	@echo "building (minutes, the first time)"

@@ -22,7 +22,7 @@ fn groups(package: &str) -> Value {
 fn metrics(text: &str) -> BTreeSet<String> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .filter(|word| {
-            ["oneagent_", "configwatcher_", "prometheusjmxexporter_", "manager_"]
+            ["oneagent_", "configwatcher_", "prometheusjmxexporter_", "manager_", "daemonsetrollout_"]
                 .iter()
                 .any(|kind| word.starts_with(kind))
         })
@@ -30,9 +30,9 @@ fn metrics(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// A series of one value for five hours.
+/// A series of one value for thirty hours.
 fn series(name: &str, value: u32) -> Value {
-    json!({ "series": name, "values": format!("{value}x300") })
+    json!({ "series": name, "values": format!("{value}x1800") })
 }
 
 /// The queries of both dashboards of a package, which must be the same.
@@ -191,11 +191,12 @@ fn each_alert_fires_for_what_it_is_for_after_its_time_and_for_nothing_else() {
                     "30m" => 30,
                     "1h" => 60,
                     "2h" => 120,
+                    "24h" => 24 * 60,
                     other => panic!("{other}"),
                 };
                 expected.push(json!({ "eval_time": format!("{}m", minutes - 1), "alertname": name, "exp_alerts": [] }));
                 let fires = *alert == Some(name);
-                expected.push(json!({ "eval_time": "4h", "alertname": name,
+                expected.push(json!({ "eval_time": "30h", "alertname": name,
                     "exp_alerts": if fires { vec![fired_as(rule, &at, *value)] } else { Vec::new() } }));
             }
             tests.push(json!({ "interval": "1m", "input_series": input, "alert_rule_test": expected }));

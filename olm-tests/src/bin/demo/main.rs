@@ -12,6 +12,7 @@
 )]
 
 mod config_watcher;
+mod daemonset;
 mod jmx_exporter;
 mod keep;
 mod manager;
@@ -49,7 +50,7 @@ struct Args {
     #[arg(long, value_name = "FILE", requires = "bad")]
     picture: Option<PathBuf>,
     /// Which kind to show.
-    #[arg(long, default_value = "oneagent", value_parser = ["oneagent", "configwatcher", "jmx", "manager"])]
+    #[arg(long, default_value = "oneagent", value_parser = ["oneagent", "configwatcher", "jmx", "manager", "daemonset"])]
     kind: String,
 }
 
@@ -73,6 +74,13 @@ async fn show(args: &Args) -> ExitCode {
         let began = Instant::now();
         return match Box::pin(jmx_exporter::demo()).await {
             Ok(cluster) => end(args, &cluster, began, "jmx-exporter", "prometheusjmxexporters,configmaps,pods").await,
+            Err(code) => code,
+        };
+    }
+    if args.kind == "daemonset" {
+        let began = Instant::now();
+        return match Box::pin(daemonset::demo()).await {
+            Ok(cluster) => end(args, &cluster, began, "daemonset-rollout", "daemonsetrollouts,daemonsets,pods").await,
             Err(code) => code,
         };
     }
