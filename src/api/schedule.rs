@@ -96,6 +96,21 @@ pub struct Canary {
         .message("soak must be hours, minutes and seconds, such as 10m or 1h30m"))]
     #[schemars(length(max = 30))]
     pub soak: Option<String>,
+    /// Automatic: others follow when the soak is over. Manual: they follow when rollout.promote names what the canaries
+    /// run. Default: Automatic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<Promotion>,
+}
+
+/// When others follow the canaries. Automatic: when the soak is over. Manual: when rollout.promote names what the
+/// canaries run. Default: Automatic.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Promotion {
+    /// When the soak is over.
+    #[default]
+    Automatic,
+    /// When somebody says so.
+    Manual,
 }
 
 /// In which order zones are updated. SpreadAcrossZones: alike. ZoneByZone: one after the other, by name. Default:

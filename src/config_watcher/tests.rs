@@ -326,6 +326,7 @@ fn failed_for_good() -> World {
         places: vec!["web-0".to_owned()],
         at: None,
         only_lost: false,
+        by_hand: false,
         workloads: vec!["Deployment web".to_owned()],
         whole_since: None,
         earlier: Vec::new(),

@@ -14,7 +14,7 @@ use crate::api::daemonset_rollout::condition::Reason;
 use crate::kernel::kind::Planned;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{self, Desired, Hold, Inventory, Policy, State};
+use crate::rollout::{self, Desired, Hold, Inventory, Policy, State, Word};
 
 /// The stop for the whole cluster.
 pub const STOPPED: Hold = Hold {
@@ -83,7 +83,7 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let unstable_until = template.and_then(|template| template.is_unstable_until()).filter(|until| *until > now);
     let hold = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
     let hold = hold.or(hands_off.is_some().then_some(HANDS_OFF)).or(settles_at.map(|_| SETTLING));
-    let policy = Policy { hold, ..resolved.policy.clone() };
+    let policy = Policy { hold, word: known.and_then(|known| word(seen, &known.current)), ..resolved.policy.clone() };
     let desired = known.map(|known| Desired { revision: known.current.clone(), insists: false });
     if memory.engine.last_good.is_none() {
         memory.engine.last_good = known.and_then(|known| most_common(seen, &known.current));
@@ -109,6 +109,13 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let next = [decision.next, settles_at, unstable_until].into_iter().flatten().min();
     let memory = Memory { engine, ..memory };
     Plan { decision, memory, guard: decided.guard, ledger: decided.ledger, hands_off, problems, settles_at, next }
+}
+
+/// What a person said of a revision.
+fn word(seen: &Seen, current: &Revision) -> Option<Word> {
+    let names = |named: &Option<String>| named.as_ref() == Some(&current.0);
+    let promoted = names(&seen.resolved.promote).then_some(Word::Promoted);
+    if names(&seen.resolved.reject) { Some(Word::Rejected) } else { promoted }
 }
 
 /// The revision that most available Pods have, except this one: where nothing was completed by us, it is the good one.

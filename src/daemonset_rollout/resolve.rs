@@ -28,6 +28,10 @@ pub struct Resolved {
     pub canary: BTreeMap<String, String>,
     /// A revision that failed and is to be tried again.
     pub retry: Option<String>,
+    /// A revision whose canaries have soaked enough.
+    pub promote: Option<String>,
+    /// A revision that counts as failed.
+    pub reject: Option<String>,
 }
 
 /// The meaning of a spec, or what to fix.
@@ -57,5 +61,7 @@ pub fn resolve(object: &DaemonSetRollout) -> Result<Resolved, String> {
         policy,
         canary: rollout.pace.canary.as_ref().map(|canary| canary.selector.clone()).unwrap_or_default(),
         retry: rollout.retry.clone().filter(|retry| !retry.is_empty()),
+        promote: rollout.promote.clone(),
+        reject: rollout.reject.clone(),
     })
 }

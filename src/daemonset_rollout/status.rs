@@ -17,7 +17,7 @@ use crate::api::rollout::{FailureStatus, RolloutStatus};
 use crate::fleet::closed::UNTOLERATED;
 use crate::fleet::counts::{counts, to_the_minute};
 use crate::fleet::refusal;
-use crate::rollout::{Bucket, Phase, Report, State};
+use crate::rollout::{Bucket, Phase, Report, State, WaitingOn};
 
 /// How many images are named.
 const IMAGES: usize = 5;
@@ -127,10 +127,12 @@ fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
         Some(source) => format!("revert it where it comes from, which is {source}"),
         None => format!("kubectl -n {} rollout undo daemonset/{}{to}", resolved.namespace, resolved.daemon_set),
     };
+    let retry = || format!("spec.rollout.retry: {}", failure.revision.0);
+    let again = if failure.by_hand { "remove spec.rollout.reject".to_owned() } else { retry() };
     let message = format!(
         "{}; no further Pod is replaced, and nodes that join get it as the DaemonSet has it; to go back: {back}; to \
-        have it tried again: spec.rollout.retry: {}",
-        failure.message, failure.revision.0
+        have it tried again: {again}",
+        failure.message
     );
     Some((R::RolloutFailed, message))
 }
@@ -204,6 +206,7 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
             (State::Stopped, _) => R::Stopped,
             (State::Failed, _) => R::RolloutFailed,
             (State::Held, _) => R::Held,
+            (State::Rolling, _) if promotion(facts).is_some() => R::AwaitingPromotion,
             (State::Rolling, _) => R::RollingOut,
             _ if report.outdated == 0 => R::RolloutFailed,
             _ => R::Outdated,
@@ -219,6 +222,20 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
     let able = report.selected - report.bucket(Bucket::NodeNotReady) - report.bucket(Bucket::NodeBusy);
     let message = format!("all {able} nodes that can run a Pod run one of the current revision");
     Finding::new(C::Ready, true, R::AllUpdated, message)
+}
+
+/// The canaries have soaked, and a person must say what follows.
+fn promotion(facts: &StatusFacts<'_>) -> Option<String> {
+    let is_it = |waits: &&WaitingOn| matches!(waits, WaitingOn::Promotion(_));
+    let waits = facts.report().waiting_on.iter().find(is_it)?;
+    let (resolved, current) = (&facts.seen.resolved, &facts.seen.revisions.known()?.current.0);
+    let say = |field: &str| {
+        format!(
+            "kubectl -n {} patch dsr {} --type=merge -p '{{\"spec\":{{\"rollout\":{{\"{field}\":\"{current}\"}}}}}}'",
+            resolved.namespace, resolved.name
+        )
+    };
+    Some(format!("{}: {}; or: {}", waits.said(&WORDS), say("promote"), say("reject")))
 }
 
 fn progressing(facts: &StatusFacts<'_>) -> Finding {
@@ -239,6 +256,7 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
         State::Failed | State::RolledBack => finding(false, R::RolloutFailed, waiting),
         State::Paused => finding(false, R::Paused, waiting),
         State::Stopped => finding(false, R::Stopped, waiting),
+        State::Rolling if let Some(said) = promotion(facts) => finding(true, R::AwaitingPromotion, said),
         State::Rolling => {
             let waits = if waiting.is_empty() { String::new() } else { format!("; waiting: {waiting}") };
             finding(true, R::RollingOut, format!("{}{waits}", progress()))

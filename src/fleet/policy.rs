@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::api::rollout::{Pace, written as share_of};
-use crate::api::schedule::{self, Blackout, Window};
+use crate::api::schedule::{self, Blackout, Promotion, Window};
 use crate::rollout::calendar::{self, Calendar, LONGEST, Zone};
 use crate::rollout::{self, Hold, Order, Policy, Share, State, Who};
 
@@ -23,7 +23,9 @@ pub fn of_nodes(pace: &Pace, wait_ready: TimeDelta, wrong: &mut Vec<String>) -> 
     let budget = share("maxUnavailable", pace.max_unavailable.as_ref());
     let per_zone = share("maxUnavailablePerZone", pace.max_unavailable_per_zone.as_ref());
     let asked = |one: &schedule::Canary, wrong: &mut Vec<String>| {
-        canary(("nodes", one.nodes.as_ref()), !one.selector.is_empty(), one.soak.as_deref(), wrong)
+        let by_hand = one.promotion == Some(Promotion::Manual);
+        let canary = canary(("nodes", one.nodes.as_ref()), !one.selector.is_empty(), one.soak.as_deref(), wrong);
+        canary.map(|canary| rollout::Canary { by_hand, ..canary })
     };
     let canary = pace.canary.as_ref().and_then(|one| asked(one, wrong));
     let calendar = calendar(&pace.windows, &pace.blackouts, wrong);
@@ -104,7 +106,7 @@ pub fn canary(
     let share = share.map_or(Ok(Share::Count(1)), |share| share_of(share).parse());
     let share = share.map_err(|why: String| wrong.push(format!("spec.rollout.canary.{field}: {why}"))).ok()?;
     let who = if is_marked { Who::Marked } else { Who::Some(share) };
-    Some(rollout::Canary { who, soak: soak? })
+    Some(rollout::Canary { who, soak: soak?, by_hand: false })
 }
 
 /// For how long canaries are watched where nothing is said.

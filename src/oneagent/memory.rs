@@ -64,6 +64,18 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// What is remembered once nobody says any more that a version failed.
+    #[must_use]
+    pub fn without_a_word(mut self, reject: Option<Version>) -> Self {
+        let is_unsaid = |failure: &Failure<Revision>| failure.by_hand && failure.revision.version != reject;
+        if let Some(failure) = self.rollout.failure.take_if(|failure| is_unsaid(failure)) {
+            self.rejected.retain(|rejected| Some(*rejected) != failure.revision.version);
+        }
+        self
+    }
+}
+
 /// Whether a status says that the API server refuses new Pods.
 #[must_use]
 pub fn says_refused(status: &OneAgentStatus) -> bool {
@@ -119,6 +131,7 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
                 places: failure.nodes,
                 at: None,
                 only_lost: false,
+                by_hand: false,
                 earlier: Vec::new(),
                 workloads: Vec::new(),
                 whole_since: None,
@@ -195,6 +208,7 @@ mod tests {
                     places: vec!["a".into()],
                     at: None,
                     only_lost: false,
+                    by_hand: false,
                     earlier: Vec::new(),
                     workloads: Vec::new(),
                     whole_since: None,

@@ -14,7 +14,7 @@ use super::reading::Reading;
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
 use super::share::Share;
-use super::{Desired, Policy};
+use super::{Desired, Policy, Word};
 
 /// How long a Pod that others deleted may be absent.
 const A_MOMENT: TimeDelta = TimeDelta::seconds(10);
@@ -25,6 +25,8 @@ pub struct Canary {
     pub who: Who,
     /// How long all of them must have been available.
     pub soak: TimeDelta,
+    /// Whether a person says when others follow, and not the end of the soak.
+    pub by_hand: bool,
 }
 
 /// Which places go first.
@@ -65,8 +67,8 @@ pub(super) struct Canaries {
     /// Whether the template may be the one of before: the desired revision has reached no others, and no canary waits
     /// for its new Pod.
     pub hold_template: bool,
-    /// When they will have proven themselves.
-    pub until: Option<DateTime<Utc>>,
+    /// When they will have soaked, or did where a person must say that others may follow.
+    soaked_at: Option<DateTime<Utc>>,
 }
 
 impl Canaries {
@@ -75,8 +77,17 @@ impl Canaries {
         self.wanted > 0
     }
 
-    pub(super) fn waiting_on(&self) -> WaitingOn {
-        WaitingOn::Canary { available: self.available, wanted: self.wanted, until: self.until }
+    /// When they will have soaked, if all goes well.
+    pub(super) fn until(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        self.soaked_at.filter(|at| *at > now)
+    }
+
+    pub(super) fn waiting_on(&self, now: DateTime<Utc>) -> WaitingOn {
+        let until = self.until(now);
+        if self.soaked_at.is_some() && until.is_none() {
+            return WaitingOn::Promotion(self.wanted);
+        }
+        WaitingOn::Canary { available: self.available, wanted: self.wanted, until }
     }
 
     /// Whether a place may be one.
@@ -122,10 +133,10 @@ pub(super) fn evaluate<R: Revision>(
     }
     let canaries = watch.canaries();
     let proof = watch.proof(&canaries, known);
-    let until = proof.since.map(|since| since + canary.soak);
+    let soaked_at = proof.since.map(|since| since + canary.soak);
     let is_proven = proof.passed;
     memory.proof = Some(proof);
-    (!is_proven).then_some(Canaries { until, ..canaries })
+    (!is_proven).then_some(Canaries { soaked_at, ..canaries })
 }
 
 /// The places that the desired revision has gone to while it proves itself.
@@ -286,7 +297,7 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
             wanted,
             made,
             hold_template,
-            until: None,
+            soaked_at: None,
         }
     }
 
@@ -298,11 +309,13 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
         let all = canaries.wanted > 0 && canaries.available >= canaries.wanted && !is_failing;
         let served = known.filter(|_| !is_failing).map_or(TimeDelta::zero(), |proof| served(&proof, now));
         let (since, served) = if all { (Some(now - served), TimeDelta::zero()) } else { (None, served) };
+        let has_soaked = since.is_some_and(|since| since + self.canary.soak <= now);
+        let is_promoted = since.is_some() && self.reading.policy.word == Some(Word::Promoted);
         Proof {
             revision: self.desired.revision.clone(),
             since,
             served: served.num_seconds(),
-            passed: since.is_some_and(|since| since + self.canary.soak <= now),
+            passed: is_promoted || (has_soaked && !(self.canary.by_hand && holds(Rule::Promotion))),
             places: self.places,
             made: self.had,
         }

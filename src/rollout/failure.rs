@@ -16,7 +16,7 @@ use super::place::{Revision, Standing};
 use super::reading::Reading;
 use super::report::State;
 use super::rule::{Rule, holds};
-use super::{Desired, Policy, Source};
+use super::{Desired, Policy, Source, Word};
 
 /// How many places of a failure are named.
 const NAMES: usize = 5;
@@ -41,6 +41,10 @@ pub(super) fn judge<R: Revision>(
     budget: usize,
     memory: &mut Memory<R>,
 ) {
+    if reading.policy.word == Some(Word::Rejected) && holds(Rule::Rejection) {
+        return reject_by_hand(reading, desired, memory);
+    }
+    memory.failure = memory.failure.take().filter(|failure| !(failure.by_hand && is_about(failure, desired)));
     let failures = reading.failing().len();
     // A budget larger than what can be reached must not let everything fail without a word.
     let all_fail = || {
@@ -76,7 +80,7 @@ pub(super) fn stand_still<R: Revision>(
         return None;
     }
     // Windows, mass outages, holds and soaks end by themselves; what starts goes later.
-    let soaks = bounds.canaries.as_ref().is_some_and(|canaries| canaries.until.is_some());
+    let soaks = bounds.canaries.as_ref().is_some_and(|canaries| canaries.until(now).is_some());
     let is_last = reading.open().next().is_none() || reading.open().any(Cell::is_on_its_way);
     if is_last || soaks || bounds.has_room(reading, false) {
         return None;
@@ -95,6 +99,58 @@ pub(super) fn stand_still<R: Revision>(
 fn failing_since<R>(cell: &Cell<'_, R>, policy: &Policy) -> Option<DateTime<Utc>> {
     let ran_well = cell.pod().filter(|pod| pod.was_ready.is_some_and(|ready| ready >= policy.wait_ready));
     cell.touched_at.max(ran_well.and_then(|pod| pod.unready_since))
+}
+
+/// A person says that the desired revision has failed, wherever it is by then.
+fn reject_by_hand<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, memory: &mut Memory<R>) {
+    if memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired)) {
+        return;
+    }
+    let is_another = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
+    let message = format!(
+        "{} was rejected by hand (spec.rollout.reject), on {} of {} {}",
+        desired.revision,
+        reading.reached(),
+        reading.cells.len(),
+        reading.inventory.words.places
+    );
+    (memory.back, memory.proof) = (None, None);
+    let earlier = earlier(reading, desired, memory);
+    memory.failure = Some(Failure {
+        rejects: is_another,
+        earlier,
+        at: Some(reading.now),
+        by_hand: true,
+        ..Failure::of(desired.revision.clone(), desired.insists, message)
+    });
+}
+
+/// What failed before, and has Pods still.
+fn earlier<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, memory: &mut Memory<R>) -> Vec<R> {
+    let before = memory.failure.take().into_iter().flat_map(|before| [vec![before.revision], before.earlier].concat());
+    let has_pods = |revision: &R| {
+        reading.cells.iter().any(|cell| cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(revision)))
+    };
+    before.filter(|before| *before != desired.revision && has_pods(before)).take(EARLIER).collect()
+}
+
+impl<R> Failure<R> {
+    /// One of which nothing else is known.
+    pub fn of(revision: R, insisted: bool, message: String) -> Self {
+        Self {
+            revision,
+            rejects: false,
+            insisted,
+            message,
+            places: Vec::new(),
+            workloads: Vec::new(),
+            whole_since: None,
+            at: None,
+            only_lost: false,
+            by_hand: false,
+            earlier: Vec::new(),
+        }
+    }
 }
 
 /// What stops the rollout and is remembered. `note` ends the sentence.
@@ -121,31 +177,25 @@ fn reject<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, note:
     let is_another = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
     let is_release = is_another && !reading.cells.iter().any(runs_otherwise);
     let what = if is_release { desired.revision.to_string() } else { inventory.words.template.to_owned() };
-    let before = memory.failure.take().into_iter().flat_map(|before| [vec![before.revision], before.earlier].concat());
-    let has_pods = |revision: &R| {
-        reading.cells.iter().any(|cell| cell.pod().is_some_and(|pod| pod.revision.as_ref() == Some(revision)))
-    };
-    let earlier = before.filter(|before| *before != desired.revision && has_pods(before)).take(EARLIER).collect();
+    let message = format!(
+        "{what} failed on {} of {} {} it reached ({}{more}): {}{note}",
+        failures.len(),
+        reading.reached(),
+        inventory.words.places,
+        names.join(", "),
+        why.as_deref().unwrap_or("not Ready")
+    );
+    let earlier = earlier(reading, desired, memory);
     (memory.back, memory.proof) = (None, None);
     memory.failure = Some(Failure {
-        revision: desired.revision.clone(),
         // An outage that nobody can see is no verdict on a release; it stops the rollout all the same.
         rejects: is_release && inventory.source != Source::Unasked,
         earlier,
-        insisted: desired.insists,
-        message: format!(
-            "{what} failed on {} of {} {} it reached ({}{more}): {}{note}",
-            failures.len(),
-            reading.reached(),
-            inventory.words.places,
-            names.join(", "),
-            why.as_deref().unwrap_or("not Ready")
-        ),
         places: failures.iter().take(REMEMBERED).map(|cell| cell.name().to_owned()).collect(),
         at: Some(now),
         only_lost: failures.iter().all(|cell| matches!(cell.bucket(), Some(Bucket::NodeLost | Bucket::Overdue))),
         workloads: workloads_of(reading, &failures),
-        whole_since: None,
+        ..Failure::of(desired.revision.clone(), desired.insists, message)
     });
 }
 
@@ -187,6 +237,10 @@ pub(super) fn withdraw<R: Revision>(reading: &Reading<'_, '_, R>, memory: &mut M
     let now = reading.now;
     let is_final = memory.is_final();
     let Some(failure) = &mut memory.failure else { return };
+    // What a person said stands for as long as it is said.
+    if failure.by_hand {
+        return;
+    }
     let is_whole = !failure.workloads.is_empty() && is_whole(reading, failure);
     failure.whole_since = is_whole.then(|| failure.whole_since.unwrap_or(now));
     let is_well = recovered_at(reading, failure).is_some_and(|at| at <= now);

@@ -26,6 +26,10 @@ pub(super) fn finish<R>(
 ) -> Option<DateTime<Utc>> {
     let policy = reading.policy;
     let started = memory.started()?;
+    // Nobody knows when a person says that others may follow.
+    if bounds.canaries.is_some() && policy.canary.is_some_and(|canary| canary.by_hand) {
+        return None;
+    }
     let proof = memory.proof.as_ref().filter(|proof| proof.passed).and_then(|proof| proof.since);
     let followed = policy.canary.zip(proof).map_or(started, |(canary, since)| since + canary.soak);
     let left = reading.open().count();
@@ -46,7 +50,7 @@ fn soaked<R>(reading: &Reading<'_, '_, R>, canaries: Option<&Canaries>, each: Ti
     let Reading { policy, now, .. } = *reading;
     let Some(canaries) = canaries else { return now };
     let soak = policy.canary.map_or(TimeDelta::zero(), |canary| canary.soak);
-    canaries.until.unwrap_or(now + each + soak).max(now)
+    canaries.until(now).unwrap_or(now + each + soak).max(now)
 }
 
 /// How long it takes until as many as the budget were replaced: the median over the latest, so that a pause or a window

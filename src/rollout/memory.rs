@@ -1,7 +1,6 @@
 //! What must outlive a call of the engine: one type, with a phase, which its caller keeps in the cluster.
 //!
-//! Bounded: it does not grow with the fleet. Read leniently: what does not make sense is as if it were not there. Must
-//! not decide anything.
+//! Bounded, whatever the fleet. Read leniently: what makes no sense is as if it were not there. Must not decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -166,6 +165,7 @@ pub enum StallPhase {
 /// The failure that stopped a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 pub struct Failure<R> {
     /// What failed.
     pub revision: R,
@@ -202,6 +202,9 @@ pub struct Failure<R> {
     /// Whether all that failed was away or late, and nothing crashed: what runs then may well be good.
     #[serde(default, skip_serializing_if = "is_false")]
     pub only_lost: bool,
+    /// Whether a person said so: it stands for as long as that is said.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_hand: bool,
     /// What failed before it, and has Pods still, bounded.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<R>,

@@ -93,6 +93,17 @@ pub struct Policy {
     pub calendar: Calendar,
     /// Why nothing may be replaced.
     pub hold: Option<Hold>,
+    /// What a person said of the desired revision.
+    pub word: Option<Word>,
+}
+
+/// What a person said of the desired revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// Its canaries have soaked enough.
+    Promoted,
+    /// It has failed.
+    Rejected,
 }
 
 impl Policy {
@@ -110,6 +121,7 @@ impl Policy {
             rolls_back: false,
             calendar: Calendar::default(),
             hold: None,
+            word: None,
         }
     }
 }

@@ -85,6 +85,8 @@ pub enum WaitingOn {
         /// When they will have.
         until: Option<DateTime<Utc>>,
     },
+    /// A person to say that others may follow the canaries, which are so many.
+    Promotion(usize),
     /// Replacements to become available: used and whole budget, of a workload if there are any.
     Budget { of: Option<Arc<str>>, used: usize, whole: usize },
     /// Replicas that are terminating or not created yet.
@@ -171,6 +173,11 @@ impl WaitingOn {
                 "the canaries: {wanted} {} must stay available until {}, then others follow",
                 if *wanted == 1 { words.place } else { words.places },
                 until.format("%Y-%m-%dT%H:%M:%SZ")
+            ),
+            Self::Promotion(count) => format!(
+                "the canaries have soaked ({count} {}): others follow when rollout.promote names what they run, and \
+                none does when rollout.reject does",
+                if *count == 1 { words.place } else { words.places }
             ),
             Self::Budget { of: Some(of), used, whole } => {
                 format!(

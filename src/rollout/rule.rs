@@ -26,6 +26,8 @@ pub enum Rule {
     Starting,
     /// 6: a new revision is seen by canaries first.
     Canary,
+    /// 6: where a person promotes, the others wait for that.
+    Promotion,
     /// 7: zone by zone.
     Zones,
     /// 7: as many of a zone as it allows.
@@ -34,6 +36,8 @@ pub enum Rule {
     Courtesy,
     /// 9: as many failures as are allowed stop a rollout.
     Failure,
+    /// 9: what a person rejects has failed.
+    Rejection,
     /// 9: one that crashes again and again counts as failed in between, too.
     Sticky,
     /// 9: a rollout in which nothing moves but what fails has failed.

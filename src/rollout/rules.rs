@@ -106,7 +106,7 @@ fn waits_for_template<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<V
     let memory = begun(context);
     let is_idle = report.outdated == 0 && bounds.used == 0 && context.is_out();
     let state = if is_idle { State::Complete } else { State::Rolling };
-    let soaked = bounds.canaries.as_ref().and_then(|canaries| canaries.until);
+    let soaked = bounds.canaries.as_ref().and_then(|canaries| canaries.until(reading.now));
     if memory.stall_phase() != Some(StallPhase::Back) {
         let waiting_on = if is_idle { Vec::new() } else { vec![WaitingOn::Template] };
         return Some(Verdict { next: soaked, ..Verdict::new(memory, state, waiting_on) });
@@ -127,12 +127,12 @@ fn replaces<R: Revision>(context: &Context<'_, '_, '_, R>) -> Verdict<R> {
     let mut waiting_on = Vec::new();
     // Before it is known what the agents are none can be a canary yet.
     let has_canaries = |canaries: &&Canaries| canaries.are_watched() || (report.outdated > 0 && report.unheard == 0);
-    waiting_on.extend(canaries.filter(has_canaries).map(Canaries::waiting_on));
+    waiting_on.extend(canaries.filter(has_canaries).map(|canaries| canaries.waiting_on(reading.now)));
     if report.outdated > 0 {
         waiting_on.extend(mass_outage.map(MassOutage::waiting_on));
         waiting_on.extend(bounds.unmended(reading));
     }
-    let soaked = canaries.and_then(|canaries| canaries.until);
+    let soaked = canaries.and_then(|canaries| canaries.until(reading.now));
     let next = soaked.into_iter().chain(stall_until(reading, &memory)).min();
     let verdict = Verdict { steps, next, ..Verdict::new(memory, State::Rolling, waiting_on) };
     finish_or_wait(context, &bounds, verdict)

@@ -53,3 +53,4 @@ mod toy;
 mod update;
 mod watcher;
 mod webhook;
+mod words;

@@ -85,6 +85,9 @@ pub enum Reason {
     /// The template changes again and again; the message names who writes it. Let one of them write; with Flux, see
     /// what docs/daemonsetrollout.md says of its remediation.
     TemplateUnstable,
+    /// The canaries have soaked, and `canary.promotion` is Manual: name the revision in `rollout.promote`, and others
+    /// follow, or in `rollout.reject`; the message has both commands.
+    AwaitingPromotion,
     /// The API server refuses the deletion of a Pod: grant the operator delete on Pods there, or fix the policy or
     /// webhook that the message quotes. Other Pods are tried meanwhile, and that one again.
     DeletionRefused,

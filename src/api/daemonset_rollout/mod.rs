@@ -75,6 +75,19 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub wait_ready_seconds: Option<u32>,
+    /// A revision, by its controller-revision-hash, whose canaries have soaked enough: others follow once all of them
+    /// are available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]{1,63}$')")
+        .message("promote must be a controller-revision-hash, such as 7d9c6b5f4"))]
+    #[schemars(length(max = 63))]
+    pub promote: Option<String>,
+    /// A revision, by its controller-revision-hash, that counts as failed for as long as it is named here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]{1,63}$')")
+        .message("reject must be a controller-revision-hash, such as 7d9c6b5f4"))]
+    #[schemars(length(max = 63))]
+    pub reject: Option<String>,
     /// A revision that failed, by its controller-revision-hash, to be tried again: once for each time that it is named
     /// here.
     #[serde(default, skip_serializing_if = "Option::is_none")]

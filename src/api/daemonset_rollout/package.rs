@@ -234,6 +234,13 @@ const FORM: &[Shown] = &[
     shown("rollout.canary.nodes", "How many nodes go first", SHARES),
     shown("rollout.canary.selector", "Or nodes with these labels", &[]),
     shown("rollout.canary.soak", "How long they must have been available", &[]),
+    shown(
+        "rollout.canary.promotion",
+        "When others follow",
+        &["com.tectonic.ui:select:Automatic", "com.tectonic.ui:select:Manual"],
+    ),
+    shown("rollout.promote", "Let others follow the canaries of this revision", &["com.tectonic.ui:text"]),
+    shown("rollout.reject", "This revision has failed", &["com.tectonic.ui:text"]),
     shown("rollout.windows", "When Pods may be replaced", &[]),
     shown("rollout.blackouts", "When they may not", &[]),
     shown("rollout.maxFailures", "Nodes that fail until it is stopped", NUMBER),

@@ -57,6 +57,9 @@ pub enum Reason {
     AllUpdated,
     /// Agents are being replaced or started; the message says how many are left and what is waited for.
     RollingOut,
+    /// The canaries have soaked, and `rollout.canary.promotion` is Manual: name the version in `rollout.promote`, and
+    /// others follow, or in `rollout.reject`.
+    AwaitingPromotion,
     /// A node that joined has no Ready agent yet. Nothing to do within `waitReadySeconds`.
     Starting,
     /// Some selected nodes have no Ready agent; the message names up to five of them, with the cause of each.

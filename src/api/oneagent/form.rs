@@ -32,6 +32,11 @@ pub(super) const FORM: &[Shown] = &[
     ),
     shown("rollout.canary.selector", "Or nodes with these labels", &[]),
     shown("rollout.canary.soak", "How long they must have been available", &[]),
+    shown(
+        "rollout.canary.promotion",
+        "When others follow",
+        &["com.tectonic.ui:select:Automatic", "com.tectonic.ui:select:Manual"],
+    ),
     shown("rollout.maxFailures", "Nodes that must fail to stop it", NUMBER),
     shown("rollout.onFailure", "When it fails", &["com.tectonic.ui:select:Pause", "com.tectonic.ui:select:Rollback"]),
     shown(
@@ -44,6 +49,8 @@ pub(super) const FORM: &[Shown] = &[
         "Order of zones",
         &["com.tectonic.ui:select:SpreadAcrossZones", "com.tectonic.ui:select:ZoneByZone"],
     ),
+    shown("rollout.promote", "Let others follow the canaries of this version", &[]),
+    shown("rollout.reject", "This version has failed", &[]),
     shown("rollout.retry", "Try this failed version again", &[]),
     shown("rollout.windows", "When agents may be replaced", &[]),
     shown("rollout.blackouts", "When they may not", &[]),

@@ -48,7 +48,7 @@ use crate::kernel::kind::Planned;
 use crate::kernel::refused::QUIET;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{self, Hold, Policy, State, Step};
+use crate::rollout::{self, Hold, Policy, State, Step, Word};
 
 /// What keeps our hands off is not always watched: it is looked at this often.
 const BLOCKED: Duration = Duration::from_secs(15);
@@ -147,7 +147,7 @@ pub fn plan(
     let from_cluster = from_cluster::from_cluster(resolved, seen, recorded.as_ref());
     let base = base(resolved, seen, &record, from_cluster, default_image)?;
     let again = |memory: &Memory| plan_beside(memory, resolved, seen, (&record, &base), default_image, now);
-    let memory = memory.retrying(resolved.retry, now);
+    let memory = memory.retrying(resolved.retry, now).without_a_word(resolved.reject);
     let plan = again(&memory)?;
     // Until a verdict is withdrawn another version is wanted: what was found of that one is not true any more.
     let is_withdrawn = is_withdrawn(&memory, &plan.assessment.decision.memory);
@@ -203,7 +203,8 @@ fn plan_beside(
         (no_source, if source == rollout::Source::Awaited { AWAITED } else { ENVIRONMENT }),
         (returning::is_awaited(running.as_ref(), memory, resolved, seen, now), RETURNING),
     ];
-    let (policy, placement) = (policy(resolved, seen, found), placement(resolved, live.filter(|_| adopted)));
+    let (policy, placement) =
+        (policy(resolved, seen, found, choice.version), placement(resolved, live.filter(|_| adopted)));
     problems.extend([older, kept_out.clone()].into_iter().flatten());
     let refused = refused(resolved, seen);
     let edited = edited(resolved, seen, live.filter(|_| adopted), record, running.as_ref(), default_image)?;
@@ -293,12 +294,15 @@ fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) ->
 }
 
 /// The policy, as what is found changes it: the first hold that applies is the one that is said.
-fn policy(resolved: &Resolved, seen: &Observed, found: [(bool, Hold); 6]) -> Policy {
+fn policy(resolved: &Resolved, seen: &Observed, found: [(bool, Hold); 6], desired: Option<Version>) -> Policy {
     let users = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
     let hold = users
         .or_else(|| found.into_iter().find_map(|(applies, hold)| applies.then_some(hold)))
         .or_else(|| from_cluster::cluster_update(resolved, seen));
-    Policy { hold, ..resolved.policy.clone() }
+    let names = |named: Option<Version>| named.is_some() && named == desired;
+    let promoted = names(resolved.promote).then_some(Word::Promoted);
+    let word = if names(resolved.reject) { Some(Word::Rejected) } else { promoted };
+    Policy { hold, word, ..resolved.policy.clone() }
 }
 
 /// The placement, as what runs changes it. `live` is a DaemonSet of ours.

@@ -38,7 +38,7 @@ pub use image::FromImage;
 use image::from_image;
 pub use openshift::FromOpenShift;
 use placement::{check_toleration, placement};
-use update::{list, minimum_age, retry, wish};
+use update::{list, minimum_age, named, wish};
 use warnings::warnings;
 
 /// Readiness deadline where the spec names none.
@@ -87,6 +87,10 @@ pub struct Resolved {
     pub minimum_age: TimeDelta,
     /// A version that failed and is to be tried again.
     pub retry: Option<Version>,
+    /// A version whose canaries have soaked enough.
+    pub promote: Option<Version>,
+    /// A version that counts as failed.
+    pub reject: Option<Version>,
     /// How fast.
     pub policy: Policy,
     /// Labels of the nodes that go first, where they are named so.
@@ -212,7 +216,10 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let wish = wish(spec, from_image.as_ref(), &env, &mut wrong);
     let minimum_age = minimum_age(spec, &mut wrong);
     let versions = list(spec, from_image.as_ref(), &mut wrong);
-    let retry = retry(spec, &mut wrong);
+    let asked_of = spec.rollout.clone().unwrap_or_default();
+    let retry = named("retry", asked_of.retry.as_ref(), &mut wrong);
+    let promote = named("promote", asked_of.promote.as_ref(), &mut wrong);
+    let reject = named("reject", asked_of.reject.as_ref(), &mut wrong);
     let node_selector = spec.node_selector.clone().unwrap_or_default();
     check_system(&node_selector, &mut wrong);
     let pinned = ["kubernetes.io/arch", "beta.kubernetes.io/arch"]
@@ -253,6 +260,8 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         versions,
         minimum_age,
         retry,
+        promote,
+        reject,
         canary: spec.rollout.iter().find_map(|r| Some(r.pace.canary.as_ref()?.selector.clone())).unwrap_or_default(),
         policy: wanted,
         placement,

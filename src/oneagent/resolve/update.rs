@@ -76,8 +76,7 @@ pub(super) fn minimum_age(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Time
     })
 }
 
-/// The version that is to be tried again.
-pub(super) fn retry(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Option<Version> {
-    let written = spec.rollout.as_ref().and_then(|rollout| text(rollout.retry.as_ref()))?;
-    written.parse().map_err(|error| wrong.push(Refusal(format!("spec.rollout.retry: {error}")))).ok()
+/// The version that a field of the rollout names.
+pub(super) fn named(field: &str, written: Option<&String>, wrong: &mut Vec<Refusal>) -> Option<Version> {
+    text(written)?.parse().map_err(|error| wrong.push(Refusal(format!("spec.rollout.{field}: {error}")))).ok()
 }

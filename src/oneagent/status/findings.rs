@@ -13,7 +13,7 @@ use super::StatusFacts;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
 use crate::fleet::closed;
-use crate::rollout::{Bucket, Report, State};
+use crate::rollout::{Bucket, Report, State, WaitingOn};
 
 /// What conditions say; and what a human must fix, most important first.
 pub(super) fn findings(facts: &StatusFacts<'_>) -> (Vec<Finding>, Vec<Problem>) {
@@ -256,7 +256,11 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
         (State::Stopped, _) => finding(false, R::Stopped, waiting()),
         (State::Rolling, _) => finding(
             true,
-            R::RollingOut,
+            if report.waiting_on.iter().any(|waits| matches!(waits, WaitingOn::Promotion(_))) {
+                R::AwaitingPromotion
+            } else {
+                R::RollingOut
+            },
             format!(
                 "{} of {} nodes run the desired agent{}",
                 report.updated,

@@ -283,6 +283,7 @@ fn full() -> Memory<Number> {
             places: vec!["a".into()],
             at: Some(at(9)),
             only_lost: true,
+            by_hand: false,
             earlier: vec![Number(0)],
             workloads: vec!["w".into()],
             whole_since: Some(at(6)),

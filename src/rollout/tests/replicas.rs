@@ -152,7 +152,7 @@ impl World {
 }
 
 fn canary_of(pods: u32, soak: i64) -> Canary {
-    Canary { who: Who::Some(Share::Count(pods)), soak: TimeDelta::seconds(soak) }
+    Canary { who: Who::Some(Share::Count(pods)), soak: TimeDelta::seconds(soak), by_hand: false }
 }
 
 proptest! {

@@ -1,6 +1,6 @@
-//! `make demo KIND=daemonset`: the same agent twice on 24 nodes, once beside a DaemonSetRollout and once with Kubernetes'
-//! own RollingUpdate. Both get a good version, then one that crashes while half of the agents are not Ready for a moment,
-//! and then the good one again.
+//! `make demo KIND=daemonset`: the same agent twice on 24 nodes, once beside a DaemonSetRollout and once with
+//! Kubernetes' own RollingUpdate. Both get a good version, then one that crashes while half of the agents are not Ready
+//! for a moment, and then the good one again.
 //!
 //! Installs from `config/daemonset-rollout-operator/install.yaml`. Must not claim anything that the API server does not
 //! say.
@@ -41,9 +41,7 @@ pub(super) async fn demo() -> Result<Cluster, ExitCode> {
     cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", crd]);
     let deployment = "deployment/daemonset-rollout-operator";
     cluster.kubectl(&["-n", NAMESPACE, "rollout", "status", deployment, "--timeout=60s"]);
-    say(
-        "24 nodes in three zones; the same agent twice: `careful` with a DaemonSetRollout, `builtin` with RollingUpdate",
-    );
+    say("24 nodes in three zones; one agent twice: `careful` with a DaemonSetRollout, `builtin` with RollingUpdate");
     cluster.kubelet.behave(NAMESPACE, |behaviour| {
         behaviour.ready_after = Duration::from_millis(800);
         behaviour.versions.insert(BAD.to_owned(), Fault::CrashLoop);

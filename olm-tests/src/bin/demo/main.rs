@@ -50,10 +50,11 @@ struct Args {
     #[arg(long, value_name = "FILE", requires = "bad")]
     picture: Option<PathBuf>,
     /// Which kind to show.
-    #[arg(long, default_value = "oneagent", value_parser = ["oneagent", "configwatcher", "jmx", "manager", "daemonset"])]
+    #[arg(long, default_value = "oneagent", value_parser = KINDS)]
     kind: String,
 }
 
+const KINDS: [&str; 5] = ["oneagent", "configwatcher", "jmx", "manager", "daemonset"];
 const NAMESPACE: &str = "dynatrace";
 /// Two environments: the workers belong to one, infra and control plane to the other.
 const AGENTS: [&str; 2] = ["production", "platform"];

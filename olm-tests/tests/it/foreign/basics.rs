@@ -136,3 +136,33 @@ fn what_may_not_be_served_is_said_with_the_remedy_and_the_older_of_two_has_the_d
         lab.end().await;
     });
 }
+
+#[test]
+fn a_person_promotes_what_the_canaries_run_or_rejects_it_by_the_commands_of_the_message() {
+    olm_tests::run(async {
+        let canary = json!({ "nodes": 1, "soak": "1s", "promotion": "Manual" });
+        let lab = Lab::of_daemonset("ds-word", 4, &json!({ "maxUnavailable": 2, "canary": canary })).await;
+        let eyes = Eyes::on_replicas(&lab, AGENTS, 4).await;
+        // The commands of the message, as they stand there.
+        let says = async |nth: usize| {
+            let message = lab.rollout_is("Progressing", "True", "AwaitingPromotion").await;
+            let patch = message.split("-p '").nth(nth).unwrap().split('\'').next().unwrap().to_owned();
+            lab.cluster.kubectl(&["-n", "ds-word", "patch", "dsr", "agent", "--type=merge", "-p", &patch]);
+        };
+        lab.deploy(&lab.daemonset_saying("two"));
+        lab.agents_say("two", 1).await;
+        says(1).await;
+        lab.agents_say("two", 4).await;
+        lab.rollout_is("Ready", "True", "AllUpdated").await;
+        lab.deploy(&lab.daemonset_saying("three"));
+        lab.agents_say("three", 1).await;
+        says(2).await;
+        let message = lab.rollout_is("Degraded", "True", "RolloutFailed").await;
+        assert!(message.contains("was rejected by hand (spec.rollout.reject), on 1 of 4 nodes"), "{message}");
+        assert_eq!(eyes.seen().await.deletions.len(), 5, "four, and the canary");
+        lab.deploy(&lab.daemonset_saying("two"));
+        lab.agents_say("two", 4).await;
+        lab.rollout_is("Degraded", "False", "AsExpected").await;
+        lab.end().await;
+    });
+}

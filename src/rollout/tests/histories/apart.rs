@@ -7,7 +7,7 @@ use super::*;
 use crate::rollout::{Canary, Who};
 
 fn drive(nodes: usize, canaries: u32) -> Drive {
-    let canary = Canary { who: Who::Some(Share::Count(canaries)), soak: TimeDelta::seconds(600) };
+    let canary = Canary { who: Who::Some(Share::Count(canaries)), soak: TimeDelta::seconds(600), by_hand: false };
     Drive::new(nodes, Policy { canary: Some(canary), ..policy(Share::Count(2)) })
 }
 

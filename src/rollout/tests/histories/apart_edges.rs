@@ -7,7 +7,7 @@ use super::*;
 use crate::rollout::{Canary, Proof, Who};
 
 pub(super) fn with_canary(nodes: usize, budget: u32) -> Drive {
-    let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::seconds(600) };
+    let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::seconds(600), by_hand: false };
     Drive::new(nodes, Policy { canary: Some(canary), ..policy(Share::Count(budget)) })
 }
 

@@ -23,6 +23,7 @@ fn after_a_failure(bad: usize, budget: u32) -> Drive {
         places: Vec::new(),
         at: None,
         only_lost: false,
+        by_hand: false,
         earlier: Vec::new(),
         workloads: Vec::new(),
         whole_since: None,

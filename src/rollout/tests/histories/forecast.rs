@@ -62,7 +62,7 @@ fn it_knows_of_blackouts_and_canaries() {
     let blackouts = vec![Blackout { from: at(200), to: at(5_000), reason: None }];
     let calendar = Calendar { windows: Vec::new(), blackouts };
     is_near(40, &Policy { calendar, ..policy(Share::Count(4)) }, 45);
-    let canary = Some(Canary { who: Who::Some(Share::Count(2)), soak: TimeDelta::seconds(600) });
+    let canary = Some(Canary { who: Who::Some(Share::Count(2)), soak: TimeDelta::seconds(600), by_hand: false });
     is_near(40, &Policy { canary, ..policy(Share::Count(4)) }, 45);
 }
 

@@ -63,7 +63,7 @@ fn the_successor_of_a_canary_that_is_left_out_gets_the_new_version_however_late_
 
 /// More canaries than a status can name: 260 of 400, with room for more in the budget.
 fn many_canaries(budget: u32) -> World {
-    let canary = Canary { who: Who::Some(Share::Count(260)), soak: TimeDelta::seconds(60) };
+    let canary = Canary { who: Who::Some(Share::Count(260)), soak: TimeDelta::seconds(60), by_hand: false };
     let mut world = World::new(400, Policy { canary: Some(canary), ..policy(Share::Count(budget)) });
     world.version = 2;
     world

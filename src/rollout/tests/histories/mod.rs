@@ -21,6 +21,7 @@ mod search;
 mod situations;
 mod small;
 mod standstill;
+mod words;
 mod world;
 
 use std::borrow::Cow;

@@ -28,6 +28,10 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
         Rule::MassOutage => named!(edges::no_running_agent_goes_while_a_third_of_the_nodes_is_away),
         Rule::Broken => named!(rules::however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time),
         Rule::Canary => named!(policies::a_bad_version_is_seen_by_the_canaries_alone),
+        Rule::Promotion => {
+            named!(words::where_a_person_promotes_the_others_wait_for_that_however_long_the_soak_was)
+        }
+        Rule::Rejection => named!(words::what_a_person_rejects_has_failed_for_as_long_as_that_is_said),
         Rule::Zones | Rule::PerZone => {
             named!(policies::zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bound)
         }

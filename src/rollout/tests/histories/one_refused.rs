@@ -126,7 +126,8 @@ fn where_nothing_else_may_go_nothing_is_tried_and_the_template_does_not_change_t
     one.run(10_000, 10_500);
     assert_eq!((one.at_version(2), one.state()), (10, State::Complete));
     // Canaries prove themselves first.
-    let canary = rollout::Canary { who: rollout::Who::Some(Share::Count(1)), soak: TimeDelta::seconds(60) };
+    let canary =
+        rollout::Canary { who: rollout::Who::Some(Share::Count(1)), soak: TimeDelta::seconds(60), by_hand: false };
     let mut one = Refusing::new(10, &[0], Policy { canary: Some(canary), ..policy(Share::Count(4)) });
     one.run(0, 10_000);
     assert_eq!((one.at_version(1), one.at_version(2)), (9, 0));

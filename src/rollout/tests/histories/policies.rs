@@ -87,7 +87,7 @@ impl Drive {
 }
 
 pub(super) fn canary(who: Who, soak: i64) -> Policy {
-    let canary = Canary { who, soak: TimeDelta::seconds(soak) };
+    let canary = Canary { who, soak: TimeDelta::seconds(soak), by_hand: false };
     Policy { canary: Some(canary), ..policy(Share::Count(2)) }
 }
 

@@ -18,7 +18,7 @@ fn shares() -> impl Strategy<Value = Share> {
 
 /// Which go first, or none.
 fn canaries() -> impl Strategy<Value = Option<Canary>> {
-    let canary = |(share, soak)| Canary { who: Who::Some(share), soak: TimeDelta::seconds(soak) };
+    let canary = |(share, soak)| Canary { who: Who::Some(share), soak: TimeDelta::seconds(soak), by_hand: false };
     proptest::option::of((shares(), 0i64..120).prop_map(canary))
 }
 

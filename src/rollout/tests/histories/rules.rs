@@ -232,6 +232,7 @@ pub(super) fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_
         places: vec!["node-000".into(), "node-001".into()],
         at: None,
         only_lost: false,
+        by_hand: false,
         earlier: Vec::new(),
         workloads: Vec::new(),
         whole_since: None,

@@ -81,7 +81,7 @@ fn hash(key: &str) -> u64 {
 }
 
 fn canary() -> Policy {
-    let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::seconds(100) };
+    let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::seconds(100), by_hand: false };
     Policy { canary: Some(canary), max_failures: Some(3), ..policy(Share::Count(1)) }
 }
 
