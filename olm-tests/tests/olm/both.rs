@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use olm_tests::eventually;
+use olm_tests::eyes::Eyes;
+use olm_tests::lab::daemonset_rollout::AGENTS;
 use olm_tests::lab::jmx_exporter::PORT;
 use olm_tests::lab::{Lab, V1};
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
 use oneagent_operator::api::config_watcher::package::PACKAGE as WATCHER;
+use oneagent_operator::api::daemonset_rollout::package::PACKAGE as ROLLOUT;
 use oneagent_operator::api::jmx_exporter::package::PACKAGE as EXPORTER;
 use oneagent_operator::api::manager::package::PACKAGE as MANAGER;
 use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
@@ -192,5 +195,46 @@ fn a_stack_stands_beside_another_package_and_stays_while_its_operator_is_upgrade
         removed(&olm, "contrail", &MANAGER, "0.9.9").await;
         olm.installed_of(&WATCHER, "contrail", NEXT).await;
         assert_eq!(uids(&lab).await, before, "the stack goes on without it");
+    });
+}
+
+#[test]
+fn an_upgrade_between_canaries_and_promotion_forgets_nothing_and_a_removal_leaves_the_pods() {
+    olm_tests::run(async {
+        let olm = Olm::start().await;
+        let (watchers, rollouts) = ([olm.release_of(&WATCHER, NEXT)], [olm.release_of(&ROLLOUT, NEXT)]);
+        olm.publish_all(&[(&WATCHER, &watchers), (&ROLLOUT, &rollouts)], &[]).await;
+        let namespace = "agents";
+        olm.namespace(namespace);
+        for package in [&WATCHER, &ROLLOUT] {
+            olm.subscribe(&Wish { package, ..Wish::own(namespace, &[namespace]) });
+            olm.installed_of(package, namespace, NEXT).await;
+        }
+        let asked = [("delete", "pods"), ("list", "controllerrevisions"), ("patch", "daemonsets"), ("list", "secrets")];
+        let may = |account: &str| asked.map(|(verb, what)| may(&olm, (namespace, account), verb, what));
+        assert_eq!(may(ROLLOUT.name), [true, true, false, false]);
+        assert_eq!(may(WATCHER.name), [false; 4]);
+
+        let lab = Lab::in_namespace(&olm.cluster, namespace, 3).await;
+        lab.deploy(&lab.daemonset_saying("one"));
+        lab.agents_say("one", 3).await;
+        let canary = json!({ "nodes": 1, "soak": "1s", "promotion": "Manual" });
+        lab.rollout(&json!({ "rollout": { "canary": canary } }));
+        lab.rollout_is("Ready", "True", "AllUpdated").await;
+        let eyes = Eyes::on_replicas(&lab, AGENTS, 3).await;
+        lab.deploy(&lab.daemonset_saying("two"));
+        lab.rollout_is("Progressing", "True", "AwaitingPromotion").await;
+        let newer = [&rollouts[..], &[olm.release_of(&ROLLOUT, "0.9.9")]].concat();
+        olm.publish_all(&[(&WATCHER, &watchers), (&ROLLOUT, &newer)], &[]).await;
+        olm.installed_of(&ROLLOUT, namespace, "0.9.9").await;
+        let revision = lab.revision().await;
+        lab.edit_rollout(json!({ "rollout": { "promote": revision } })).await;
+        lab.agents_say("two", 3).await;
+        lab.rollout_is("Ready", "True", "AllUpdated").await;
+        assert_eq!(eyes.seen().await.deletions.len(), 3, "each once");
+        olm.judge_of(&ROLLOUT, namespace);
+        removed(&olm, namespace, &ROLLOUT, "0.9.9").await;
+        olm.installed_of(&WATCHER, namespace, NEXT).await;
+        assert_eq!(eyes.seen().await.deletions.len(), 3);
     });
 }
