@@ -4,11 +4,16 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::Client;
+use kube::api::{Api, ListParams};
+
 use super::context::Cx;
 use super::observe::{Current, Seen};
 use super::plan::Plan;
 use super::verdict::strategy;
 use crate::kernel::kind::Acted;
+use crate::kernel::{self, Key, call};
 
 /// What is due by the clock is done a moment later.
 const CLOCK_MARGIN: Duration = Duration::from_millis(20);
@@ -18,19 +23,37 @@ const AGAIN: Duration = Duration::from_secs(1);
 const UNWRITTEN: Duration = Duration::from_secs(1);
 const UNREAD: Duration = Duration::from_secs(15);
 
+/// What a decision rests on: UID, generation, strategy, and whether it is being deleted.
+type Basis = (Option<String>, Option<i64>, String, bool);
+
+fn basis(set: &DaemonSet) -> Basis {
+    let metadata = &set.metadata;
+    (metadata.uid.clone(), metadata.generation, strategy(set).to_owned(), metadata.deletion_timestamp.is_some())
+}
+
+/// The DaemonSet as etcd has it. Its watch may be behind that of the Pods: what it takes for outdated may be what
+/// somebody has just made of a newer template.
+async fn stored(client: &Client, (namespace, name): &Key) -> Result<Option<Basis>, kernel::Error> {
+    let api: Api<DaemonSet> = Api::namespaced(client.clone(), namespace);
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    let list = call(|| format!("read DaemonSet {namespace}/{name}"), api.list(&params)).await?;
+    Ok(list.items.first().map(basis))
+}
+
 /// Carries a plan out.
 pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan) -> Acted {
     let (fleet, generation) = (&cx.kind.fleet, cx.object.metadata.generation);
     let key = (seen.resolved.namespace.clone(), seen.resolved.daemon_set.clone());
-    let of = |set: &k8s_openapi::api::apps::v1::DaemonSet| {
-        let metadata = &set.metadata;
-        (metadata.uid.clone(), metadata.generation, strategy(set).to_owned(), metadata.deletion_timestamp.is_some())
-    };
-    let known = seen.set.as_deref().map(of);
+    let known = seen.set.as_deref().map(basis);
+    let steps = &plan.decision.steps;
+    let stored = if steps.is_empty() { Ok(known.clone()) } else { stored(&cx.client, &key).await };
+    let (is_current, unread) = stored.map_or_else(|error| (false, Some(error)), |stored| (stored == known, None));
     // An edit of the object or of the DaemonSet in the middle is heard: what was decided for another template, or while
     // its Pods are made again, is not done.
-    let is_still = || fleet.is_still(cx.key, generation) && fleet.set(&key).as_deref().map(of) == known;
-    let (deleted, error) = cx.delete_all(&plan.guard, &plan.decision.steps, &cx.state.own.aside, is_still).await;
+    let is_still =
+        || is_current && fleet.is_still(cx.key, generation) && fleet.set(&key).as_deref().map(basis) == known;
+    let (deleted, error) = cx.delete_all(&plan.guard, steps, &cx.state.own.aside, is_still).await;
+    let error = unread.or(error);
     let latest = plan_is_free(plan).then(|| cx.in_flight.ledger(&cx.state.uid).latest()).flatten();
     let is_unwritten = seen.set.is_some() && seen.revisions == Current::Unwritten;
     let waits = [
@@ -49,4 +72,38 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan) -> Acted {
 fn plan_is_free(plan: &Plan) -> bool {
     use crate::rollout::State;
     !matches!(plan.decision.report.state, State::Held | State::Paused | State::Stopped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::scripted::{Answer, client};
+    use serde_json::{Value, json};
+
+    fn set(uid: &str, generation: i64, strategy: &str) -> Value {
+        json!({ "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": { "name": "agent", "namespace": "n", "uid": uid, "generation": generation },
+            "spec": { "selector": {}, "template": { "spec": { "containers": [] } },
+                "updateStrategy": { "type": strategy } } })
+    }
+
+    #[tokio::test]
+    async fn what_was_decided_for_another_template_strategy_or_daemonset_is_not_what_is_stored() {
+        let decided: DaemonSet = serde_json::from_value(set("d", 2, "OnDelete")).unwrap();
+        for (all, is_same) in [
+            (vec![set("d", 2, "OnDelete")], true),
+            (vec![set("d", 3, "OnDelete")], false),
+            (vec![set("d", 2, "RollingUpdate")], false),
+            (vec![set("e", 2, "OnDelete")], false),
+            (vec![], false),
+        ] {
+            let list = json!({ "apiVersion": "apps/v1", "kind": "DaemonSetList", "metadata": {}, "items": all });
+            let (client, asked) = client(move |_| Answer::Object(list.clone()));
+            let found = stored(&client, &("n".to_owned(), "agent".to_owned())).await.unwrap();
+            assert_eq!(found == Some(basis(&decided)), is_same);
+            // Without a resourceVersion it is etcd that answers.
+            let path = &asked.lock().unwrap()[0].path;
+            assert_eq!(path, "/apis/apps/v1/namespaces/n/daemonsets?&fieldSelector=metadata.name%3Dagent");
+        }
+    }
 }

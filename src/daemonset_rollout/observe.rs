@@ -14,7 +14,7 @@ use kube::api::{Api, ListParams};
 use super::context::Cx;
 use super::memory::Memory;
 use super::resolve::Resolved;
-use super::revision::{Listed, Pod, Revisions, is_seen, revisions};
+use super::revision::{Listed, Pod, Revisions, is_seen, lacking, revisions};
 use super::state::Kept;
 use crate::fleet::missing::{Missing, missing};
 use crate::fleet::refusal::UNREAD;
@@ -89,10 +89,6 @@ pub async fn observe(
     let (fleet, kept) = (&cx.kind.fleet, &cx.state.own);
     let key = (resolved.namespace.clone(), resolved.daemon_set.clone());
     let set = fleet.set(&key);
-    let revisions = match &set {
-        Some(set) => current(cx, set, &resolved).await?,
-        None => Current::Unwritten,
-    };
     let placement = set.as_ref().and_then(|set| set.spec.as_ref()?.template.spec.as_ref()).map(of_template);
     let placement = placement.unwrap_or_default();
     let away = memory.engine.touched.away.keys().map(String::as_str);
@@ -100,6 +96,10 @@ pub async fn observe(
     let nodes = if set.is_some() { fleet.near(&key, &placement.selector, away) } else { Vec::new() };
     let uid = set.as_ref().and_then(|set| set.uid());
     let pods = uid.map(|uid| fleet.pods(&key, &uid)).unwrap_or_default();
+    let revisions = match &set {
+        Some(set) => current(cx, set, &pods, &resolved).await?,
+        None => Current::Unwritten,
+    };
     let is_selected = |node: &Node| placement.verdict(node) == Verdict::Selected;
     let able: Vec<&Arc<Node>> = nodes.iter().filter(|node| node.ready && is_selected(node)).collect();
     let missing = missing(&kept.refusals.missing(), &able, &pods, now);
@@ -140,13 +140,20 @@ fn undeletable(kept: &Kept, pods: &[Arc<Pod>]) -> (HashMap<Arc<str>, String>, Ve
     (kept.aside.now(), said)
 }
 
-/// Its revisions: listed once its controller has seen its template, for until then the newest may be an older one.
-async fn current(cx: &Cx<'_>, set: &DaemonSet, resolved: &Resolved) -> Result<Current, kernel::Error> {
+/// Its revisions: listed once its controller has seen its template, for until then the newest may be an older one; and
+/// again where Pods have one that the list did not have.
+async fn current(
+    cx: &Cx<'_>,
+    set: &DaemonSet,
+    pods: &[Arc<Pod>],
+    resolved: &Resolved,
+) -> Result<Current, kernel::Error> {
     if !is_seen(set) {
         return Ok(Current::Unwritten);
     }
     let of = (set.uid().unwrap_or_default(), set.metadata.generation.unwrap_or_default(), resolved.ignore.clone());
-    if let Some(listed) = cx.state.own.listed.lock().as_ref().filter(|listed| listed.of == of) {
+    let is_enough = |listed: &&Listed| listed.of == of && lacking(&listed.revisions, pods).is_subset(&listed.lacked);
+    if let Some(listed) = cx.state.own.listed.lock().as_ref().filter(is_enough) {
         return Ok(Current::Known(listed.revisions.clone()));
     }
     let namespace = &resolved.namespace;
@@ -159,7 +166,8 @@ async fn current(cx: &Cx<'_>, set: &DaemonSet, resolved: &Resolved) -> Result<Cu
     let what = || format!("list ControllerRevisions of namespace {namespace}");
     match call(what, api.list(&params)).await {
         Ok(list) => Ok(revisions(set, &list.items, &resolved.ignore).map_or(Current::Unwritten, |revisions| {
-            *cx.state.own.listed.lock() = Some(Listed { of, revisions: revisions.clone() });
+            let lacked = lacking(&revisions, pods);
+            *cx.state.own.listed.lock() = Some(Listed { of, revisions: revisions.clone(), lacked });
             Current::Known(revisions)
         })),
         Err(error) => Ok(Current::Unread(error.objection().ok_or(error)?)),

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -48,6 +49,15 @@ pub struct Listed {
     /// UID and generation of the DaemonSet, and what was ignored.
     pub of: (String, i64, Vec<String>),
     pub revisions: Revisions,
+    /// Revisions of Pods that it lacked.
+    pub lacked: BTreeSet<String>,
+}
+
+/// The revisions of Pods that these do not have: its controller may have given the same template another name since.
+#[must_use]
+pub fn lacking(revisions: &Revisions, pods: &[Arc<Pod>]) -> BTreeSet<String> {
+    let hashes = pods.iter().filter_map(|pod| pod.revision.as_ref()).map(|revision| &revision.0);
+    hashes.filter(|hash| !revisions.numbers.contains_key(*hash)).cloned().collect()
 }
 
 /// Whether a DaemonSet's controller has seen its template: then the revision of it exists.

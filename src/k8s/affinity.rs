@@ -18,9 +18,22 @@ pub fn of_template(spec: &PodSpec) -> Placement {
     Placement {
         selector: spec.node_selector.clone().unwrap_or_default(),
         tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
-        terms: affinity.map(|affinity| terms(affinity, &mut Vec::new())).unwrap_or_default(),
+        terms: on_node(spec, affinity.map(|affinity| terms(affinity, &mut Vec::new())).unwrap_or_default()),
+        needs_network: spec.host_network != Some(true),
         ..Placement::default()
     }
+}
+
+/// These terms, on the one node that a template names, if it names one.
+fn on_node(spec: &PodSpec, mut terms: Vec<Vec<Requirement>>) -> Vec<Vec<Requirement>> {
+    let Some(name) = spec.node_name.clone().filter(|name| !name.is_empty()) else { return terms };
+    if terms.is_empty() {
+        terms.push(Vec::new());
+    }
+    for term in &mut terms {
+        term.push(Requirement { of: Of::Name, must: Must::In(vec![name.clone()]) });
+    }
+    terms
 }
 
 /// The terms of a node affinity; what the API server would refuse is refused here, by its place.
@@ -114,5 +127,26 @@ pub fn toleration(toleration: &Toleration) -> placement::Toleration {
         exists: toleration.operator.as_deref() == Some("Exists"),
         value: toleration.value.clone().unwrap_or_default(),
         effect: filled(&toleration.effect),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::k8s::node::Node;
+    use crate::k8s::placement::Verdict;
+    use serde_json::json;
+
+    #[test]
+    fn a_template_that_names_a_node_runs_there_alone_whatever_else_it_asks() {
+        let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] }] } } });
+        for spec in [json!({ "nodeName": "n1" }), json!({ "nodeName": "n1", "affinity": affinity })] {
+            let mut spec = spec;
+            spec["containers"] = json!([]);
+            let placement = of_template(&serde_json::from_value(spec).unwrap());
+            let verdicts = ["n1", "n2"].map(|name| placement.verdict(&Node::named(name)));
+            assert_eq!(verdicts, [Verdict::Selected, Verdict::NotMatching]);
+        }
     }
 }

@@ -19,6 +19,8 @@ pub struct Placement {
     pub virtual_nodes: Vec<(String, String)>,
     /// One of these terms must hold, each with all of its requirements; empty means no term.
     pub terms: Vec<Vec<Requirement>>,
+    /// Whether its Pods need the network of the Pods, so that no new one starts where the node has none yet.
+    pub needs_network: bool,
     /// Others whose nodes are left to them, by name: what a node must be like that is none of them, as alternatives.
     pub yields_to: Vec<(String, Vec<Vec<Requirement>>)>,
     /// What a node must be like that is none of all of these, as alternatives; `None`: there are no such others.
@@ -116,6 +118,9 @@ pub fn is_leaving(taint: &Taint) -> bool {
     taint.effect != "PreferNoSchedule" && LEAVING.contains(&taint.key.as_str())
 }
 
+/// The taint of a node whose network for Pods is not there yet. A DaemonSet's Pods tolerate it on the host's network.
+const NO_NETWORK: &str = "node.kubernetes.io/network-unavailable";
+
 /// Taints that Kubernetes sets from a node's condition. They say how the node is, not who may run on it.
 fn is_condition(taint: &Taint) -> bool {
     const CONDITIONS: &[&str] = &[
@@ -171,6 +176,7 @@ impl Placement {
                 return Verdict::Architecture(architecture.clone());
             }
         }
+        let is_condition = |taint: &Taint| is_condition(taint) && !(self.needs_network && taint.key == NO_NETWORK);
         let binding = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !is_condition(taint) && !is_leaving(taint);
         let refused = |taint: &&Taint| !self.tolerations.iter().any(|toleration| toleration.covers(taint));
         if let Some(taint) = node.taints.iter().filter(binding).find(refused) {
@@ -233,6 +239,14 @@ mod tests {
             ],
         );
         assert_eq!(Placement::default().verdict(&down), Verdict::Selected);
+    }
+
+    #[test]
+    fn a_node_without_a_network_takes_pods_on_the_hosts_network_alone() {
+        let early = node(&[], &[(NO_NETWORK, "", "NoSchedule")]);
+        assert_eq!(Placement::default().verdict(&early), Verdict::Selected);
+        let of_pods = Placement { needs_network: true, ..Placement::default() };
+        assert!(matches!(of_pods.verdict(&early), Verdict::Untolerated(_)));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub mod review;
 mod rivals;
 pub mod runtime;
 #[cfg(test)]
-mod scripted;
+pub(crate) mod scripted;
 pub mod set;
 pub mod singletons;
 pub mod state;

@@ -50,6 +50,7 @@ pub(super) fn placement(
         tolerations: tolerations.iter().map(toleration).collect(),
         architectures: architectures.iter().map(|name| (*name).to_owned()).collect(),
         terms,
+        needs_network: false,
         yields_to: Vec::new(),
         outside: None,
         virtual_nodes: VIRTUAL_NODES.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),

@@ -257,3 +257,36 @@ fn at_rest_nothing_is_written_and_every_right_is_used() {
         lab.end().await;
     });
 }
+
+#[test]
+fn an_operator_that_slept_while_the_template_changed_deletes_no_pod_that_has_it_already() {
+    olm_tests::run(async {
+        let lab = Lab::of_daemonset("ds-slept", 6, &json!({ "maxUnavailable": "100%" })).await;
+        let api: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        for message in ["two", "three", "four"] {
+            lab.operators[0].process.signal("STOP");
+            lab.deploy(&lab.daemonset_saying(message));
+            eventually("its controller has seen it", SOON, || async {
+                let set = lab.deployed().await;
+                let seen = set.status.and_then(|status| status.observed_generation);
+                if seen == set.metadata.generation { Ok(()) } else { Err(format!("{seen:?}")) }
+            })
+            .await;
+            // Others delete most of the Pods: these have the template before the operator has seen it.
+            for pod in pods(&lab).await.iter().take(5) {
+                api.delete(&pod.name_any(), &DeleteParams::default()).await.expect("a Pod");
+            }
+            lab.agents_say(message, 5).await;
+            let is_new = |pod: &Pod| lab.cluster.kubelet.environment(pod).is_some_and(|all| all["MESSAGE"] == message);
+            let new: Vec<String> =
+                pods(&lab).await.iter().filter(|pod| is_new(pod)).filter_map(ResourceExt::uid).collect();
+            assert_eq!(new.len(), 5);
+            lab.operators[0].process.signal("CONT");
+            lab.agents_say(message, 6).await;
+            lab.rollout_is("Ready", "True", "AllUpdated").await;
+            let still: Vec<String> = pods(&lab).await.iter().filter_map(ResourceExt::uid).collect();
+            assert!(new.iter().all(|uid| still.contains(uid)), "{message}: one that had it was replaced");
+        }
+        lab.end().await;
+    });
+}
