@@ -21,6 +21,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(30);
 /// What is due by the clock is done a moment later.
 const CLOCK_MARGIN: Duration = Duration::from_millis(20);
 
+/// A watch that shows nothing of an annotation for so long is not waited for.
+const UNSEEN: Duration = Duration::from_secs(5);
+
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Done {
@@ -40,6 +43,7 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
     let waits = [
         plan.next.map(|at| (at - cx.clock.now()).to_std().unwrap_or_default() + CLOCK_MARGIN),
         cx.state.own.blocked.ends_in().map(|wait| wait + CLOCK_MARGIN),
+        cx.state.own.marked.ends_in().map(|wait| wait + CLOCK_MARGIN),
         cx.state.own.settles_in(&seen.content).map(|wait| wait + CLOCK_MARGIN),
         (done.is_unfinished || done.is_blocked).then_some(CLOCK_MARGIN),
         done.has_changed.then_some(Duration::from_secs(1)),
@@ -90,7 +94,12 @@ async fn attach(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Resul
 /// Annotates Pods; one that cannot be keeps no other waiting.
 async fn mark(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Result<(), kernel::Error> {
     let mut first = Ok(());
+    let (marked, unseen) = (&cx.state.own.marked, cx.state.own.marked.now());
     for (target, port) in &plan.marks {
+        let as_seen = (*port, target.annotations.clone());
+        if unseen.get(&target.uid) == Some(&as_seen) {
+            continue;
+        }
         if !cx.state.has_time() {
             done.is_unfinished = true;
             break;
@@ -100,7 +109,7 @@ async fn mark(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Result<
             Ok(others) if !others.is_empty() => {
                 cx.state.own.others.lock().insert(target.uid.clone(), others);
             }
-            Ok(_) => {}
+            Ok(_) => marked.put(&target.uid, as_seen, UNSEEN, false),
             Err(error) => first = first.and(Err(error)),
         }
     }

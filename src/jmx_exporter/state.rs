@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::observe::{Content, Version};
+use super::target::Labels;
 use crate::kernel::aside::Aside;
 
 /// A configuration that has just changed may change again.
@@ -22,6 +23,9 @@ pub struct Kept {
     pub blocked: Aside<String>,
     /// Annotations whose values somebody else set, by UID of the Pod.
     pub others: Mutex<HashMap<Arc<str>, Vec<String>>>,
+    /// Pods that were annotated, by UID: with which port, and as what they were seen. Until the watch shows it they are
+    /// not annotated again.
+    pub marked: Aside<(Option<u16>, Arc<Labels>)>,
     /// The configuration as it was parsed last.
     pub parsed: Mutex<Option<(Version, Content)>>,
     /// The configuration, and when it was seen to change.
