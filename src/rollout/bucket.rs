@@ -59,6 +59,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             cause: None,
             touched: false,
             touched_at: None,
+            has_joined: false,
             freed: self.inventory.freed.contains(place.name),
             is_in_flight: false,
             is_external: false,
@@ -72,6 +73,8 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         };
         let touched_at = self.touched_at(place);
         (cell.touched, cell.touched_at) = (touched_at.is_some(), touched_at);
+        let joined_at = self.joined_at(place).filter(|_| touched_at.is_none());
+        cell.has_joined = joined_at.is_some();
         cell.cause = self.cause(place, touched_at, &mut cell.until);
         cell.deadline = cell.until;
         let Some(bucket) = cell.bucket() else {
@@ -83,8 +86,8 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let was_broken = self.was_broken(place);
         cell.is_in_flight = cell.touched && !was_broken && bucket != Bucket::NodeBusy && holds(Rule::Budget);
         self.blinks(&mut cell);
-        if let Some(touched_at) = touched_at.filter(|_| !was_broken) {
-            self.verdict(&mut cell, bucket, touched_at);
+        if let Some(heard_at) = touched_at.or(joined_at).filter(|_| !was_broken) {
+            self.verdict(&mut cell, bucket, heard_at);
         }
         self.crashed(&mut cell);
         cell
@@ -118,9 +121,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             return Some(self.now);
         }
         let began = self.inventory.memory.began();
-        // The API's times are whole seconds, so within the same second too.
-        let was_there = self.inventory.memory.touched.joined_after.or(began).is_none_or(|last| place.joined <= last);
-        if !self.rolling || !was_there {
+        if !self.rolling || !self.was_there(place) {
             return None;
         }
         let Some(Occupant { pod, standing }) = place.occupant else {
@@ -145,6 +146,22 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             return Some(pod.created);
         }
         (pod.deleting && standing == Standing::Outdated).then(|| pod.gone_by.unwrap_or(self.now))
+    }
+
+    /// Whether a place was there when the rollout began.
+    fn was_there(&self, place: &Place<'_, R>) -> bool {
+        let began = self.inventory.memory.began();
+        // The API's times are whole seconds, so within the same second too.
+        self.inventory.memory.touched.joined_after.or(began).is_none_or(|last| place.joined <= last)
+    }
+
+    /// Since when a place that joined meanwhile has the desired revision, where its template is not ours: nobody asked
+    /// whether it shall.
+    fn joined_at(&self, place: &Place<'_, R>) -> Option<DateTime<Utc>> {
+        let is_foreign = !self.inventory.writes_template && self.inventory.workloads.is_empty();
+        let is_heard = is_foreign && self.rolling && !self.was_there(place) && holds(Rule::Joined);
+        let pod = place.occupant.filter(|_| is_heard)?.pod;
+        self.is_from_desired(pod).then_some(pod.created)
     }
 
     /// Why a place has no available agent; `None`: it has.

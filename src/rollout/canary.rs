@@ -305,7 +305,9 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
     fn proof(self, canaries: &Canaries, known: Option<Proof<R>>) -> Proof<R> {
         let now = self.reading.now;
         let excused = |cell: &Cell<'_, R>| self.flapped(cell) || self.memory.touched.broken.contains(cell.name());
-        let is_failing = self.candidates().filter(|cell| self.is_taken(cell) && !excused(cell)).any(fails);
+        let is_taken_and_fails = self.candidates().filter(|cell| self.is_taken(cell) && !excused(cell)).any(fails);
+        // What one that joined does with it is news, too.
+        let is_failing = is_taken_and_fails || self.reading.failing_joined() > 0;
         let all = canaries.wanted > 0 && canaries.available >= canaries.wanted && !is_failing;
         let served = known.filter(|_| !is_failing).map_or(TimeDelta::zero(), |proof| served(&proof, now));
         let (since, served) = if all { (Some(now - served), TimeDelta::zero()) } else { (None, served) };

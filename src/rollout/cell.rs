@@ -22,6 +22,9 @@ pub(super) struct Cell<'a, R> {
     pub(super) touched: bool,
     /// When it did.
     pub(super) touched_at: Option<DateTime<Utc>>,
+    /// Whether it joined since the rollout began and got the desired revision from a template that is not ours: it
+    /// takes from no budget, and is heard.
+    pub(super) has_joined: bool,
     /// Whether it lost a broken agent by us and has no Pod yet, whatever keeps that away.
     pub(super) freed: bool,
     /// Whether it takes from the budget.

@@ -13,7 +13,7 @@ use super::cell::Cell;
 use super::memory::{Failure, Memory, Phase, REMEMBERED, Stall, StallPhase, Withdrawn};
 use super::pace::Bounds;
 use super::place::{Revision, Standing};
-use super::reading::Reading;
+use super::reading::{JOINED, Reading};
 use super::report::State;
 use super::rule::{Rule, holds};
 use super::{Desired, Policy, Source, Word};
@@ -58,7 +58,8 @@ pub(super) fn judge<R: Revision>(
     };
     let one_is_enough = is_unproven(reading.policy, desired, memory);
     let limit = reading.policy.max_failures.unwrap_or(if one_is_enough { 1 } else { budget });
-    if failures >= limit || all_fail() || nothing_goes() {
+    let joined_fail = reading.failing_joined() >= JOINED;
+    if failures >= limit || joined_fail || all_fail() || nothing_goes() {
         reject(reading, desired, "", memory);
     }
 }

@@ -13,6 +13,9 @@ use super::report::{State, WaitingOn};
 use super::rule::{Rule, holds};
 use super::{Inventory, Policy};
 
+/// One place that joined may have a fault of its own; so many that fail are a verdict.
+pub(super) const JOINED: usize = 2;
+
 /// A place that is NotReady for so long is switched off.
 const OFF: TimeDelta = TimeDelta::hours(6);
 
@@ -127,7 +130,14 @@ impl<'a, R: Revision> Reading<'_, 'a, R> {
             }
             _ => true,
         };
-        self.cells.iter().filter(|cell| cell.counts_as_failure).filter(is_heard).collect()
+        let joined = self.failing_joined();
+        let counts = |cell: &&Cell<'_, R>| cell.counts_as_failure && (!cell.has_joined || joined >= JOINED);
+        self.cells.iter().filter(counts).filter(is_heard).collect()
+    }
+
+    /// How many places that joined meanwhile fail with the desired revision: nobody asked whether they shall have it.
+    pub(super) fn failing_joined(&self) -> usize {
+        self.cells.iter().filter(|cell| cell.has_joined && cell.counts_as_failure).count()
     }
 
     /// How many places the desired revision has reached.

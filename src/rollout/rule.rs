@@ -36,6 +36,8 @@ pub enum Rule {
     Courtesy,
     /// 9: as many failures as are allowed stop a rollout.
     Failure,
+    /// 9: where the template is not ours, places that joined are heard.
+    Joined,
     /// 9: what a person rejects has failed.
     Rejection,
     /// 9: one that crashes again and again counts as failed in between, too.

@@ -100,7 +100,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             || memory.started().is_some_and(|started| pod.ready_since < Some(started));
         let until = pod.ready_since.map(|since| since + self.policy.wait_ready).filter(|until| *until > self.now);
         let flapped = memory.touched.flapping.contains(cell.name());
-        if !cell.touched
+        if !(cell.touched || cell.has_joined)
             || flapped
             || is_history
             || self.was_broken(cell.place)

@@ -9,6 +9,7 @@ mod back;
 mod back_edges;
 mod edges;
 mod forecast;
+mod foreign;
 mod guarded;
 mod late_canaries;
 mod mutants;
@@ -207,6 +208,8 @@ struct Fleet {
     is_unheard: bool,
     source: Source,
     refused: Option<String>,
+    /// Whether the template is somebody else's.
+    is_foreign: bool,
 }
 
 impl Fleet {
@@ -229,6 +232,7 @@ impl Fleet {
             is_unheard: false,
             source: Source::NotNeeded,
             refused: None,
+            is_foreign: false,
         }
     }
 
@@ -240,6 +244,7 @@ impl Fleet {
     fn inventory<'a>(&'a self, places: &'a [Place<'a, Release>]) -> Inventory<'a, Release> {
         Inventory {
             template: Some(&self.template),
+            writes_template: !self.is_foreign,
             deleted: &self.deleted,
             lost: &self.lost,
             freed: &self.freed,

@@ -31,6 +31,7 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
         Rule::Promotion => {
             named!(words::where_a_person_promotes_the_others_wait_for_that_however_long_the_soak_was)
         }
+        Rule::Joined => named!(foreign::one_that_joined_and_crashes_begins_the_soak_again_and_two_are_a_verdict),
         Rule::Rejection => named!(words::what_a_person_rejects_has_failed_for_as_long_as_that_is_said),
         Rule::Zones | Rule::PerZone => {
             named!(policies::zones_are_updated_alike_or_one_after_the_other_and_each_has_its_bound)
