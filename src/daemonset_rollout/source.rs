@@ -1,7 +1,7 @@
 //! Where a DaemonSet comes from, as its labels, annotations and owner say: what must be corrected there is undone if it
 //! is corrected in the cluster.
 //!
-//! Pure. Must not ask whoever that is.
+//! Pure. Must not ask that tool.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;

@@ -64,7 +64,7 @@ pub enum Reason {
     /// `rollout.retry`.
     RolloutFailed,
     /// New Pods cannot start: the API server, a registry, a quota or a missing Secret refuses them. Fix what the
-    /// message names; the rollout then goes on by itself.
+    /// message names; then the rollout continues.
     PodsRefused,
     /// The DaemonSet does not exist, or is being deleted: create it, or correct `daemonSet`. Of names that there are
     /// the message has the nearest.
@@ -75,7 +75,7 @@ pub enum Reason {
     /// An operator controls the DaemonSet, which the message names. If it leaves the Pods of an OnDelete DaemonSet
     /// alone, set `acceptOwner: true`; else delete this object.
     OwnerNotAccepted,
-    /// Somebody else replaces the Pods of this DaemonSet, which the message names: remove one of the two.
+    /// Another controller, which the message names, replaces the Pods of this DaemonSet: remove one of the two.
     OtherController,
     /// An older DaemonSetRollout, which the message names, has the DaemonSet: delete one of the two.
     Duplicate,

@@ -16,7 +16,7 @@ use super::condition::Condition;
 use super::object::{ObjectStatus, keep_what_is_urgent, status_head};
 use super::rollout::{NodeCounts, Pace, RolloutStatus};
 
-/// Replaces the Pods of a DaemonSet whose template changed, which somebody else deploys.
+/// Replaces the Pods of a DaemonSet that another tool deploys, when its template changes.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, kube(cel))]
 #[kube(
@@ -28,7 +28,7 @@ use super::rollout::{NodeCounts, Pace, RolloutStatus};
     shortname = "dsr",
     namespaced,
     status = "DaemonSetRolloutStatus",
-    doc = "The careful update of a DaemonSet that somebody else deploys, with updateStrategy OnDelete.",
+    doc = "The careful update of a DaemonSet that another tool deploys, with updateStrategy OnDelete.",
     printcolumn(name = "DaemonSet", type_ = "string", json_path = ".spec.daemonSet"),
     printcolumn(name = "Updated", type_ = "string", json_path = ".status.nodes.progress"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),

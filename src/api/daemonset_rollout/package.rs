@@ -60,7 +60,7 @@ pub const PACKAGE: Package = Package {
         sentence: "Updates any vendor's DaemonSet with canaries, windows, a budget and a verdict.",
         description: include_str!("description.md"),
         uninstall: "Pods stay as they are; from then on a changed template reaches a Pod of an OnDelete DaemonSet only \
-            when somebody deletes it.",
+            when you delete that Pod.",
         keywords: &["daemonset", "rollout", "canary", "ondelete", "agent"],
         categories: "Developer Tools,Monitoring",
         capabilities: "Seamless Upgrades",
