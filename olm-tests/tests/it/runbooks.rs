@@ -4,7 +4,7 @@
 
 use olm_tests::eventually;
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2, is_ready};
 use olm_tests::pages::{Shell, all_blocks, blocks, command};
 use serde_json::json;
 
@@ -104,7 +104,13 @@ fn the_runbook_of_a_configwatcher_that_failed_helps_as_printed() {
         lab.message("bad");
         let said = lab.watcher_is("watcher", "Degraded", "True", "RolloutFailed").await;
         assert!(said.contains("failed on 1 of 1 Pods it reached"), "{said}");
+        // The cause is corrected first: a Pod that still crashes when the data is tried again stops it once more.
         lab.behave(|b| b.versions.clear());
+        eventually("no Pod crashes any more", SOON, || async {
+            let ready = lab.labelled("app=webapp").await.values().filter(|pod| is_ready(pod)).count();
+            if ready == 4 { Ok(()) } else { Err(ready.to_string()) }
+        })
+        .await;
         let retry = blocks(RUNBOOKS, "ConfigWatcherRolloutFailed", "sh").remove(0);
         Shell::new(lab.cluster).run(&retry, &[("NAMESPACE", &lab.name), ("NAME", "watcher")]);
         lab.all_updated("bad").await;
