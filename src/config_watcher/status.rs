@@ -15,7 +15,7 @@ use crate::api::condition::{Transition, merge, timestamp};
 use crate::api::config_watcher::condition::{ConditionType as C, Finding, Reason as R};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus, PendingStatus, PodCounts};
 use crate::api::rollout::RolloutProgress;
-use crate::rollout::{Bucket, Cause, Phase, Report, State, Workload};
+use crate::rollout::{Bucket, Cause, Report, State, Workload};
 
 /// How many Pods are named of each count.
 const EXAMPLES: usize = 5;
@@ -47,11 +47,7 @@ pub fn status(
         State::Rolling if is_blocked(&plan.decision.report) => State::Held,
         state => state,
     };
-    let (started_at, finished_at) = match &plan.memory.engine.phase {
-        Phase::Rolling { since, .. } => (Some(*since), None),
-        Phase::Complete { since, at } => (*since, Some(*at)),
-        Phase::Idle => (None, None),
-    };
+    let (started_at, finished_at) = plan.memory.engine.phase.span();
     let status = ConfigWatcherStatus {
         operator_namespace: before.operator_namespace.clone(),
         observed_generation: object.metadata.generation,

@@ -13,7 +13,9 @@ use super::observe::{Current, Seen};
 use super::plan::Plan;
 use super::verdict::strategy;
 use crate::kernel::kind::Acted;
+use crate::kernel::refused::QUIET;
 use crate::kernel::{self, Key, call};
+use crate::rollout::State;
 
 /// What is due by the clock is done a moment later.
 const CLOCK_MARGIN: Duration = Duration::from_millis(20);
@@ -54,7 +56,9 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan) -> Acted {
         || is_current && fleet.is_still(cx.key, generation) && fleet.set(&key).as_deref().map(basis) == known;
     let (deleted, error) = cx.delete_all(&plan.guard, steps, &cx.state.own.aside, is_still).await;
     let error = unread.or(error);
-    let latest = plan_is_free(plan).then(|| cx.in_flight.ledger(&cx.state.uid).latest()).flatten();
+    // While nothing may be replaced, nothing that OLM could interrupt is under way.
+    let is_held = matches!(plan.decision.report.state, State::Held | State::Paused | State::Stopped);
+    let latest = cx.in_flight.ledger(&cx.state.uid).latest().filter(|_| !is_held);
     let is_unwritten = seen.set.is_some() && seen.revisions == Current::Unwritten;
     let waits = [
         plan.next.map(|at| (at - cx.clock.now()).to_std().unwrap_or_default() + CLOCK_MARGIN),
@@ -62,16 +66,10 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan) -> Acted {
         cx.state.own.aside.ends_in().map(|left| left + CLOCK_MARGIN),
         is_unwritten.then_some(UNWRITTEN),
         matches!(seen.revisions, Current::Unread(_)).then_some(UNREAD),
-        (!seen.missing.is_empty()).then_some(crate::kernel::refused::QUIET),
+        (!seen.missing.is_empty()).then_some(QUIET),
     ];
     let wait_ready = seen.resolved.policy.wait_ready;
     Acted { error, next: waits.into_iter().flatten().min(), busy_until: latest.map(|at| at + wait_ready) }
-}
-
-/// While nothing may be replaced, nothing that OLM could interrupt is under way.
-fn plan_is_free(plan: &Plan) -> bool {
-    use crate::rollout::State;
-    !matches!(plan.decision.report.state, State::Held | State::Paused | State::Stopped)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::revision::Revision;
 use crate::api::daemonset_rollout::DaemonSetRolloutStatus;
-use crate::rollout::{self, Phase, Touched};
+use crate::rollout;
 
 /// Changes of a template within so long follow one another.
 const APART: TimeDelta = TimeDelta::hours(1);
@@ -71,8 +71,7 @@ impl Memory {
     pub fn of(mut self, uid: &str) -> Self {
         if self.template.as_ref().is_some_and(|template| template.uid != uid) {
             let failure = self.engine.failure.take();
-            self.engine = rollout::Memory { failure, phase: Phase::Idle, ..rollout::Memory::default() };
-            self.engine.touched = Touched::default();
+            self.engine = rollout::Memory { failure, ..rollout::Memory::default() };
             self.template = None;
         }
         self
@@ -104,9 +103,7 @@ impl Memory {
         let is_news = known.is_none();
         self.retried = known.or_else(|| revision.map(|revision| Retried { revision: revision.clone(), at: now }));
         if let Some(revision) = revision.filter(|_| is_news) {
-            let is_it = |failed: &Revision| failed.0 == *revision;
-            self.engine.failure = self.engine.failure.filter(|failure| !is_it(&failure.revision));
-            self.engine.withdrawn = self.engine.withdrawn.filter(|withdrawn| !is_it(&withdrawn.revision));
+            self.engine.forgive(|failed| failed.0 == *revision);
         }
         self
     }

@@ -3,7 +3,7 @@
 //!
 //! Must not decide.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -15,7 +15,6 @@ use super::context::Cx;
 use super::memory::Memory;
 use super::resolve::Resolved;
 use super::revision::{Listed, Pod, Revisions, is_seen, lacking, revisions};
-use super::state::Kept;
 use crate::fleet::missing::{Missing, missing};
 use crate::fleet::refusal::UNREAD;
 use crate::k8s::affinity::of_template;
@@ -85,7 +84,6 @@ pub async fn observe(
     now: DateTime<Utc>,
 ) -> Result<Seen, kernel::Error> {
     let stopped = cx.is_stopped(cx.key).await?;
-    cx.named.keep(cx.key, &[cx.stop()]);
     let (fleet, kept) = (&cx.kind.fleet, &cx.state.own);
     let key = (resolved.namespace.clone(), resolved.daemon_set.clone());
     let set = fleet.set(&key);
@@ -109,7 +107,8 @@ pub async fn observe(
     let is_short = !missing.is_empty();
     let refused = kept.refusals.ask(&cx.client, (was_refused, is_short), short.as_ref(), UNREAD, now).await;
     kept.refusals.record(missing.clone(), refused.clone());
-    let (aside, undeletable) = undeletable(kept, &pods);
+    let there: HashSet<&str> = pods.iter().map(|pod| &*pod.id).collect();
+    let (aside, undeletable) = kept.aside.of(|uid| there.contains(uid));
     Ok(Seen {
         names: if set.is_none() { fleet.sets(&resolved.namespace) } else { Vec::new() },
         older: fleet.older(cx.key),
@@ -131,15 +130,6 @@ pub async fn observe(
     })
 }
 
-/// Pods that the API server refused to delete and that are still there.
-fn undeletable(kept: &Kept, pods: &[Arc<Pod>]) -> (HashMap<Arc<str>, String>, Vec<String>) {
-    let there: HashSet<&str> = pods.iter().map(|pod| &*pod.id).collect();
-    kept.aside.retain(|uid, _| there.contains(&**uid));
-    let mut said: Vec<String> = kept.aside.lately().into_values().collect();
-    said.sort();
-    (kept.aside.now(), said)
-}
-
 /// Its revisions: listed once its controller has seen its template, for until then the newest may be an older one; and
 /// again where Pods have one that the list did not have.
 async fn current(
@@ -159,7 +149,6 @@ async fn current(
     let namespace = &resolved.namespace;
     let api: Api<ControllerRevision> = Api::namespaced(cx.client.clone(), namespace);
     let labels = set.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
-    let labels: BTreeMap<String, String> = labels;
     let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     // Without a resourceVersion the answer is etcd's, and not a cache's.
     let params = ListParams::default().labels(&selector.join(","));

@@ -2,6 +2,8 @@
 //!
 //! Pure. Must not delete one.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 
 use super::memory::Memory;
@@ -83,7 +85,9 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let unstable_until = template.and_then(|template| template.is_unstable_until()).filter(|until| *until > now);
     let hold = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
     let hold = hold.or(hands_off.is_some().then_some(HANDS_OFF)).or(settles_at.map(|_| SETTLING));
-    let policy = Policy { hold, word: known.and_then(|known| word(seen, &known.current)), ..resolved.policy.clone() };
+    let said = |current: &Revision| Word::of(&current.0, resolved.promote.as_ref(), resolved.reject.as_ref());
+    let word = known.and_then(|known| said(&known.current));
+    let policy = Policy { hold, word, ..resolved.policy.clone() };
     let desired = known.map(|known| Desired { revision: known.current.clone(), insists: false });
     if memory.engine.last_good.is_none() {
         memory.engine.last_good = known.and_then(|known| most_common(seen, &known.current));
@@ -111,17 +115,10 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     Plan { decision, memory, guard: decided.guard, ledger: decided.ledger, hands_off, problems, settles_at, next }
 }
 
-/// What a person said of a revision.
-fn word(seen: &Seen, current: &Revision) -> Option<Word> {
-    let names = |named: &Option<String>| named.as_ref() == Some(&current.0);
-    let promoted = names(&seen.resolved.promote).then_some(Word::Promoted);
-    if names(&seen.resolved.reject) { Some(Word::Rejected) } else { promoted }
-}
-
 /// The revision that most available Pods have, except this one: where nothing was completed by us, it is the good one.
 fn most_common(seen: &Seen, current: &Revision) -> Option<Revision> {
     let available = seen.pods.iter().filter(|pod| pod.ready_since.is_some() && !pod.deleting);
-    let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for revision in available.filter_map(|pod| pod.revision.as_ref()).filter(|revision| *revision != current) {
         *counts.entry(&revision.0).or_default() += 1;
     }

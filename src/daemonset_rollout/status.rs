@@ -17,7 +17,7 @@ use crate::api::rollout::{FailureStatus, RolloutStatus};
 use crate::fleet::closed::UNTOLERATED;
 use crate::fleet::counts::{counts, to_the_minute};
 use crate::fleet::refusal;
-use crate::rollout::{Bucket, Phase, Report, State, WaitingOn};
+use crate::rollout::{Bucket, Report, State, WaitingOn};
 
 /// How many images are named.
 const IMAGES: usize = 5;
@@ -87,19 +87,15 @@ fn daemon_set(set: &DaemonSet, seen: &Seen) -> DaemonSetStatus {
 fn rollout(facts: &StatusFacts<'_>) -> Result<RolloutStatus, serde_json::Error> {
     let (report, plan) = (facts.report(), facts.plan);
     let engine = &plan.memory.engine;
-    let (started_at, finished_at) = match &engine.phase {
-        Phase::Idle => (None, None),
-        Phase::Rolling { since, .. } => (Some(timestamp(*since)), None),
-        Phase::Complete { since, at } => (since.map(timestamp), Some(timestamp(*at))),
-    };
+    let (started_at, finished_at) = engine.phase.span();
     let to = facts.seen.revisions.known().map(|known| &known.current);
     let from = engine.last_good.as_ref().filter(|good| engine.started().is_some() && Some(*good) != to);
     Ok(RolloutStatus {
         state: report.state.to_string(),
         from: from.map(|good| good.0.clone()),
         to: to.map(|revision| revision.0.clone()),
-        started_at,
-        finished_at,
+        started_at: started_at.map(timestamp),
+        finished_at: finished_at.map(timestamp),
         expected_finish: report.finish.map(to_the_minute),
         waiting_on: report.waiting_on.iter().map(|one| one.said(&WORDS)).collect(),
         budget: i32::try_from(plan.decision.budget).ok(),

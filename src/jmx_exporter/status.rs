@@ -19,7 +19,7 @@ use crate::api::jmx_exporter::{
     ENDPOINTS_AT_MOST, JvmCounts, MetricsEndpoint, PrometheusJmxExporter, PrometheusJmxExporterStatus,
 };
 use crate::api::rollout::RolloutProgress;
-use crate::rollout::{self, Phase};
+use crate::rollout::{self};
 
 /// How many Pods are named of each reason.
 const EXAMPLES: usize = 5;
@@ -53,11 +53,7 @@ pub fn status(
     let jvms = counts(plan);
     let findings = findings(facts, &jvms, &waiting);
     let (conditions, transitions) = merge(&before.conditions, &findings, object.metadata.generation, now);
-    let (started_at, finished_at) = match &plan.memory.engine.phase {
-        Phase::Rolling { since, .. } => (Some(*since), None),
-        Phase::Complete { since, at } => (*since, Some(*at)),
-        Phase::Idle => (None, None),
-    };
+    let (started_at, finished_at) = plan.memory.engine.phase.span();
     let state = match report.state {
         _ if plan.memory.harmed.is_some() => rollout::State::Failed,
         // Pods that have not started yet are no places of the engine's.

@@ -47,6 +47,17 @@ impl<T: Clone> Aside<T> {
         self.0.lock().retain(|key, step| stays(key, &step.why));
     }
 
+    /// Of what is still there: what is aside now, and every reason, sorted; also of what is asked for again now.
+    pub fn of(&self, is_there: impl Fn(&str) -> bool) -> (HashMap<Arc<str>, T>, Vec<T>)
+    where
+        T: Ord,
+    {
+        self.retain(|key, _| is_there(key));
+        let mut said: Vec<T> = self.lately().into_values().collect();
+        said.sort();
+        (self.now(), said)
+    }
+
     /// Whether nobody asks now.
     pub fn holds(&self, key: &str) -> bool {
         self.0.lock().get(key).is_some_and(|step| step.until > Instant::now())

@@ -58,13 +58,10 @@ impl Memory {
         }
         memory.rejected.retain(|rejected| Some(*rejected) != version);
         let of_it = |revision: &Revision| revision.version == version;
-        memory.rollout.failure = memory.rollout.failure.filter(|failure| !of_it(&failure.revision));
-        memory.rollout.withdrawn = memory.rollout.withdrawn.filter(|withdrawn| !of_it(&withdrawn.revision));
+        memory.rollout.forgive(of_it);
         memory
     }
-}
 
-impl Memory {
     /// What is remembered once nobody says any more that a version failed.
     #[must_use]
     pub fn without_a_word(mut self, reject: Option<Version>) -> Self {
@@ -122,19 +119,10 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
             last_good: rollout
                 .last_good_hash
                 .map(|hash| Revision { version: version(status.last_good_version.as_ref()), hash }),
-            failure: rollout.failure.map(|failure| Failure {
-                revision: Revision { version: version(failure.version.as_ref()), hash: failure.hash },
-                // What it rejected is in the list already.
-                rejects: false,
-                insisted: failure.pinned,
-                message: failure.message,
-                places: failure.nodes,
-                at: None,
-                only_lost: false,
-                by_hand: false,
-                earlier: Vec::new(),
-                workloads: Vec::new(),
-                whole_since: None,
+            // What it rejected is in the list already.
+            failure: rollout.failure.map(|failure| {
+                let revision = Revision { version: version(failure.version.as_ref()), hash: failure.hash };
+                Failure { places: failure.nodes, ..Failure::of(revision, failure.pinned, failure.message) }
             }),
             touched: Touched { since: began, joined_after: began, ..Touched::default() },
             ..rollout::Memory::default()
@@ -153,11 +141,7 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
 pub fn write(memory: &Memory) -> Result<RolloutStatus, serde_json::Error> {
     let engines = &memory.rollout;
     let version = |revision: &Revision| revision.version.map(|version| version.to_string());
-    let (started_at, finished_at) = match &engines.phase {
-        Phase::Idle => (None, None),
-        Phase::Rolling { since, .. } => (Some(timestamp(*since)), None),
-        Phase::Complete { since, at } => (since.map(timestamp), Some(timestamp(*at))),
-    };
+    let (started_at, finished_at) = engines.phase.span();
     let mut kept = json!({ "rollout": engines, "rejected": memory.rejected, "adopted": memory.adopted });
     if let Some(retried) = memory.retried {
         kept["retried"] = json!(retried);
@@ -167,8 +151,8 @@ pub fn write(memory: &Memory) -> Result<RolloutStatus, serde_json::Error> {
     }
     Ok(RolloutStatus {
         from: engines.from.as_ref().and_then(version),
-        started_at,
-        finished_at,
+        started_at: started_at.map(timestamp),
+        finished_at: finished_at.map(timestamp),
         last_good_hash: engines.last_good.as_ref().map(|revision| revision.hash.clone()),
         failure: engines.failure.as_ref().map(|failure| FailureStatus {
             version: version(&failure.revision),

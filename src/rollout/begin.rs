@@ -2,6 +2,8 @@
 //!
 //! Must not decide what the first step is.
 
+use chrono::{DateTime, Utc};
+
 use super::Template;
 use super::cell::Cell;
 use super::context::Context;
@@ -58,4 +60,16 @@ pub(super) fn begun<R: Revision>(context: &Context<'_, '_, '_, R>) -> Memory<R> 
         memory.from = Some(from.clone());
     }
     memory
+}
+
+impl<R> Phase<R> {
+    /// When the rollout began, and when it was completed.
+    #[must_use]
+    pub fn span(&self) -> (Option<DateTime<Utc>>, Option<DateTime<Utc>>) {
+        match self {
+            Self::Idle => (None, None),
+            Self::Rolling { since, .. } => (Some(*since), None),
+            Self::Complete { since, at } => (*since, Some(*at)),
+        }
+    }
 }

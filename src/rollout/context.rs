@@ -102,8 +102,6 @@ fn template<R: Revision>(
 ) -> Template {
     let is_back = memory.stall_phase() == Some(StallPhase::Back);
     match reading.inventory.template {
-        // Somebody else's is as it is.
-        Some(running) if !reading.inventory.writes_template && *running == desired.revision => Template::Keep,
         Some(running) if (has_failed && holds(Rule::GoesBack)) || is_back || (keeps_template && !is_held) => {
             match &memory.last_good {
                 Some(good) if good != running && *good != desired.revision => Template::GoBack,

@@ -45,6 +45,8 @@ pub fn plan<R: Revision>(
     let context = Context::of(&reading, desired, bounds, memory, report);
     let said = verdict(&context);
     let Context { report, template, next, .. } = context;
+    // One that is not ours stays as it is; what the rules would make of ours holds its Pods back all the same.
+    let template = if inventory.writes_template { template } else { Template::Keep };
     Plan {
         template,
         steps: said.steps,

@@ -279,6 +279,12 @@ impl<R: PartialEq> Memory<R> {
         self.withdrawn.as_ref().filter(is_about).is_some_and(|withdrawn| withdrawn.times >= WITHDRAWALS)
     }
 
+    /// Forgets the verdicts on some revisions: they are tried again.
+    pub fn forgive(&mut self, is_tried_again: impl Fn(&R) -> bool) {
+        self.failure.take_if(|failure| is_tried_again(&failure.revision));
+        self.withdrawn.take_if(|withdrawn| is_tried_again(&withdrawn.revision));
+    }
+
     /// Lifts a verdict, and forgets how often one was withdrawn. Returns whether there was one.
     pub fn lift(&mut self) -> bool {
         self.withdrawn = None;

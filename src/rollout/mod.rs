@@ -106,6 +106,18 @@ pub enum Word {
     Rejected,
 }
 
+impl Word {
+    /// What was said of what is desired, by what is promoted and rejected.
+    #[must_use]
+    pub fn of<T: PartialEq>(desired: &T, promoted: Option<&T>, rejected: Option<&T>) -> Option<Self> {
+        if rejected == Some(desired) {
+            Some(Self::Rejected)
+        } else {
+            (promoted == Some(desired)).then_some(Self::Promoted)
+        }
+    }
+}
+
 impl Policy {
     /// At any time, without canaries or a hold, zones alike.
     #[must_use]

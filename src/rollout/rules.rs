@@ -100,11 +100,7 @@ fn is_held<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Verdict<R>> 
 fn waits_for_template<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Verdict<R>> {
     let Context { reading, bounds, report, .. } = context;
     let is_unseen = !reading.inventory.settled && holds(Switch::Settled);
-    // A template that is not ours cannot go back: what does not start is tried again, one at a time.
-    let has_earlier = context.memory.last_good.as_ref().is_some_and(|good| *good != context.desired.revision);
-    let is_stalled =
-        !reading.inventory.writes_template && has_earlier && context.memory.stall_phase() == Some(StallPhase::Back);
-    if context.template == Template::Keep && context.is_out() && !is_unseen && !is_stalled {
+    if context.template == Template::Keep && context.is_out() && !is_unseen {
         return None;
     }
     let memory = begun(context);

@@ -289,10 +289,8 @@ fn is_short(resolved: &Resolved, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> bool
 /// Pods that are still there and that the API server refused to delete.
 fn undeletable(kept: &Kept, pods: &[Arc<Pod>]) -> Undeletable {
     let there: HashSet<&str> = pods.iter().map(|pod| &*pod.id).collect();
-    kept.aside.retain(|uid, _| there.contains(&**uid));
-    let mut said: Vec<_> = kept.aside.lately().into_values().collect();
-    said.sort();
-    Undeletable { aside: kept.aside.now(), said }
+    let (aside, said) = kept.aside.of(|uid| there.contains(uid));
+    Undeletable { aside, said }
 }
 
 /// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the

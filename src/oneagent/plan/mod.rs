@@ -299,9 +299,7 @@ fn policy(resolved: &Resolved, seen: &Observed, found: [(bool, Hold); 6], desire
     let hold = users
         .or_else(|| found.into_iter().find_map(|(applies, hold)| applies.then_some(hold)))
         .or_else(|| from_cluster::cluster_update(resolved, seen));
-    let names = |named: Option<Version>| named.is_some() && named == desired;
-    let promoted = names(resolved.promote).then_some(Word::Promoted);
-    let word = if names(resolved.reject) { Some(Word::Rejected) } else { promoted };
+    let word = desired.and_then(|desired| Word::of(&desired, resolved.promote.as_ref(), resolved.reject.as_ref()));
     Policy { hold, word, ..resolved.policy.clone() }
 }
 

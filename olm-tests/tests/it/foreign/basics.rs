@@ -126,7 +126,7 @@ fn what_may_not_be_served_is_said_with_the_remedy_and_the_older_of_two_has_the_d
         says("InvalidSpec", "spec.ignore[0] is helm.sh/chart").await;
         lab.edit_rollout(json!({ "ignore": null })).await;
         lab.rollout_is("Degraded", "False", "AsExpected").await;
-        // Whoever controls it may replace its Pods, too.
+        // Its controller may replace its Pods, too.
         let owner = |kind: &str, group: &str| {
             let mut daemonset = lab.daemonset_saying("one");
             daemonset["metadata"]["ownerReferences"] = json!([{ "apiVersion": group, "kind": kind, "name": "it",
