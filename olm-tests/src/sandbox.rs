@@ -76,15 +76,19 @@ fn inside(machine: &Machine, words: &[&str]) -> std::process::Output {
     command.args(&way[1..]).args(words).output().expect("nsenter (util-linux)")
 }
 
-/// What an address of the machine's network answers, as Prometheus would ask it.
-#[must_use]
-pub fn scrape(address: &str, port: u16, path: &str) -> Option<String> {
+/// What an address of the machine's network answers, as Prometheus would ask it; the error says what came instead.
+/// A busy machine may take its time: the limit only ends a wait for what never answers.
+pub fn scrape(address: &str, port: u16, path: &str) -> Result<String, String> {
     let ask = format!(
         "exec 3<>/dev/tcp/{address}/{port}; printf 'GET {path} HTTP/1.0\\r\\nHost: {address}\\r\\n\\r\\n' >&3; cat <&3"
     );
-    let output = inside(machine(), &["timeout", "10", "bash", "-c", &ask]);
+    let output = inside(machine(), &["timeout", "120", "bash", "-c", &ask]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.starts_with("HTTP/1.1 200").then_some(text)
+    if text.starts_with("HTTP/1.1 200") {
+        return Ok(text);
+    }
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(format!("{address}:{port}{path}: {}; {:.300}; {error:.300}", output.status, text))
 }
 
 /// What a program prints that runs on the machine, outside of any Pod, if it succeeds.

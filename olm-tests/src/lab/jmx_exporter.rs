@@ -201,8 +201,10 @@ impl Lab<'_> {
     }
 
     /// What the endpoint of a Pod answers.
-    pub async fn metrics(&self, pod: &str, port: u16) -> Option<String> {
-        let address = self.pod(pod).await.status?.pod_ip?;
-        tokio::task::spawn_blocking(move || crate::sandbox::scrape(&address, port, "/metrics")).await.ok().flatten()
+    pub async fn metrics(&self, pod: &str, port: u16) -> Result<String, String> {
+        let address = self.pod(pod).await.status.and_then(|status| status.pod_ip);
+        let address = address.ok_or_else(|| format!("{pod} has no address"))?;
+        let asked = tokio::task::spawn_blocking(move || crate::sandbox::scrape(&address, port, "/metrics"));
+        asked.await.expect("a scrape does not panic").map_err(|error| format!("{pod}: {error}"))
     }
 }

@@ -33,7 +33,7 @@ fn jvms_that_run_and_those_that_come_export_and_prometheus_finds_them() {
             assert_eq!(of("jmx-prometheus-exporter"), "verified");
             assert_eq!((of("prometheus.io/scrape"), of("prometheus.io/port")), ("true", "9400"));
             assert_eq!(of("prometheus.io/path"), "/metrics");
-            assert!(lab.metrics(pod, PORT).await.is_some());
+            lab.metrics(pod, PORT).await.unwrap();
             assert_eq!((lab.joined(pod).await.len(), lab.restarts(pod).await), (runs, 0), "{pod}");
         }
         lab.end().await;
@@ -57,7 +57,7 @@ fn a_jvm_is_found_wherever_it_is_in_its_pod_and_whenever_it_comes() {
         lab.jvm("second", "", &json!({}), &both);
         lab.exporting(&["child", "late", "second"]).await;
         for pod in ["late", "child", "second"] {
-            assert!(lab.metrics(pod, PORT).await.is_some(), "{pod}");
+            lab.metrics(pod, PORT).await.unwrap();
             assert_eq!(lab.restarts(pod).await, 0, "{pod}");
         }
         lab.end().await;

@@ -83,7 +83,7 @@ fn under_pod_security_and_its_own_policy_the_operator_does_its_work_and_may_do_n
         lab.exporter(&json!({}));
         lab.exporter_says("AllExporting").await;
         assert_eq!(lab.is_annotated("first").await.get("prometheus.io/port").map(String::as_str), Some("9400"));
-        assert!(lab.metrics("first", PORT).await.is_some());
+        lab.metrics("first", PORT).await.unwrap();
         lab.end().await;
     });
 }

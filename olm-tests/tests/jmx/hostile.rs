@@ -46,7 +46,7 @@ fn a_pod_that_goes_in_the_middle_is_replaced_and_containers_of_others_do_not_mat
         lab.plain_jvm("first");
         lab.exporting(&["first", "theirs"]).await;
         for pod in ["first", "theirs"] {
-            assert!(lab.metrics(pod, PORT).await.is_some(), "{pod}");
+            lab.metrics(pod, PORT).await.unwrap();
             assert!(lab.loads(pod).await <= 1 && lab.restarts(pod).await == 0, "{pod}");
         }
         let ours = lab.joined("theirs").await.into_iter().filter(|one| one.image == OPERATOR);

@@ -45,7 +45,7 @@ pub(super) async fn first_answers(count: usize) {
             tokio::time::sleep(PAUSE).await;
         }
         let loading = Instant::now();
-        while lab.metrics(&name, PORT).await.is_none() {
+        while lab.metrics(&name, PORT).await.is_err() {
             tokio::time::sleep(PAUSE).await;
         }
         loads.push(loading.elapsed().as_secs_f64());

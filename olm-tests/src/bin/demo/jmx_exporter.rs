@@ -89,7 +89,7 @@ fn pods(cluster: &Cluster) -> Vec<std::sync::Arc<Pod>> {
 /// How many JVMs answer with metrics now.
 fn answers(cluster: &Cluster) -> usize {
     let addresses = pods(cluster).into_iter().filter_map(|pod| pod.status.clone()?.pod_ip);
-    addresses.filter(|address| scrape(address, PORT, "/metrics").is_some()).count()
+    addresses.filter(|address| scrape(address, PORT, "/metrics").is_ok()).count()
 }
 
 /// A line for each change, until the object says so, with this reason.
