@@ -8,9 +8,14 @@ macro_rules! say {
     ($($text:tt)*) => { crate::cli::put(format_args!("{}\n", format_args!($($text)*))) };
 }
 
+mod asked;
+mod daemonset_rollout;
 mod duration;
+mod explain;
 mod jmx_attach;
 mod oneagent;
+mod plan;
+mod read;
 mod run;
 mod schema;
 mod table;
@@ -19,7 +24,7 @@ use std::fmt::Arguments;
 use std::io::{ErrorKind, Write as _};
 
 use clap::{CommandFactory, Parser, Subcommand};
-use oneagent::{check, explain, plan};
+use oneagent::check;
 
 /// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
 #[derive(Debug, Parser)]
@@ -35,9 +40,9 @@ enum Command {
     Run(Box<run::Args>),
     /// Try an environment as the operator would, and say what to fix. Changes nothing.
     Check(check::Args),
-    /// Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing.
+    /// Say why a node has no Pod, an old one, or waits; or what an object waits for. Changes nothing.
     Explain(explain::Args),
-    /// Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing.
+    /// Say which Pods an edit would replace, when, in which order, and what holds it. Changes nothing.
     Plan(plan::Args),
     /// Check the table of a stack, and say what it says. Needs no cluster.
     Table(table::Args),

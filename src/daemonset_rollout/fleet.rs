@@ -130,6 +130,12 @@ impl Fleet {
         self.inner.read().sets.pods_with(key, |controller| *controller == *uid)
     }
 
+    /// All nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        self.inner.read().sets.nodes()
+    }
+
     /// The nodes that matter to a DaemonSet: see [`DaemonSets::near`].
     pub fn near<'n>(
         &self,

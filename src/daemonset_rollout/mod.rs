@@ -5,12 +5,15 @@
 
 mod act;
 mod context;
+pub mod explain;
 pub mod fleet;
 mod kind;
+pub mod listed;
 mod memory;
 mod observe;
 pub mod places;
 mod plan;
+pub mod preview;
 pub mod resolve;
 pub mod revision;
 mod source;
@@ -22,3 +25,6 @@ mod verdict;
 mod watch;
 
 pub use context::DaemonSetRollouts;
+
+/// The package's name.
+pub const MANAGER: &str = crate::api::daemonset_rollout::package::PACKAGE.name;

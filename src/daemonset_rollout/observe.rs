@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 
 use super::context::Cx;
+use super::fleet::Fleet;
 use super::memory::Memory;
 use super::resolve::Resolved;
 use super::revision::{Listed, Pod, Revisions, is_seen, lacking, revisions};
@@ -21,7 +22,7 @@ use crate::k8s::affinity::of_template;
 use crate::k8s::node::Node;
 use crate::k8s::placement::{Placement, Verdict};
 use crate::kernel::refused::Short;
-use crate::kernel::{self, call};
+use crate::kernel::{self, Key, call};
 use crate::rollout::Loss;
 use crate::rollout::ledger::Ledger;
 
@@ -76,6 +77,30 @@ impl Current {
     }
 }
 
+/// What the caches show of a DaemonSet.
+pub struct Shown {
+    pub set: Option<Arc<DaemonSet>>,
+    pub placement: Placement,
+    pub nodes: Vec<Arc<Node>>,
+    pub pods: Vec<Arc<Pod>>,
+}
+
+impl Shown {
+    /// Of the DaemonSet with this namespace and name.
+    #[must_use]
+    pub fn of(fleet: &Fleet, key: &Key, memory: &Memory) -> Self {
+        let set = fleet.set(key);
+        let placement = set.as_ref().and_then(|set| set.spec.as_ref()?.template.spec.as_ref()).map(of_template);
+        let placement = placement.unwrap_or_default();
+        let away = memory.engine.touched.away.keys().map(String::as_str);
+        // Without a DaemonSet no node is to run a Pod.
+        let nodes = if set.is_some() { fleet.near(key, &placement.selector, away) } else { Vec::new() };
+        let uid = set.as_ref().and_then(|set| set.uid());
+        let pods = uid.map(|uid| fleet.pods(key, &uid)).unwrap_or_default();
+        Self { set, placement, nodes, pods }
+    }
+}
+
 /// Gathers it.
 pub async fn observe(
     cx: &Cx<'_>,
@@ -86,14 +111,7 @@ pub async fn observe(
     let stopped = cx.is_stopped(cx.key).await?;
     let (fleet, kept) = (&cx.kind.fleet, &cx.state.own);
     let key = (resolved.namespace.clone(), resolved.daemon_set.clone());
-    let set = fleet.set(&key);
-    let placement = set.as_ref().and_then(|set| set.spec.as_ref()?.template.spec.as_ref()).map(of_template);
-    let placement = placement.unwrap_or_default();
-    let away = memory.engine.touched.away.keys().map(String::as_str);
-    // Without a DaemonSet no node is to run a Pod.
-    let nodes = if set.is_some() { fleet.near(&key, &placement.selector, away) } else { Vec::new() };
-    let uid = set.as_ref().and_then(|set| set.uid());
-    let pods = uid.map(|uid| fleet.pods(&key, &uid)).unwrap_or_default();
+    let Shown { set, placement, nodes, pods } = Shown::of(fleet, &key, memory);
     let revisions = match &set {
         Some(set) => current(cx, set, &pods, &resolved).await?,
         None => Current::Unwritten,

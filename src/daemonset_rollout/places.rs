@@ -79,6 +79,8 @@ fn standing(pod: &Pod, revisions: &Revisions, memory: &Memory) -> Standing {
     if is_before { Standing::Outdated } else { Standing::Current }
 }
 
-fn is_skipped(node: &Node, name: &str) -> bool {
+/// Whether a node is left out.
+#[must_use]
+pub fn is_skipped(node: &Node, name: &str) -> bool {
     node.labels.get(SKIP).is_some_and(|value| value == "true" || value == name)
 }

@@ -43,6 +43,17 @@ pub struct Revisions {
     pub numbers: BTreeMap<String, i64>,
 }
 
+/// One of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Own {
+    pub hash: String,
+    pub number: i64,
+    pub template: PodTemplateSpec,
+}
+
+/// A revision that nobody has written yet has this in the place of its hash.
+pub const NEW: &str = "(new)";
+
 /// What a list of them said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
@@ -70,26 +81,47 @@ pub fn is_seen(set: &DaemonSet) -> bool {
 /// Which of these revisions is the template's; `None`: none of them yet.
 #[must_use]
 pub fn revisions(set: &DaemonSet, all: &[ControllerRevision], ignore: &[String]) -> Option<Revisions> {
-    let uid = set.metadata.uid.as_deref()?;
-    let is_of_it =
-        |one: &&ControllerRevision| one.owner_references().iter().any(|o| o.controller == Some(true) && o.uid == uid);
-    let own: Vec<(&String, i64, PodTemplateSpec)> = all
-        .iter()
-        .filter(is_of_it)
-        .filter_map(|one| Some((one.labels().get(REVISION_LABEL)?, one.revision, template(one)?)))
-        .collect();
-    let (hash, _, newest) = own.iter().max_by_key(|(_, number, _)| *number)?;
-    let spec = set.spec.as_ref()?;
-    if *newest != spec.template {
+    let own = own(set, all);
+    let newest = own.iter().max_by_key(|one| one.number)?;
+    if newest.template != set.spec.as_ref()?.template {
         return None;
     }
-    let wanted = without(newest, ignore);
-    let alike = own.iter().filter(|(_, _, template)| without(template, ignore) == wanted);
-    Some(Revisions {
-        current: Revision((*hash).clone()),
-        alike: alike.map(|(hash, ..)| (*hash).clone()).collect(),
-        numbers: own.iter().map(|(hash, number, _)| ((*hash).clone(), *number)).collect(),
-    })
+    Some(Revisions::of(&newest.hash, &newest.template, &own, ignore))
+}
+
+/// What they will be once the controller of a DaemonSet has seen this template.
+#[must_use]
+pub fn foreseen(set: &DaemonSet, all: &[ControllerRevision], ignore: &[String]) -> Revisions {
+    let own = own(set, all);
+    let template = set.spec.clone().unwrap_or_default().template;
+    let same = own.iter().find(|one| one.template == template);
+    Revisions::of(same.map_or(NEW, |one| &one.hash), &template, &own, ignore)
+}
+
+/// The revisions of a DaemonSet, as far as they read.
+#[must_use]
+pub fn own(set: &DaemonSet, all: &[ControllerRevision]) -> Vec<Own> {
+    let is_of_it = |one: &&ControllerRevision| {
+        let mut owners = one.owner_references().iter().filter(|owner| owner.controller == Some(true));
+        owners.any(|owner| Some(&owner.uid) == set.metadata.uid.as_ref())
+    };
+    let read = |one: &ControllerRevision| {
+        let hash = one.labels().get(REVISION_LABEL)?.clone();
+        Some(Own { hash, number: one.revision, template: template(one)? })
+    };
+    all.iter().filter(is_of_it).filter_map(read).collect()
+}
+
+impl Revisions {
+    fn of(hash: &str, template: &PodTemplateSpec, own: &[Own], ignore: &[String]) -> Self {
+        let wanted = without(template, ignore);
+        let alike = own.iter().filter(|one| without(&one.template, ignore) == wanted).map(|one| one.hash.clone());
+        Self {
+            current: Revision(hash.to_owned()),
+            alike: alike.chain([hash.to_owned()]).collect(),
+            numbers: own.iter().map(|one| (one.hash.clone(), one.number)).collect(),
+        }
+    }
 }
 
 /// The template that a revision holds.

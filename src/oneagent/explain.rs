@@ -1,4 +1,4 @@
-//! Explain: why a node has no agent, an old one, or waits, and how a OneAgent is; for the person on call.
+//! Explain: why a node has no agent, an old one, or waits; for the person on call.
 //!
 //! Pure: handed what a cluster says, it judges by the operator's own placement, buckets and memory. What only the
 //! operator itself knows (since when a Pod is missing, what the environment reports of hosts) it does not: there it
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use kube::ResourceExt;
 
+use super::MANAGER;
 use super::listed::Cluster;
 use super::memory;
 use super::places::{Inventory, SKIP, places};
@@ -17,37 +17,15 @@ use super::plan::template_revision;
 use super::problem::lift_selectors;
 use super::resolve::{Resolved, Wish};
 use super::revision::{Desired, Pod, Reported, Revision};
-use crate::api::condition::Condition;
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
+use crate::fleet::finding::{self, Finding, Kind, Told, remedy, stands, untaint, who};
 use crate::fleet::kept_out::is_ignored;
 use crate::fleet::refusal::{self, Refusal};
 use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::Verdict;
 use crate::rollout::{self, Bucket, Cause, Selection, Source, Standing};
-
-/// One finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The OneAgent that it is about.
-    pub who: String,
-    pub what: String,
-    /// The command, or the change, that helps or tells more.
-    pub remedy: Option<String>,
-    pub kind: Kind,
-}
-
-/// What a finding asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// It has nothing to do with the node that was asked for.
-    Unrelated,
-    /// All is well, or comes by itself.
-    Well,
-    /// Somebody must act.
-    Act,
-}
 
 /// What no list shows of a OneAgent.
 #[derive(Debug, Default)]
@@ -76,7 +54,7 @@ impl Cluster {
         around: &Around,
         now: DateTime<Utc>,
     ) -> Finding {
-        let who = format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
+        let who = who(&agent.metadata);
         let finding = |kind, what: String, remedy: Option<String>| Finding { who: who.clone(), what, remedy, kind };
         let resolved = match self.resolved(agent, nodes) {
             Ok(resolved) => resolved,
@@ -94,22 +72,26 @@ impl Cluster {
         let judged = self.judged(agent, &resolved, (node, nodes), (&pods, obstacles), now);
         let status = agent.status.clone().unwrap_or_default();
         let has_none = self.workload(agent).0.is_none();
-        if let Some(degraded) = status.conditions.iter().find(|c| has_none && is_degraded(c)) {
+        if let Some(degraded) =
+            status.conditions.iter().find(|c| has_none && c.type_ == "Degraded" && c.status == "True")
+        {
             let what = format!("no agent is installed yet ({}): {}", degraded.reason, degraded.message);
             return finding(Kind::Act, what, None);
         }
         let Some((cause, standing)) = judged else {
             let what = format!(
                 "no available agent: the namespace's own node selector excludes it{}{}",
-                stands(&status),
+                stands(status.rollout.as_ref()),
                 unread(around)
             );
             return finding(Kind::Act, what, Some(lift_selectors(&resolved.namespace)));
         };
         match (cause, refusal) {
-            (Some(cause), Some(refusal)) if cause.bucket() == Bucket::Admission => {
-                finding(Kind::Act, format!("no available agent: {cause}{}", stands(&status)), Some(refusal.full))
-            }
+            (Some(cause), Some(refusal)) if cause.bucket() == Bucket::Admission => finding(
+                Kind::Act,
+                format!("no available agent: {cause}{}", stands(status.rollout.as_ref())),
+                Some(refusal.full),
+            ),
             (Some(cause), _) => {
                 let unread = unread(around);
                 // What the kubelet said of a Pod that is gone only the operator saw.
@@ -119,13 +101,17 @@ impl Cluster {
                 let is_vague = matches!(cause.bucket(), Bucket::Starting | Bucket::Overdue);
                 let reason = known.filter(|_| is_vague).map_or_else(|| cause.to_string(), |known| known.reason.clone());
                 let since = since.unwrap_or_default();
-                let what = format!("no available agent{since}: {reason}{}{unread}", stands(&status));
+                let what = format!("no available agent{since}: {reason}{}{unread}", stands(status.rollout.as_ref()));
                 let kind = if matches!(cause, Cause::Starting(_) | Cause::Terminating(false)) {
                     Kind::Well
                 } else {
                     Kind::Act
                 };
-                finding(kind, what, Some(remedy(&cause, &resolved, node, pod)))
+                finding(
+                    kind,
+                    what,
+                    Some(remedy(&cause, (&resolved.namespace, &resolved.name), (node, pod), left_out(node))),
+                )
             }
             (None, _) => finding(Kind::Well, runs(standing, pod, node, &status), left_out(node)),
         }
@@ -196,10 +182,7 @@ fn unselected(resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>>) -> Optio
         Verdict::NotMatching => Some((format!("does not select it: {}", unlike(resolved, node)), None)),
         Verdict::Untolerated(taint) => Some((
             format!("no new agent may start: taint {taint} is not tolerated{also}"),
-            Some(format!(
-                "add it to spec.tolerations, or remove it: kubectl taint node {} {}:{}-",
-                node.name, taint.key, taint.effect
-            )),
+            Some(format!("add it to spec.tolerations, or remove it: {}", untaint(node, &taint))),
         )),
         Verdict::Architecture(architecture) => Some((
             format!("no agent is served for its architecture, {architecture}"),
@@ -214,10 +197,8 @@ fn unselected(resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>>) -> Optio
 /// What a node lacks that the spec wants.
 fn unlike(resolved: &Resolved, node: &Node) -> String {
     let placement = &resolved.placement;
-    let differs = placement.selector.iter().find(|(key, value)| node.labels.get(*key) != Some(value));
-    if let Some((key, value)) = differs {
-        let has = node.labels.get(key).map_or("without that label".to_owned(), |has| format!("{key}={has}"));
-        return format!("spec.nodeSelector wants {key}={value}, and the node is {has}");
+    if let Some(unlike) = finding::unlike(&placement.selector, node, "spec.nodeSelector") {
+        return unlike;
     }
     if let Some((key, value)) = placement.virtual_nodes.iter().find(|(key, value)| node.labels.get(key) == Some(value))
     {
@@ -226,22 +207,12 @@ fn unlike(resolved: &Resolved, node: &Node) -> String {
     "spec.affinity does not hold of it".to_owned()
 }
 
-/// Where the rollout stands, when that is what is waited for.
-fn stands(status: &OneAgentStatus) -> String {
-    let rollout = status.rollout.clone().unwrap_or_default();
-    if rollout.state.is_empty() || rollout.state == "Complete" {
-        return String::new();
-    }
-    let waits = rollout.waiting_on.first().map(|waits| format!(", {waits}")).unwrap_or_default();
-    format!(" (rollout: {}{waits})", rollout.state)
-}
-
 /// What is said of an agent that is available.
 fn runs(standing: Option<Standing>, pod: Option<&Arc<Pod>>, node: &Node, status: &OneAgentStatus) -> String {
     let version = pod.and_then(|pod| pod.revision.as_ref()?.version).map(|version| format!(" {version}"));
     let version = version.unwrap_or_default();
     let desired = status.desired_version.as_deref().unwrap_or("another");
-    let rollout = stands(status);
+    let rollout = stands(status.rollout.as_ref());
     match standing {
         Some(Standing::Outdated) if node.busy.is_some() || is_left_out(node) => {
             format!("runs agent{version}; {desired} is desired, and the node is left alone{}", busy(node))
@@ -296,94 +267,19 @@ fn left_out(node: &Node) -> Option<String> {
     (node.busy.is_none() && is_left_out(node)).then(|| format!("kubectl label node {} {SKIP}-", node.name))
 }
 
-/// The command that tells more, or helps.
-fn remedy(cause: &Cause, resolved: &Resolved, node: &Node, pod: Option<&Arc<Pod>>) -> String {
-    let of_node = || format!("kubectl describe node {}", node.name);
-    let Resolved { namespace, name, .. } = resolved;
-    let of_pod = |verb: &str, more: &str| match pod {
-        Some(pod) => format!("kubectl -n {namespace} {verb} {}{more}", pod.name),
-        None => format!("kubectl -n {namespace} describe daemonset {name}"),
-    };
-    match cause.bucket() {
-        Bucket::NodeNotReady | Bucket::NodeLost => of_node(),
-        Bucket::NodeBusy => left_out(node).unwrap_or_else(of_node),
-        Bucket::Crash => of_pod("logs", " --previous"),
-        // A Pod keeps the node selector that its namespace had when it was made.
-        Bucket::Capacity if cause.to_string().contains("node affinity/selector") => of_pod(
-            "delete pod",
-            "   # if it still carries a node selector that its namespace has no more: it never ran",
-        ),
-        _ => of_pod("describe pod", ""),
-    }
-}
-
-fn is_degraded(condition: &Condition) -> bool {
-    condition.type_ == "Degraded" && condition.status == "True"
-}
-
-/// What the status of a OneAgent says: the conclusion, the evidence and the command, in at most five lines.
+/// What the status of a OneAgent says.
 #[must_use]
-pub fn oneagent(agent: &OneAgent) -> Vec<Finding> {
-    let (who, namespace) = (
-        format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any()),
-        agent.namespace().unwrap_or_default(),
-    );
-    let Some(status) = &agent.status else {
-        let what = format!("no operator has looked at it yet: is there one that watches namespace {namespace}?");
-        let remedy = "kubectl get deployments -A -l app.kubernetes.io/name=oneagent-operator -o yaml | grep -A1 \
-            WATCH_NAMESPACE"
-            .to_owned();
-        return vec![Finding { who, what, remedy: Some(remedy), kind: Kind::Act }];
-    };
-    let mut findings = vec![conclusion(agent, status)];
-    let mut said: Vec<&str> = Vec::new();
-    let condition = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
-    let degraded = condition("Degraded").filter(|condition| is_degraded(condition));
-    let ready = condition("Ready").filter(|condition| condition.status == "False");
-    let waits = status.rollout.iter().flat_map(|rollout| &rollout.waiting_on).take(2).map(String::as_str);
-    let evidence = degraded.into_iter().chain(ready).map(|condition| condition.message.as_str()).chain(waits);
-    for text in evidence {
-        // One sentence may be part of another.
-        if said.len() < 3 && !said.iter().any(|known| known.contains(text) || text.contains(known)) {
-            said.push(text);
-        }
+pub fn told(agent: &OneAgent) -> Told<'_> {
+    let status = agent.status.as_ref();
+    Told {
+        metadata: &agent.metadata,
+        resource: "oneagent",
+        operator: MANAGER,
+        pods: "agents",
+        to: ("version", status.and_then(|status| status.desired_version.as_deref())),
+        observed: status.map(|status| status.observed_generation),
+        conditions: status.map(|status| status.conditions.as_slice()).unwrap_or_default(),
+        rollout: status.and_then(|status| status.rollout.as_ref()),
+        nodes: status.and_then(|status| status.nodes.as_ref()),
     }
-    let kind = findings[0].kind;
-    findings.extend(said.into_iter().map(|text| Finding {
-        who: who.clone(),
-        what: text.to_owned(),
-        remedy: None,
-        kind,
-    }));
-    if kind == Kind::Act
-        && let Some(last) = findings.last_mut()
-    {
-        last.remedy = Some(format!("kubectl -n {namespace} describe oneagent {}", agent.name_any()));
-    }
-    findings
-}
-
-/// How a OneAgent is, in a line.
-#[must_use]
-pub fn conclusion(agent: &OneAgent, status: &OneAgentStatus) -> Finding {
-    let who = format!("{}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
-    let degraded = status.conditions.iter().find(|condition| is_degraded(condition));
-    if status.observed_generation != agent.metadata.generation {
-        let what = "its last edit was not looked at yet: does the operator run?".to_owned();
-        return Finding { who, what, remedy: None, kind: Kind::Act };
-    }
-    let rollout = status.rollout.clone().unwrap_or_default();
-    let counts = status.nodes.clone().unwrap_or_default();
-    let to = status.desired_version.as_ref().map(|to| format!(" version {to}")).unwrap_or_default();
-    let from = rollout.from.as_ref().filter(|_| rollout.state == "Rolling").map(|from| format!(" from {from}"));
-    let finish = rollout.expected_finish.as_ref().map(|at| format!(", finishes about {at}")).unwrap_or_default();
-    let reason = degraded.map(|degraded| format!(" ({})", degraded.reason)).unwrap_or_default();
-    let state = if rollout.state.is_empty() { "Unknown" } else { &rollout.state };
-    let what = format!(
-        "{state}{reason}:{to}{} on {} nodes, agents on {} nodes{finish}",
-        from.unwrap_or_default(),
-        counts.progress,
-        counts.agents,
-    );
-    Finding { who, what, remedy: None, kind: if degraded.is_some() { Kind::Act } else { Kind::Well } }
 }

@@ -111,12 +111,16 @@ _oneagent__operator() {
             return 0
             ;;
         oneagent__subcmd__operator__subcmd__explain)
-            opts="-n -h --namespace --help"
+            opts="-n -h --kind --namespace --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --kind)
+                    COMPREPLY=($(compgen -W "oneagent daemonsetrollout" -- "${cur}"))
+                    return 0
+                    ;;
                 --namespace)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -231,7 +235,7 @@ _oneagent__operator() {
             return 0
             ;;
         oneagent__subcmd__operator__subcmd__plan)
-            opts="-n -f -o -h --namespace --file --at --output --help"
+            opts="-n -f -o -h --namespace --file --kind --at --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -251,6 +255,10 @@ _oneagent__operator() {
                     ;;
                 -f)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -W "oneagent daemonsetrollout" -- "${cur}"))
                     return 0
                     ;;
                 --at)

@@ -28,8 +28,8 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -s h -
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -s V -l version -d 'Print version'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "run" -d 'Run the operator: watch and reconcile the objects of one kind. The Deployment starts it'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "check" -d 'Try an environment as the operator would, and say what to fix. Changes nothing'
-complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "explain" -d 'Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing'
-complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "plan" -d 'Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "explain" -d 'Say why a node has no Pod, an old one, or waits; or what an object waits for. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "plan" -d 'Say which Pods an edit would replace, when, in which order, and what holds it. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "table" -d 'Check the table of a stack, and say what it says. Needs no cluster'
 complete -c oneagent-operator -n "__fish_oneagent_operator_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand run" -l kind -d 'Which kind to keep: each is a package of its own, with just its rights' -r -f -a "oneagent\t'OneAgents, in package oneagent-operator'
@@ -65,18 +65,22 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand chec
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -l api-url -d 'An environment\'s address alone; no cluster is needed' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -l trusted-cas -d 'File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the cluster' -r -F
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand check" -s h -l help -d 'Print help'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s n -l namespace -d 'Namespace of the OneAgents. Default: with a name dynatrace, else all namespaces' -r
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s h -l help -d 'Print help'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s n -l namespace -d 'Namespace of the OneAgents, where a file names none' -r
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s f -l file -d 'File with OneAgents as they shall be; - is standard input' -r -F
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -l kind -d 'Kind of the object. Default: with a name oneagent, else both' -r -f -a "oneagent\t'Agents of Dynatrace'
+daemonsetrollout\t'Any DaemonSet'"
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s n -l namespace -d 'Namespace of the objects. Default: with the name of a OneAgent dynatrace, else all namespaces' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand explain" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s n -l namespace -d 'Namespace of the objects, where a file names none. Default: dynatrace for OneAgents, else all namespaces' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s f -l file -d 'File with objects as they shall be, or with the DaemonSet of a DaemonSetRollout; - is standard input' -r -F
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -l kind -d 'Kind of the object' -r -f -a "oneagent\t'Agents of Dynatrace'
+daemonsetrollout\t'Any DaemonSet'"
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -l at -d 'As if it were this time, such as 2026-12-20T02:00:00Z. Default: now' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s o -l output -d 'How to say it' -r -f -a "text\t'For people'
-json\t'A list with one entry per OneAgent'"
+json\t'A list with one entry per object'"
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand table" -s h -l help -d 'Print help'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "run" -d 'Run the operator: watch and reconcile the objects of one kind. The Deployment starts it'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "check" -d 'Try an environment as the operator would, and say what to fix. Changes nothing'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "explain" -d 'Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing'
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "plan" -d 'Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "explain" -d 'Say why a node has no Pod, an old one, or waits; or what an object waits for. Changes nothing'
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "plan" -d 'Say which Pods an edit would replace, when, in which order, and what holds it. Changes nothing'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "table" -d 'Check the table of a stack, and say what it says. Needs no cluster'
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand help; and not __fish_seen_subcommand_from run check explain plan table help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

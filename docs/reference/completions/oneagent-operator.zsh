@@ -76,27 +76,31 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (explain)
 _arguments "${_arguments_options[@]}" : \
-'-n+[Namespace of the OneAgents. Default\: with a name dynatrace, else all namespaces]:NAMESPACE:_default' \
-'--namespace=[Namespace of the OneAgents. Default\: with a name dynatrace, else all namespaces]:NAMESPACE:_default' \
-'-h[Print help]' \
-'--help[Print help]' \
-'*::what -- Word `node` and the name of a node; or the name of a OneAgent:_default' \
+'--kind=[Kind of the object. Default\: with a name oneagent, else both]:KIND:((oneagent\:"Agents of Dynatrace"
+daemonsetrollout\:"Any DaemonSet"))' \
+'-n+[Namespace of the objects. Default\: with the name of a OneAgent dynatrace, else all namespaces]:NAMESPACE:_default' \
+'--namespace=[Namespace of the objects. Default\: with the name of a OneAgent dynatrace, else all namespaces]:NAMESPACE:_default' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::what -- Word `node` and the name of a node; or the name of an object:_default' \
 && ret=0
 ;;
 (plan)
 _arguments "${_arguments_options[@]}" : \
-'-n+[Namespace of the OneAgents, where a file names none]:NAMESPACE:_default' \
-'--namespace=[Namespace of the OneAgents, where a file names none]:NAMESPACE:_default' \
-'-f+[File with OneAgents as they shall be; - is standard input]:FILE:_files' \
-'--file=[File with OneAgents as they shall be; - is standard input]:FILE:_files' \
+'-n+[Namespace of the objects, where a file names none. Default\: dynatrace for OneAgents, else all namespaces]:NAMESPACE:_default' \
+'--namespace=[Namespace of the objects, where a file names none. Default\: dynatrace for OneAgents, else all namespaces]:NAMESPACE:_default' \
+'-f+[File with objects as they shall be, or with the DaemonSet of a DaemonSetRollout; - is standard input]:FILE:_files' \
+'--file=[File with objects as they shall be, or with the DaemonSet of a DaemonSetRollout; - is standard input]:FILE:_files' \
+'--kind=[Kind of the object]:KIND:((oneagent\:"Agents of Dynatrace"
+daemonsetrollout\:"Any DaemonSet"))' \
 '--at=[As if it were this time, such as 2026-12-20T02\:00\:00Z. Default\: now]:TIME:_default' \
 '-o+[How to say it]:OUTPUT:((text\:"For people"
-json\:"A list with one entry per OneAgent"))' \
+json\:"A list with one entry per object"))' \
 '--output=[How to say it]:OUTPUT:((text\:"For people"
-json\:"A list with one entry per OneAgent"))' \
+json\:"A list with one entry per object"))' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-'::name -- Name of a OneAgent. Default\: those of the file, else all of the namespace:_default' \
+'::name -- Name of an object. Default\: those of the file, else all of the namespace:_default' \
 && ret=0
 ;;
 (table)
@@ -156,8 +160,8 @@ _oneagent-operator_commands() {
     local commands; commands=(
 'run:Run the operator\: watch and reconcile the objects of one kind. The Deployment starts it' \
 'check:Try an environment as the operator would, and say what to fix. Changes nothing' \
-'explain:Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing' \
-'plan:Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing' \
+'explain:Say why a node has no Pod, an old one, or waits; or what an object waits for. Changes nothing' \
+'plan:Say which Pods an edit would replace, when, in which order, and what holds it. Changes nothing' \
 'table:Check the table of a stack, and say what it says. Needs no cluster' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
@@ -178,8 +182,8 @@ _oneagent-operator__subcmd__help_commands() {
     local commands; commands=(
 'run:Run the operator\: watch and reconcile the objects of one kind. The Deployment starts it' \
 'check:Try an environment as the operator would, and say what to fix. Changes nothing' \
-'explain:Say why a node has no agent, an old one, or waits; or what a OneAgent waits for. Changes nothing' \
-'plan:Say which agents an edit would replace, when, in which order, and what holds it. Changes nothing' \
+'explain:Say why a node has no Pod, an old one, or waits; or what an object waits for. Changes nothing' \
+'plan:Say which Pods an edit would replace, when, in which order, and what holds it. Changes nothing' \
 'table:Check the table of a stack, and say what it says. Needs no cluster' \
 'help:Print this message or the help of the given subcommand(s)' \
     )

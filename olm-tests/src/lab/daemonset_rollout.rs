@@ -116,6 +116,12 @@ impl Lab<'_> {
         self.cluster.kubelet.pods(&self.name).into_iter().filter(is_its).filter_map(said).collect()
     }
 
+    /// UIDs of the Pods of DaemonSet `agent`, by node.
+    pub async fn agent_uids(&self) -> BTreeMap<String, String> {
+        let there = |pod: Pod| Some((pod.spec.as_ref()?.node_name.clone()?, pod.uid()?));
+        self.labelled(AGENTS).await.into_values().filter_map(there).collect()
+    }
+
     /// Waits until so many Pods of DaemonSet `agent` are Ready and say this.
     pub async fn agents_say(&self, message: &str, count: usize) {
         eventually(&format!("{count} agents of {} say {message}", self.name), LONG, || async {

@@ -14,15 +14,20 @@ use serde_json::{Value, json};
 
 /// An account that may read what `explain` and `plan` read, and nothing else.
 pub async fn on_call(lab: &Lab<'_>) -> String {
-    let name = "on-call";
-    let file = olm_tests::cluster::repository("config/oneagent-operator/user-roles.yaml");
-    let roles = std::fs::read_to_string(file).unwrap();
-    let mut observe = serde_yaml::Deserializer::from_str(&roles).map(|role| Value::deserialize(role).unwrap());
-    let observe = observe.find(|role| role["metadata"]["name"] == "oneagent-operator-observe").unwrap();
     // What a ConfigMap of versions says is no part of it.
     let versions = json!({ "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["versions"],
         "verbs": ["get"] });
-    let rights = [observe["rules"].as_array().unwrap().clone(), vec![versions]].concat();
+    on_call_with(lab, "oneagent-operator", versions).await
+}
+
+/// An account with the rights of an operator's ClusterRole `observe`, and one more rule.
+pub async fn on_call_with(lab: &Lab<'_>, operator: &str, more: Value) -> String {
+    let name = "on-call";
+    let file = olm_tests::cluster::repository(&format!("config/{operator}/user-roles.yaml"));
+    let roles = std::fs::read_to_string(file).unwrap();
+    let mut observe = serde_yaml::Deserializer::from_str(&roles).map(|role| Value::deserialize(role).unwrap());
+    let observe = observe.find(|role| role["metadata"]["name"] == format!("{operator}-observe")).unwrap();
+    let rights = [observe["rules"].as_array().unwrap().clone(), vec![more]].concat();
     let rbac = "rbac.authorization.k8s.io";
     let bound = format!("{name}-{}", lab.name);
     let objects = [

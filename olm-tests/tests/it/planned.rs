@@ -41,10 +41,10 @@ fn deleted(lab: &Lab<'_>) -> Vec<String> {
 }
 
 /// Numbers that look random and are the same in every run.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+    pub fn roll<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         &of[usize::try_from(self.0 >> 33).unwrap() % of.len()]
     }

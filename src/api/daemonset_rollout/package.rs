@@ -27,7 +27,11 @@ pub const PACKAGE: Package = Package {
     run: &["run", "--kind", "daemonsetrollout"],
     is_proxy_aware: false,
     rules: RULES,
-    reads: &[],
+    reads: &[
+        ("", &["nodes", "pods", "events"]),
+        ("apps", &["daemonsets", "controllerrevisions", "deployments"]),
+        ("coordination.k8s.io", &["leases"]),
+    ],
     accounts: &[],
     image_variable: None,
     own_image_variable: None,

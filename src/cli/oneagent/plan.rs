@@ -1,8 +1,7 @@
-//! `plan`: what an edit of a OneAgent would do, or what is still to come without one.
+//! `plan` of OneAgents: what an edit of one would do, or what is still to come without one.
 //!
 //! Reads only, with the caller's rights. Must not judge anything itself: that is the operator's own code.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,91 +11,51 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
 
-use super::read::{list, node_selector, written};
+use super::super::asked::Subject;
+use super::super::read::Reader;
+use super::read::{node_selector, written};
 use crate::api::nearest::nearest;
 use crate::api::oneagent::OneAgent;
-use crate::clock::Clock;
+use crate::fleet::preview::Preview;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::named::Lookup;
-use crate::kernel::{self, Answer, Data, Singletons, chain};
+use crate::kernel::{Answer, Data, Singletons, chain};
 use crate::oneagent::LABEL;
 use crate::oneagent::listed::Cluster;
-use crate::oneagent::preview::{Preview, Surroundings, preview};
+use crate::oneagent::preview::{Surroundings, preview};
 use crate::oneagent::resolve::resolve;
 use crate::openshift::cluster::VERSION;
 
-/// Arguments of `plan`.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "It runs the operator's own decisions on what your cluster says now, as if every new agent became \
-        available in the time that agents take there. It reads OneAgents, nodes, Pods, DaemonSets, the namespace \
-        and a ConfigMap with versions with your rights, and writes nothing.\nWhich version is the newest it takes \
-        from the status: the vendor is not asked.\nExit code: 0 when no agent would be replaced, 1 \
-        when one would, 2 when that cannot be said."
-)]
-pub(in crate::cli) struct Args {
-    /// Name of a OneAgent. Default: those of the file, else all of the namespace.
-    name: Option<String>,
-    /// Namespace of the OneAgents, where a file names none.
-    #[arg(short, long, default_value = "dynatrace")]
-    namespace: String,
-    /// File with OneAgents as they shall be; - is standard input.
-    #[arg(short, long)]
-    file: Option<PathBuf>,
-    /// As if it were this time, such as 2026-12-20T02:00:00Z. Default: now.
-    #[arg(long, value_name = "TIME")]
-    at: Option<DateTime<Utc>>,
-    /// How to say it.
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
-}
-
-/// How to say it.
-#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
-enum Output {
-    /// For people.
-    #[default]
-    Text,
-    /// A list with one entry per OneAgent.
-    Json,
-}
-
-/// Returns whether an agent would be replaced.
-pub(in crate::cli) async fn plan(args: &Args) -> Result<bool, String> {
+/// What would become of the agents of the OneAgents that are asked about.
+pub(in crate::cli) async fn plan(
+    reader: Reader<'_>,
+    args: &Subject,
+    now: DateTime<Utc>,
+) -> Result<Vec<Preview>, String> {
     let edited = args.file.as_deref().map(written).transpose()?.map(|file| file.agents);
-    let clock = Clock::default();
-    let client = kernel::client(&clock).await?;
-    let mut all = list::<OneAgent>(Api::all(client.clone()), "oneagents", "").await?;
+    let mut all = reader.within::<OneAgent>(None, "oneagents", "").await?;
     let wanted = wanted(args, edited, &mut all)?;
-    let now = args.at.unwrap_or_else(|| clock.now());
     let cluster = Cluster::of(
         all,
-        list::<NodeFacts>(Api::all(client.clone()), "nodes", "").await?,
-        list::<PodFacts>(Api::all(client.clone()), "pods", LABEL).await?,
-        list::<DaemonSet>(Api::all(client.clone()), "daemonsets", LABEL).await?,
+        reader.all::<NodeFacts>("nodes").await?,
+        reader.within::<PodFacts>(None, "pods", LABEL).await?,
+        reader.within::<DaemonSet>(None, "daemonsets", LABEL).await?,
     );
     let mut previews: Vec<Preview> = Vec::new();
     for agent in &wanted {
-        let around = surroundings(&client, agent).await?;
+        let around = surroundings(reader, agent).await?;
         let said = preview(&cluster, agent, &around, now);
         let name = format!("OneAgent {}/{}", agent.namespace().unwrap_or_default(), agent.name_any());
         previews.push(said.map_err(|why| format!("{name}: {why}"))?);
     }
-    match args.output {
-        Output::Text => {
-            let text: Vec<String> = previews.iter().map(ToString::to_string).collect();
-            crate::cli::put(format_args!("{}", text.join("\n")));
-        }
-        Output::Json => say!("{}", serde_json::to_string_pretty(&previews).map_err(|error| error.to_string())?),
-    }
-    Ok(previews.iter().any(|preview| preview.restarts > 0))
+    Ok(previews)
 }
 
 /// The OneAgents that are asked about, as they shall be; `all` has them so, too, for the others look at them.
-fn wanted(args: &Args, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>) -> Result<Vec<OneAgent>, String> {
+fn wanted(args: &Subject, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>) -> Result<Vec<OneAgent>, String> {
     let is_named = |agent: &OneAgent| args.name.as_ref().is_none_or(|name| agent.name_any() == *name);
     let Some(edited) = edited else {
-        let here = |agent: &&OneAgent| agent.namespace().as_deref() == Some(args.namespace.as_str());
+        let here = |agent: &&OneAgent| agent.namespace().as_deref() == Some(args.namespace());
         let found: Vec<OneAgent> = all.iter().filter(here).filter(|agent| is_named(agent)).cloned().collect();
         if !found.is_empty() {
             return Ok(found);
@@ -105,14 +64,14 @@ fn wanted(args: &Args, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>) -
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         return Err(match &args.name {
             Some(name) => {
-                format!("there is no OneAgent {name} in namespace {}{}", args.namespace, nearest(name, &names))
+                format!("there is no OneAgent {name} in namespace {}{}", args.namespace(), nearest(name, &names))
             }
-            None => format!("there is no OneAgent in namespace {}; name another with -n", args.namespace),
+            None => format!("there is no OneAgent in namespace {}; name another with -n", args.namespace()),
         });
     };
     let mut wanted = Vec::new();
     for mut agent in edited.into_iter().filter(is_named) {
-        let namespace = agent.namespace().unwrap_or_else(|| args.namespace.clone());
+        let namespace = agent.namespace().unwrap_or_else(|| args.namespace().to_owned());
         let is_it = |other: &&mut OneAgent| {
             other.name_any() == agent.name_any() && other.namespace().as_deref() == Some(&namespace)
         };
@@ -145,11 +104,11 @@ async fn versions(client: &Client, agent: &OneAgent) -> Result<Option<Lookup>, S
 }
 
 /// What no list shows.
-async fn surroundings(client: &Client, agent: &OneAgent) -> Result<Surroundings, String> {
-    let selector = node_selector(client, &agent.namespace().unwrap_or_default()).await?;
+async fn surroundings(reader: Reader<'_>, agent: &OneAgent) -> Result<Surroundings, String> {
+    let selector = node_selector(reader, &agent.namespace().unwrap_or_default()).await?;
     let openshift = agent.spec.openshift.as_ref();
     let pauses = openshift.is_some_and(|openshift| openshift.pause_during_cluster_update == Some(true));
     let singletons = Singletons::new(Duration::ZERO);
-    let update = if pauses { singletons.lookup(client, &VERSION).await } else { Answer::Unasked };
-    Ok(Surroundings { selector, update, list: versions(client, agent).await? })
+    let update = if pauses { singletons.lookup(reader.client, &VERSION).await } else { Answer::Unasked };
+    Ok(Surroundings { selector, update, list: versions(reader.client, agent).await? })
 }

@@ -2,5 +2,6 @@
 //!
 //! Must not try the engine's rules again where another kind's tests have them; what is tried is what this kind adds.
 
+mod asked;
 mod basics;
 mod hostile;

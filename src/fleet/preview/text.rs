@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::{Batch, Preview, Restart};
+use super::{Batch, Nouns, Preview, Restart};
 
 /// So many batches are written out at most: the rest is summed up.
 const BATCHES: usize = 12;
@@ -14,41 +14,43 @@ const NAMES: usize = 4;
 
 impl fmt::Display for Preview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unknown = || "a version that nobody knows yet".to_owned();
+        let Nouns { kind, one, many, unknown } = self.nouns;
         let from = self.from.clone();
-        let to = self.to.clone().unwrap_or_else(unknown);
+        let to = self.to.clone().unwrap_or_else(|| unknown.to_owned());
         let what = match from {
-            Some(from) if from == to => format!("agents stay at {to}"),
-            Some(from) => format!("agents go from {from} to {to}"),
-            None => format!("agents get {to}"),
+            Some(from) if from == to => format!("{many} stay at {to}"),
+            Some(from) => format!("{many} go from {from} to {to}"),
+            None => format!("{many} get {to}"),
         };
         let template = if self.template_changes { ", and the Pod template changes" } else { "" };
-        writeln!(f, "OneAgent {}/{}: {what}{template}", self.namespace, self.name)?;
+        writeln!(f, "{kind} {}/{}: {what}{template}", self.namespace, self.name)?;
+        self.differences.iter().try_for_each(|difference| writeln!(f, "  differs: {difference}"))?;
         if let Some(cause) = &self.first_cause {
             writeln!(f, "  first: {cause}")?;
         }
         let restarted = match (self.restarts, self.unknown_until.is_empty()) {
-            (0, true) => "no agent is replaced".to_owned(),
-            (0, false) => "no agent is replaced as things are".to_owned(),
-            (1, _) => "1 agent is replaced".to_owned(),
-            (many, _) => format!("{many} agents are replaced, in {} batches", self.batches.len()),
+            (0, true) => format!("no {one} is replaced"),
+            (0, false) => format!("no {one} is replaced as things are"),
+            (1, _) => format!("1 {one} is replaced"),
+            (count, _) => format!("{count} {many} are replaced, in {} batches", self.batches.len()),
         };
         let gain = if self.from.is_none() && self.to.is_none() && self.selected > 0 {
-            "; each gets an agent once a version is known"
+            format!("; each gets its {one} once a version is known")
         } else {
-            ""
+            String::new()
         };
         writeln!(f, "  {} nodes selected; {restarted}{gain}", self.selected)?;
         let named = |f: &mut fmt::Formatter<'_>, what: &str, nodes: &[String]| {
             if nodes.is_empty() { Ok(()) } else { writeln!(f, "  {} {what}, at once: {}", nodes.len(), some(nodes)) }
         };
-        named(f, "nodes gain an agent", &self.gains)?;
-        named(f, "nodes lose their agent", &self.loses)?;
+        named(f, &format!("nodes gain {}", a(one)), &self.gains)?;
+        named(f, &format!("nodes lose their {one}"), &self.loses)?;
         for waits in &self.waiting_on {
             writeln!(f, "  waits: {waits}")?;
         }
         if !self.batches.is_empty() {
-            writeln!(f, "\n  {:<6} {:<21} {:>6}  AGENTS ON", "BATCH", "AT", "NODES")?;
+            let of = many.to_uppercase();
+            writeln!(f, "\n  {:<6} {:<21} {:>6}  {of} ON", "BATCH", "AT", "NODES")?;
             for (number, batch) in self.batches.iter().take(BATCHES).enumerate() {
                 let canaries = if batch.canaries { " (canaries)" } else { "" };
                 let nodes = folded(&batch.nodes);
@@ -59,7 +61,7 @@ impl fmt::Display for Preview {
         }
         match &self.finish {
             Some(_) if self.restarts == 0 && self.gains.is_empty() => {}
-            Some(finish) => writeln!(f, "  finishes at {finish}, if each new agent is available {}", self.measure())?,
+            Some(finish) => writeln!(f, "  finishes at {finish}, if each new {one} is available {}", self.measure())?,
             None => {
                 let why = if self.unknown_until.is_empty() {
                     "nobody knows".to_owned()
@@ -75,12 +77,18 @@ impl fmt::Display for Preview {
 
 impl Preview {
     fn measure(&self) -> String {
-        let seconds = self.seconds_each;
+        let (seconds, one) = (self.seconds_each, self.nouns.one);
         if self.measured_on == 0 {
-            return format!("after {seconds} s (assumed: no agent runs that shows it)");
+            return format!("after {seconds} s (assumed: no {one} runs that shows it)");
         }
         format!("after {seconds} s (median of {} that run) and none fails", self.measured_on)
     }
+}
+
+/// With its article.
+fn a(noun: &str) -> String {
+    let article = if noun.starts_with('a') { "an" } else { "a" };
+    format!("{article} {noun}")
 }
 
 fn rest(f: &mut fmt::Formatter<'_>, batches: &[Batch]) -> fmt::Result {

@@ -1,0 +1,68 @@
+//! What `explain` and `plan` may be asked, and of which kinds: those that replace the Pods of nodes.
+//!
+//! Data. Must not read anything.
+
+use std::path::PathBuf;
+
+use chrono::{DateTime, Utc};
+
+use crate::k8s::facts::NodeFacts;
+use crate::{daemonset_rollout, oneagent};
+
+/// One of them, as it is typed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum PodKind {
+    /// Agents of Dynatrace.
+    #[default]
+    Oneagent,
+    /// Any DaemonSet.
+    Daemonsetrollout,
+}
+
+impl PodKind {
+    /// As manifests name it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Oneagent => "OneAgent",
+            Self::Daemonsetrollout => "DaemonSetRollout",
+        }
+    }
+
+    /// The operator's name, which is that of its Lease.
+    pub(super) fn operator(self) -> &'static str {
+        match self {
+            Self::Oneagent => oneagent::MANAGER,
+            Self::Daemonsetrollout => daemonset_rollout::MANAGER,
+        }
+    }
+}
+
+/// What `explain` is asked.
+pub(super) enum Question<'q> {
+    /// How every object is.
+    All,
+    /// How the object of this name is.
+    One(&'q str),
+    /// What the objects have to do with a node.
+    Node { name: &'q str, nodes: &'q [NodeFacts], now: DateTime<Utc> },
+}
+
+/// What `plan` is asked about.
+#[derive(Debug, clap::Args)]
+pub(super) struct Subject {
+    /// Name of an object. Default: those of the file, else all of the namespace.
+    pub(super) name: Option<String>,
+    /// Namespace of the objects, where a file names none. Default: dynatrace for OneAgents, else all namespaces.
+    #[arg(short, long)]
+    pub(super) namespace: Option<String>,
+    /// File with objects as they shall be, or with the DaemonSet of a DaemonSetRollout; - is standard input.
+    #[arg(short, long)]
+    pub(super) file: Option<PathBuf>,
+}
+
+impl Subject {
+    /// Where OneAgents are, if nothing is said.
+    pub(super) fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or("dynatrace")
+    }
+}

@@ -1,0 +1,161 @@
+//! `explain`: why a node has no Pod, an old one, or waits; and what an object waits for.
+//!
+//! Here is what every kind has in common. Reads only, with the caller's rights. Must not judge anything itself: that is
+//! the operator's own code.
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+
+use super::asked::{PodKind, Question};
+use super::read::Reader;
+use super::{daemonset_rollout, oneagent};
+use crate::api::nearest::nearest;
+use crate::clock::Clock;
+use crate::fleet::finding::{Finding, Kind};
+use crate::k8s::facts::NodeFacts;
+use crate::kernel;
+
+/// Arguments of `explain`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "oneagent-operator explain [-n NAMESPACE]\n       \
+        oneagent-operator explain NAME [--kind KIND] [-n NAMESPACE]\n       \
+        oneagent-operator explain node NODE [-n NAMESPACE]",
+    after_help = "Without a name it prints a line for each OneAgent and each DaemonSetRollout that you may list. Exit \
+        code: 0, all is well or comes by itself; 1, somebody must act; 2, the question could not be answered.\n\nIt \
+        reads nodes, Pods, DaemonSets, OneAgents, DaemonSetRollouts with ControllerRevisions, Namespaces, Events, \
+        Deployments and Leases with your rights, and writes nothing. ClusterRoles oneagent-operator-observe and \
+        daemonset-rollout-operator-observe have them all."
+)]
+pub(super) struct Args {
+    /// Word `node` and the name of a node; or the name of an object.
+    #[arg(num_args = 0..=2)]
+    what: Vec<String>,
+    /// Kind of the object. Default: with a name oneagent, else both.
+    #[arg(long, value_enum)]
+    kind: Option<PodKind>,
+    /// Namespace of the objects. Default: with the name of a OneAgent dynatrace, else all namespaces.
+    #[arg(short, long)]
+    namespace: Option<String>,
+}
+
+/// Returns whether somebody must act.
+pub(super) async fn explain(args: &Args) -> Result<bool, String> {
+    let clock = Clock::default();
+    let client = kernel::client(&clock).await?;
+    let all = [PodKind::Oneagent, PodKind::Daemonsetrollout];
+    let given = args.kind.as_ref().map(std::slice::from_ref);
+    let kinds = |is_about_one: bool| given.unwrap_or(if is_about_one { &all[..1] } else { &all });
+    let nodes;
+    let (question, kinds) = match args.what.as_slice() {
+        [] => (Question::All, kinds(false)),
+        [name] => (Question::One(name), kinds(true)),
+        [node, name] if node == "node" => {
+            let kinds = kinds(false);
+            nodes = Reader { client: &client, operator: kinds[0].operator() }.all::<NodeFacts>("nodes").await?;
+            let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            if !names.contains(&name.as_str()) {
+                return Err(format!("there is no node {name}{}", nearest(name, &names)));
+            }
+            (Question::Node { name, nodes: &nodes, now: clock.now() }, kinds)
+        }
+        _ => return Err("write explain node NODE, or explain NAME, the name of an object".to_owned()),
+    };
+    let mut findings = Vec::new();
+    let mut is_empty = true;
+    for kind in kinds {
+        let reader = Reader { client: &client, operator: kind.operator() };
+        // Whose kind was not named need not be there, nor be allowed.
+        let is_asked = kinds.len() == 1;
+        let namespace = args.namespace.as_deref();
+        let found = match kind {
+            PodKind::Oneagent => {
+                let home = matches!(question, Question::One(_)).then_some("dynatrace");
+                oneagent::explain::explain(reader, &question, namespace.or(home), is_asked).await?
+            }
+            PodKind::Daemonsetrollout => {
+                daemonset_rollout::explain::explain(reader, &question, namespace, is_asked).await?
+            }
+        };
+        let Some(found) = found else { continue };
+        is_empty = false;
+        findings.extend(operator(&client, (kind.operator(), namespace), clock.now()).await);
+        findings.extend(if let Question::Node { name, .. } = question {
+            folded(name, kind.name(), found)
+        } else {
+            found
+        });
+    }
+    if is_empty {
+        let place =
+            args.namespace.as_ref().map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        return Err(format!("there is no {} in {place}", names.join(" and no ")));
+    }
+    let must_act = findings.iter().any(|finding| finding.kind == Kind::Act);
+    for Finding { who, what, remedy, .. } in findings {
+        say!("{who}: {what}");
+        if let Some(remedy) = remedy {
+            say!("    {remedy}");
+        }
+    }
+    Ok(must_act)
+}
+
+/// Whether no operator runs: then what a status says may be old. Without the right to see that, nothing is said.
+async fn operator(client: &Client, (operator, namespace): (&str, Option<&str>), now: DateTime<Utc>) -> Option<Finding> {
+    let name = format!("metadata.name={operator}");
+    let leases: Api<Lease> = Api::all(client.clone());
+    let mut leases = leases.list(&ListParams::default().fields(&name)).await.ok()?;
+    // Of several installations the one that is next to the objects counts.
+    if leases.items.iter().any(|lease| lease.namespace().as_deref() == namespace) {
+        leases.items.retain(|lease| lease.namespace().as_deref() == namespace);
+    }
+    let is_held = |lease: &Lease| {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let valid = spec.lease_duration_seconds.unwrap_or_default().max(15);
+        let since = spec.renew_time.map_or(0, |time| time.0.as_second());
+        spec.holder_identity.is_some_and(|holder| !holder.is_empty()) && now.timestamp() - since <= 2 * i64::from(valid)
+    };
+    if leases.items.is_empty() || leases.items.iter().any(is_held) {
+        return None;
+    }
+    let deployments: Api<Deployment> = Api::all(client.clone());
+    let labelled = ListParams::default().labels(&format!("app.kubernetes.io/name={operator}"));
+    let found = deployments.list(&labelled).await.map(|list| list.items).unwrap_or_default();
+    let namespace = leases.items[0].namespace().unwrap_or_default();
+    let (what, remedy) = match found.first() {
+        Some(deployment) if deployment.spec.as_ref().and_then(|spec| spec.replicas) == Some(0) => {
+            let (namespace, name) = (deployment.namespace().unwrap_or_default(), deployment.name_any());
+            (
+                format!("does not run: Deployment {namespace}/{name} is scaled to 0, and what follows may be old"),
+                format!("kubectl -n {namespace} scale deployment {name} --replicas=1"),
+            )
+        }
+        _ => (
+            format!("does not run: nobody holds Lease {namespace}/{operator}, and what follows may be old"),
+            format!("kubectl -n {namespace} get pods -l app.kubernetes.io/name={operator}"),
+        ),
+    };
+    Some(Finding { who: "the operator".to_owned(), what, remedy: Some(remedy), kind: Kind::Act })
+}
+
+/// Those that have nothing to do with a node stand in one line.
+fn folded(node: &str, kind: &str, found: Vec<Finding>) -> Vec<Finding> {
+    let (unrelated, mut related): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|finding| finding.kind == Kind::Unrelated);
+    let Some(first) = unrelated.first() else { return related };
+    let such = format!("{} {}", first.who, first.what);
+    let what = match (related.is_empty(), unrelated.len()) {
+        (true, 1) => format!("no {kind} selects it: {such}"),
+        (true, count) => format!("no {kind} selects it: {such}; and {} more do not", count - 1),
+        (false, 1) => return related,
+        (false, count) => format!("{count} other {kind}s do not select it"),
+    };
+    related.push(Finding { who: format!("node {node}"), what, remedy: None, kind: Kind::Unrelated });
+    related
+}

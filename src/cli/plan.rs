@@ -1,0 +1,68 @@
+//! `plan`: what an edit of an object would do, or what is still to come without one.
+//!
+//! Here is what every kind has in common. Reads only, with the caller's rights. Must not judge anything itself: that is
+//! the operator's own code.
+
+use chrono::{DateTime, Utc};
+
+use super::asked::{PodKind, Subject};
+use super::read::Reader;
+use super::{daemonset_rollout, oneagent};
+use crate::clock::Clock;
+use crate::fleet::preview::Preview;
+use crate::kernel;
+
+/// Arguments of `plan`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "It runs the operator's own decisions on what your cluster says now, as if every new Pod became \
+        available in the time that Pods take there. It reads OneAgents, nodes, Pods, DaemonSets, the namespace \
+        and a ConfigMap with versions with your rights, and writes nothing; with --kind daemonsetrollout \
+        DaemonSetRollouts and ControllerRevisions.\nWhich version is the newest it takes \
+        from the status: the vendor is not asked.\nA DaemonSet in the file is sent to the API server as a dry run, \
+        for which you need the right to patch and update DaemonSets.\nExit code: 0 when no Pod would be replaced, 1 \
+        when one would, 2 when that cannot be said."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    subject: Subject,
+    /// Kind of the object.
+    #[arg(long, value_enum, default_value_t)]
+    kind: PodKind,
+    /// As if it were this time, such as 2026-12-20T02:00:00Z. Default: now.
+    #[arg(long, value_name = "TIME")]
+    at: Option<DateTime<Utc>>,
+    /// How to say it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// How to say it.
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Output {
+    /// For people.
+    #[default]
+    Text,
+    /// A list with one entry per object.
+    Json,
+}
+
+/// Returns whether a Pod would be replaced.
+pub(super) async fn plan(args: &Args) -> Result<bool, String> {
+    let clock = Clock::default();
+    let client = kernel::client(&clock).await?;
+    let now = args.at.unwrap_or_else(|| clock.now());
+    let reader = Reader { client: &client, operator: args.kind.operator() };
+    let previews: Vec<Preview> = match args.kind {
+        PodKind::Oneagent => oneagent::plan::plan(reader, &args.subject, now).await?,
+        PodKind::Daemonsetrollout => daemonset_rollout::plan::plan(reader, &args.subject, now).await?,
+    };
+    match args.output {
+        Output::Text => {
+            let text: Vec<String> = previews.iter().map(ToString::to_string).collect();
+            crate::cli::put(format_args!("{}", text.join("\n")));
+        }
+        Output::Json => say!("{}", serde_json::to_string_pretty(&previews).map_err(|error| error.to_string())?),
+    }
+    Ok(previews.iter().any(|preview| preview.restarts > 0))
+}

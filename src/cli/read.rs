@@ -1,0 +1,146 @@
+//! Reading a cluster for a command that looks once: lists with the caller's rights, and what may have been meant.
+//!
+//! Must not write.
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::{Api, ListParams};
+use kube::{Client, CustomResourceExt, Resource};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::schema;
+use crate::kernel::{self, chain};
+
+/// A cluster, read with the caller's rights.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'c> {
+    pub(super) client: &'c Client,
+    /// The operator whose ClusterRole for people has the rights.
+    pub(super) operator: &'static str,
+}
+
+impl Reader<'_> {
+    /// Everything of a kind, of a namespace or of all; the error names it and the verb.
+    pub(super) async fn within<K>(&self, namespace: Option<&str>, what: &str, labels: &str) -> Result<Vec<K>, String>
+    where
+        K: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K::DynamicType: Default,
+    {
+        self.list(self.api(namespace), what, labels).await
+    }
+
+    /// Everything of a kind that need not be installed, nor be allowed; `None`: it is not, or there is nothing of it.
+    pub(super) async fn any<K>(
+        &self,
+        namespace: Option<&str>,
+        what: &str,
+        is_asked: bool,
+    ) -> Result<Option<Vec<K>>, String>
+    where
+        K: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K::DynamicType: Default,
+    {
+        let found = self.api::<K>(namespace).list(&ListParams::default()).await;
+        match found {
+            Ok(list) => Ok(Some(list.items).filter(|items| !items.is_empty())),
+            Err(kube::Error::Api(status)) if !is_asked && matches!(status.code, 403 | 404) => Ok(None),
+            Err(error) => Err(self.unanswered(&format!("list {what}"), &error).await),
+        }
+    }
+
+    fn api<K>(&self, namespace: Option<&str>) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        let client = self.client.clone();
+        namespace.map_or_else(|| Api::all(client.clone()), |one| Api::namespaced(client.clone(), one))
+    }
+
+    /// Everything of a kind in the cluster.
+    pub(super) async fn all<K>(&self, what: &str) -> Result<Vec<K>, String>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug,
+        K::DynamicType: Default,
+    {
+        self.list(Api::all(self.client.clone()), what, "").await
+    }
+
+    async fn list<K>(&self, api: Api<K>, what: &str, labels: &str) -> Result<Vec<K>, String>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        match api.list(&ListParams::default().labels(labels)).await {
+            Ok(list) => Ok(list.items),
+            Err(error) => Err(self.unanswered(&format!("list {what}"), &error).await),
+        }
+    }
+
+    /// Why a request failed, and what helps.
+    pub(super) async fn unanswered(&self, request: &str, error: &kube::Error) -> String {
+        let why = chain(error);
+        match error {
+            kube::Error::Api(status) if status.code == 403 => {
+                let role = format!("ClusterRole {}-observe", self.operator);
+                format!("cannot {request}: {why}; an administrator grants that by {role}")
+            }
+            kube::Error::Api(status) if status.code == 401 => {
+                format!("cannot {request}: the API server does not accept your credentials ({why}); log in again")
+            }
+            kube::Error::Api(_) => format!("cannot {request}: {why}"),
+            _ => {
+                let address = kernel::address().await;
+                format!("cannot {request}: the API server at {address} does not answer: {why}")
+            }
+        }
+    }
+}
+
+/// The objects of a file (`-`: of standard input).
+#[expect(clippy::disallowed_methods, reason = "the command line")]
+pub(super) fn objects(file: &Path) -> Result<Vec<Value>, String> {
+    let shown = file.display();
+    let text =
+        if file == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
+    let text = text.map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let mut found = Vec::new();
+    for document in serde_yaml::Deserializer::from_str(&text) {
+        let not_yaml = |error: serde_yaml::Error| format!("{shown} is no YAML: {error}");
+        let mut value = serde_yaml::Value::deserialize(document).map_err(not_yaml)?;
+        value.apply_merge().map_err(not_yaml)?;
+        let mut value: Value = serde_yaml::from_value(value).map_err(not_yaml)?;
+        // What `kubectl get -o yaml` prints.
+        let items = if value["kind"] == "List" { value["items"].as_array_mut().map(std::mem::take) } else { None };
+        found.extend(items.unwrap_or_else(|| vec![value]));
+    }
+    Ok(found)
+}
+
+/// The objects of a kind among those of a file, refused as the API server refuses one; and the others.
+pub(super) fn of_kind<K>(file: &Path, objects: Vec<Value>) -> Result<(Vec<K>, Vec<Value>), String>
+where
+    K: CustomResourceExt + DeserializeOwned,
+{
+    let (crd, shown) = (K::crd(), file.display());
+    let kind = &crd.spec.names.kind;
+    let mut found = Vec::new();
+    let mut others = Vec::new();
+    for value in objects {
+        if value["kind"] != *kind {
+            others.push(value);
+            continue;
+        }
+        let name = value["metadata"]["name"].as_str().unwrap_or("without a name").to_owned();
+        let refusals = schema::refusals(&crd, &value);
+        let refused = |why: String| format!("{shown}: the API server would refuse {kind} {name}: {why}");
+        if !refusals.is_empty() {
+            return Err(refused(refusals.join("; ")));
+        }
+        found.push(serde_json::from_value(value).map_err(|error| refused(error.to_string()))?);
+    }
+    Ok((found, others))
+}

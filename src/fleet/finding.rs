@@ -1,0 +1,192 @@
+//! Findings: what `explain` says of an object, or of a node, and what helps.
+//!
+//! Pure, for any kind that replaces the Pods of nodes. Must not judge anything: it words what was judged.
+
+use std::sync::Arc;
+
+use kube::api::ObjectMeta;
+
+use crate::api::condition::Condition;
+use crate::api::rollout::{NodeCounts, RolloutStatus};
+use crate::k8s::node::Node;
+use crate::k8s::node::Taint;
+use crate::rollout::{Bucket, Cause, Pod};
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The object that it is about.
+    pub who: String,
+    pub what: String,
+    /// The command, or the change, that helps or tells more.
+    pub remedy: Option<String>,
+    pub kind: Kind,
+}
+
+/// What a finding asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It has nothing to do with the node that was asked for.
+    Unrelated,
+    /// All is well, or comes by itself.
+    Well,
+    /// Somebody must act.
+    Act,
+}
+
+/// What an object's status says of it, in the words of its kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'a> {
+    pub metadata: &'a ObjectMeta,
+    /// Its resource, as kubectl takes it.
+    pub resource: &'static str,
+    /// The operator's name.
+    pub operator: &'static str,
+    /// What its Pods are called.
+    pub pods: &'static str,
+    /// What its Pods shall be, with the word for it.
+    pub to: (&'static str, Option<&'a str>),
+    /// The generation that its status was made from; `None`: it has no status.
+    pub observed: Option<Option<i64>>,
+    pub conditions: &'a [Condition],
+    pub rollout: Option<&'a RolloutStatus>,
+    pub nodes: Option<&'a NodeCounts>,
+}
+
+impl Told<'_> {
+    fn who(&self) -> String {
+        who(self.metadata)
+    }
+
+    fn condition(&self, type_: &str, status: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_ && condition.status == status)
+    }
+
+    /// What its status says: the conclusion, the evidence and the command, in at most five lines.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        let mut findings = vec![self.conclusion()];
+        if self.observed.is_none() {
+            return findings;
+        }
+        let mut said: Vec<&str> = Vec::new();
+        let degraded = self.condition("Degraded", "True");
+        let ready = self.condition("Ready", "False");
+        let waits = self.rollout.iter().flat_map(|rollout| &rollout.waiting_on).take(2).map(String::as_str);
+        let evidence = degraded.into_iter().chain(ready).map(|condition| condition.message.as_str()).chain(waits);
+        for text in evidence {
+            // One sentence may be part of another.
+            if said.len() < 3 && !said.iter().any(|known| known.contains(text) || text.contains(known)) {
+                said.push(text);
+            }
+        }
+        let kind = findings[0].kind;
+        let finding = |text: &str| Finding { who: self.who(), what: text.to_owned(), remedy: None, kind };
+        findings.extend(said.into_iter().map(finding));
+        if kind == Kind::Act
+            && let Some(last) = findings.last_mut()
+        {
+            let name = self.metadata.name.as_deref().unwrap_or_default();
+            last.remedy = Some(format!("kubectl -n {namespace} describe {} {name}", self.resource));
+        }
+        findings
+    }
+
+    /// How it is, in a line.
+    #[must_use]
+    pub fn conclusion(&self) -> Finding {
+        let finding = |kind, what: String, remedy: Option<String>| Finding { who: self.who(), what, remedy, kind };
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        let Some(observed) = self.observed else {
+            let what = format!("no operator has looked at it yet: is there one that watches namespace {namespace}?");
+            let remedy = format!(
+                "kubectl get deployments -A -l app.kubernetes.io/name={} -o yaml | grep -A1 WATCH_NAMESPACE",
+                self.operator
+            );
+            return finding(Kind::Act, what, Some(remedy));
+        };
+        if observed != self.metadata.generation {
+            let what = "its last edit was not looked at yet: does the operator run?".to_owned();
+            return finding(Kind::Act, what, None);
+        }
+        let degraded = self.condition("Degraded", "True");
+        let rollout = self.rollout.cloned().unwrap_or_default();
+        let counts = self.nodes.cloned().unwrap_or_default();
+        let (word, to) = self.to;
+        let to = to.map(|to| format!(" {word} {to}")).unwrap_or_default();
+        let from = rollout.from.as_ref().filter(|_| rollout.state == "Rolling").map(|from| format!(" from {from}"));
+        let finish = rollout.expected_finish.as_ref().map(|at| format!(", finishes about {at}")).unwrap_or_default();
+        let reason = degraded.map(|degraded| format!(" ({})", degraded.reason)).unwrap_or_default();
+        let state = if rollout.state.is_empty() { "Unknown" } else { &rollout.state };
+        let what = format!(
+            "{state}{reason}:{to}{} on {} nodes, {} on {} nodes{finish}",
+            from.unwrap_or_default(),
+            counts.progress,
+            self.pods,
+            counts.agents,
+        );
+        finding(if degraded.is_some() { Kind::Act } else { Kind::Well }, what, None)
+    }
+}
+
+/// An object's namespace and name.
+#[must_use]
+pub fn who(metadata: &ObjectMeta) -> String {
+    format!("{}/{}", metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}
+
+/// Where the rollout stands, when that is what is waited for.
+#[must_use]
+pub fn stands(rollout: Option<&RolloutStatus>) -> String {
+    let Some(rollout) = rollout.filter(|rollout| !rollout.state.is_empty() && rollout.state != "Complete") else {
+        return String::new();
+    };
+    let waits = rollout.waiting_on.first().map(|waits| format!(", {waits}")).unwrap_or_default();
+    format!(" (rollout: {}{waits})", rollout.state)
+}
+
+/// How a node differs from a node selector, if it does; `of`: where that stands.
+#[must_use]
+pub fn unlike<'s>(
+    selector: impl IntoIterator<Item = (&'s String, &'s String)>,
+    node: &Node,
+    of: &str,
+) -> Option<String> {
+    let (key, value) = selector.into_iter().find(|(key, value)| node.labels.get(*key) != Some(value))?;
+    let has = node.labels.get(key).map_or("without that label".to_owned(), |has| format!("{key}={has}"));
+    Some(format!("{of} wants {key}={value}, and the node is {has}"))
+}
+
+/// The command that removes a taint.
+#[must_use]
+pub fn untaint(node: &Node, taint: &Taint) -> String {
+    format!("kubectl taint node {} {}:{}-", node.name, taint.key, taint.effect)
+}
+
+/// The command that tells more of what a node's Pod lacks, or helps; `set`: namespace and name of the DaemonSet,
+/// `skip`: what takes back that the node is left out.
+#[must_use]
+pub fn remedy<R>(
+    cause: &Cause,
+    (namespace, set): (&str, &str),
+    (node, pod): (&Node, Option<&Arc<Pod<R>>>),
+    skip: Option<String>,
+) -> String {
+    let of_node = || format!("kubectl describe node {}", node.name);
+    let of_pod = |verb: &str, more: &str| match pod {
+        Some(pod) => format!("kubectl -n {namespace} {verb} {}{more}", pod.name),
+        None => format!("kubectl -n {namespace} describe daemonset {set}"),
+    };
+    match cause.bucket() {
+        Bucket::NodeNotReady | Bucket::NodeLost => of_node(),
+        Bucket::NodeBusy => skip.unwrap_or_else(of_node),
+        Bucket::Crash => of_pod("logs", " --previous"),
+        // A Pod keeps the node selector that its namespace had when it was made.
+        Bucket::Capacity if cause.to_string().contains("node affinity/selector") => of_pod(
+            "delete pod",
+            "   # if it still carries a node selector that its namespace has no more: it never ran",
+        ),
+        _ => of_pod("describe pod", ""),
+    }
+}
