@@ -5,9 +5,11 @@
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 
+use super::memory;
 use super::observe::{Current, Seen};
 use super::places::WORDS;
 use super::plan::Plan;
+use super::revision::Revision;
 use super::source::{owner, source};
 use super::verdict::{Problem, strategy};
 use crate::api::condition::{Transition, merge, timestamp};
@@ -16,6 +18,7 @@ use crate::api::daemonset_rollout::{DaemonSetRollout, DaemonSetRolloutStatus, Da
 use crate::api::rollout::{FailureStatus, RolloutStatus};
 use crate::fleet::closed::UNTOLERATED;
 use crate::fleet::counts::{counts, to_the_minute};
+use crate::fleet::milestones::{Change, Naming};
 use crate::fleet::refusal;
 use crate::rollout::{Bucket, Report, State, WaitingOn};
 
@@ -60,16 +63,53 @@ pub fn status(
     let StatusFacts { object, seen, plan, .. } = facts;
     let problems = facts.problems();
     let generation = object.metadata.generation;
-    let (conditions, transitions) = merge(&before.conditions, &findings(facts, &problems), generation, now);
+    let (conditions, mut transitions) = merge(&before.conditions, &findings(facts, &problems), generation, now);
+    let remembered = memory::read(before).engine;
+    let change = Change {
+        naming: Hashes(seen.revisions.known().map(|known| known.current.clone())),
+        was: before.rollout.as_ref(),
+        before: &remembered,
+        memory: &plan.memory.engine,
+        report: facts.report(),
+        policy: &seen.resolved.policy,
+        budget: plan.decision.budget,
+        now,
+    };
+    let (told, history) = change.milestones();
+    transitions.splice(0..0, told);
     let status = DaemonSetRolloutStatus {
         operator_namespace: before.operator_namespace.clone(),
         observed_generation: generation,
         daemon_set: seen.set.as_deref().map(|set| daemon_set(set, seen)),
         nodes: Some(counts(&plan.decision.report, before.nodes.as_ref())),
-        rollout: Some(rollout(facts)?),
+        rollout: Some(RolloutStatus { history, ..rollout(facts)? }),
         conditions,
     };
     Ok((status, transitions))
+}
+
+/// What the milestones call revisions: by the hash of the one that is rolled out, if it is known.
+struct Hashes(Option<Revision>);
+
+impl Naming for Hashes {
+    type Revision = Revision;
+    const PODS: (&'static str, &'static str) = ("Pods", "Pods");
+
+    fn named(&self, revision: &Revision) -> String {
+        revision.to_string()
+    }
+
+    fn short(&self, revision: &Revision) -> Option<String> {
+        Some(revision.0.clone())
+    }
+
+    fn wanted(&self) -> String {
+        self.0.as_ref().map_or_else(|| "the new revision".to_owned(), ToString::to_string)
+    }
+
+    fn desired(&self) -> Option<String> {
+        self.0.as_ref().map(|revision| revision.0.clone())
+    }
 }
 
 fn daemon_set(set: &DaemonSet, seen: &Seen) -> DaemonSetStatus {
@@ -89,7 +129,7 @@ fn rollout(facts: &StatusFacts<'_>) -> Result<RolloutStatus, serde_json::Error> 
     let engine = &plan.memory.engine;
     let (started_at, finished_at) = engine.phase.span();
     let to = facts.seen.revisions.known().map(|known| &known.current);
-    let from = engine.last_good.as_ref().filter(|good| engine.started().is_some() && Some(*good) != to);
+    let from = engine.from.as_ref().filter(|_| engine.started().is_some());
     Ok(RolloutStatus {
         state: report.state.to_string(),
         from: from.map(|good| good.0.clone()),

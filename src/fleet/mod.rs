@@ -10,6 +10,7 @@ pub mod edited;
 pub mod finding;
 pub mod kept_out;
 mod losses;
+pub mod milestones;
 pub mod missing;
 mod near;
 pub mod nodes;

@@ -25,10 +25,15 @@ impl condition::Type for ConditionType {
 
     fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {
         match (self, reason) {
-            (_, Reason::AsExpected | Reason::NotYetReported) => Weight::Quiet,
-            (Self::Degraded, _) if holds != Some(true) => Weight::Quiet,
-            (Self::Degraded, _) => Weight::Warning,
-            (Self::Ready | Self::Progressing, _) => Weight::Normal,
+            (Self::Ready, Reason::PodsUnavailable) => Weight::Warning,
+            (Self::Ready, Reason::NoNodesSelected)
+            | (Self::Progressing, Reason::Paused | Reason::Stopped | Reason::Held | Reason::AwaitingPromotion) => {
+                Weight::Normal
+            }
+            // Of rollouts the milestones tell; and what Degraded warns of the others do not tell again.
+            (_, Reason::RolloutFailed) | (Self::Ready | Self::Progressing, _) => Weight::Quiet,
+            (Self::Degraded, _) if holds == Some(true) => Weight::Warning,
+            (Self::Degraded, _) => Weight::Quiet,
         }
     }
 }

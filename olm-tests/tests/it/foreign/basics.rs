@@ -29,7 +29,10 @@ fn a_new_template_reaches_canaries_first_and_then_every_node_once_within_the_bud
         let set = status.daemon_set.unwrap();
         assert_eq!((set.strategy.as_str(), set.images), ("OnDelete", vec!["agent:1".to_owned()]));
         assert_ne!(set.revision.as_deref(), Some(&*first));
-        assert_eq!(status.rollout.unwrap().last_good_hash, set.revision);
+        let rollout = status.rollout.unwrap();
+        let ends: Vec<_> = rollout.history.iter().map(|past| (&*past.result, past.from.as_deref(), &past.to)).collect();
+        assert_eq!(ends, [("Complete", Some(&*first), &set.revision)]);
+        assert_eq!(rollout.last_good_hash, set.revision);
         let writes = lab.writes();
         let only = ["delete pods", "patch daemonsetrollouts", "create events"];
         assert!(writes.iter().all(|write| only.iter().any(|one| write.starts_with(one))), "{writes:?}");
@@ -65,6 +68,12 @@ fn a_template_that_crashes_stops_at_the_canary_and_the_message_says_how_to_go_ba
         lab.rollout_is("Ready", "True", "AllUpdated").await;
         lab.rollout_is("Degraded", "False", "AsExpected").await;
         assert_eq!(eyes.seen().await.deletions.len(), 2, "the others never left that revision");
+        let history = lab.rollout_status().await.rollout.unwrap().history;
+        let ends: Vec<_> = history.iter().map(|past| (&*past.result, past.to.as_deref().unwrap())).collect();
+        assert_eq!(ends, [("Complete", &*good), ("Failed", &*bad)], "{history:#?}");
+        assert_eq!((history[0].from.as_deref(), history[1].from.as_deref()), (None, Some(&*good)), "{history:#?}");
+        let events = lab.events("agent").await;
+        assert_eq!(events.iter().filter(|event| event.contains("RolloutFailed: ")).count(), 1, "{events:?}");
         lab.end().await;
     });
 }
@@ -126,11 +135,17 @@ fn what_may_not_be_served_is_said_with_the_remedy_and_the_older_of_two_has_the_d
         says("InvalidSpec", "spec.ignore[0] is helm.sh/chart").await;
         lab.edit_rollout(json!({ "ignore": null })).await;
         lab.rollout_is("Degraded", "False", "AsExpected").await;
-        // Its controller may replace its Pods, too.
+        // Its controller may replace its Pods, too. It must be there: else the garbage collector takes what it owns.
+        lab.cluster.apply(
+            &json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+            "metadata": { "name": "it", "namespace": lab.name },
+            "spec": { "apiUrl": "https://it.example/api" } })
+            .to_string(),
+        );
         let owner = |kind: &str, group: &str| {
             let mut daemonset = lab.daemonset_saying("one");
             daemonset["metadata"]["ownerReferences"] = json!([{ "apiVersion": group, "kind": kind, "name": "it",
-                "uid": lab.cluster.kubectl(&["get", "namespace", "ds-owned", "-o", "jsonpath={.metadata.uid}"]),
+                "uid": lab.cluster.kubectl(&["-n", &lab.name, "get", "oneagent", "it", "-o", "jsonpath={.metadata.uid}"]),
                 "controller": true }]);
             daemonset
         };
