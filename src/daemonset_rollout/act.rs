@@ -7,14 +7,17 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Client;
 use kube::api::{Api, ListParams};
+use tokio::time::Instant;
 
+use super::MANAGER;
 use super::context::Cx;
-use super::observe::{Current, Seen};
+use super::observe::{Current, RETRY, Seen};
 use super::plan::Plan;
+use super::rollback::{self, Back};
 use super::verdict::strategy;
 use crate::kernel::kind::Acted;
 use crate::kernel::refused::QUIET;
-use crate::kernel::{self, Key, call};
+use crate::kernel::{self, Key, call, restore};
 use crate::rollout::State;
 
 /// What is due by the clock is done a moment later.
@@ -35,11 +38,11 @@ fn basis(set: &DaemonSet) -> Basis {
 
 /// The DaemonSet as etcd has it. Its watch may be behind that of the Pods: what it takes for outdated may be what
 /// somebody has just made of a newer template.
-async fn stored(client: &Client, (namespace, name): &Key) -> Result<Option<Basis>, kernel::Error> {
+async fn stored(client: &Client, (namespace, name): &Key) -> Result<Option<DaemonSet>, kernel::Error> {
     let api: Api<DaemonSet> = Api::namespaced(client.clone(), namespace);
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let list = call(|| format!("read DaemonSet {namespace}/{name}"), api.list(&params)).await?;
-    Ok(list.items.first().map(basis))
+    Ok(list.items.into_iter().next())
 }
 
 /// Carries a plan out.
@@ -48,21 +51,26 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan) -> Acted {
     let key = (seen.resolved.namespace.clone(), seen.resolved.daemon_set.clone());
     let known = seen.set.as_deref().map(basis);
     let steps = &plan.decision.steps;
-    let stored = if steps.is_empty() { Ok(known.clone()) } else { stored(&cx.client, &key).await };
-    let (is_current, unread) = stored.map_or_else(|error| (false, Some(error)), |stored| (stored == known, None));
+    let is_idle = steps.is_empty() && !matches!(plan.back, Back::Due(_));
+    let stored = if is_idle { Ok(None) } else { stored(&cx.client, &key).await };
+    let (stored, unread) = stored.map_or_else(|error| (None, Some(error)), |stored| (stored, None));
+    let is_current = stored.as_ref().map(basis) == known;
     // An edit of the object or of the DaemonSet in the middle is heard: what was decided for another template, or while
     // its Pods are made again, is not done.
     let is_still =
         || is_current && fleet.is_still(cx.key, generation) && fleet.set(&key).as_deref().map(basis) == known;
     let (deleted, error) = cx.delete_all(&plan.guard, steps, &cx.state.own.aside, is_still).await;
-    let error = unread.or(error);
+    let live = stored.as_ref().filter(|_| is_still());
+    let (is_put_back, unwritten) = put_back(cx, &key, live, &plan.back).await;
+    let error = unread.or(error).or(unwritten).or(disown(cx, seen, &key).await);
     // While nothing may be replaced, nothing that OLM could interrupt is under way.
     let is_held = matches!(plan.decision.report.state, State::Held | State::Paused | State::Stopped);
     let latest = cx.in_flight.ledger(&cx.state.uid).latest().filter(|_| !is_held);
     let is_unwritten = seen.set.is_some() && seen.revisions == Current::Unwritten;
     let waits = [
         plan.next.map(|at| (at - cx.clock.now()).to_std().unwrap_or_default() + CLOCK_MARGIN),
-        (deleted.has_changed || deleted.is_refused).then_some(AGAIN),
+        (deleted.has_changed || deleted.is_refused || is_put_back).then_some(AGAIN),
+        seen.unrestorable.is_some().then_some(RETRY),
         cx.state.own.aside.ends_in().map(|left| left + CLOCK_MARGIN),
         is_unwritten.then_some(UNWRITTEN),
         matches!(seen.revisions, Current::Unread(_)).then_some(UNREAD),
@@ -70,6 +78,33 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan) -> Acted {
     ];
     let wait_ready = seen.resolved.policy.wait_ready;
     Acted { error, next: waits.into_iter().flatten().min(), busy_until: latest.map(|at| at + wait_ready) }
+}
+
+/// Puts the last good template back, if that is due; returns whether anything came of it that asks for another look.
+async fn put_back(cx: &Cx<'_>, key: &Key, live: Option<&DaemonSet>, back: &Back) -> (bool, Option<kernel::Error>) {
+    let kept = &cx.state.own;
+    let (Back::Due(due), Some(live)) = (back, live) else { return (matches!(back, Back::Due(_)), None) };
+    match rollback::put_back(cx, key, live, due).await {
+        Ok(Ok(())) => {
+            *kept.put_back.lock() = Some(due.failed.clone());
+            (true, None)
+        }
+        Ok(Err(why)) => {
+            *kept.unrestorable.lock() = Some((live.metadata.generation, why, Instant::now()));
+            (true, None)
+        }
+        Err(error) => (false, Some(error)),
+    }
+}
+
+/// Gives up what an operator that was killed owns of a DaemonSet that it wrote.
+async fn disown(cx: &Cx<'_>, seen: &Seen, (namespace, name): &Key) -> Option<kernel::Error> {
+    let is_ours = seen.set.as_deref().is_some_and(|set| restore::owns(MANAGER, set));
+    if !is_ours || !seen.resolved.rolls_back {
+        return None;
+    }
+    let api: Api<DaemonSet> = Api::namespaced(cx.client.clone(), namespace);
+    restore::disown(MANAGER, &api, name, &[]).await.err()
 }
 
 #[cfg(test)]
@@ -98,7 +133,7 @@ mod tests {
             let list = json!({ "apiVersion": "apps/v1", "kind": "DaemonSetList", "metadata": {}, "items": all });
             let (client, asked) = client(move |_| Answer::Object(list.clone()));
             let found = stored(&client, &("n".to_owned(), "agent".to_owned())).await.unwrap();
-            assert_eq!(found == Some(basis(&decided)), is_same);
+            assert_eq!(found.as_ref().map(basis) == Some(basis(&decided)), is_same);
             // Without a resourceVersion it is etcd that answers.
             let path = &asked.lock().unwrap()[0].path;
             assert_eq!(path, "/apis/apps/v1/namespaces/n/daemonsets?&fieldSelector=metadata.name%3Dagent");

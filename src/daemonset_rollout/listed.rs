@@ -114,6 +114,8 @@ impl Listed {
             undeletable: Vec::new(),
             missing: Missing::new(),
             refused,
+            put_back: None,
+            unrestorable: None,
             deciding_since: now,
             in_contact_since: DateTime::UNIX_EPOCH,
             stopped: object.status.as_ref().is_some_and(is_stopped),

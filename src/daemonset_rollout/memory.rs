@@ -28,6 +28,9 @@ pub struct Memory {
     /// The revision that was tried again because the user named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried: Option<Retried>,
+    /// The last good template, as it was put back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<Rollback>,
 }
 
 /// A template as it was seen last.
@@ -63,6 +66,16 @@ pub struct Retried {
     pub revision: String,
     /// Since when: Pods of it that are older and do not run are replaced.
     pub at: DateTime<Utc>,
+}
+
+/// A template that the last good one replaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollback {
+    pub failed: Revision,
+    pub to: Revision,
+    /// Whether that was done.
+    #[serde(default)]
+    pub done: bool,
 }
 
 impl Memory {

@@ -16,6 +16,7 @@ mod plan;
 pub mod preview;
 pub mod resolve;
 pub mod revision;
+mod rollback;
 mod source;
 mod state;
 mod status;

@@ -5,17 +5,19 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
+use tokio::time::Instant;
 
 use super::context::Cx;
 use super::fleet::Fleet;
 use super::memory::Memory;
 use super::resolve::Resolved;
-use super::revision::{Listed, Pod, Revisions, is_seen, lacking, revisions};
+use super::revision::{Listed, Pod, Revision, Revisions, is_seen, lacking, revisions};
 use crate::fleet::missing::{Missing, missing};
 use crate::fleet::refusal::UNREAD;
 use crate::k8s::affinity::of_template;
@@ -25,6 +27,9 @@ use crate::kernel::refused::Short;
 use crate::kernel::{self, Key, call};
 use crate::rollout::Loss;
 use crate::rollout::ledger::Ledger;
+
+/// What kept a template from being put back is tried again after so long.
+pub const RETRY: Duration = Duration::from_secs(30);
 
 /// What a plan is made from.
 #[derive(Debug)]
@@ -48,6 +53,10 @@ pub struct Seen {
     pub missing: Missing,
     /// Why the API server refuses new Pods.
     pub refused: Option<String>,
+    /// The revision that failed and whose template this process replaced.
+    pub put_back: Option<Revision>,
+    /// Why its template cannot be replaced now.
+    pub unrestorable: Option<String>,
     /// Names of the DaemonSets of the namespace, where the one that is named does not exist.
     pub names: Vec<String>,
     /// An older object that names the same DaemonSet.
@@ -127,6 +136,10 @@ pub async fn observe(
     kept.refusals.record(missing.clone(), refused.clone());
     let there: HashSet<&str> = pods.iter().map(|pod| &*pod.id).collect();
     let (aside, undeletable) = kept.aside.of(|uid| there.contains(uid));
+    let generation = set.as_ref().and_then(|set| set.metadata.generation);
+    let is_believed = |at: &Instant| at.elapsed() < RETRY;
+    let tried = kept.unrestorable.lock().clone().filter(|(of, _, at)| *of == generation && is_believed(at));
+    let unrestorable = tried.map(|(_, why, _)| why);
     Ok(Seen {
         names: if set.is_none() { fleet.sets(&resolved.namespace) } else { Vec::new() },
         older: fleet.older(cx.key),
@@ -144,6 +157,8 @@ pub async fn observe(
         undeletable,
         missing,
         refused,
+        put_back: kept.put_back.lock().clone(),
+        unrestorable,
         stopped,
     })
 }

@@ -10,6 +10,7 @@ use super::memory::Memory;
 use super::observe::{Current, Seen};
 use super::places::{WORDS, places};
 use super::revision::{Revision, unknown};
+use super::rollback::{Back, judge};
 use super::source::writers;
 use super::verdict::{Around, Problem, hands_off};
 use crate::api::daemonset_rollout::condition::Reason;
@@ -39,6 +40,8 @@ pub struct Plan {
     pub memory: Memory,
     pub guard: Guard,
     pub ledger: Ledger,
+    /// How it stands with the template.
+    pub back: Back,
     /// Why no Pod may be replaced.
     pub hands_off: Option<Problem>,
     /// What else a human must fix, most important first.
@@ -61,7 +64,7 @@ impl Planned for Plan {
     }
 
     fn has_steps(&self) -> bool {
-        !self.decision.steps.is_empty()
+        !self.decision.steps.is_empty() || matches!(self.back, Back::Due(_))
     }
 }
 
@@ -111,8 +114,10 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     }
     problems.extend(ignored(seen));
     let next = [decision.next, settles_at, unstable_until].into_iter().flatten().min();
-    let memory = Memory { engine, ..memory };
-    Plan { decision, memory, guard: decided.guard, ledger: decided.ledger, hands_off, problems, settles_at, next }
+    let mut memory = Memory { engine, ..memory };
+    let back = judge(&mut memory, seen, decision.report.state == State::Failed && policy.hold.is_none());
+    let (guard, ledger) = (decided.guard, decided.ledger);
+    Plan { decision, memory, guard, ledger, back, hands_off, problems, settles_at, next }
 }
 
 /// The revision that most available Pods have, except this one: where nothing was completed by us, it is the good one.

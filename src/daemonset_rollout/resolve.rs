@@ -8,6 +8,7 @@ use chrono::TimeDelta;
 use kube::ResourceExt;
 
 use crate::api::daemonset_rollout::{DaemonSetRollout, Rollout};
+use crate::api::schedule::OnFailure;
 use crate::fleet::policy;
 use crate::k8s::names::is_object_name;
 use crate::rollout::Policy;
@@ -26,6 +27,8 @@ pub struct Resolved {
     pub policy: Policy,
     /// Labels of the nodes that go first, where they are named so.
     pub canary: BTreeMap<String, String>,
+    /// Whether the last good template is put back where a revision failed.
+    pub rolls_back: bool,
     /// A revision that failed and is to be tried again.
     pub retry: Option<String>,
     /// A revision whose canaries have soaked enough.
@@ -60,6 +63,7 @@ pub fn resolve(object: &DaemonSetRollout) -> Result<Resolved, String> {
         debounce: TimeDelta::seconds(spec.debounce_seconds.map_or(10, i64::from)),
         policy,
         canary: rollout.pace.canary.as_ref().map(|canary| canary.selector.clone()).unwrap_or_default(),
+        rolls_back: rollout.on_failure == Some(OnFailure::Rollback),
         retry: rollout.retry.clone().filter(|retry| !retry.is_empty()),
         promote: rollout.promote.clone(),
         reject: rollout.reject.clone(),

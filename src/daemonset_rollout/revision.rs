@@ -12,6 +12,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::fleet::replicas::REVISION_LABEL;
 use crate::rollout;
@@ -49,6 +50,8 @@ pub struct Own {
     pub hash: String,
     pub number: i64,
     pub template: PodTemplateSpec,
+    /// The patch that makes a DaemonSet have it.
+    pub data: Value,
 }
 
 /// A revision that nobody has written yet has this in the place of its hash.
@@ -107,7 +110,8 @@ pub fn own(set: &DaemonSet, all: &[ControllerRevision]) -> Vec<Own> {
     };
     let read = |one: &ControllerRevision| {
         let hash = one.labels().get(REVISION_LABEL)?.clone();
-        Some(Own { hash, number: one.revision, template: template(one)? })
+        let data = one.data.as_ref()?.0.clone();
+        Some(Own { hash, number: one.revision, template: template(&data)?, data })
     };
     all.iter().filter(is_of_it).filter_map(read).collect()
 }
@@ -125,8 +129,7 @@ impl Revisions {
 }
 
 /// The template that a revision holds.
-fn template(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
-    let data = &revision.data.as_ref()?.0;
+fn template(data: &Value) -> Option<PodTemplateSpec> {
     serde_json::from_value(data.get("spec")?.get("template")?.clone()).ok()
 }
 

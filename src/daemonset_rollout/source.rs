@@ -6,13 +6,14 @@
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 
+const HELM: &str = "Helm release";
 /// Labels and annotations by which deployers mark what is theirs, and what the value names.
 const MARKS: &[(&str, &str)] = &[
     ("helm.toolkit.fluxcd.io/name", "Flux HelmRelease"),
     ("kustomize.toolkit.fluxcd.io/name", "Flux Kustomization"),
     ("argocd.argoproj.io/instance", "Argo CD application"),
     ("argocd.argoproj.io/tracking-id", "Argo CD application"),
-    ("meta.helm.sh/release-name", "Helm release"),
+    ("meta.helm.sh/release-name", HELM),
 ];
 
 /// The object that controls it, as people write it.
@@ -33,6 +34,12 @@ pub fn source(set: &DaemonSet) -> Option<String> {
         })
     };
     owner(set).or_else(marked)
+}
+
+/// What would undo a change of it that is made in the cluster: an owner, or a tool that follows Git. Helm does not.
+#[must_use]
+pub fn reverter(set: &DaemonSet) -> Option<String> {
+    source(set).filter(|source| !source.starts_with(HELM))
 }
 
 /// Who else replaces its Pods, whatever its strategy says.

@@ -3,8 +3,9 @@
 //! Must not decide anything.
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
-use super::revision::Listed;
+use super::revision::{Listed, Revision};
 use crate::kernel::aside::Aside;
 use crate::kernel::refused::Refusals;
 
@@ -17,4 +18,8 @@ pub struct Kept {
     pub aside: Aside<String>,
     /// The DaemonSet's revisions as they were listed last.
     pub listed: Mutex<Option<Listed>>,
+    /// The revision that failed and whose template this process replaced.
+    pub put_back: Mutex<Option<Revision>>,
+    /// Why its template could not be replaced, for which generation, and when that was tried.
+    pub unrestorable: Mutex<Option<(Option<i64>, String, Instant)>>,
 }

@@ -5,11 +5,12 @@
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 
-use super::memory;
+use super::memory::{self, Rollback};
 use super::observe::{Current, Seen};
 use super::places::WORDS;
 use super::plan::Plan;
 use super::revision::Revision;
+use super::rollback::Back;
 use super::source::{owner, source};
 use super::verdict::{Problem, strategy};
 use crate::api::condition::{Transition, merge, timestamp};
@@ -154,6 +155,13 @@ fn rollout(facts: &StatusFacts<'_>) -> Result<RolloutStatus, serde_json::Error> 
 /// The current revision failed: what goes back, and what does not.
 fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
     let engine = &facts.plan.memory.engine;
+    if let Back::Done(Rollback { failed, to, .. }) = &facts.plan.back {
+        let message = format!(
+            "{failed} failed, and the template of {to} was put back: correct the template where it comes from before \
+            the next deployment"
+        );
+        return Some((R::RolledBack, message));
+    }
     let failure = engine.failure.as_ref().filter(|_| facts.report().state == State::Failed)?;
     let (seen, set) = (facts.seen, facts.seen.set.as_deref()?);
     let number = engine.last_good.as_ref().and_then(|good| seen.revisions.known()?.numbers.get(&good.0));
@@ -165,12 +173,20 @@ fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
     };
     let retry = || format!("spec.rollout.retry: {}", failure.revision.0);
     let again = if failure.by_hand { "remove spec.rollout.reject".to_owned() } else { retry() };
+    let (reason, template) = match &facts.plan.back {
+        Back::Undone(writers) => {
+            let by = if writers.is_empty() { String::new() } else { format!(" by {}", writers.join(" or ")) };
+            (R::RollbackUndone, format!("; the last good template was put back, and undone{by}"))
+        }
+        Back::Refused(why) => (R::RollbackRefused, format!("; the last good template is not put back: {why}")),
+        _ => (R::RolloutFailed, String::new()),
+    };
     let message = format!(
-        "{}; no further Pod is replaced, and nodes that join get it as the DaemonSet has it; to go back: {back}; to \
-        have it tried again: {again}",
+        "{}{template}; no further Pod is replaced, and nodes that join get it as the DaemonSet has it; to go back: \
+        {back}; to have it tried again: {again}",
         failure.message
     );
-    Some((R::RolloutFailed, message))
+    Some((reason, message))
 }
 
 /// Pods that do not start for a cause that is not the template's.

@@ -9,16 +9,18 @@ use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use serde_json::{Value, json};
 
-use super::memory::{Memory, read};
+use super::memory::{Memory, Rollback, read};
 use super::observe::{Current, Seen};
 use super::plan::{Plan, plan};
 use super::resolve::resolve;
 use super::revision::{Pod, Revision, revisions};
+use super::rollback::Back;
 use super::source::{other_controller, source, writers};
 use super::status::{StatusFacts, status};
 use crate::api::daemonset_rollout::{DaemonSetRollout, DaemonSetRolloutStatus};
 use crate::k8s::affinity::of_template;
 use crate::k8s::node::Node;
+use crate::kernel::kind::Planned;
 
 fn value<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -123,6 +125,8 @@ fn seen(pods: &[(&str, bool)], spec: &Value) -> Seen {
         undeletable: Vec::new(),
         missing: HashMap::new(),
         refused: None,
+        put_back: None,
+        unrestorable: None,
         names: Vec::new(),
         older: None,
         deciding_since: at(0),
@@ -232,4 +236,38 @@ fn where_a_daemonset_comes_from_and_who_else_replaces_its_pods_is_read_from_it()
         { "manager": "c", "fieldsV1": { "f:metadata": {} } },
     ] });
     assert_eq!(writers(&with(fields)), ["a", "b"]);
+}
+
+#[test]
+fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
+    let spec =
+        json!({ "daemonSet": "a", "debounceSeconds": 3, "rollout": { "onFailure": "Rollback", "reject": "h2" } });
+    let mut all = seen(&[("h1", true), ("h1", true)], &spec);
+    let settling = settled(&all, &Memory::default(), 1000);
+    assert_eq!(settling.back, Back::Not, "the template may change once more");
+    let due = plan(&settling.memory, &all, at(1005));
+    let noted = Rollback { failed: Revision("h2".to_owned()), to: Revision("h1".to_owned()), done: false };
+    assert_eq!((&due.back, &due.memory.rollback), (&Back::Due(noted.clone()), &Some(noted.clone())));
+    assert!(due.has_steps(), "it is remembered before anything is written");
+    // A process that was killed before it wrote, or could not, tries again.
+    let again = plan(&due.memory, &all, at(1010));
+    assert_eq!(again.back, Back::Due(noted.clone()));
+    all.unrestorable = Some("refused".to_owned());
+    assert_eq!(plan(&due.memory, &all, at(1011)).back, Back::Refused("refused".to_owned()));
+    all.unrestorable = None;
+    // This process wrote it, and the failed one is there again: no other write, also of the next process.
+    all.put_back = Some(noted.failed.clone());
+    let undone = plan(&due.memory, &all, at(1012));
+    all.put_back = None;
+    let later = plan(&undone.memory, &all, at(2000));
+    assert_eq!((&undone.back, &later.back), (&Back::Undone(vec![]), &Back::Undone(vec![])));
+    // What the user does not want any more is forgotten.
+    all.resolved.rolls_back = false;
+    let unwanted = plan(&later.memory, &all, at(2001));
+    assert_eq!((unwanted.back, unwanted.memory.rollback), (Back::Not, None));
+    all.resolved.rolls_back = true;
+    // A pause writes nothing, and forgets nothing.
+    all.resolved.policy.hold = Some(crate::fleet::policy::PAUSED);
+    let paused = plan(&due.memory, &all, at(1013));
+    assert_eq!((paused.back, paused.memory.rollback), (Back::Not, Some(noted)));
 }

@@ -21,6 +21,7 @@ pub mod operator;
 pub mod optional_api;
 pub mod pods;
 pub mod refused;
+pub mod restore;
 pub mod review;
 mod rivals;
 pub mod runtime;

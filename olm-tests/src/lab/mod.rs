@@ -202,6 +202,11 @@ impl<'a> Lab<'a> {
         writes.filter(|one| one.resource != "leases").map(|one| format!("{} {}", one.verb, one.resource)).collect()
     }
 
+    /// Grants the operator what a file of its package has, in this namespace.
+    pub fn grant_extra(&self, file: &str) {
+        self.cluster.apply(&rights(file, self.package, &self.name, &self.name));
+    }
+
     /// Waits until nothing is written any more, and then for a minute in which nothing is. Returns all writes.
     pub async fn rests(&self) -> Vec<String> {
         let mut before = self.writes();
@@ -315,8 +320,13 @@ impl Drop for Lab<'_> {
 
 /// A package's `rbac.yaml` for another namespace, and for an operator that lives in `home`.
 fn rbac(package: &Package, namespace: &str, home: &str) -> String {
-    let text = std::fs::read_to_string(repository(&format!("config/{}/rbac.yaml", package.name)))
-        .expect("rbac.yaml; run `make generate`");
+    rights("rbac.yaml", package, namespace, home)
+}
+
+/// The same of another of its files.
+fn rights(file: &str, package: &Package, namespace: &str, home: &str) -> String {
+    let text = std::fs::read_to_string(repository(&format!("config/{}/{file}", package.name)))
+        .expect("a file of rights; run `make generate`");
     let mut all = String::new();
     for mut document in documents(&text) {
         let cluster_wide = document["metadata"].get("namespace").is_none();

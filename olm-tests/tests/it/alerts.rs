@@ -143,6 +143,21 @@ const CASES: &[(&str, u32, Option<&str>)] = &[
         Some("DaemonSetRolloutFailed"),
     ),
     (
+        "daemonsetrollout_condition{C=\"Degraded\",status=\"True\",reason=\"RollbackRefused\"}",
+        1,
+        Some("DaemonSetRolloutFailed"),
+    ),
+    (
+        "daemonsetrollout_condition{C=\"Degraded\",status=\"True\",reason=\"RollbackUndone\"}",
+        1,
+        Some("DaemonSetRollbackUndone"),
+    ),
+    (
+        "daemonsetrollout_condition{C=\"Degraded\",status=\"True\",reason=\"RolledBack\"}",
+        1,
+        Some("DaemonSetRolloutNeedsAttention"),
+    ),
+    (
         "daemonsetrollout_condition{C=\"Degraded\",status=\"True\",reason=\"NotOnDelete\"}",
         1,
         Some("DaemonSetRolloutNotOnDelete"),

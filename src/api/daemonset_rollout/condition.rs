@@ -68,6 +68,15 @@ pub enum Reason {
     /// Correct or revert the template where it comes from, by the command in the message; or name the revision in
     /// `rollout.retry`.
     RolloutFailed,
+    /// A revision failed, and the operator put the last good template back, as `rollout.onFailure: Rollback` wants it.
+    /// Correct the template where it comes from before the next deployment; the next template ends this.
+    RolledBack,
+    /// A revision failed, and the operator does not put the last good template back; the message says why. Revert it
+    /// where it comes from, by the command in the message.
+    RollbackRefused,
+    /// The operator put the last good template back, and a field manager, which the message names, wrote the failed one
+    /// again. Revert it there: the operator does not try that twice.
+    RollbackUndone,
     /// New Pods cannot start: the API server, a registry, a quota or a missing Secret refuses them. Fix what the
     /// message names; then the rollout continues.
     PodsRefused,

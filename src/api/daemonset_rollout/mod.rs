@@ -15,6 +15,7 @@ pub mod package;
 use super::condition::Condition;
 use super::object::{ObjectStatus, keep_what_is_urgent, status_head};
 use super::rollout::{NodeCounts, Pace, RolloutStatus};
+use super::schedule::OnFailure;
 
 /// Replaces the Pods of a DaemonSet that another tool deploys, when its template changes.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -75,6 +76,11 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub wait_ready_seconds: Option<u32>,
+    /// Pause: a failed revision stays in the template, and no further Pod gets it from here. Rollback: the last good
+    /// template is put back, once; for that the operator needs the right to patch DaemonSets, which no bundle has.
+    /// Default: Pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
     /// A revision, by its controller-revision-hash, whose canaries have soaked enough: others follow once all of them
     /// are available.
     #[serde(default, skip_serializing_if = "Option::is_none")]

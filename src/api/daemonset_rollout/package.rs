@@ -56,7 +56,11 @@ pub const PACKAGE: Package = Package {
         },
     ],
     companions: &[],
-    extras: &[],
+    extras: &[Sample {
+        file: "rollback-role.yaml",
+        title: "The right that a rollback needs",
+        yaml: include_str!("rollback-role.yaml"),
+    }],
     alerts: ALERTS,
     panels: PANELS,
     texts: Texts {
@@ -117,9 +121,17 @@ const RULES: &[Rule] = &[
 const ALERTS: &[Alert] = &[
     Alert {
         name: "DaemonSetRolloutFailed",
-        expr: "max by (namespace, name) (daemonsetrollout_condition{reason=\"RolloutFailed\"}) == 1",
+        expr: "max by (namespace, name) (daemonsetrollout_condition{\
+            reason=~\"RolloutFailed|RollbackRefused\"}) == 1",
         lasts: "5m",
         summary: "The rollout of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} failed and was stopped.",
+    },
+    Alert {
+        name: "DaemonSetRollbackUndone",
+        expr: "max by (namespace, name) (daemonsetrollout_condition{reason=\"RollbackUndone\"}) == 1",
+        lasts: "5m",
+        summary: "Somebody wrote a failed template of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} \
+            again after the operator had put the last good one back.",
     },
     Alert {
         name: "DaemonSetRolloutNotOnDelete",
@@ -146,7 +158,7 @@ const ALERTS: &[Alert] = &[
     Alert {
         name: "DaemonSetRolloutNeedsAttention",
         expr: "max by (namespace, name, reason) (daemonsetrollout_condition{condition=\"Degraded\",status=\"True\",\
-            reason!~\"RolloutFailed|NotOnDelete|TemplateUnstable\"}) == 1",
+            reason!~\"RolloutFailed|RollbackRefused|RollbackUndone|NotOnDelete|TemplateUnstable\"}) == 1",
         lasts: "1h",
         summary: "DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} needs a human: {{ $labels.reason }}.",
     },
@@ -248,6 +260,11 @@ const FORM: &[Shown] = &[
     shown("rollout.windows", "When Pods may be replaced", &[]),
     shown("rollout.blackouts", "When they may not", &[]),
     shown("rollout.maxFailures", "Nodes that fail until it is stopped", NUMBER),
+    shown(
+        "rollout.onFailure",
+        "When a revision fails",
+        &["com.tectonic.ui:select:Pause", "com.tectonic.ui:select:Rollback"],
+    ),
     shown("rollout.retry", "Try this revision again", &["com.tectonic.ui:text"]),
     shown("rollout.paused", "Paused", &["com.tectonic.ui:booleanSwitch"]),
 ];

@@ -30,7 +30,8 @@ fn a_new_template_reaches_canaries_first_and_then_every_node_once_within_the_bud
         assert_eq!((set.strategy.as_str(), set.images), ("OnDelete", vec!["agent:1".to_owned()]));
         assert_ne!(set.revision.as_deref(), Some(&*first));
         let rollout = status.rollout.unwrap();
-        let ends: Vec<_> = rollout.history.iter().map(|past| (&*past.result, past.from.as_deref(), &past.to)).collect();
+        let ends = rollout.history.iter().map(|past| (&*past.result, past.from.as_deref(), &past.to));
+        let ends: Vec<_> = ends.collect();
         assert_eq!(ends, [("Complete", Some(&*first), &set.revision)]);
         assert_eq!(rollout.last_good_hash, set.revision);
         let writes = lab.writes();

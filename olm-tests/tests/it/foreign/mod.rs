@@ -5,3 +5,4 @@
 mod asked;
 mod basics;
 mod hostile;
+mod rollback;

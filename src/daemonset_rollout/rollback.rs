@@ -1,0 +1,105 @@
+//! Rollback: whether the template of a failed revision is replaced with the last good one, and doing that: the only
+//! write to a DaemonSet, which the administrator must allow.
+//!
+//! Once for each revision that failed: should somebody put it back, that is said, and not fought. Must not replace a
+//! Pod.
+
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use kube::api::{Api, ListParams};
+
+use super::MANAGER;
+use super::context::Cx;
+use super::memory::{Memory, Rollback};
+use super::observe::Seen;
+use super::revision::own;
+use super::source::{reverter, writers};
+use crate::kernel::{self, Key, call, restore};
+
+/// How it stands with the template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Back {
+    /// Nothing is to be put back.
+    Not,
+    /// The last good template is to be put back.
+    Due(Rollback),
+    /// It was put back.
+    Done(Rollback),
+    /// It was, and somebody has written the failed one again: those who write it.
+    Undone(Vec<String>),
+    /// It is not put back, for this.
+    Refused(String),
+}
+
+/// What is to be done, and remembered; `has_failed`: the current revision has, and nothing holds the rollout.
+pub fn judge(memory: &mut Memory, seen: &Seen, has_failed: bool) -> Back {
+    let noted = memory.rollback.take();
+    let (Some(set), Some(known)) = (seen.set.as_deref(), seen.revisions.known()) else {
+        memory.rollback = noted;
+        return Back::Not;
+    };
+    let failed = memory.engine.failure.as_ref().map(|failure| &failure.revision).filter(|one| **one == known.current);
+    let Some(failed) = failed else {
+        // Another template ends it.
+        let noted = noted.filter(|noted| noted.to == known.current);
+        memory.rollback = noted.map(|noted| Rollback { done: true, ..noted });
+        return memory.rollback.clone().map_or(Back::Not, Back::Done);
+    };
+    if !seen.resolved.rolls_back {
+        return Back::Not;
+    }
+    let noted = noted.filter(|noted| noted.failed == *failed);
+    let was_put_back = seen.put_back.as_ref() == Some(failed);
+    let noted = noted.map(|noted| Rollback { done: noted.done || was_put_back, ..noted });
+    memory.rollback.clone_from(&noted);
+    if noted.as_ref().is_some_and(|noted| noted.done) {
+        return Back::Undone(writers(set).into_iter().map(str::to_owned).collect());
+    }
+    if !has_failed {
+        return Back::Not;
+    }
+    let good = memory.engine.last_good.as_ref().filter(|good| known.numbers.contains_key(&good.0) && *good != failed);
+    let Some(good) = good else {
+        return Back::Refused("none of its revisions is known to be good".to_owned());
+    };
+    if let Some(source) = reverter(set) {
+        return Back::Refused(format!("{source} would write the failed one again"));
+    }
+    if let Some(why) = &seen.unrestorable {
+        return Back::Refused(why.clone());
+    }
+    let due = Rollback { failed: failed.clone(), to: good.clone(), done: false };
+    memory.rollback = Some(due.clone());
+    Back::Due(due)
+}
+
+/// What came of an attempt: why the template was not put back, if it was not.
+pub type Outcome = Result<(), String>;
+
+/// Puts the last good template back into a DaemonSet that still is as it was decided for.
+pub async fn put_back(
+    cx: &Cx<'_>,
+    (namespace, name): &Key,
+    live: &DaemonSet,
+    due: &Rollback,
+) -> Result<Outcome, kernel::Error> {
+    let revisions: Api<ControllerRevision> = Api::namespaced(cx.client.clone(), namespace);
+    let what = || format!("list ControllerRevisions of namespace {namespace}");
+    let all = call(what, revisions.list(&ListParams::default())).await?.items;
+    let good = own(live, &all).into_iter().find(|one| one.hash == due.to.0);
+    let Some((template, data)) = good.map(|one| (one.template, one.data)) else {
+        return Ok(Err(format!("{} is gone", due.to)));
+    };
+    let api: Api<DaemonSet> = Api::namespaced(cx.client.clone(), namespace);
+    let is_as_wanted = |made: &DaemonSet| made.spec.as_ref().is_some_and(|spec| spec.template == template);
+    match restore::restore(MANAGER, &api, live, &data, is_as_wanted).await {
+        Ok(true) => Ok(Ok(())),
+        Ok(false) => Ok(Err("admission makes another template of it".to_owned())),
+        Err(error) => match error.objection() {
+            Some(why) => Ok(Err(format!(
+                "the API server refuses it: {why}; the right is in config/{MANAGER}/rollback-role.yaml"
+            ))),
+            None if error.is_conflict() => Ok(Err(format!("DaemonSet {namespace}/{name} changed meanwhile"))),
+            None => Err(error),
+        },
+    }
+}
