@@ -17,7 +17,7 @@ use crate::api::daemonset_rollout::condition::Reason;
 use crate::kernel::kind::Planned;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{self, Desired, Hold, Inventory, Policy, State, Word};
+use crate::rollout::{self, Desired, Hold, Inventory, Policy, State, WaitingOn, Word};
 
 /// The stop for the whole cluster.
 pub const STOPPED: Hold = Hold {
@@ -113,6 +113,7 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
         problems.push(unstable(seen, &writers(set)));
     }
     problems.extend(ignored(seen));
+    problems.extend(unheard(seen, &decision, &engine));
     let next = [decision.next, settles_at, unstable_until].into_iter().flatten().min();
     let mut memory = Memory { engine, ..memory };
     let back = judge(&mut memory, seen, decision.report.state == State::Failed && policy.hold.is_none());
@@ -149,6 +150,23 @@ fn unstable(seen: &Seen, writers: &[&str]) -> Problem {
         time{by}: let one of them write it"
     );
     (Reason::TemplateUnstable, message)
+}
+
+/// A word about a revision that nobody knows, while one is waited for: most likely a mistyped hash.
+fn unheard(seen: &Seen, decision: &rollout::Plan<Revision>, engine: &rollout::Memory<Revision>) -> Option<Problem> {
+    let (resolved, known) = (&seen.resolved, seen.revisions.known()?);
+    let has_failed = decision.report.state == State::Failed && engine.failure.is_some();
+    let is_awaited = decision.report.waiting_on.iter().any(|waits| matches!(waits, WaitingOn::Promotion(_)));
+    let retry = resolved.retry.as_ref().filter(|_| has_failed).map(|hash| ("retry", hash));
+    let promote = resolved.promote.as_ref().filter(|_| is_awaited).map(|hash| ("promote", hash));
+    let reject = resolved.reject.as_ref().filter(|_| is_awaited).map(|hash| ("reject", hash));
+    let is_unknown = |(_, hash): &(&str, &String)| !known.numbers.contains_key(*hash);
+    let (field, hash) = [retry, promote, reject].into_iter().flatten().find(is_unknown)?;
+    let message = format!(
+        "spec.rollout.{field} is {hash}, and DaemonSet {}/{} has no revision of that hash: the current one is {}",
+        resolved.namespace, resolved.daemon_set, known.current.0
+    );
+    Some((Reason::InvalidSpec, message))
 }
 
 /// Keys of spec.ignore that the template lacks.

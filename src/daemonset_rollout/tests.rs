@@ -271,3 +271,25 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
     let paused = plan(&due.memory, &all, at(1013));
     assert_eq!((paused.back, paused.memory.rollback), (Back::Not, Some(noted)));
 }
+
+#[test]
+fn a_word_about_a_hash_that_nobody_knows_is_said_while_it_is_waited_for() {
+    let spec = |word: &Value| {
+        let mut rollout = json!({ "canary": { "nodes": 1, "soak": "1m", "promotion": "Manual" } });
+        rollout.as_object_mut().unwrap().extend(word.as_object().unwrap().clone());
+        json!({ "daemonSet": "a", "debounceSeconds": 3, "rollout": rollout })
+    };
+    let said = |word: Value, memory: &Memory| {
+        let all = seen(&[("h2", true), ("h1", true)], &spec(&word));
+        let plan = plan(memory, &all, at(2000));
+        plan.problems.into_iter().map(|(_, message)| message).collect::<Vec<_>>().join("; ")
+    };
+    let all = seen(&[("h2", true), ("h1", true)], &spec(&json!({})));
+    let soaked = settled(&all, &settled(&all, &Memory::default(), 1000).memory, 1005).memory;
+    let wrong = "spec.rollout.promote is h9, and DaemonSet n/a has no revision of that hash: the current one is h2";
+    assert_eq!(said(json!({ "promote": "h9" }), &soaked), wrong);
+    assert_eq!(said(json!({ "promote": "h1" }), &soaked), "", "an earlier word");
+    assert_eq!(said(json!({ "retry": "h9" }), &soaked), "", "nothing has failed");
+    let failed = said(json!({ "reject": "h2", "retry": "h9" }), &soaked);
+    assert!(failed.starts_with("spec.rollout.retry is h9"), "{failed}");
+}

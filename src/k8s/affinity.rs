@@ -2,6 +2,8 @@
 //!
 //! Pure. What the API server would refuse is named, by its place in a spec. Must not look at a node.
 
+use std::cmp::Ordering;
+
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, PodSpec, Toleration};
 
 use super::placement::{self, Must, Of, Placement, Requirement};
@@ -125,6 +127,11 @@ pub fn toleration(toleration: &Toleration) -> placement::Toleration {
     placement::Toleration {
         key: filled(&toleration.key),
         exists: toleration.operator.as_deref() == Some("Exists"),
+        number: match toleration.operator.as_deref() {
+            Some("Gt") => Some(Ordering::Greater),
+            Some("Lt") => Some(Ordering::Less),
+            _ => None,
+        },
         value: toleration.value.clone().unwrap_or_default(),
         effect: filled(&toleration.effect),
     }

@@ -2,6 +2,7 @@
 //!
 //! Here because "selected" is the base of every count and of the budget. Must not look at Pods or versions.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::node::{Node, Taint};
@@ -88,7 +89,9 @@ pub struct Toleration {
     pub key: Option<String>,
     /// Operator Exists (true) or Equal.
     pub exists: bool,
-    /// Value for Equal.
+    /// What the taint's number must be, compared with the value: greater for operator Gt, less for Lt.
+    pub number: Option<Ordering>,
+    /// Value for Equal, Gt and Lt.
     pub value: String,
     /// Effect; `None` means all.
     pub effect: Option<String>,
@@ -141,9 +144,19 @@ impl Toleration {
         let effect = self.effect.as_ref().is_none_or(|effect| *effect == taint.effect);
         let key = match &self.key {
             None => self.exists,
-            Some(key) => *key == taint.key && (self.exists || self.value == taint.value),
+            Some(key) => *key == taint.key && (self.exists || self.admits(&taint.value)),
         };
         effect && key
+    }
+
+    fn admits(&self, value: &str) -> bool {
+        let number = |text: &str| text.parse::<i64>().ok();
+        match self.number {
+            None => self.value == value,
+            Some(wanted) => {
+                number(value).zip(number(&self.value)).is_some_and(|(taint, own)| taint.cmp(&own) == wanted)
+            }
+        }
     }
 }
 
@@ -226,6 +239,22 @@ mod tests {
         placement.tolerations =
             vec![Toleration { key: Some("infra".into()), value: "no".into(), ..Toleration::default() }];
         assert_ne!(placement.verdict(&tainted), Verdict::Selected);
+        let rated = node(&[], &[("sla", "950", "NoSchedule")]);
+        for (number, value, is_tolerated) in [
+            (Ordering::Greater, "750", true),
+            (Ordering::Greater, "950", false),
+            (Ordering::Less, "1000", true),
+            (Ordering::Less, "750", false),
+            (Ordering::Less, "many", false),
+        ] {
+            placement.tolerations = vec![Toleration {
+                key: Some("sla".into()),
+                number: Some(number),
+                value: value.into(),
+                ..Toleration::default()
+            }];
+            assert_eq!(placement.verdict(&rated) == Verdict::Selected, is_tolerated, "{number:?} {value}");
+        }
     }
 
     #[test]

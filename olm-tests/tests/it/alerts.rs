@@ -168,6 +168,11 @@ const CASES: &[(&str, u32, Option<&str>)] = &[
         Some("DaemonSetTemplateUnstable"),
     ),
     (
+        "daemonsetrollout_condition{C=\"Progressing\",status=\"True\",reason=\"AwaitingPromotion\"}",
+        1,
+        Some("DaemonSetPromotionAwaited"),
+    ),
+    (
         "daemonsetrollout_condition{C=\"Degraded\",status=\"True\",reason=\"Duplicate\"}",
         1,
         Some("DaemonSetRolloutNeedsAttention"),

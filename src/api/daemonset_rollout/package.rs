@@ -147,6 +147,13 @@ const ALERTS: &[Alert] = &[
         summary: "The template of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} changes again and again.",
     },
     Alert {
+        name: "DaemonSetPromotionAwaited",
+        expr: "max by (namespace, name) (daemonsetrollout_condition{reason=\"AwaitingPromotion\"}) == 1",
+        lasts: "24h",
+        summary: "The canaries of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} have soaked, and for a \
+            day nobody has promoted or rejected their revision.",
+    },
+    Alert {
         name: "DaemonSetPodsOutdated",
         expr: "sum by (namespace, name) (daemonsetrollout_nodes{state=\"outdated\"}) > 0 and sum by (namespace, name) \
             (changes(daemonsetrollout_nodes{state=\"outdated\"}[1h])) == 0 unless on (namespace, name) \

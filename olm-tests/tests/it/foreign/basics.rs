@@ -143,10 +143,11 @@ fn what_may_not_be_served_is_said_with_the_remedy_and_the_older_of_two_has_the_d
             "spec": { "apiUrl": "https://it.example/api" } })
             .to_string(),
         );
+        let uid = lab.cluster.kubectl(&["-n", &lab.name, "get", "oneagent", "it", "-o", "jsonpath={.metadata.uid}"]);
         let owner = |kind: &str, group: &str| {
             let mut daemonset = lab.daemonset_saying("one");
             daemonset["metadata"]["ownerReferences"] = json!([{ "apiVersion": group, "kind": kind, "name": "it",
-                "uid": lab.cluster.kubectl(&["-n", &lab.name, "get", "oneagent", "it", "-o", "jsonpath={.metadata.uid}"]),
+                "uid": uid,
                 "controller": true }]);
             daemonset
         };

@@ -4,5 +4,7 @@
 
 mod asked;
 mod basics;
+mod enemies;
 mod hostile;
 mod rollback;
+mod samples;

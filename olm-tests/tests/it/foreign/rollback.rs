@@ -34,7 +34,7 @@ async fn managers(lab: &Lab<'_>) -> Vec<String> {
 #[test]
 fn a_failed_template_is_replaced_with_the_last_good_one_and_the_deployer_meets_no_conflict() {
     olm_tests::run(async {
-        let mut lab = fleet("ds-back", 5).await;
+        let mut lab = fleet("ds-restored", 5).await;
         lab.grant_extra("rollback-role.yaml");
         let good = lab.revision().await;
         let before = lab.agent_uids().await;
