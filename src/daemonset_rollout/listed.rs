@@ -114,6 +114,7 @@ impl Listed {
             undeletable: Vec::new(),
             missing: Missing::new(),
             refused,
+            miscounted: None,
             put_back: None,
             unrestorable: None,
             deciding_since: now,

@@ -43,6 +43,8 @@ pub struct Seen {
     pub pods: Vec<Arc<Pod>>,
     /// What we deleted and what is not replaced yet, as of the last look.
     pub ledger: Ledger,
+    /// Since when the DaemonSet's controller has counted other nodes, and how many it does.
+    pub miscounted: Option<(DateTime<Utc>, usize)>,
     /// Nodes that lost their Pod.
     pub losses: Arc<HashMap<Arc<str>, Loss>>,
     /// Pods for whose deletion the API server is not asked now, by UID, with its words.
@@ -136,6 +138,14 @@ pub async fn observe(
     kept.refusals.record(missing.clone(), refused.clone());
     let there: HashSet<&str> = pods.iter().map(|pod| &*pod.id).collect();
     let (aside, undeletable) = kept.aside.of(|uid| there.contains(uid));
+    let selected = nodes.iter().filter(|node| is_selected(node)).count();
+    let counted = set.as_deref().filter(|set| is_seen(set)).and_then(|set| set.status.as_ref());
+    let counted = counted.and_then(|status| usize::try_from(status.desired_number_scheduled).ok());
+    let counted = counted.filter(|count| *count != selected);
+    let mut since = kept.miscounted.lock();
+    *since = counted.and(since.or(Some(now)));
+    let miscounted = since.zip(counted);
+    drop(since);
     let generation = set.as_ref().and_then(|set| set.metadata.generation);
     let is_believed = |at: &Instant| at.elapsed() < RETRY;
     let tried = kept.unrestorable.lock().clone().filter(|(of, _, at)| *of == generation && is_believed(at));
@@ -157,6 +167,7 @@ pub async fn observe(
         undeletable,
         missing,
         refused,
+        miscounted,
         put_back: kept.put_back.lock().clone(),
         unrestorable,
         stopped,

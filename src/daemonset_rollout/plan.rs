@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::memory::Memory;
 use super::observe::{Current, Seen};
@@ -14,10 +14,11 @@ use super::rollback::{Back, judge};
 use super::source::writers;
 use super::verdict::{Around, Problem, hands_off};
 use crate::api::daemonset_rollout::condition::Reason;
+use crate::k8s::placement::Verdict;
 use crate::kernel::kind::Planned;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
-use crate::rollout::{self, Desired, Hold, Inventory, Policy, State, WaitingOn, Word};
+use crate::rollout::{self, Desired, Hold, Inventory, Policy, Share, State, WaitingOn, Word};
 
 /// The stop for the whole cluster.
 pub const STOPPED: Hold = Hold {
@@ -32,6 +33,9 @@ const SETTLING: Hold = Hold {
     state: State::Held,
     why: "the template changed a moment ago; Pods are replaced once it has stayed the same for a while",
 };
+
+/// What its controller counts is believed after so long: until then one of the two watches may be behind.
+const MISCOUNTED: TimeDelta = TimeDelta::minutes(1);
 
 /// What shall be done.
 pub struct Plan {
@@ -90,7 +94,9 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let hold = hold.or(hands_off.is_some().then_some(HANDS_OFF)).or(settles_at.map(|_| SETTLING));
     let said = |current: &Revision| Word::of(&current.0, resolved.promote.as_ref(), resolved.reject.as_ref());
     let word = known.and_then(|known| said(&known.current));
-    let policy = Policy { hold, word, ..resolved.policy.clone() };
+    let trusted_at = seen.miscounted.map(|(since, _)| since + MISCOUNTED);
+    let fewer = seen.miscounted.filter(|_| trusted_at.is_some_and(|at| at <= now)).map(|(_, count)| count);
+    let policy = Policy { hold, word, budget: budget(seen, fewer), ..resolved.policy.clone() };
     let desired = known.map(|known| Desired { revision: known.current.clone(), insists: false });
     if memory.engine.last_good.is_none() {
         memory.engine.last_good = known.and_then(|known| most_common(seen, &known.current));
@@ -114,11 +120,21 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     }
     problems.extend(ignored(seen));
     problems.extend(unheard(seen, &decision, &engine));
-    let next = [decision.next, settles_at, unstable_until].into_iter().flatten().min();
+    let next =
+        [decision.next, settles_at, unstable_until, trusted_at.filter(|at| *at > now)].into_iter().flatten().min();
     let mut memory = Memory { engine, ..memory };
     let back = judge(&mut memory, seen, decision.report.state == State::Failed && policy.hold.is_none());
     let (guard, ledger) = (decided.guard, decided.ledger);
     Plan { decision, memory, guard, ledger, back, hands_off, problems, settles_at, next }
+}
+
+/// The budget; of fewer nodes, where the DaemonSet's controller has counted fewer for long enough.
+fn budget(seen: &Seen, fewer: Option<usize>) -> Share {
+    let budget = seen.resolved.policy.budget;
+    let selected = seen.nodes.iter().filter(|node| seen.placement.verdict(node) == Verdict::Selected).count();
+    fewer
+        .filter(|count| *count < selected)
+        .map_or(budget, |count| Share::Count(u32::try_from(budget.of(count)).unwrap_or(u32::MAX)))
 }
 
 /// The revision that most available Pods have, except this one: where nothing was completed by us, it is the good one.

@@ -2,6 +2,7 @@
 //!
 //! Must not decide anything.
 
+use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -18,6 +19,8 @@ pub struct Kept {
     pub aside: Aside<String>,
     /// The DaemonSet's revisions as they were listed last.
     pub listed: Mutex<Option<Listed>>,
+    /// Since when the DaemonSet's controller has counted other nodes than this process.
+    pub miscounted: Mutex<Option<DateTime<Utc>>>,
     /// The revision that failed and whose template this process replaced.
     pub put_back: Mutex<Option<Revision>>,
     /// Why its template could not be replaced, for which generation, and when that was tried.

@@ -9,7 +9,7 @@ use super::memory::{self, Rollback};
 use super::observe::{Current, Seen};
 use super::places::WORDS;
 use super::plan::Plan;
-use super::revision::Revision;
+use super::revision::{Revision, is_seen};
 use super::rollback::Back;
 use super::source::{owner, source};
 use super::verdict::{Problem, strategy};
@@ -121,6 +121,9 @@ fn daemon_set(set: &DaemonSet, seen: &Seen) -> DaemonSetStatus {
         revision: seen.revisions.known().map(|known| known.current.0.clone()),
         images: containers.filter_map(|container| container.image.clone()).take(IMAGES).collect(),
         strategy: strategy(set).to_owned(),
+        desired_number_scheduled: is_seen(set)
+            .then(|| set.status.as_ref().map(|status| status.desired_number_scheduled))
+            .flatten(),
         owner: owner(set),
     }
 }

@@ -125,6 +125,7 @@ fn seen(pods: &[(&str, bool)], spec: &Value) -> Seen {
         undeletable: Vec::new(),
         missing: HashMap::new(),
         refused: None,
+        miscounted: None,
         put_back: None,
         unrestorable: None,
         names: Vec::new(),
@@ -292,4 +293,18 @@ fn a_word_about_a_hash_that_nobody_knows_is_said_while_it_is_waited_for() {
     assert_eq!(said(json!({ "retry": "h9" }), &soaked), "", "nothing has failed");
     let failed = said(json!({ "reject": "h2", "retry": "h9" }), &soaked);
     assert!(failed.starts_with("spec.rollout.retry is h9"), "{failed}");
+}
+
+#[test]
+fn where_its_controller_counts_fewer_nodes_for_a_minute_these_size_the_budget() {
+    let spec = json!({ "daemonSet": "a", "debounceSeconds": 3, "rollout": { "maxUnavailable": "50%" } });
+    let mut all = seen(&[("h1", true), ("h1", true), ("h1", true), ("h1", true)], &spec);
+    let memory = settled(&all, &Memory::default(), 1000).memory;
+    assert_eq!(goes(&plan(&memory, &all, at(1005))).len(), 2);
+    all.miscounted = Some((at(1000), 2));
+    let early = plan(&memory, &all, at(1005));
+    assert_eq!((goes(&early).len(), early.next), (2, Some(at(1060))), "a watch may be behind");
+    assert_eq!(goes(&plan(&memory, &all, at(1060))).len(), 1);
+    all.miscounted = Some((at(1000), 9));
+    assert_eq!(goes(&plan(&memory, &all, at(1060))).len(), 2, "the smaller of both");
 }

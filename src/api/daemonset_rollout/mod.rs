@@ -140,6 +140,10 @@ pub struct DaemonSetStatus {
     /// The current revision, by its controller-revision-hash; absent until its controller has written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// Nodes that its controller wants a Pod on. Where that differs from nodes.selected for a minute, the smaller of
+    /// the two sizes the budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired_number_scheduled: Option<i32>,
     /// Images of its containers, the first five.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,

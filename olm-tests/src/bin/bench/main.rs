@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench that cannot go on stops")]
 
+mod daemonsets;
 mod jvms;
 mod scale;
 mod stacks;
@@ -15,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use chrono::{TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use olm_tests::eyes::{Eyes, Seen};
 use olm_tests::lab::{Lab, V1, V2};
@@ -41,8 +41,21 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What can be asked for alone: `make bench ONLY="latency plan"`.
-const SECTIONS: [&str; 12] = [
-    "plan", "latency", "rollout", "watchers", "jvms", "manyjvms", "stacks", "large", "zones", "flap", "fifty", "memory",
+const SECTIONS: [&str; 14] = [
+    "plan",
+    "latency",
+    "rollout",
+    "watchers",
+    "jvms",
+    "manyjvms",
+    "stacks",
+    "daemonsets",
+    "damage",
+    "large",
+    "zones",
+    "flap",
+    "fifty",
+    "memory",
 ];
 /// Between two rounds of a latency: what the last one set off has come to rest.
 const REST: Duration = Duration::from_millis(300);
@@ -87,6 +100,12 @@ fn main() {
             stacks::first().await;
             stacks::workers(500).await;
             stacks::growth().await;
+        }
+        for size in [200, 1000].into_iter().filter(|_| wanted("daemonsets")) {
+            daemonsets::rollout(size).await;
+        }
+        if wanted("damage") {
+            daemonsets::damage().await;
         }
         if wanted("latency") {
             latency().await;
@@ -261,7 +280,7 @@ async fn rollout_of(size: usize) {
         "… ideal without an API server: ten times a replacement (50 ms to go, 1 s to Ready)",
         &format!("{:.1} s", replacement * 10.0),
     );
-    let (bare, bare_gaps) = bare_rollout(&lab, size / 10).await;
+    let (bare, bare_gaps) = bare_rollout(&lab, "oneagent=agent", size / 10).await;
     row(
         "… ideal on this machine: a bare client that deletes the next Pod for each that is Ready",
         &format!("{bare:.1} s"),
@@ -280,10 +299,10 @@ async fn rollout_of(size: usize) {
 
 /// A bare client that does nothing but replace every Pod at the same budget: for each that becomes Ready it deletes the
 /// next. What its rollout takes is the ideal on this machine. Seconds, and the gaps between Ready and next deletion.
-async fn bare_rollout(lab: &Lab<'_>, budget: usize) -> (f64, Vec<f64>) {
+async fn bare_rollout(lab: &Lab<'_>, labels: &str, budget: usize) -> (f64, Vec<f64>) {
     let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-    let names: Vec<String> = lab.pods("agent").await.into_values().map(|pod| pod.name_any()).collect();
-    let mut eyes = Eyes::on(lab, "agent", names.len()).await;
+    let names: Vec<String> = lab.labelled(labels).await.into_keys().collect();
+    let mut eyes = Eyes::on_replicas(lab, labels, names.len()).await;
     let mut deletions = tokio::task::JoinSet::new();
     let (mut next, mut ready) = (names.iter(), 0);
     while ready < names.len() {
