@@ -94,7 +94,7 @@ fn every_file_that_a_page_names_is_there() {
     for path in pages().into_iter().filter(|path| !path.ends_with("CHANGELOG.md")) {
         let text = std::fs::read_to_string(&path).unwrap();
         for word in text.split(|c: char| c.is_whitespace() || "`|()\"'<>,;".contains(c)) {
-            let word = word.trim_end_matches(['.', ':']);
+            let word = word.trim_end_matches(['.', ':']).split('#').next().unwrap_or_default();
             let ours = ["config/", "src/", "docs/", "olm-tests/", "catalog/", "bundle/", "tests/", ".ci/"];
             let is_whole = !word.contains(['*', '…', '$', '{', '='])
                 && !word.chars().collect::<Vec<_>>().windows(3).any(|three| three.iter().all(char::is_ascii_uppercase));
@@ -113,7 +113,7 @@ fn every_file_that_a_page_names_is_there() {
 #[test]
 fn the_readme_is_read_in_a_few_minutes() {
     let text = page("README.md");
-    assert!(text.lines().count() <= 200, "{} lines", text.lines().count());
+    assert!(text.lines().count() <= 120, "{} lines", text.lines().count());
     let mut paragraph = 0;
     for (number, line) in prose(&text) {
         let is_text = !line.trim().is_empty() && !line.starts_with(['|', '#', '!', '*', '-']);
@@ -124,7 +124,7 @@ fn the_readme_is_read_in_a_few_minutes() {
 
 #[test]
 fn what_a_promise_is_held_by_is_there() {
-    let text = page("README.md");
+    let text = page("docs/development.md");
     let table = text.split("## What it promises").nth(1).unwrap().split("\n\n").nth(2).unwrap();
     for row in table.lines().skip(2) {
         let held_by = row.split('|').nth(2).unwrap();

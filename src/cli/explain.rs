@@ -67,20 +67,10 @@ pub(super) async fn explain(args: &Args) -> Result<bool, String> {
     };
     let mut findings = Vec::new();
     let mut is_empty = true;
+    let namespace = args.namespace.as_deref();
     for kind in kinds {
-        let reader = Reader { client: &client, operator: kind.operator() };
         // Whose kind was not named need not be there, nor be allowed.
-        let is_asked = kinds.len() == 1;
-        let namespace = args.namespace.as_deref();
-        let found = match kind {
-            PodKind::Oneagent => {
-                let home = matches!(question, Question::One(_)).then_some("dynatrace");
-                oneagent::explain::explain(reader, &question, namespace.or(home), is_asked).await?
-            }
-            PodKind::Daemonsetrollout => {
-                daemonset_rollout::explain::explain(reader, &question, namespace, is_asked).await?
-            }
-        };
+        let found = of_kind((&client, namespace), *kind, &question, kinds.len() == 1).await?;
         let Some(found) = found else { continue };
         is_empty = false;
         findings.extend(operator(&client, (kind.operator(), namespace), clock.now()).await);
@@ -91,10 +81,7 @@ pub(super) async fn explain(args: &Args) -> Result<bool, String> {
         });
     }
     if is_empty {
-        let place =
-            args.namespace.as_ref().map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
-        let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
-        return Err(format!("there is no {} in {place}", names.join(" and no ")));
+        return Err(nothing((&client, args.namespace.as_deref()), &question, kinds).await);
     }
     let must_act = findings.iter().any(|finding| finding.kind == Kind::Act);
     for Finding { who, what, remedy, .. } in findings {
@@ -104,6 +91,34 @@ pub(super) async fn explain(args: &Args) -> Result<bool, String> {
         }
     }
     Ok(must_act)
+}
+
+/// What there is to say of a kind; `None`: there is nothing of it.
+async fn of_kind(
+    (client, namespace): (&Client, Option<&str>),
+    kind: PodKind,
+    question: &Question<'_>,
+    is_asked: bool,
+) -> Result<Option<Vec<Finding>>, String> {
+    let reader = Reader { client, operator: kind.operator() };
+    match kind {
+        PodKind::Oneagent => {
+            let home = matches!(question, Question::One(_)).then_some("dynatrace");
+            oneagent::explain::explain(reader, question, namespace.or(home), is_asked).await
+        }
+        PodKind::Daemonsetrollout => daemonset_rollout::explain::explain(reader, question, namespace, is_asked).await,
+    }
+}
+
+/// Why there is nothing to say: of each kind that nothing of it is there, or that it cannot be listed.
+async fn nothing((client, namespace): (&Client, Option<&str>), question: &Question<'_>, kinds: &[PodKind]) -> String {
+    let place = namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+    let mut said = Vec::new();
+    for kind in kinds {
+        let found = of_kind((client, namespace), *kind, question, true).await;
+        said.push(found.err().unwrap_or_else(|| format!("there is no {} in {place}", kind.name())));
+    }
+    said.join("; ")
 }
 
 /// Whether no operator runs: then what a status says may be old. Without the right to see that, nothing is said.

@@ -86,7 +86,7 @@ async fn put_back(cx: &Cx<'_>, key: &Key, live: Option<&DaemonSet>, back: &Back)
     let (Back::Due(due), Some(live)) = (back, live) else { return (matches!(back, Back::Due(_)), None) };
     match rollback::put_back(cx, key, live, due).await {
         Ok(Ok(())) => {
-            *kept.put_back.lock() = Some(due.failed.clone());
+            *kept.put_back.lock() = Some((due.failed.clone(), live.metadata.generation));
             (true, None)
         }
         Ok(Err(why)) => {

@@ -55,8 +55,8 @@ pub struct Seen {
     pub missing: Missing,
     /// Why the API server refuses new Pods.
     pub refused: Option<String>,
-    /// The revision that failed and whose template this process replaced.
-    pub put_back: Option<Revision>,
+    /// The revision that failed and whose template this process replaced, with the generation that had it.
+    pub put_back: Option<(Revision, Option<i64>)>,
     /// Why its template cannot be replaced now.
     pub unrestorable: Option<String>,
     /// Names of the DaemonSets of the namespace, where the one that is named does not exist.

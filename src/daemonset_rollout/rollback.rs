@@ -48,9 +48,15 @@ pub fn judge(memory: &mut Memory, seen: &Seen, has_failed: bool) -> Back {
         return Back::Not;
     }
     let noted = noted.filter(|noted| noted.failed == *failed);
-    let was_put_back = seen.put_back.as_ref() == Some(failed);
-    let noted = noted.map(|noted| Rollback { done: noted.done || was_put_back, ..noted });
+    let put_back = seen.put_back.as_ref().filter(|(of, _)| of == failed);
+    let is_unseen = put_back.is_some_and(|(_, generation)| *generation == set.metadata.generation);
+    let is_done = put_back.is_some() && !is_unseen;
+    let noted = noted.map(|noted| Rollback { done: noted.done || is_done, ..noted });
     memory.rollback.clone_from(&noted);
+    if is_unseen {
+        // No watch has shown what we wrote.
+        return Back::Not;
+    }
     if noted.as_ref().is_some_and(|noted| noted.done) {
         return Back::Undone(writers(set).into_iter().map(str::to_owned).collect());
     }

@@ -21,8 +21,8 @@ pub struct Kept {
     pub listed: Mutex<Option<Listed>>,
     /// Since when the DaemonSet's controller has counted other nodes than this process.
     pub miscounted: Mutex<Option<DateTime<Utc>>>,
-    /// The revision that failed and whose template this process replaced.
-    pub put_back: Mutex<Option<Revision>>,
+    /// The revision that failed and whose template this process replaced, with the generation that had it.
+    pub put_back: Mutex<Option<(Revision, Option<i64>)>>,
     /// Why its template could not be replaced, for which generation, and when that was tried.
     pub unrestorable: Mutex<Option<(Option<i64>, String, Instant)>>,
 }

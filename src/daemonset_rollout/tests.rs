@@ -257,7 +257,10 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
     assert_eq!(plan(&due.memory, &all, at(1011)).back, Back::Refused("refused".to_owned()));
     all.unrestorable = None;
     // This process wrote it, and the failed one is there again: no other write, also of the next process.
-    all.put_back = Some(noted.failed.clone());
+    let generation = all.set.as_ref().unwrap().metadata.generation;
+    all.put_back = Some((noted.failed.clone(), generation));
+    assert_eq!(plan(&due.memory, &all, at(1012)).back, Back::Not, "no watch has shown it");
+    all.put_back = Some((noted.failed.clone(), generation.map(|generation| generation - 1)));
     let undone = plan(&due.memory, &all, at(1012));
     all.put_back = None;
     let later = plan(&undone.memory, &all, at(2000));

@@ -134,6 +134,14 @@ fn a_person_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
             if is_said && code == Some(1) { Ok(()) } else { Err(said) }
         })
         .await;
+        // Without rights nobody is told that there is nothing.
+        lab.cluster.kubectl(&["delete", "clusterrolebinding", "on-call-explained"]);
+        eventually("it says what cannot be listed", SOON, || async {
+            let (code, said) = ask(&lab, &kubeconfig, &[]);
+            let is_said = said.contains("cannot list oneagents: ") && !said.contains("there is no");
+            if is_said && code == Some(2) { Ok(()) } else { Err(said) }
+        })
+        .await;
         lab.end().await;
     });
 }

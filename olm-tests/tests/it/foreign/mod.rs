@@ -6,5 +6,6 @@ mod asked;
 mod basics;
 mod enemies;
 mod hostile;
+mod many;
 mod rollback;
 mod samples;
