@@ -98,6 +98,12 @@ impl Memory {
             self.template = Some(known.clone());
             return self;
         }
+        // What we put back ourselves is no news, and need not settle.
+        let is_put_back = self.rollback.as_ref().is_some_and(|rollback| rollback.to == *revision);
+        if let Some(known) = before.clone().filter(|_| is_put_back) {
+            self.template = Some(Template { revision: revision.clone(), ..known });
+            return self;
+        }
         let follows = |known: &&Template| now - known.since < APART;
         let changes = match &before {
             // The first sight is no change.

@@ -265,6 +265,10 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
     all.put_back = None;
     let later = plan(&undone.memory, &all, at(2000));
     assert_eq!((&undone.back, &later.back), (&Back::Undone(vec![]), &Back::Undone(vec![])));
+    // The good one is there: it need not settle, and is no change of somebody's.
+    let seen_last = due.memory.template.clone().unwrap();
+    let back = due.memory.clone().seeing("d", &noted.to, at(1013)).template.unwrap();
+    assert_eq!((&back.revision, back.since, back.changes), (&noted.to, seen_last.since, seen_last.changes));
     // What the user does not want any more is forgotten.
     all.resolved.rolls_back = false;
     let unwanted = plan(&later.memory, &all, at(2001));

@@ -32,7 +32,11 @@ pub(in crate::cli) async fn plan(
     args: &Subject,
     now: DateTime<Utc>,
 ) -> Result<Vec<Preview>, String> {
-    let edited = args.file.as_deref().map(written).transpose()?.map(|file| file.agents);
+    let edited = args.file.as_deref().map(written).transpose().map_err(|why| {
+        let of_others = "for a DaemonSetRollout or its DaemonSet add --kind daemonsetrollout";
+        if why.ends_with("holds no OneAgent") { format!("{why}; {of_others}") } else { why }
+    })?;
+    let edited = edited.map(|file| file.agents);
     let mut all = reader.within::<OneAgent>(None, "oneagents", "").await?;
     let wanted = wanted(args, edited, &mut all)?;
     let cluster = Cluster::of(
