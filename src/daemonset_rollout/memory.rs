@@ -73,9 +73,15 @@ pub struct Retried {
 pub struct Rollback {
     pub failed: Revision,
     pub to: Revision,
+    /// Generation of the DaemonSet that had the failed one.
+    #[serde(default)]
+    pub generation: Option<i64>,
     /// Whether that was done.
     #[serde(default)]
-    pub done: bool,
+    pub is_done: bool,
+    /// Whether somebody has written another template since.
+    #[serde(default)]
+    pub is_over: bool,
 }
 
 impl Memory {
@@ -99,7 +105,7 @@ impl Memory {
             return self;
         }
         // What we put back ourselves is no news, and need not settle.
-        let is_put_back = self.rollback.as_ref().is_some_and(|rollback| rollback.to == *revision);
+        let is_put_back = self.rollback.as_ref().is_some_and(|rollback| rollback.to == *revision && !rollback.is_over);
         if let Some(known) = before.clone().filter(|_| is_put_back) {
             self.template = Some(Template { revision: revision.clone(), ..known });
             return self;
@@ -122,6 +128,7 @@ impl Memory {
         let is_news = known.is_none();
         self.retried = known.or_else(|| revision.map(|revision| Retried { revision: revision.clone(), at: now }));
         if let Some(revision) = revision.filter(|_| is_news) {
+            self.rollback = self.rollback.filter(|rollback| rollback.failed.0 != *revision);
             self.engine.forgive(|failed| failed.0 == *revision);
         }
         self

@@ -37,30 +37,37 @@ pub fn judge(memory: &mut Memory, seen: &Seen, has_failed: bool) -> Back {
         memory.rollback = noted;
         return Back::Not;
     };
-    let failed = memory.engine.failure.as_ref().map(|failure| &failure.revision).filter(|one| **one == known.current);
-    let Some(failed) = failed else {
-        // Another template ends it.
-        let noted = noted.filter(|noted| noted.to == known.current);
-        memory.rollback = noted.map(|noted| Rollback { done: true, ..noted });
-        return memory.rollback.clone().map_or(Back::Not, Back::Done);
-    };
     if !seen.resolved.rolls_back {
         return Back::Not;
     }
-    let noted = noted.filter(|noted| noted.failed == *failed);
+    let failed = memory.engine.failure.as_ref().map(|failure| &failure.revision).filter(|one| **one == known.current);
+    let Some(failed) = failed else {
+        let Some(noted) = noted else { return Back::Not };
+        let is_there = noted.to == known.current;
+        let is_over = noted.is_over || !(is_there || noted.failed == known.current);
+        let noted = Rollback { is_done: noted.is_done || is_there, is_over, ..noted };
+        // What failed and comes back later is known.
+        memory.rollback = Some(noted.clone());
+        return if is_there && !is_over { Back::Done(noted) } else { Back::Not };
+    };
     let put_back = seen.put_back.as_ref().filter(|(of, _)| of == failed);
     let is_unseen = put_back.is_some_and(|(_, generation)| *generation == set.metadata.generation);
-    let is_done = put_back.is_some() && !is_unseen;
-    let noted = noted.map(|noted| Rollback { done: noted.done || is_done, ..noted });
-    memory.rollback.clone_from(&noted);
+    let noted = noted.filter(|noted| noted.failed == *failed);
+    let noted = noted.map(|noted| {
+        let is_done = put_back.is_some_and(|(_, generation)| *generation >= noted.generation) && !is_unseen;
+        Rollback { is_done: noted.is_done || is_done, ..noted }
+    });
     if is_unseen {
         // No watch has shown what we wrote.
+        memory.rollback = noted;
         return Back::Not;
     }
-    if noted.as_ref().is_some_and(|noted| noted.done) {
+    if let Some(noted) = noted.as_ref().filter(|noted| noted.is_done) {
+        memory.rollback = Some(noted.clone());
         return Back::Undone(writers(set).into_iter().map(str::to_owned).collect());
     }
     if !has_failed {
+        memory.rollback = noted;
         return Back::Not;
     }
     let good = memory.engine.last_good.as_ref().filter(|good| known.numbers.contains_key(&good.0) && *good != failed);
@@ -73,7 +80,8 @@ pub fn judge(memory: &mut Memory, seen: &Seen, has_failed: bool) -> Back {
     if let Some(why) = &seen.unrestorable {
         return Back::Refused(why.clone());
     }
-    let due = Rollback { failed: failed.clone(), to: good.clone(), done: false };
+    let generation = set.metadata.generation;
+    let due = Rollback { failed: failed.clone(), to: good.clone(), generation, is_done: false, is_over: false };
     memory.rollback = Some(due.clone());
     Back::Due(due)
 }

@@ -247,7 +247,9 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
     let settling = settled(&all, &Memory::default(), 1000);
     assert_eq!(settling.back, Back::Not, "the template may change once more");
     let due = plan(&settling.memory, &all, at(1005));
-    let noted = Rollback { failed: Revision("h2".to_owned()), to: Revision("h1".to_owned()), done: false };
+    let (failed, to) = (Revision("h2".to_owned()), Revision("h1".to_owned()));
+    let generation = all.set.as_ref().unwrap().metadata.generation;
+    let noted = Rollback { failed, to, generation, is_done: false, is_over: false };
     assert_eq!((&due.back, &due.memory.rollback), (&Back::Due(noted.clone()), &Some(noted.clone())));
     assert!(due.has_steps(), "it is remembered before anything is written");
     // A process that was killed before it wrote, or could not, tries again.
@@ -257,10 +259,14 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
     assert_eq!(plan(&due.memory, &all, at(1011)).back, Back::Refused("refused".to_owned()));
     all.unrestorable = None;
     // This process wrote it, and the failed one is there again: no other write, also of the next process.
-    let generation = all.set.as_ref().unwrap().metadata.generation;
     all.put_back = Some((noted.failed.clone(), generation));
     assert_eq!(plan(&due.memory, &all, at(1012)).back, Back::Not, "no watch has shown it");
     all.put_back = Some((noted.failed.clone(), generation.map(|generation| generation - 1)));
+    assert!(matches!(plan(&due.memory, &all, at(1012)).back, Back::Due(_)), "that was an earlier one");
+    let mut set = (**all.set.as_ref().unwrap()).clone();
+    all.put_back = Some((noted.failed.clone(), generation));
+    set.metadata.generation = generation.map(|generation| generation + 2);
+    all.set = Some(Arc::new(set));
     let undone = plan(&due.memory, &all, at(1012));
     all.put_back = None;
     let later = plan(&undone.memory, &all, at(2000));
@@ -269,6 +275,13 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
     let seen_last = due.memory.template.clone().unwrap();
     let back = due.memory.clone().seeing("d", &noted.to, at(1013)).template.unwrap();
     assert_eq!((&back.revision, back.since, back.changes), (&noted.to, seen_last.since, seen_last.changes));
+    // Another template ends it; should the failed one come back and fail again, it is not written again,
+    let over = Rollback { is_done: true, is_over: true, ..noted.clone() };
+    let mut remembered = undone.memory.clone();
+    remembered.rollback = Some(over.clone());
+    assert!(matches!(plan(&remembered, &all, at(2000)).back, Back::Undone(_)));
+    // unless a person wants it to be tried again.
+    assert_eq!(remembered.retrying(Some(&"h2".to_owned()), at(2000)).rollback, None);
     // What the user does not want any more is forgotten.
     all.resolved.rolls_back = false;
     let unwanted = plan(&later.memory, &all, at(2001));
