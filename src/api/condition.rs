@@ -36,6 +36,13 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
 }
 
+/// Whether one of these has this type and this reason.
+#[must_use]
+pub fn has(conditions: &[Condition], type_: impl Display, reason: impl Display) -> bool {
+    let (type_, reason) = (type_.to_string(), reason.to_string());
+    conditions.iter().any(|condition| condition.type_ == type_ && condition.reason == reason)
+}
+
 impl Condition {
     /// What it says, without the sentence: its type, status and reason.
     #[must_use]

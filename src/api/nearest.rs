@@ -7,9 +7,9 @@ const ALIKE: f64 = 0.6;
 
 /// What may have been meant.
 #[must_use]
-pub fn nearest(name: &str, names: &[&str]) -> String {
-    let likeness = |other: &&&str| strsim::jaro_winkler(name, other);
+pub fn nearest<S: AsRef<str>>(name: &str, names: &[S]) -> String {
+    let likeness = |other: &&S| strsim::jaro_winkler(name, other.as_ref());
     let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let best = best.filter(|best| likeness(best) > ALIKE);
-    best.map(|best| format!("; the nearest name is {best}")).unwrap_or_default()
+    best.map(|best| format!("; the nearest name is {}", best.as_ref())).unwrap_or_default()
 }

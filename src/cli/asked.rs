@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
 
+use crate::fleet::finding::Finding;
 use crate::k8s::facts::NodeFacts;
 use crate::{daemonset_rollout, oneagent};
 
@@ -45,6 +46,15 @@ pub(super) enum Question<'q> {
     One(&'q str),
     /// What the objects have to do with a node.
     Node { name: &'q str, nodes: &'q [NodeFacts], now: DateTime<Utc> },
+}
+
+/// What there is to say of a kind; the error says why there is nothing: no object, or none that may be listed.
+pub(super) type Said = Result<Vec<Finding>, String>;
+
+/// That there is no object of a kind.
+pub(super) fn none(kind: PodKind, namespace: Option<&str>) -> String {
+    let place = namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+    format!("there is no {} in {place}", kind.name())
 }
 
 /// What `plan` is asked about.

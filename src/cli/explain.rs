@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
-use super::asked::{PodKind, Question};
+use super::asked::{PodKind, Question, Said};
 use super::read::Reader;
 use super::{daemonset_rollout, oneagent};
 use crate::api::nearest::nearest;
@@ -57,22 +57,24 @@ pub(super) async fn explain(args: &Args) -> Result<bool, String> {
             let kinds = kinds(false);
             nodes = Reader { client: &client, operator: kinds[0].operator() }.all::<NodeFacts>("nodes").await?;
             let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            if !names.contains(&name.as_str()) {
+            if !names.contains(name) {
                 return Err(format!("there is no node {name}{}", nearest(name, &names)));
             }
             (Question::Node { name, nodes: &nodes, now: clock.now() }, kinds)
         }
         _ => return Err("write explain node NODE, or explain NAME, the name of an object".to_owned()),
     };
-    let mut findings = Vec::new();
-    let mut is_empty = true;
+    let (mut findings, mut nothing) = (Vec::new(), Vec::new());
     let namespace = args.namespace.as_deref();
     for kind in kinds {
-        // Whose kind was not named need not be there, nor be allowed.
-        let found = of_kind((&client, namespace), *kind, &question, kinds.len() == 1).await?;
-        let Some(found) = found else { continue };
-        is_empty = false;
+        let found = match of_kind((&client, namespace), *kind, &question).await? {
+            Ok(found) => found,
+            // It need not be there, nor be allowed, if another one is.
+            Err(why) => {
+                nothing.push(why);
+                continue;
+            }
+        };
         findings.extend(operator(&client, (kind.operator(), namespace), clock.now()).await);
         findings.extend(if let Question::Node { name, .. } = question {
             folded(name, kind.name(), found)
@@ -80,8 +82,8 @@ pub(super) async fn explain(args: &Args) -> Result<bool, String> {
             found
         });
     }
-    if is_empty {
-        return Err(nothing((&client, args.namespace.as_deref()), &question, kinds).await);
+    if nothing.len() == kinds.len() {
+        return Err(nothing.join("; "));
     }
     let must_act = findings.iter().any(|finding| finding.kind == Kind::Act);
     for Finding { who, what, remedy, .. } in findings {
@@ -93,32 +95,19 @@ pub(super) async fn explain(args: &Args) -> Result<bool, String> {
     Ok(must_act)
 }
 
-/// What there is to say of a kind; `None`: there is nothing of it.
 async fn of_kind(
     (client, namespace): (&Client, Option<&str>),
     kind: PodKind,
     question: &Question<'_>,
-    is_asked: bool,
-) -> Result<Option<Vec<Finding>>, String> {
+) -> Result<Said, String> {
     let reader = Reader { client, operator: kind.operator() };
     match kind {
         PodKind::Oneagent => {
             let home = matches!(question, Question::One(_)).then_some("dynatrace");
-            oneagent::explain::explain(reader, question, namespace.or(home), is_asked).await
+            oneagent::explain::explain(reader, question, namespace.or(home)).await
         }
-        PodKind::Daemonsetrollout => daemonset_rollout::explain::explain(reader, question, namespace, is_asked).await,
+        PodKind::Daemonsetrollout => daemonset_rollout::explain::explain(reader, question, namespace).await,
     }
-}
-
-/// Why there is nothing to say: of each kind that nothing of it is there, or that it cannot be listed.
-async fn nothing((client, namespace): (&Client, Option<&str>), question: &Question<'_>, kinds: &[PodKind]) -> String {
-    let place = namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
-    let mut said = Vec::new();
-    for kind in kinds {
-        let found = of_kind((client, namespace), *kind, question, true).await;
-        said.push(found.err().unwrap_or_else(|| format!("there is no {} in {place}", kind.name())));
-    }
-    said.join("; ")
 }
 
 /// Whether no operator runs: then what a status says may be old. Without the right to see that, nothing is said.

@@ -4,16 +4,22 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{Api, ListParams};
+use kube::core::object::{HasSpec, HasStatus};
 use kube::{Client, CustomResourceExt, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::schema;
-use crate::kernel::{self, chain};
+use crate::api::rollout::NodeCounts;
+use crate::kernel::{self, chain, refused};
+use crate::rollout::Pod;
 
 /// A cluster, read with the caller's rights.
 #[derive(Clone, Copy)]
@@ -33,23 +39,32 @@ impl Reader<'_> {
         self.list(self.api(namespace), what, labels).await
     }
 
-    /// Everything of a kind that need not be installed, nor be allowed; `None`: it is not, or there is nothing of it.
-    pub(super) async fn any<K>(
-        &self,
-        namespace: Option<&str>,
-        what: &str,
-        is_asked: bool,
-    ) -> Result<Option<Vec<K>>, String>
+    /// Everything of a kind that need not be installed, nor be allowed; the inner error says that it is not.
+    pub(super) async fn any<K>(&self, namespace: Option<&str>, what: &str) -> Result<Result<Vec<K>, String>, String>
     where
         K: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
         K::DynamicType: Default,
     {
-        let found = self.api::<K>(namespace).list(&ListParams::default()).await;
-        match found {
-            Ok(list) => Ok(Some(list.items).filter(|items| !items.is_empty())),
-            Err(kube::Error::Api(status)) if !is_asked && matches!(status.code, 403 | 404) => Ok(None),
-            Err(error) => Err(self.unanswered(&format!("list {what}"), &error).await),
-        }
+        let error = match self.api::<K>(namespace).list(&ListParams::default()).await {
+            Ok(list) => return Ok(Ok(list.items)),
+            Err(error) => error,
+        };
+        let why = self.unanswered(&format!("list {what}"), &error).await;
+        let is_absent = matches!(&error, kube::Error::Api(status) if matches!(status.code, 403 | 404));
+        if is_absent { Ok(Err(why)) } else { Err(why) }
+    }
+
+    /// Why the API server refuses Pods of a DaemonSet, if some are missing; `counts`: what its object's status says.
+    pub(super) async fn refused<R>(
+        &self,
+        (set, pods): (Option<&DaemonSet>, &[Arc<Pod<R>>]),
+        counts: Option<&NodeCounts>,
+        now: DateTime<Utc>,
+    ) -> Result<Option<String>, String> {
+        let Some(set) = set else { return Ok(None) };
+        // Since when a Pod is missing only the operator knows.
+        let since = counts.is_some_and(|nodes| nodes.admission > 0).then_some(DateTime::UNIX_EPOCH);
+        refused::why(self.client, set, (pods, since), now).await.map_err(|why| why.chain())
     }
 
     fn api<K>(&self, namespace: Option<&str>) -> Api<K>
@@ -118,6 +133,23 @@ pub(super) fn objects(file: &Path) -> Result<Vec<Value>, String> {
         found.extend(items.unwrap_or_else(|| vec![value]));
     }
     Ok(found)
+}
+
+/// Has a list hold an object of a file, with what the cluster has of it beside the spec; returns it as it is there.
+pub(super) fn edited<K>(all: &mut Vec<K>, mut object: K, namespace: String) -> K
+where
+    K: Resource + HasSpec + HasStatus + Clone,
+{
+    let is_it =
+        |other: &&mut K| other.meta().name == object.meta().name && other.meta().namespace.as_ref() == Some(&namespace);
+    if let Some(live) = all.iter_mut().find(is_it) {
+        std::mem::swap(live.spec_mut(), object.spec_mut());
+        return live.clone();
+    }
+    object.meta_mut().namespace = Some(namespace);
+    *object.status_mut() = None;
+    all.push(object.clone());
+    object
 }
 
 /// The objects of a kind among those of a file, refused as the API server refuses one; and the others.

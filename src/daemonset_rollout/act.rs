@@ -62,7 +62,7 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan) -> Acted {
     let (deleted, error) = cx.delete_all(&plan.guard, steps, &cx.state.own.aside, is_still).await;
     let live = stored.as_ref().filter(|_| is_still());
     let (is_put_back, unwritten) = put_back(cx, &key, live, &plan.back).await;
-    let error = unread.or(error).or(unwritten).or(disown(cx, seen, &key).await);
+    let error = unread.or(error).or(unwritten).or(disown(cx, seen, &key).await.err());
     // While nothing may be replaced, nothing that OLM could interrupt is under way.
     let is_held = matches!(plan.decision.report.state, State::Held | State::Paused | State::Stopped);
     let latest = cx.in_flight.ledger(&cx.state.uid).latest().filter(|_| !is_held);
@@ -98,13 +98,13 @@ async fn put_back(cx: &Cx<'_>, key: &Key, live: Option<&DaemonSet>, back: &Back)
 }
 
 /// Gives up what an operator that was killed owns of a DaemonSet that it wrote.
-async fn disown(cx: &Cx<'_>, seen: &Seen, (namespace, name): &Key) -> Option<kernel::Error> {
+async fn disown(cx: &Cx<'_>, seen: &Seen, key: &Key) -> Result<(), kernel::Error> {
     let is_ours = seen.set.as_deref().is_some_and(|set| restore::owns(MANAGER, set));
-    if !is_ours || !seen.resolved.rolls_back {
-        return None;
-    }
-    let api: Api<DaemonSet> = Api::namespaced(cx.client.clone(), namespace);
-    restore::disown(MANAGER, &api, name, &[]).await.err()
+    // The watch may be behind: what is stored counts.
+    let live = if is_ours && seen.resolved.rolls_back { stored(&cx.client, key).await? } else { None };
+    let Some(live) = live else { return Ok(()) };
+    let api: Api<DaemonSet> = Api::namespaced(cx.client.clone(), &key.0);
+    restore::disown(MANAGER, &api, live, &[]).await
 }
 
 #[cfg(test)]

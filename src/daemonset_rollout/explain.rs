@@ -14,7 +14,7 @@ use super::observe::Seen;
 use super::places::{SKIP, WORDS, is_skipped, places};
 use super::revision::{Own, Pod};
 use crate::api::daemonset_rollout::DaemonSetRollout;
-use crate::fleet::finding::{Finding, Kind, Told, remedy, stands, unlike, untaint, who};
+use crate::fleet::finding::{Finding, Kind, Status, Told, remedy, stands, unlike, untaint, who};
 use crate::fleet::refusal;
 use crate::k8s::node::Node;
 use crate::k8s::placement::Verdict;
@@ -40,10 +40,12 @@ pub fn told(object: &DaemonSetRollout) -> Told<'_> {
         operator: MANAGER,
         pods: "Pods",
         to: ("revision", set.and_then(|set| set.revision.as_deref())),
-        observed: status.map(|status| status.observed_generation),
-        conditions: status.map(|status| status.conditions.as_slice()).unwrap_or_default(),
-        rollout: status.and_then(|status| status.rollout.as_ref()),
-        nodes: status.and_then(|status| status.nodes.as_ref()),
+        status: status.map(|status| Status {
+            observed: status.observed_generation,
+            conditions: &status.conditions,
+            rollout: status.rollout.as_ref(),
+            nodes: status.nodes.as_ref(),
+        }),
     }
 }
 

@@ -15,6 +15,7 @@ use super::memory::{self, Memory};
 use super::observe::{Current, Seen, Shown};
 use super::resolve::{Resolved, resolve};
 use super::revision::{Own, Pod, foreseen, own, revisions};
+use crate::api::condition::has;
 use crate::api::daemonset_rollout::condition::{ConditionType, Reason};
 use crate::api::daemonset_rollout::{DaemonSetRollout, DaemonSetRolloutStatus};
 use crate::clock::Clock;
@@ -133,6 +134,5 @@ fn of(object: &DaemonSetRollout) -> Key {
 
 /// Whether the operator was stopped when it looked last.
 fn is_stopped(status: &DaemonSetRolloutStatus) -> bool {
-    let (type_, reason) = (ConditionType::Progressing.to_string(), Reason::Stopped.to_string());
-    status.conditions.iter().any(|condition| condition.type_ == type_ && condition.reason == reason)
+    has(&status.conditions, ConditionType::Progressing, Reason::Stopped)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use kube::Client;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use tokio::time::Instant;
@@ -190,19 +191,22 @@ async fn current(
     if let Some(listed) = cx.state.own.listed.lock().as_ref().filter(is_enough) {
         return Ok(Current::Known(listed.revisions.clone()));
     }
-    let namespace = &resolved.namespace;
-    let api: Api<ControllerRevision> = Api::namespaced(cx.client.clone(), namespace);
-    let labels = set.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
-    let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    // Without a resourceVersion the answer is etcd's, and not a cache's.
-    let params = ListParams::default().labels(&selector.join(","));
-    let what = || format!("list ControllerRevisions of namespace {namespace}");
-    match call(what, api.list(&params)).await {
-        Ok(list) => Ok(revisions(set, &list.items, &resolved.ignore).map_or(Current::Unwritten, |revisions| {
+    match list(&cx.client, set, &resolved.namespace).await {
+        Ok(all) => Ok(revisions(set, &all, &resolved.ignore).map_or(Current::Unwritten, |revisions| {
             let lacked = lacking(&revisions, pods);
             *cx.state.own.listed.lock() = Some(Listed { of, revisions: revisions.clone(), lacked });
             Current::Known(revisions)
         })),
         Err(error) => Ok(Current::Unread(error.objection().ok_or(error)?)),
     }
+}
+
+/// The revisions with the labels of a DaemonSet, as etcd has them.
+pub async fn list(client: &Client, set: &DaemonSet, namespace: &str) -> Result<Vec<ControllerRevision>, kernel::Error> {
+    let api: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
+    let labels = set.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
+    let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    // Without a resourceVersion the answer is etcd's, and not a cache's.
+    let params = ListParams::default().labels(&selector.join(","));
+    Ok(call(|| format!("list ControllerRevisions of namespace {namespace}"), api.list(&params)).await?.items)
 }

@@ -72,12 +72,8 @@ struct World {
 impl preview::World for World {
     const WORDS: Words = WORDS;
 
-    fn now(&self) -> DateTime<Utc> {
-        self.scene.now
-    }
-
-    fn is_moving(&self) -> bool {
-        self.scene.is_moving()
+    fn scene(&self) -> &Scene {
+        &self.scene
     }
 
     fn pass(&mut self, until: DateTime<Utc>) {

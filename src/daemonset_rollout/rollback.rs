@@ -4,16 +4,16 @@
 //! Once for each revision that failed: should somebody put it back, that is said, and not fought. Must not replace a
 //! Pod.
 
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
-use kube::api::{Api, ListParams};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::api::Api;
 
 use super::MANAGER;
 use super::context::Cx;
 use super::memory::{Memory, Rollback};
-use super::observe::Seen;
+use super::observe::{Seen, list};
 use super::revision::own;
 use super::source::{reverter, writers};
-use crate::kernel::{self, Key, call, restore};
+use crate::kernel::{self, Key, restore};
 
 /// How it stands with the template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,9 +96,7 @@ pub async fn put_back(
     live: &DaemonSet,
     due: &Rollback,
 ) -> Result<Outcome, kernel::Error> {
-    let revisions: Api<ControllerRevision> = Api::namespaced(cx.client.clone(), namespace);
-    let what = || format!("list ControllerRevisions of namespace {namespace}");
-    let all = call(what, revisions.list(&ListParams::default())).await?.items;
+    let all = list(&cx.client, live, namespace).await?;
     let good = own(live, &all).into_iter().find(|one| one.hash == due.to.0);
     let Some((template, data)) = good.map(|one| (one.template, one.data)) else {
         return Ok(Err(format!("{} is gone", due.to)));

@@ -35,8 +35,7 @@ pub fn hands_off(resolved: &Resolved, set: Option<&DaemonSet>, around: Around<'_
     let Resolved { namespace, daemon_set, .. } = resolved;
     let name = format!("DaemonSet {namespace}/{daemon_set}");
     let Some(set) = set else {
-        let names: Vec<&str> = around.names.iter().map(String::as_str).collect();
-        let near = nearest(daemon_set, &names);
+        let near = nearest(daemon_set, around.names);
         let message = format!("{name} does not exist: create it, or correct spec.daemonSet{near}");
         return Some((Reason::DaemonSetNotFound, message));
     };

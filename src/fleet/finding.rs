@@ -8,8 +8,7 @@ use kube::api::ObjectMeta;
 
 use crate::api::condition::Condition;
 use crate::api::rollout::{NodeCounts, RolloutStatus};
-use crate::k8s::node::Node;
-use crate::k8s::node::Taint;
+use crate::k8s::node::{Node, Taint};
 use crate::rollout::{Bucket, Cause, Pod};
 
 /// One finding.
@@ -46,11 +45,23 @@ pub struct Told<'a> {
     pub pods: &'static str,
     /// What its Pods shall be, with the word for it.
     pub to: (&'static str, Option<&'a str>),
-    /// The generation that its status was made from; `None`: it has no status.
-    pub observed: Option<Option<i64>>,
+    pub status: Option<Status<'a>>,
+}
+
+/// What every kind's status has.
+#[derive(Debug, Clone, Copy)]
+pub struct Status<'a> {
+    /// The generation that it was made from.
+    pub observed: Option<i64>,
     pub conditions: &'a [Condition],
     pub rollout: Option<&'a RolloutStatus>,
     pub nodes: Option<&'a NodeCounts>,
+}
+
+impl Status<'_> {
+    fn condition(&self, type_: &str, status: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_ && condition.status == status)
+    }
 }
 
 impl Told<'_> {
@@ -58,22 +69,16 @@ impl Told<'_> {
         who(self.metadata)
     }
 
-    fn condition(&self, type_: &str, status: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| condition.type_ == type_ && condition.status == status)
-    }
-
     /// What its status says: the conclusion, the evidence and the command, in at most five lines.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
         let mut findings = vec![self.conclusion()];
-        if self.observed.is_none() {
-            return findings;
-        }
+        let Some(status) = &self.status else { return findings };
         let mut said: Vec<&str> = Vec::new();
-        let degraded = self.condition("Degraded", "True");
-        let ready = self.condition("Ready", "False");
-        let waits = self.rollout.iter().flat_map(|rollout| &rollout.waiting_on).take(2).map(String::as_str);
+        let degraded = status.condition("Degraded", "True");
+        let ready = status.condition("Ready", "False");
+        let waits = status.rollout.iter().flat_map(|rollout| &rollout.waiting_on).take(2).map(String::as_str);
         let evidence = degraded.into_iter().chain(ready).map(|condition| condition.message.as_str()).chain(waits);
         for text in evidence {
             // One sentence may be part of another.
@@ -98,7 +103,7 @@ impl Told<'_> {
     pub fn conclusion(&self) -> Finding {
         let finding = |kind, what: String, remedy: Option<String>| Finding { who: self.who(), what, remedy, kind };
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
-        let Some(observed) = self.observed else {
+        let Some(status) = &self.status else {
             let what = format!("no operator has looked at it yet: is there one that watches namespace {namespace}?");
             let remedy = format!(
                 "kubectl get deployments -A -l app.kubernetes.io/name={} -o yaml | grep -A1 WATCH_NAMESPACE",
@@ -106,13 +111,13 @@ impl Told<'_> {
             );
             return finding(Kind::Act, what, Some(remedy));
         };
-        if observed != self.metadata.generation {
+        if status.observed != self.metadata.generation {
             let what = "its last edit was not looked at yet: does the operator run?".to_owned();
             return finding(Kind::Act, what, None);
         }
-        let degraded = self.condition("Degraded", "True");
-        let rollout = self.rollout.cloned().unwrap_or_default();
-        let counts = self.nodes.cloned().unwrap_or_default();
+        let degraded = status.condition("Degraded", "True");
+        let rollout = status.rollout.cloned().unwrap_or_default();
+        let counts = status.nodes.cloned().unwrap_or_default();
         let (word, to) = self.to;
         let to = to.map(|to| format!(" {word} {to}")).unwrap_or_default();
         let from = rollout.from.as_ref().filter(|_| rollout.state == "Rolling").map(|from| format!(" from {from}"));

@@ -38,8 +38,8 @@ where
     if !is_as_wanted(&made) {
         return Ok(false);
     }
-    call(what, api.patch(&name, &params, &Patch::Strategic(&body))).await?;
-    disown(manager, api, &name, live.managed_fields()).await?;
+    let restored = call(what, api.patch(&name, &params, &Patch::Strategic(&body))).await?;
+    disown(manager, api, restored, live.managed_fields()).await?;
     Ok(true)
 }
 
@@ -49,27 +49,29 @@ pub fn owns(manager: &str, object: &impl ResourceExt) -> bool {
     object.managed_fields().iter().any(|entry| is_ours(manager, entry))
 }
 
-/// Gives up what is ours of an object: what others owned before is theirs again.
+/// Gives up what is ours of an object, as it is stored: what others owned before is theirs again.
 #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
-pub async fn disown<K>(manager: &str, api: &Api<K>, name: &str, before: &[ManagedFieldsEntry]) -> Result<(), Error>
+pub async fn disown<K>(manager: &str, api: &Api<K>, mut live: K, before: &[ManagedFieldsEntry]) -> Result<(), Error>
 where
     K: ResourceExt + DeserializeOwned + Clone + Debug,
 {
+    let name = live.name_any();
     let what = || format!("give up the ownership of {name}");
     let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let list = call(what, api.list(&ListParams::default().fields(&format!("metadata.name={name}")))).await?;
-        let Some(live) = list.items.first().filter(|live| owns(manager, *live)) else { return Ok(()) };
+    let mut tries = 1;
+    while owns(manager, &live) {
         let entries = entries(manager, live.managed_fields(), before);
         let metadata = json!({ "resourceVersion": live.resource_version(), "managedFields": entries });
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match call(what, api.patch(name, &params, &patch)).await {
-            Err(error) if error.is_conflict() && tries < TRIES => {}
+        match call(what, api.patch(&name, &params, &patch)).await {
+            Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
             other => return other.map(drop),
         }
+        let list = call(what, api.list(&ListParams::default().fields(&format!("metadata.name={name}")))).await?;
+        let Some(stored) = list.items.into_iter().next() else { break };
+        live = stored;
     }
+    Ok(())
 }
 
 fn is_ours(manager: &str, entry: &ManagedFieldsEntry) -> bool {

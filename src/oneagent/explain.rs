@@ -19,7 +19,7 @@ use super::resolve::{Resolved, Wish};
 use super::revision::{Desired, Pod, Reported, Revision};
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::fleet::finding::{self, Finding, Kind, Told, remedy, stands, untaint, who};
+use crate::fleet::finding::{self, Finding, Kind, Status, Told, remedy, stands, untaint, who};
 use crate::fleet::kept_out::is_ignored;
 use crate::fleet::refusal::{self, Refusal};
 use crate::k8s::node::Node;
@@ -277,9 +277,11 @@ pub fn told(agent: &OneAgent) -> Told<'_> {
         operator: MANAGER,
         pods: "agents",
         to: ("version", status.and_then(|status| status.desired_version.as_deref())),
-        observed: status.map(|status| status.observed_generation),
-        conditions: status.map(|status| status.conditions.as_slice()).unwrap_or_default(),
-        rollout: status.and_then(|status| status.rollout.as_ref()),
-        nodes: status.and_then(|status| status.nodes.as_ref()),
+        status: status.map(|status| Status {
+            observed: status.observed_generation,
+            conditions: &status.conditions,
+            rollout: status.rollout.as_ref(),
+            nodes: status.nodes.as_ref(),
+        }),
     }
 }

@@ -38,11 +38,17 @@ impl Lab<'_> {
     /// DaemonSet `agent`, whose Pods say this.
     #[must_use]
     pub fn daemonset_saying(&self, message: &str) -> Value {
+        self.daemonset_named("agent", message)
+    }
+
+    /// Another one, whose Pods have its name as label `app`.
+    #[must_use]
+    pub fn daemonset_named(&self, name: &str, message: &str) -> Value {
         let container =
             json!({ "name": "agent", "image": "agent:1", "env": [{ "name": "MESSAGE", "value": message }] });
-        let labels = json!({ "app": "agent", "lab": self.name });
-        json!({ "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "agent", "namespace": self.name },
-            "spec": { "selector": { "matchLabels": { "app": "agent" } }, "updateStrategy": { "type": "OnDelete" },
+        let labels = json!({ "app": name, "lab": self.name });
+        json!({ "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": name, "namespace": self.name },
+            "spec": { "selector": { "matchLabels": { "app": name } }, "updateStrategy": { "type": "OnDelete" },
                 "template": { "metadata": { "labels": labels },
                     "spec": { "nodeSelector": { "lab": self.name }, "containers": [container],
                         "terminationGracePeriodSeconds": 1 } } } })
@@ -67,13 +73,18 @@ impl Lab<'_> {
 
     /// The same with a name.
     pub fn rollout_named(&self, name: &str, spec: &Value) {
+        self.cluster.apply(&self.rollout_object(name, spec).to_string());
+    }
+
+    /// A DaemonSetRollout, of DaemonSet `agent` if nothing else is said.
+    #[must_use]
+    pub fn rollout_object(&self, name: &str, spec: &Value) -> Value {
         let mut whole = json!({ "daemonSet": "agent", "debounceSeconds": 3 });
         for (key, value) in spec.as_object().into_iter().flatten() {
             whole[key] = value.clone();
         }
-        let object = json!({ "apiVersion": "oneagent-operator.github.io/v1alpha1", "kind": "DaemonSetRollout",
-            "metadata": { "name": name, "namespace": self.name }, "spec": whole });
-        self.cluster.apply(&object.to_string());
+        json!({ "apiVersion": "oneagent-operator.github.io/v1alpha1", "kind": "DaemonSetRollout",
+            "metadata": { "name": name, "namespace": self.name }, "spec": whole })
     }
 
     #[must_use]

@@ -48,9 +48,13 @@ pub async fn on_call_with(lab: &Lab<'_>, operator: &str, more: Value) -> String 
 }
 
 fn ask(lab: &Lab<'_>, kubeconfig: &str, what: &[&str]) -> (Option<i32>, String) {
+    typed(lab, kubeconfig, &[&["explain"], what].concat())
+}
+
+/// Exit code and words of a command in the test's namespace.
+pub fn typed(lab: &Lab<'_>, kubeconfig: &str, words: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(olm_tests::operator::binary());
-    command.arg("explain").args(what).args(["-n", &lab.name]).env("KUBECONFIG", kubeconfig);
-    let output = command.output().unwrap();
+    let output = command.args(words).args(["-n", &lab.name]).env("KUBECONFIG", kubeconfig).output().unwrap();
     let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     (output.status.code(), said)
 }

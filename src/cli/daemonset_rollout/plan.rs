@@ -12,7 +12,7 @@ use kube::api::Api;
 use serde_json::Value;
 
 use super::super::asked::Subject;
-use super::super::read::{Reader, objects, of_kind};
+use super::super::read::{self, Reader, objects, of_kind};
 use super::read::lists;
 use crate::api::daemonset_rollout::DaemonSetRollout;
 use crate::api::nearest::nearest;
@@ -74,23 +74,12 @@ fn wanted(
     let is_named = |object: &DaemonSetRollout| args.name.as_ref().is_none_or(|name| object.name_any() == *name);
     let is_of_file = !edited.is_empty();
     let mut wanted = Vec::new();
-    for mut object in edited {
-        let namespace = object.namespace().or_else(|| args.namespace.clone());
-        let name = object.name_any();
-        let Some(namespace) = namespace else {
+    for object in edited {
+        let Some(namespace) = object.namespace().or_else(|| args.namespace.clone()) else {
+            let name = object.name_any();
             return Err(format!("DaemonSetRollout {name} of the file has no namespace; name it with -n"));
         };
-        let is_it = |other: &&mut DaemonSetRollout| {
-            other.name_any() == name && other.namespace().as_deref() == Some(&namespace)
-        };
-        if let Some(live) = all.iter_mut().find(is_it) {
-            live.spec = object.spec;
-            wanted.push(live.clone());
-        } else {
-            (object.metadata.namespace, object.status) = (Some(namespace), None);
-            all.push(object.clone());
-            wanted.push(object);
-        }
+        wanted.push(read::edited(&mut all, object, namespace));
     }
     if !is_of_file {
         let is_of_set = |object: &&DaemonSetRollout| args.file.is_none() || sets.iter().any(|set| names(object, set));
@@ -101,10 +90,9 @@ fn wanted(
         return Ok((all, wanted));
     }
     let names: Vec<String> = all.iter().map(ResourceExt::name_any).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let place = args.namespace.as_ref().map_or("any namespace".to_owned(), |name| format!("namespace {name}"));
     Err(match (&args.name, &args.file) {
-        (Some(name), _) if !names.contains(&name.as_str()) => {
+        (Some(name), _) if !names.contains(name) => {
             format!("there is no DaemonSetRollout {name} in {place}{}", nearest(name, &names))
         }
         (_, Some(file)) => {

@@ -10,7 +10,7 @@ use super::super::read::Reader;
 use crate::api::daemonset_rollout::DaemonSetRollout;
 use crate::daemonset_rollout::listed::Lists;
 
-/// Everything in the namespaces of these objects but nodes. Pods of other workloads are not kept.
+/// Everything in the namespaces of these objects; nodes are listed apart.
 pub(super) async fn lists(reader: Reader<'_>, objects: Vec<DaemonSetRollout>) -> Result<Lists, String> {
     let namespaces: BTreeSet<String> = objects.iter().filter_map(ResourceExt::namespace).collect();
     let mut lists = Lists { objects, ..Lists::default() };

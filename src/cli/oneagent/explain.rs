@@ -6,30 +6,28 @@ use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 
-use super::super::asked::Question;
+use super::super::asked::{PodKind, Question, Said, none};
 use super::super::read::Reader;
 use super::read::node_selector;
 use crate::api::nearest::nearest;
 use crate::api::oneagent::OneAgent;
-use crate::fleet::finding::Finding;
 use crate::k8s::facts::PodFacts;
-use crate::kernel::refused;
 use crate::oneagent::LABEL;
 use crate::oneagent::explain::{Around, told};
 use crate::oneagent::listed::Cluster;
-use crate::oneagent::memory::says_refused;
 
-/// What there is to say; `None`: there is no OneAgent. `is_asked`: nothing else was asked for.
+/// What there is to say of OneAgents.
 pub(in crate::cli) async fn explain(
     reader: Reader<'_>,
     question: &Question<'_>,
     namespace: Option<&str>,
-    is_asked: bool,
-) -> Result<Option<Vec<Finding>>, String> {
-    let agents = reader.any::<OneAgent>(namespace, "oneagents", is_asked).await?;
-    Ok(Some(match (question, agents) {
-        (Question::One(name), agents) => {
-            let agents = agents.unwrap_or_default();
+) -> Result<Said, String> {
+    let agents = match reader.any::<OneAgent>(namespace, "oneagents").await? {
+        Ok(agents) => agents,
+        Err(why) => return Ok(Err(why)),
+    };
+    Ok(Ok(match question {
+        Question::One(name) => {
             let Some(found) = agents.iter().find(|agent| agent.metadata.name.as_deref() == Some(name)) else {
                 let names: Vec<&str> = agents.iter().filter_map(|agent| agent.metadata.name.as_deref()).collect();
                 let namespace = namespace.unwrap_or_default();
@@ -37,9 +35,9 @@ pub(in crate::cli) async fn explain(
             };
             told(found).findings()
         }
-        (_, None) => return Ok(None),
-        (Question::All, Some(agents)) => agents.iter().map(|agent| told(agent).conclusion()).collect(),
-        (Question::Node { name, nodes, now }, Some(agents)) => {
+        _ if agents.is_empty() => return Ok(Err(none(PodKind::Oneagent, namespace))),
+        Question::All => agents.iter().map(|agent| told(agent).conclusion()).collect(),
+        Question::Node { name, nodes, now } => {
             let cluster = Cluster::of(
                 agents,
                 nodes.to_vec(),
@@ -62,13 +60,8 @@ async fn around(reader: Reader<'_>, cluster: &Cluster, agent: &OneAgent, now: Da
     let mut unread = Vec::new();
     let selector = node_selector(reader, &agent.namespace().unwrap_or_default()).await;
     let selector = selector.map_err(|why| unread.push(why)).unwrap_or_default();
-    // Since when a Pod is missing only the operator knows.
-    let is_refused = agent.status.as_ref().is_some_and(says_refused);
-    let since = is_refused.then_some(DateTime::UNIX_EPOCH);
-    let refused = match daemonset.as_deref() {
-        Some(daemonset) => refused::why(reader.client, daemonset, (&pods, since), now).await,
-        None => Ok(None),
-    };
-    let refused = refused.map_err(|why| unread.push(why.chain())).unwrap_or_default();
+    let counts = agent.status.as_ref().and_then(|status| status.nodes.as_ref());
+    let refused = reader.refused((daemonset.as_deref(), &pods), counts, now).await;
+    let refused = refused.map_err(|why| unread.push(why)).unwrap_or_default();
     Around { selector, refused, unread }
 }

@@ -12,8 +12,8 @@ use kube::api::Api;
 use kube::{Client, ResourceExt};
 
 use super::super::asked::Subject;
-use super::super::read::Reader;
-use super::read::{node_selector, written};
+use super::super::read::{self, Reader, objects, of_kind};
+use super::read::node_selector;
 use crate::api::nearest::nearest;
 use crate::api::oneagent::OneAgent;
 use crate::fleet::preview::Preview;
@@ -32,11 +32,14 @@ pub(in crate::cli) async fn plan(
     args: &Subject,
     now: DateTime<Utc>,
 ) -> Result<Vec<Preview>, String> {
-    let edited = args.file.as_deref().map(written).transpose().map_err(|why| {
+    let edited = match args.file.as_deref() {
+        Some(path) => Some(of_kind::<OneAgent>(path, objects(path)?)?.0),
+        None => None,
+    };
+    if let (Some(path), Some([])) = (&args.file, edited.as_deref()) {
         let of_others = "for a DaemonSetRollout or its DaemonSet add --kind daemonsetrollout";
-        if why.ends_with("holds no OneAgent") { format!("{why}; {of_others}") } else { why }
-    })?;
-    let edited = edited.map(|file| file.agents);
+        return Err(format!("{} holds no OneAgent; {of_others}", path.display()));
+    }
     let mut all = reader.within::<OneAgent>(None, "oneagents", "").await?;
     let wanted = wanted(args, edited, &mut all)?;
     let cluster = Cluster::of(
@@ -65,7 +68,6 @@ fn wanted(args: &Subject, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>
             return Ok(found);
         }
         let names: Vec<String> = all.iter().filter(here).map(ResourceExt::name_any).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         return Err(match &args.name {
             Some(name) => {
                 format!("there is no OneAgent {name} in namespace {}{}", args.namespace(), nearest(name, &names))
@@ -74,20 +76,9 @@ fn wanted(args: &Subject, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>
         });
     };
     let mut wanted = Vec::new();
-    for mut agent in edited.into_iter().filter(is_named) {
+    for agent in edited.into_iter().filter(is_named) {
         let namespace = agent.namespace().unwrap_or_else(|| args.namespace().to_owned());
-        let is_it = |other: &&mut OneAgent| {
-            other.name_any() == agent.name_any() && other.namespace().as_deref() == Some(&namespace)
-        };
-        if let Some(live) = all.iter_mut().find(is_it) {
-            live.spec = agent.spec;
-            wanted.push(live.clone());
-        } else {
-            agent.metadata.namespace = Some(namespace);
-            agent.status = None;
-            all.push(agent.clone());
-            wanted.push(agent);
-        }
+        wanted.push(read::edited(all, agent, namespace));
     }
     if wanted.is_empty() {
         return Err(format!("the file holds no OneAgent {}", args.name.as_deref().unwrap_or_default()));

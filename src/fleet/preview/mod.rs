@@ -25,7 +25,7 @@ const HORIZON: TimeDelta = TimeDelta::days(366);
 const IDLE: usize = 100;
 
 /// What a kind's previews are about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Nouns {
     /// The kind of the object.
     pub kind: &'static str,
@@ -37,7 +37,7 @@ pub struct Nouns {
 }
 
 /// What would become of the Pods of one object.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
     #[serde(skip)]
@@ -90,29 +90,7 @@ impl Preview {
     /// One of an object, of which nothing is foreseen yet.
     #[must_use]
     pub fn of(nouns: Nouns, (namespace, name): (&str, &str), now: DateTime<Utc>) -> Self {
-        Self {
-            nouns,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            at: timestamp(now),
-            from: None,
-            to: None,
-            template_changes: false,
-            differences: Vec::new(),
-            first_cause: None,
-            selected: 0,
-            gains: Vec::new(),
-            loses: Vec::new(),
-            restarts: 0,
-            batches: Vec::new(),
-            waiting_on: Vec::new(),
-            state: String::new(),
-            finish: None,
-            unknown_until: Vec::new(),
-            seconds_each: 0,
-            measured_on: 0,
-            notes: Vec::new(),
-        }
+        Self { nouns, namespace: namespace.to_owned(), name: name.to_owned(), at: timestamp(now), ..Self::default() }
     }
 }
 
@@ -142,11 +120,8 @@ pub trait World {
     /// What is waited for, in the kind's words.
     const WORDS: Words;
 
-    /// The time there.
-    fn now(&self) -> DateTime<Utc>;
-
-    /// Whether a Pod is on its way.
-    fn is_moving(&self) -> bool;
+    /// The time there, and the Pods that come.
+    fn scene(&self) -> &Scene;
 
     /// Lets time pass.
     fn pass(&mut self, until: DateTime<Utc>);
@@ -179,14 +154,14 @@ pub fn foresee<'n, W: World>(
     mut preview: Preview,
     nodes: impl ExactSizeIterator<Item = &'n Node>,
 ) -> Result<Preview, String> {
-    let began = world.now();
+    let began = world.scene().now;
     let looks = (LOOKS / nodes.len().max(1)).max(100);
     let zone = |node: &'n Node| Some((&*node.name, node.labels.get(ZONE)?.clone()));
     let zones: BTreeMap<&str, String> = nodes.filter_map(zone).collect();
     let said = |report: &Report| report.waiting_on.iter().map(|waits| waits.said(&W::WORDS)).collect::<Vec<_>>();
     let (mut last, mut idle) = (Report::default(), 0);
     for look in 0..looks {
-        let at = world.now();
+        let at = world.scene().now;
         let done = world.step()?;
         if look == 0 {
             (preview.from, preview.to) = (done.from, done.to);
@@ -195,7 +170,7 @@ pub fn foresee<'n, W: World>(
             preview.waiting_on = said(&done.report);
             preview.notes.extend(done.problems.clone());
         }
-        idle = if world.is_moving() || !done.restarts.is_empty() { 0 } else { idle + 1 };
+        idle = if world.scene().is_moving() || !done.restarts.is_empty() { 0 } else { idle + 1 };
         preview.gains.extend(done.gains);
         preview.loses.extend(done.loses);
         if !done.restarts.is_empty() {
@@ -209,14 +184,14 @@ pub fn foresee<'n, W: World>(
         }
         last = done.report;
         let ends_by_itself = matches!(last.state, State::Rolling | State::Waiting | State::Held);
-        let is_over = !world.is_moving() && !done.changed && (!ends_by_itself || idle > IDLE);
+        let is_over = !world.scene().is_moving() && !done.changed && (!ends_by_itself || idle > IDLE);
         let Some(next) = done.next.filter(|next| !is_over && *next <= began + HORIZON) else { break };
         world.pass(next);
     }
     preview.restarts = preview.batches.iter().map(|batch| batch.nodes.len()).sum();
     preview.state = last.state.to_string();
-    let is_over = last.state == State::Complete && last.outdated == last.waiting && !world.is_moving();
-    preview.finish = is_over.then(|| timestamp(world.now()));
+    let is_over = last.state == State::Complete && last.outdated == last.waiting && !world.scene().is_moving();
+    preview.finish = is_over.then(|| timestamp(world.scene().now));
     if !is_over {
         preview.unknown_until = said(&last);
     } else if last.waiting > 0 {

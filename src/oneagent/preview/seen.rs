@@ -13,6 +13,7 @@ use super::super::build::template::marks;
 use super::super::fleet::Fleet;
 use super::super::observe::{Named, Observed, OpenShift, Token, Undeletable};
 use super::super::resolve::{ProxySource, Resolved};
+use crate::api::condition::has;
 use crate::api::oneagent::OneAgentStatus;
 use crate::api::oneagent::condition::{ConditionType, Reason};
 use crate::fleet::kept_out::is_ignored;
@@ -35,8 +36,7 @@ pub struct Surroundings {
 
 /// Whether the operator was stopped when it looked last: an idle OneAgent says so in its condition alone.
 fn is_stopped(status: &OneAgentStatus) -> bool {
-    let (type_, reason) = (ConditionType::Progressing.to_string(), Reason::Stopped.to_string());
-    status.conditions.iter().any(|condition| condition.type_ == type_ && condition.reason == reason)
+    has(&status.conditions, ConditionType::Progressing, Reason::Stopped)
 }
 
 /// What a cluster's lists and a status show of one OneAgent, without its environment.

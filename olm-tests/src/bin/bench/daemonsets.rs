@@ -12,7 +12,7 @@ use olm_tests::lab::daemonset_rollout::AGENTS;
 use olm_tests::lab::{Lab, is_ready};
 use serde_json::{Value, json};
 
-use super::{READY_AFTER, at, bare_rollout, gaps, row, span};
+use super::{READY_AFTER, at, bare_rollout, gaps, per, row, span};
 
 /// Seconds for which a template must have stayed the same.
 const DEBOUNCE: u64 = 3;
@@ -48,11 +48,7 @@ pub async fn rollout(size: usize) {
     };
     tokio::time::sleep(Duration::from_secs(2)).await;
     let requests = lab.requests().split_off(before);
-    let of = |writes: bool| {
-        let counted =
-            |r: &&olm_tests::audit::Request| r.resource != "leases" && r.verb != "watch" && r.writes() == writes;
-        requests.iter().filter(counted).count() as f64 / size as f64
-    };
+    let of = |writes: bool| per(&requests, writes, size);
     row(&format!("DaemonSetRollout, {size} nodes at 10 %: first deletion → last Ready"), &format!("{took:.1} s"));
     let late = first.map_or(f64::NAN, |first| (first - began).as_secs_f64() - DEBOUNCE as f64);
     row("… template written → first deletion, without the 3 s of debounce", &format!("{late:.2} s"));

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use chrono::{TimeDelta, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use olm_tests::audit::Request;
 use olm_tests::eyes::{Eyes, Seen};
 use olm_tests::lab::{Lab, V1, V2};
 use olm_tests::operator::binary;
@@ -266,9 +267,7 @@ async fn rollout_of(size: usize) {
     };
     tokio::time::sleep(Duration::from_secs(2)).await;
     let requests = lab.requests().split_off(before);
-    let of = |writes: bool| {
-        requests.iter().filter(|r| r.resource != "leases" && r.verb != "watch" && r.writes() == writes).count()
-    };
+    let of = |writes: bool| per(&requests, writes, size);
     // Ten waves at 10 %; a replacement is gone, made, bound and Ready in about this long when nothing else happens.
     let replacement = READY_AFTER.as_secs_f64() + 0.05;
     row(
@@ -292,9 +291,15 @@ async fn rollout_of(size: usize) {
         );
     }
     row("… CPU time of the operator", &format!("{cpu:.2} s"));
-    row("… API writes per recycled Pod, lease apart", &format!("{:.3}", of(true) as f64 / size as f64));
-    row("… API reads per recycled Pod", &format!("{:.3}", of(false) as f64 / size as f64));
+    row("… API writes per recycled Pod, lease apart", &format!("{:.3}", of(true)));
+    row("… API reads per recycled Pod", &format!("{:.3}", of(false)));
     lab.end().await;
+}
+
+/// Writes, or reads, for each Pod; watches and the Lease apart.
+fn per(requests: &[Request], writes: bool, pods: usize) -> f64 {
+    let counted = |r: &&Request| r.resource != "leases" && r.verb != "watch" && r.writes() == writes;
+    requests.iter().filter(counted).count() as f64 / pods as f64
 }
 
 /// A bare client that does nothing but replace every Pod at the same budget: for each that becomes Ready it deletes the

@@ -1,7 +1,6 @@
 //! `plan` and `explain` of a DaemonSetRollout: what is said of an edit is what happens, and a node has one cause.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{LONG, Lab};
@@ -10,7 +9,7 @@ use olm_tests::{eventually, run};
 use oneagent_operator::api::daemonset_rollout::package::PACKAGE;
 use serde_json::{Value, json};
 
-use crate::explain::on_call_with;
+use crate::explain::{on_call_with, typed};
 use crate::planned::Dice;
 
 /// An account that may read, and try an edit of a DaemonSet.
@@ -19,23 +18,11 @@ async fn person(lab: &Lab<'_>) -> String {
     on_call_with(lab, "daemonset-rollout-operator", tries).await
 }
 
-fn ask(lab: &Lab<'_>, kubeconfig: &str, args: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(olm_tests::operator::binary());
-    let output = command.args(args).args(["-n", &lab.name]).env("KUBECONFIG", kubeconfig).output().unwrap();
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    (output.status.code(), said)
-}
-
 /// A file with this object.
 fn file(lab: &Lab<'_>, object: &Value) -> String {
     let path = lab.cluster.path(&format!("{}.{}.yaml", lab.name, object["kind"].as_str().unwrap()));
     std::fs::write(&path, serde_yaml::to_string(object).unwrap()).unwrap();
     path.display().to_string()
-}
-
-fn rollout_of(lab: &Lab<'_>, spec: &Value) -> Value {
-    json!({ "apiVersion": "oneagent-operator.github.io/v1alpha1", "kind": "DaemonSetRollout",
-        "metadata": { "name": "agent", "namespace": lab.name }, "spec": spec })
 }
 
 /// Some edit of the policy, or of the DaemonSet.
@@ -64,7 +51,7 @@ fn what_a_plan_says_of_a_daemonset_is_what_happens() {
         let mut spec = json!({ "daemonSet": "agent", "debounceSeconds": 3, "ignore": ["chart"],
             "rollout": { "maxUnavailable": 1, "paused": false } });
         lab.deploy(&set);
-        lab.cluster.apply(&rollout_of(&lab, &spec).to_string());
+        lab.cluster.apply(&lab.rollout_object("agent", &spec).to_string());
         lab.agents_say("a", 6).await;
         lab.rollout_is("Ready", "True", "AllUpdated").await;
         let kubeconfig = person(&lab).await;
@@ -77,7 +64,7 @@ fn what_a_plan_says_of_a_daemonset_is_what_happens() {
             if round % 2 == 1 {
                 // A template that changes again and again must be quiet for longer and longer.
                 lab.cluster.kubectl(&["-n", &lab.name, "delete", "daemonsetrollout", "agent"]);
-                lab.cluster.apply(&rollout_of(&lab, &spec).to_string());
+                lab.cluster.apply(&lab.rollout_object("agent", &spec).to_string());
                 eventually("it is seen again", LONG, || async {
                     let counted = lab.rollout_status().await.nodes.filter(|nodes| nodes.running == 6);
                     counted.map(drop).ok_or_else(|| "not yet".to_owned())
@@ -85,10 +72,10 @@ fn what_a_plan_says_of_a_daemonset_is_what_happens() {
                 .await;
             }
             edit(&mut dice, &mut spec, &mut set);
-            let object = if set == old_set { rollout_of(&lab, &spec) } else { set.clone() };
+            let object = if set == old_set { lab.rollout_object("agent", &spec) } else { set.clone() };
             let before = lab.agent_uids().await;
             let args = ["plan", "--kind", "daemonsetrollout", "agent", "-o", "json", "-f", &file(&lab, &object)];
-            let (code, text) = ask(&lab, &kubeconfig, &args);
+            let (code, text) = typed(&lab, &kubeconfig, &args);
             let planned: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             let planned = &planned[0];
             let batches = planned["batches"].as_array().unwrap();
@@ -127,7 +114,7 @@ fn a_person_is_told_what_a_deployment_would_do_and_why_a_node_waits() {
     run(async {
         let lab = Lab::of_daemonset("ds-asked", 4, &json!({ "maxUnavailable": 1 })).await;
         let kubeconfig = person(&lab).await;
-        let say = |args: &[&str]| ask(&lab, &kubeconfig, args);
+        let say = |args: &[&str]| typed(&lab, &kubeconfig, args);
         let plan = |args: &[&str]| say(&[&["plan", "--kind", "daemonsetrollout"], args].concat());
         let node = |number: usize| say(&["explain", "node", &lab.nodes[number]]);
         let (code, text) = plan(&[]);

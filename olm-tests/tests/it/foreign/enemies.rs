@@ -39,7 +39,7 @@ fn revisions_that_are_lost_or_made_again_cost_no_pod_that_is_up_to_date() {
         lab.behave(|behaviour| behaviour.ready_after = Duration::from_secs(1));
         lab.deploy(&daemonset);
         reached(&lab, "two", 1).await;
-        // The revision of before is gone, then that of now: its controller writes it again.
+        // The earlier revision is lost, and the current one, which its controller writes again.
         let names = lab.cluster.kubectl(&["-n", "ds-history", "get", "controllerrevisions", "-o", "name"]);
         for name in names.lines() {
             lab.cluster.kubectl(&["-n", "ds-history", "delete", name]);
@@ -70,12 +70,7 @@ fn revisions_that_are_lost_or_made_again_cost_no_pod_that_is_up_to_date() {
 fn a_rollout_that_names_another_daemonset_or_loses_its_elder_goes_on_where_it_was() {
     olm_tests::run(async {
         let lab = Lab::of_daemonset("ds-hands", 6, &json!({ "maxUnavailable": 1 })).await;
-        let mut other = lab.daemonset_saying("one");
-        other["metadata"]["name"] = json!("other");
-        for at in ["/spec/selector/matchLabels/app", "/spec/template/metadata/labels/app"] {
-            *other.pointer_mut(at).unwrap() = json!("other");
-        }
-        lab.deploy(&other);
+        lab.deploy(&lab.daemonset_named("other", "one"));
         let eyes = Eyes::on_replicas(&lab, AGENTS, 6).await;
         lab.behave(|behaviour| behaviour.ready_after = Duration::from_secs(1));
         lab.deploy(&lab.daemonset_saying("two"));

@@ -12,12 +12,7 @@ const SETS: usize = 20;
 const NODES: usize = 3;
 
 fn set(lab: &Lab<'_>, number: usize, message: &str) -> Value {
-    let name = format!("agent-{number}");
-    let mut set = lab.daemonset_saying(message);
-    set["metadata"]["name"] = json!(name);
-    set["spec"]["selector"]["matchLabels"]["app"] = json!(name);
-    set["spec"]["template"]["metadata"]["labels"]["app"] = json!(name);
-    set
+    lab.daemonset_named(&format!("agent-{number}"), message)
 }
 
 #[test]

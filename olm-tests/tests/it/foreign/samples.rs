@@ -24,10 +24,7 @@ const SHAPES: &[(&str, Shape)] = &[
 /// The DaemonSet that a sample names, as a version of its chart has it.
 fn daemonset(lab: &Lab<'_>, sample: &Value, shape: Shape, chart: &str) -> Value {
     let name = sample["spec"]["daemonSet"].as_str().unwrap();
-    let mut set = lab.daemonset_saying("one");
-    set["metadata"]["name"] = json!(name);
-    set["spec"]["selector"]["matchLabels"]["app"] = json!(name);
-    set["spec"]["template"]["metadata"]["labels"]["app"] = json!(name);
+    let mut set = lab.daemonset_named(name, "one");
     if let (Some((map, key)), _) = shape {
         set["spec"]["template"]["metadata"][map][key] = json!(chart);
     }
