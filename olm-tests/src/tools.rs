@@ -70,6 +70,8 @@ const MODULES: &[Module] = &[
     },
     Module { folder: "lua", programs: &[("glua", "glua")], files: &[] },
     Module { folder: "helm", programs: &[("helm", "helm")], files: &[] },
+    // Applies on the server's side, where Helm 3 patches.
+    Module { folder: "helm4", programs: &[("helm", "helm4")], files: &[] },
     Module { folder: "promtool", programs: &[("promtool", "promtool")], files: &[] },
     Module { folder: "misspell", programs: &[("misspell", "misspell")], files: &[] },
     Module { folder: "cosign", programs: &[("cosign", "cosign")], files: &[] },

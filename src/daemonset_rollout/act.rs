@@ -15,6 +15,7 @@ use super::observe::{Current, RETRY, Seen};
 use super::plan::Plan;
 use super::rollback::{self, Back};
 use super::verdict::strategy;
+use crate::fleet::gaps::gaps;
 use crate::kernel::kind::Acted;
 use crate::kernel::refused::QUIET;
 use crate::kernel::{self, Key, call, restore};
@@ -51,6 +52,8 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan) -> Acted {
     let key = (seen.resolved.namespace.clone(), seen.resolved.daemon_set.clone());
     let known = seen.set.as_deref().map(basis);
     let steps = &plan.decision.steps;
+    let counts = [plan.decision.budget, plan.ledger.lost().len(), plan.decision.report.outdated];
+    cx.kind.metrics.see(cx.key, counts, &gaps(&seen.ledger, &plan.ledger, &seen.pods, cx.clock.now()));
     let is_idle = steps.is_empty() && !matches!(plan.back, Back::Due(_));
     let stored = if is_idle { Ok(None) } else { stored(&cx.client, &key).await };
     let (stored, unread) = stored.map_or_else(|error| (None, Some(error)), |stored| (stored, None));

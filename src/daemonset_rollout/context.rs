@@ -5,6 +5,7 @@
 use super::fleet::Fleet;
 use crate::clock::Clock;
 use crate::kernel::kind;
+use crate::telemetry::Rollouts;
 
 /// One reconcile of a DaemonSetRollout.
 pub type Cx<'r> = kind::Cx<'r, DaemonSetRollouts>;
@@ -13,12 +14,13 @@ pub type Cx<'r> = kind::Cx<'r, DaemonSetRollouts>;
 #[derive(Debug)]
 pub struct DaemonSetRollouts {
     pub fleet: Fleet,
+    pub metrics: Rollouts,
 }
 
 impl DaemonSetRollouts {
     /// By this clock; nothing is known yet.
     #[must_use]
-    pub fn new(clock: Clock) -> Self {
-        Self { fleet: Fleet::new(clock) }
+    pub fn new(clock: Clock, metrics: Rollouts) -> Self {
+        Self { fleet: Fleet::new(clock), metrics }
     }
 }

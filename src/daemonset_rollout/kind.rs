@@ -95,6 +95,7 @@ impl Kind for DaemonSetRollouts {
     fn gone(&self, key: &Key, _: &str, is_replaced: bool) {
         if !is_replaced {
             self.fleet.names(key, None);
+            self.metrics.forget(key);
         }
     }
 }

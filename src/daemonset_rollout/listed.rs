@@ -25,6 +25,7 @@ use crate::k8s::watch::{Id, list};
 use crate::kernel::Key;
 use crate::kernel::kind::Kind;
 use crate::rollout::ledger::Ledger;
+use crate::telemetry::Rollouts;
 
 /// What a cluster says.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Listed {
     #[must_use]
     pub fn of(lists: Lists) -> Self {
         let Lists { objects, nodes, pods, sets, revisions } = lists;
-        let kind = DaemonSetRollouts::new(Clock::default());
+        let kind = DaemonSetRollouts::new(Clock::default(), Rollouts::default());
         for object in &objects {
             kind.seen(&DeserializeGuard(Ok(object.clone())));
         }

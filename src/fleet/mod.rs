@@ -8,6 +8,7 @@ pub mod counts;
 pub mod daemonsets;
 pub mod edited;
 pub mod finding;
+pub mod gaps;
 pub mod kept_out;
 mod losses;
 pub mod milestones;

@@ -2,7 +2,6 @@
 //!
 //! Writes only through `kernel`. Must not decide, nor wait for a Pod.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -18,6 +17,7 @@ use super::known::{self, News};
 use super::observe::{Seen, selector_changed, subscriber};
 use super::plan::Plan;
 use super::resolve::Resolved;
+use crate::fleet::gaps::gaps;
 use crate::fleet::missing::Missing;
 use crate::kernel;
 use crate::kernel::apply::merge;
@@ -101,20 +101,10 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
 
 /// Counts the rollout, and how long nodes were without an agent that have one again.
 fn measure(cx: &Cx<'_>, seen: &Seen, plan: &Plan) {
-    let (before, lost) = (seen.observed.ledger.lost(), plan.ledger.lost());
     let decided = &plan.assessment.decision.plan;
-    cx.kind.metrics.rollout(cx.key, decided.budget, lost.len(), decided.report.outdated);
-    let settled = before.iter().filter(|(node, _)| !lost.contains_key(*node));
-    let mut settled: HashMap<&str, _> = settled.map(|(node, since)| (&**node, *since)).collect();
-    if settled.is_empty() {
-        return;
-    }
-    let now = cx.clock.now();
-    for pod in seen.observed.pods.iter().filter(|pod| pod.ready_since.is_some() && !pod.deleting) {
-        if let Some(since) = settled.remove(&*pod.node) {
-            cx.kind.metrics.replaced_in(now - since);
-        }
-    }
+    let counts = [decided.budget, plan.ledger.lost().len(), decided.report.outdated];
+    let gaps = gaps(&seen.observed.ledger, &plan.ledger, &seen.observed.pods, cx.clock.now());
+    cx.kind.metrics.rollouts.see(cx.key, counts, &gaps);
 }
 
 /// Has the DaemonSet controller look again: after refusals it waits for up to a quarter of an hour, and it hears of no

@@ -113,7 +113,7 @@ impl Kind for OneAgents {
         self.peers.gone(key);
         self.fleet.forget(key);
         self.environments.forget(&Subscriber { namespace: key.0.clone(), name: key.1.clone() });
-        self.metrics.forget(key);
+        self.metrics.rollouts.forget(key);
     }
 }
 

@@ -197,6 +197,18 @@ const PANELS: &[Panel] = &[
         unit: "short",
     },
     Panel {
+        title: "Nodes of the rollouts: allowed to be without a Pod, without, left",
+        expr: "sum by (state) (daemonsetrollout_rollout_nodes)",
+        legend: "{{state}}",
+        unit: "short",
+    },
+    Panel {
+        title: "How long a node is without a Pod when it is replaced, 95th percentile",
+        expr: "histogram_quantile(0.95, sum by (le) (rate(daemonsetrollout_replacement_seconds_bucket[1h])))",
+        legend: "without a Pod",
+        unit: "s",
+    },
+    Panel {
         title: "Pods removed in order to be replaced, per minute",
         expr: "60 * sum(rate(daemonsetrollout_pods_replaced_total[5m]))",
         legend: "Pods",

@@ -36,7 +36,7 @@ use crate::kernel::sync::{Scope, Synced, Watches};
 use crate::kernel::triggers::Triggers;
 use crate::kernel::{self, ApiContact, Reference};
 use crate::manager::Managers;
-use crate::telemetry::{self, Health, LogFormat, Metrics};
+use crate::telemetry::{self, Health, LogFormat, Metrics, Rollouts};
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -135,7 +135,9 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
             Box::pin(serve(&common, |shared, _| kind(shared))).await
         }
         KindName::Daemonsetrollout => {
-            Box::pin(serve(&common, |shared, _| DaemonSetRollouts::new(shared.clock.clone()))).await
+            let kind =
+                |shared: &Shared| DaemonSetRollouts::new(shared.clock.clone(), Rollouts::registered(&shared.metrics));
+            Box::pin(serve(&common, |shared, _| kind(shared))).await
         }
         KindName::Manager => {
             choose(table.as_deref())?;

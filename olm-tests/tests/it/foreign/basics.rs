@@ -34,6 +34,10 @@ fn a_new_template_reaches_canaries_first_and_then_every_node_once_within_the_bud
         let ends: Vec<_> = ends.collect();
         assert_eq!(ends, [("Complete", Some(&*first), &set.revision)]);
         assert_eq!(rollout.last_good_hash, set.revision);
+        let (_, metrics) = lab.operators[0].get("/metrics").await.unwrap();
+        let gaps = "daemonsetrollout_replacement_seconds_count 6\n";
+        let left = "daemonsetrollout_rollout_nodes{namespace=\"ds-good\",name=\"agent\",state=\"left\"} 0\n";
+        assert!(metrics.contains(gaps) && metrics.contains(left), "{metrics}");
         let writes = lab.writes();
         let only = ["delete pods", "patch daemonsetrollouts", "create events"];
         assert!(writes.iter().all(|write| only.iter().any(|one| write.starts_with(one))), "{writes:?}");

@@ -4,6 +4,7 @@
 
 mod asked;
 mod basics;
+mod deployers;
 mod enemies;
 mod hostile;
 mod many;
