@@ -17,6 +17,7 @@
 //!               ├─▶ manager ─▶ stack         another one: a whole stack stands up in order (stack: what and when;
 //!               │             └─▶ pki          pki: certificates, made and read)
 //!               └─▶ telemetry                  logs, metrics, probes; beside all of them clock and backoff
+//!  bin/kubectl-oneagent ─▶ cli::plugin           a second program: what a person sees of it, and how they steer it
 //!  olm ─▶ api                                  what an installation consists of (pure); for `generate` alone
 //!  attach                                      what that container does, alone beside a JVM (jmx_exporter ─▶ attach:
 //!                                              what it says, and which configurations it refuses)

@@ -170,24 +170,33 @@ impl Cluster {
 
     /// Runs kubectl; what it said on standard error is the error.
     pub fn try_kubectl(&self, args: &[&str], input: Option<&str>) -> Result<String, String> {
-        let mut child = Command::new(tool("kubectl"))
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .args(args)
-            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|e| e.to_string())?;
-        if let (Some(text), Some(mut stdin)) = (input, child.stdin.take()) {
-            stdin.write_all(text.as_bytes()).map_err(|e| e.to_string())?;
-        }
-        let output = child.wait_with_output().map_err(|e| e.to_string())?;
-        if output.status.success() {
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        } else {
-            Err(String::from_utf8_lossy(&output.stderr).into_owned())
-        }
+        run_kubectl(&self.kubeconfig, args, input)
+    }
+}
+
+/// Runs kubectl as the person of a kubeconfig; what it said on standard error is the error.
+pub fn kubectl_as(kubeconfig: &str, args: &[&str]) -> Result<String, String> {
+    run_kubectl(Path::new(kubeconfig), args, None)
+}
+
+fn run_kubectl(kubeconfig: &Path, args: &[&str], input: Option<&str>) -> Result<String, String> {
+    let mut child = Command::new(tool("kubectl"))
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(args)
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    if let (Some(text), Some(mut stdin)) = (input, child.stdin.take()) {
+        stdin.write_all(text.as_bytes()).map_err(|e| e.to_string())?;
+    }
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

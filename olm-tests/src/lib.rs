@@ -32,6 +32,7 @@ pub mod pages;
 pub mod pki;
 pub mod process;
 pub mod programs;
+pub mod pty;
 pub mod publishing;
 pub mod reference;
 pub mod sandbox;

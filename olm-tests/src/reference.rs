@@ -76,7 +76,7 @@ fn said(schema: &Value) -> String {
 
 /// The page of the command line, its manual page, and completions for shells.
 pub fn commands(command: Command) -> std::io::Result<Vec<File>> {
-    let mut command = without_values(command);
+    let command = without_values(command);
     let name = command.get_name().to_owned();
     let mut files = Vec::new();
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
@@ -87,14 +87,22 @@ pub fn commands(command: Command) -> std::io::Result<Vec<File>> {
     let mut manual = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut manual)?;
     files.push(file(&format!("{name}.1"), &manual));
+    files.push(page_of("commands.md", command));
+    Ok(files)
+}
+
+/// The page of a command line.
+#[must_use]
+pub fn page_of(path: &str, command: Command) -> File {
+    let mut command = without_values(command);
     command.build();
+    let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
     let mut text = format!("{MADE}\n\n# Commands of {name}\n\n");
     help(&mut text, &command, &name);
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
         help(&mut text, inner, &format!("{name} {}", inner.get_name()));
     }
-    files.push(file("commands.md", text.as_bytes()));
-    Ok(files)
+    file(path, text.as_bytes())
 }
 
 /// What variables are set to where this runs is nobody's business.

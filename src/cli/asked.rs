@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
 
+use super::read::{Edited, objects};
 use crate::fleet::finding::Finding;
 use crate::k8s::facts::NodeFacts;
 use crate::{daemonset_rollout, oneagent};
@@ -71,6 +72,12 @@ pub(super) struct Subject {
 }
 
 impl Subject {
+    /// What its file holds, if there is one.
+    pub(super) fn edited(&self) -> Result<Option<Edited>, String> {
+        let read = |path: &PathBuf| Ok(Edited { shown: path.display().to_string(), objects: objects(path)? });
+        self.file.as_ref().map(read).transpose()
+    }
+
     /// Where OneAgents are, if nothing is said.
     pub(super) fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or("dynatrace")

@@ -16,7 +16,7 @@ use crate::api::nearest::nearest;
 use crate::clock::Clock;
 use crate::fleet::finding::{Finding, Kind};
 use crate::k8s::facts::NodeFacts;
-use crate::kernel;
+use crate::kernel::{self, Access, Reached};
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
@@ -45,46 +45,8 @@ pub(super) struct Args {
 /// Returns whether somebody must act.
 pub(super) async fn explain(args: &Args) -> Result<bool, String> {
     let clock = Clock::default();
-    let client = kernel::client(&clock).await?;
-    let all = [PodKind::Oneagent, PodKind::Daemonsetrollout];
-    let given = args.kind.as_ref().map(std::slice::from_ref);
-    let kinds = |is_about_one: bool| given.unwrap_or(if is_about_one { &all[..1] } else { &all });
-    let nodes;
-    let (question, kinds) = match args.what.as_slice() {
-        [] => (Question::All, kinds(false)),
-        [name] => (Question::One(name), kinds(true)),
-        [node, name] if node == "node" => {
-            let kinds = kinds(false);
-            nodes = Reader { client: &client, operator: kinds[0].operator() }.all::<NodeFacts>("nodes").await?;
-            let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
-            if !names.contains(name) {
-                return Err(format!("there is no node {name}{}", nearest(name, &names)));
-            }
-            (Question::Node { name, nodes: &nodes, now: clock.now() }, kinds)
-        }
-        _ => return Err("write explain node NODE, or explain NAME, the name of an object".to_owned()),
-    };
-    let (mut findings, mut nothing) = (Vec::new(), Vec::new());
-    let namespace = args.namespace.as_deref();
-    for kind in kinds {
-        let found = match of_kind((&client, namespace), *kind, &question).await? {
-            Ok(found) => found,
-            // It need not be there, nor be allowed, if another one is.
-            Err(why) => {
-                nothing.push(why);
-                continue;
-            }
-        };
-        findings.extend(operator(&client, (kind.operator(), namespace), clock.now()).await);
-        findings.extend(if let Question::Node { name, .. } = question {
-            folded(name, kind.name(), found)
-        } else {
-            found
-        });
-    }
-    if nothing.len() == kinds.len() {
-        return Err(nothing.join("; "));
-    }
+    let reached = kernel::reach(&Access::default(), &clock).await?;
+    let findings = findings(&reached, &clock, (&args.what, args.kind), args.namespace.as_deref()).await?;
     let must_act = findings.iter().any(|finding| finding.kind == Kind::Act);
     for Finding { who, what, remedy, .. } in findings {
         say!("{who}: {what}");
@@ -95,12 +57,60 @@ pub(super) async fn explain(args: &Args) -> Result<bool, String> {
     Ok(must_act)
 }
 
+/// What there is to say of what somebody typed.
+pub(super) async fn findings(
+    reached: &Reached,
+    clock: &Clock,
+    (what, kind): (&[String], Option<PodKind>),
+    namespace: Option<&str>,
+) -> Result<Vec<Finding>, String> {
+    let all = [PodKind::Oneagent, PodKind::Daemonsetrollout];
+    let given = kind.as_ref().map(std::slice::from_ref);
+    let kinds = |is_about_one: bool| given.unwrap_or(if is_about_one { &all[..1] } else { &all });
+    let nodes;
+    let (question, kinds) = match what {
+        [] => (Question::All, kinds(false)),
+        [name] => (Question::One(name), kinds(true)),
+        [node, name] if node == "node" => {
+            let kinds = kinds(false);
+            nodes = Reader::of(reached, kinds[0].operator()).all::<NodeFacts>("nodes").await?;
+            let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
+            if !names.contains(name) {
+                return Err(format!("there is no node {name}{}", nearest(name, &names)));
+            }
+            (Question::Node { name, nodes: &nodes, now: clock.now() }, kinds)
+        }
+        _ => return Err("write explain node NODE, or explain NAME, the name of an object".to_owned()),
+    };
+    let (mut findings, mut nothing) = (Vec::new(), Vec::new());
+    for kind in kinds {
+        let found = match of_kind((reached, namespace), *kind, &question).await? {
+            Ok(found) => found,
+            // It need not be there, nor be allowed, if another one is.
+            Err(why) => {
+                nothing.push(why);
+                continue;
+            }
+        };
+        findings.extend(operator(&reached.client, (kind.operator(), namespace), clock.now()).await);
+        findings.extend(if let Question::Node { name, .. } = question {
+            folded(name, kind.name(), found)
+        } else {
+            found
+        });
+    }
+    if nothing.len() == kinds.len() {
+        return Err(nothing.join("; "));
+    }
+    Ok(findings)
+}
+
 async fn of_kind(
-    (client, namespace): (&Client, Option<&str>),
+    (reached, namespace): (&Reached, Option<&str>),
     kind: PodKind,
     question: &Question<'_>,
 ) -> Result<Said, String> {
-    let reader = Reader { client, operator: kind.operator() };
+    let reader = Reader::of(reached, kind.operator());
     match kind {
         PodKind::Oneagent => {
             let home = matches!(question, Question::One(_)).then_some("dynatrace");
@@ -111,7 +121,11 @@ async fn of_kind(
 }
 
 /// Whether no operator runs: then what a status says may be old. Without the right to see that, nothing is said.
-async fn operator(client: &Client, (operator, namespace): (&str, Option<&str>), now: DateTime<Utc>) -> Option<Finding> {
+pub(super) async fn operator(
+    client: &Client,
+    (operator, namespace): (&str, Option<&str>),
+    now: DateTime<Utc>,
+) -> Option<Finding> {
     let name = format!("metadata.name={operator}");
     let leases: Api<Lease> = Api::all(client.clone());
     let mut leases = leases.list(&ListParams::default().fields(&name)).await.ok()?;

@@ -15,6 +15,7 @@ mod explain;
 mod jmx_attach;
 mod oneagent;
 mod plan;
+mod plugin;
 mod read;
 mod run;
 mod schema;
@@ -25,6 +26,8 @@ use std::io::{ErrorKind, Write as _};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use oneagent::check;
+
+use crate::kernel::Access;
 
 /// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
 #[derive(Debug, Parser)]
@@ -89,6 +92,8 @@ fn put(text: Arguments<'_>) {
     }
 }
 
+pub use plugin::{command as plugin_command, main as plugin};
+
 /// All that can be typed, for its reference page.
 #[must_use]
 pub fn command() -> clap::Command {
@@ -103,7 +108,11 @@ pub async fn main() -> Result<u8, Failed> {
     };
     match command {
         Command::Run(args) => Box::pin(run::run(*args)).await.map(|()| 0).map_err(Failed::of),
-        Command::Check(args) => Box::pin(check::check(&args)).await.map(|()| 0).map_err(Failed::of),
+        Command::Check(args) => match Box::pin(check::check(&args, &Access::default())).await {
+            Ok((0, _)) => Ok(0),
+            Ok((failed, all)) => Err(Failed::of(format!("{failed} of {all} checks failed"))),
+            Err(sentence) => Err(Failed::of(sentence)),
+        },
         Command::Explain(args) => {
             let must_act = Box::pin(explain::explain(&args)).await;
             must_act.map(u8::from).map_err(|sentence| Failed { sentence, code: 2 })

@@ -6,11 +6,12 @@
 use chrono::{DateTime, Utc};
 
 use super::asked::{PodKind, Subject};
+use super::read::Edited;
 use super::read::Reader;
 use super::{daemonset_rollout, oneagent};
 use crate::clock::Clock;
 use crate::fleet::preview::Preview;
-use crate::kernel;
+use crate::kernel::{self, Access, Reached};
 
 /// Arguments of `plan`.
 #[derive(Debug, clap::Args)]
@@ -47,16 +48,27 @@ enum Output {
     Json,
 }
 
+/// What would become of the Pods of the objects that are asked about, with these edits.
+pub(super) async fn previews(
+    reached: &Reached,
+    kind: PodKind,
+    (subject, edited): (&Subject, Option<Edited>),
+    now: DateTime<Utc>,
+) -> Result<Vec<Preview>, String> {
+    let reader = Reader::of(reached, kind.operator());
+    match kind {
+        PodKind::Oneagent => oneagent::plan::plan(reader, subject, edited, now).await,
+        PodKind::Daemonsetrollout => daemonset_rollout::plan::plan(reader, subject, edited, now).await,
+    }
+}
+
 /// Returns whether a Pod would be replaced.
 pub(super) async fn plan(args: &Args) -> Result<bool, String> {
     let clock = Clock::default();
-    let client = kernel::client(&clock).await?;
+    let reached = kernel::reach(&Access::default(), &clock).await?;
     let now = args.at.unwrap_or_else(|| clock.now());
-    let reader = Reader { client: &client, operator: args.kind.operator() };
-    let previews: Vec<Preview> = match args.kind {
-        PodKind::Oneagent => oneagent::plan::plan(reader, &args.subject, now).await?,
-        PodKind::Daemonsetrollout => daemonset_rollout::plan::plan(reader, &args.subject, now).await?,
-    };
+    let edited = args.subject.edited()?;
+    let previews = previews(&reached, args.kind, (&args.subject, edited), now).await?;
     match args.output {
         Output::Text => {
             let text: Vec<String> = previews.iter().map(ToString::to_string).collect();

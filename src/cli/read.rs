@@ -18,18 +18,25 @@ use serde_json::Value;
 
 use super::schema;
 use crate::api::rollout::NodeCounts;
-use crate::kernel::{self, chain, refused};
+use crate::kernel::{Reached, chain, refused};
 use crate::rollout::Pod;
 
 /// A cluster, read with the caller's rights.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'c> {
     pub(super) client: &'c Client,
+    /// Address of its API server.
+    pub(super) address: &'c str,
     /// The operator whose ClusterRole for people has the rights.
     pub(super) operator: &'static str,
 }
 
-impl Reader<'_> {
+impl<'c> Reader<'c> {
+    /// Of a cluster that was reached, with the rights that this operator's role has.
+    pub(super) fn of(reached: &'c Reached, operator: &'static str) -> Self {
+        Self { client: &reached.client, address: &reached.address, operator }
+    }
+
     /// Everything of a kind, of a namespace or of all; the error names it and the verb.
     pub(super) async fn within<K>(&self, namespace: Option<&str>, what: &str, labels: &str) -> Result<Vec<K>, String>
     where
@@ -45,11 +52,11 @@ impl Reader<'_> {
         K: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
         K::DynamicType: Default,
     {
-        let error = match self.api::<K>(namespace).list(&ListParams::default()).await {
-            Ok(list) => return Ok(Ok(list.items)),
+        let error = match paged(&self.api::<K>(namespace), "").await {
+            Ok(list) => return Ok(Ok(list)),
             Err(error) => error,
         };
-        let why = self.unanswered(&format!("list {what}"), &error).await;
+        let why = self.unanswered(&format!("list {what}"), &error);
         let is_absent = matches!(&error, kube::Error::Api(status) if matches!(status.code, 403 | 404));
         if is_absent { Ok(Err(why)) } else { Err(why) }
     }
@@ -89,14 +96,11 @@ impl Reader<'_> {
     where
         K: Clone + DeserializeOwned + Debug,
     {
-        match api.list(&ListParams::default().labels(labels)).await {
-            Ok(list) => Ok(list.items),
-            Err(error) => Err(self.unanswered(&format!("list {what}"), &error).await),
-        }
+        paged(&api, labels).await.map_err(|error| self.unanswered(&format!("list {what}"), &error))
     }
 
     /// Why a request failed, and what helps.
-    pub(super) async fn unanswered(&self, request: &str, error: &kube::Error) -> String {
+    pub(super) fn unanswered(&self, request: &str, error: &kube::Error) -> String {
         let why = chain(error);
         match error {
             kube::Error::Api(status) if status.code == 403 => {
@@ -108,11 +112,42 @@ impl Reader<'_> {
             }
             kube::Error::Api(_) => format!("cannot {request}: {why}"),
             _ => {
-                let address = kernel::address().await;
-                format!("cannot {request}: the API server at {address} does not answer: {why}")
+                format!("cannot {request}: the API server at {} does not answer: {why}", self.address)
             }
         }
     }
+}
+
+/// So many objects are asked for at once.
+const PAGE: u32 = 500;
+
+/// A list, page by page: the objects of a large cluster are never there twice.
+async fn paged<K>(api: &Api<K>, labels: &str) -> Result<Vec<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut params = ListParams::default().labels(labels).limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let page = api.list(&params).await;
+        // What follows the first page may be too old by then: from the start, and as a whole.
+        if all.is_empty() || !matches!(&page, Err(kube::Error::Api(status)) if status.code == 410) {
+            let page = page?;
+            all.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        } else {
+            return api.list(&ListParams::default().labels(labels)).await.map(|list| list.items);
+        }
+    }
+}
+
+/// Objects as they shall be, and where they are from.
+pub(super) struct Edited {
+    pub(super) shown: String,
+    pub(super) objects: Vec<Value>,
 }
 
 /// The objects of a file (`-`: of standard input).
@@ -153,11 +188,11 @@ where
 }
 
 /// The objects of a kind among those of a file, refused as the API server refuses one; and the others.
-pub(super) fn of_kind<K>(file: &Path, objects: Vec<Value>) -> Result<(Vec<K>, Vec<Value>), String>
+pub(super) fn of_kind<K>(edited: Edited) -> Result<(Vec<K>, Vec<Value>), String>
 where
     K: CustomResourceExt + DeserializeOwned,
 {
-    let (crd, shown) = (K::crd(), file.display());
+    let (crd, Edited { shown, objects }) = (K::crd(), edited);
     let kind = &crd.spec.names.kind;
     let mut found = Vec::new();
     let mut others = Vec::new();

@@ -18,7 +18,7 @@ use crate::fleet::finding::{Finding, Kind, Status, Told, remedy, stands, unlike,
 use crate::fleet::refusal;
 use crate::k8s::node::Node;
 use crate::k8s::placement::Verdict;
-use crate::rollout::{self, Bucket, Cause, Desired, Inventory, Standing};
+use crate::rollout::{self, Bucket, Cause, Desired, Inventory, Look, Standing};
 
 /// What no list shows of a DaemonSetRollout.
 #[derive(Debug, Default)]
@@ -50,6 +50,12 @@ pub fn told(object: &DaemonSetRollout) -> Told<'_> {
 }
 
 impl Listed {
+    /// How each node is that its DaemonSet runs a Pod on; or why its spec is invalid.
+    pub fn looks(&self, object: &DaemonSetRollout, around: &Around, now: DateTime<Utc>) -> Result<Vec<Look>, String> {
+        let (seen, memory) = self.seen(object, false, around.refused.clone(), now)?;
+        Ok(if seen.set.is_some() { judged(&seen, &memory, now) } else { Vec::new() })
+    }
+
     /// What a DaemonSetRollout has to do with a node.
     #[must_use]
     pub fn node(&self, node: &str, object: &DaemonSetRollout, around: &Around, now: DateTime<Utc>) -> Finding {
@@ -74,7 +80,8 @@ impl Listed {
             return finding(if is_near { Kind::Well } else { Kind::Unrelated }, what, remedy);
         }
         let rollout = object.status.as_ref().and_then(|status| status.rollout.as_ref());
-        let (cause, standing) = judged(&seen, &memory, node, now);
+        let look = judged(&seen, &memory, now).into_iter().find(|look| &*look.name == node);
+        let (cause, standing) = look.map_or((None, None), |look| (look.cause, look.standing));
         let unread =
             around.unread.iter().map(|why| format!("; {why}, so more is not known")).collect::<Vec<_>>().concat();
         let skip = is_skipped(found, &resolved.name).then(|| format!("kubectl label node {node} {SKIP}-"));
@@ -93,10 +100,9 @@ impl Listed {
     }
 }
 
-/// Why a selected node has no available Pod, if it has none, and how its Pod stands.
-fn judged(seen: &Seen, memory: &Memory, node: &str, now: DateTime<Utc>) -> (Option<Cause>, Option<Standing>) {
+/// How each node is that its DaemonSet runs a Pod on.
+fn judged(seen: &Seen, memory: &Memory, now: DateTime<Utc>) -> Vec<Look> {
     let all = places(seen, memory);
-    let Some(place) = all.iter().find(|place| &**place.name == node) else { return (None, None) };
     let known = seen.revisions.known();
     let desired = known.map(|known| Desired { revision: known.current.clone(), insists: false });
     let inventory = Inventory {
@@ -104,10 +110,9 @@ fn judged(seen: &Seen, memory: &Memory, node: &str, now: DateTime<Utc>) -> (Opti
         writes_template: false,
         in_contact_since: seen.in_contact_since,
         refused: seen.refused.as_deref(),
-        ..Inventory::plain(std::slice::from_ref(place), WORDS, &memory.engine, seen.deciding_since)
+        ..Inventory::plain(&all, WORDS, &memory.engine, seen.deciding_since)
     };
-    let cause = rollout::cause(&seen.resolved.policy, desired.as_ref(), &inventory, now);
-    (cause, place.occupant.map(|occupant| occupant.standing))
+    rollout::looks(&seen.resolved.policy, desired.as_ref(), &inventory, now)
 }
 
 /// Why no Pod belongs on a node, if none does, and what changes that.

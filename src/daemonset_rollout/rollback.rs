@@ -12,7 +12,8 @@ use super::context::Cx;
 use super::memory::{Memory, Rollback};
 use super::observe::{Seen, list};
 use super::revision::own;
-use super::source::{reverter, writers};
+use super::source::writers;
+use crate::k8s::source::reverter;
 use crate::kernel::{self, Key, restore};
 
 /// How it stands with the template.
@@ -74,7 +75,7 @@ pub fn judge(memory: &mut Memory, seen: &Seen, has_failed: bool) -> Back {
     let Some(good) = good else {
         return Back::Refused("none of its revisions is known to be good".to_owned());
     };
-    if let Some(source) = reverter(set) {
+    if let Some(source) = reverter(&set.metadata) {
         return Back::Refused(format!("{source} would write the failed one again"));
     }
     if let Some(why) = &seen.unrestorable {

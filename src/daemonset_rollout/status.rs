@@ -11,7 +11,6 @@ use super::places::WORDS;
 use super::plan::Plan;
 use super::revision::{Revision, is_seen};
 use super::rollback::Back;
-use super::source::{owner, source};
 use super::verdict::{Problem, strategy};
 use crate::api::condition::{Transition, merge, timestamp};
 use crate::api::daemonset_rollout::condition::{ConditionType as C, Finding, Reason as R};
@@ -21,6 +20,7 @@ use crate::fleet::closed::UNTOLERATED;
 use crate::fleet::counts::{counts, to_the_minute};
 use crate::fleet::milestones::{Change, Naming};
 use crate::fleet::refusal;
+use crate::k8s::source::{owner, source};
 use crate::rollout::{Bucket, Report, State, WaitingOn};
 
 /// How many images are named.
@@ -124,7 +124,7 @@ fn daemon_set(set: &DaemonSet, seen: &Seen) -> DaemonSetStatus {
         desired_number_scheduled: is_seen(set)
             .then(|| set.status.as_ref().map(|status| status.desired_number_scheduled))
             .flatten(),
-        owner: owner(set),
+        owner: owner(&set.metadata),
     }
 }
 
@@ -170,7 +170,7 @@ fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
     let number = engine.last_good.as_ref().and_then(|good| seen.revisions.known()?.numbers.get(&good.0));
     let to = number.map(|number| format!(" --to-revision={number}")).unwrap_or_default();
     let resolved = &seen.resolved;
-    let back = match source(set) {
+    let back = match source(&set.metadata) {
         Some(source) => format!("revert it where it comes from, which is {source}"),
         None => format!("kubectl -n {} rollout undo daemonset/{}{to}", resolved.namespace, resolved.daemon_set),
     };

@@ -15,11 +15,12 @@ use super::plan::{Plan, plan};
 use super::resolve::resolve;
 use super::revision::{Pod, Revision, revisions};
 use super::rollback::Back;
-use super::source::{other_controller, source, writers};
+use super::source::{other_controller, writers};
 use super::status::{StatusFacts, status};
 use crate::api::daemonset_rollout::{DaemonSetRollout, DaemonSetRolloutStatus};
 use crate::k8s::affinity::of_template;
 use crate::k8s::node::Node;
+use crate::k8s::source::source;
 use crate::kernel::kind::Planned;
 
 fn value<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -219,7 +220,7 @@ fn two_pods_on_a_node_and_a_node_that_is_left_out_are_not_touched() {
 #[test]
 fn where_a_daemonset_comes_from_and_who_else_replaces_its_pods_is_read_from_it() {
     let with = |metadata: Value| -> DaemonSet { value(json!({ "metadata": metadata })) };
-    let from = |metadata: Value| source(&with(metadata));
+    let from = |metadata: Value| source(&with(metadata).metadata);
     assert_eq!(from(json!({})), None);
     assert_eq!(
         from(json!({ "annotations": { "argocd.argoproj.io/tracking-id": "agents:apps/DaemonSet:n/a" } })).as_deref(),

@@ -5,9 +5,10 @@
 use k8s_openapi::api::apps::v1::DaemonSet;
 
 use super::resolve::Resolved;
-use super::source::{other_controller, owner, source};
+use super::source::other_controller;
 use crate::api::daemonset_rollout::condition::Reason;
 use crate::api::nearest::nearest;
+use crate::k8s::source::{owner, source};
 
 /// What a human must fix: a reason, and a sentence with the remedy.
 pub type Problem = (Reason, String);
@@ -52,7 +53,7 @@ pub fn hands_off(resolved: &Resolved, set: Option<&DaemonSet>, around: Around<'_
         let message = format!("the Pods of {name} are replaced by {other}: remove one of the two");
         return Some((Reason::OtherController, message));
     }
-    if let Some(owner) = owner(set).filter(|_| !resolved.accepts_owner) {
+    if let Some(owner) = owner(&set.metadata).filter(|_| !resolved.accepts_owner) {
         let message = format!(
             "{name} is controlled by {owner}: if that leaves the Pods of an OnDelete DaemonSet alone, set \
             spec.acceptOwner to true; docs/daemonsetrollout.md has what is known of operators"
@@ -61,7 +62,7 @@ pub fn hands_off(resolved: &Resolved, set: Option<&DaemonSet>, around: Around<'_
     }
     let strategy = strategy(set);
     if strategy != "OnDelete" {
-        let remedy = match source(set) {
+        let remedy = match source(&set.metadata) {
             Some(source) => format!("set updateStrategy.type to OnDelete where it comes from, which is {source}"),
             None => format!(
                 "kubectl -n {namespace} patch daemonset {daemon_set} --type merge -p \

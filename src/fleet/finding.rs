@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use kube::api::ObjectMeta;
+use serde::Serialize;
 
 use crate::api::condition::Condition;
 use crate::api::rollout::{NodeCounts, RolloutStatus};
@@ -12,18 +13,20 @@ use crate::k8s::node::{Node, Taint};
 use crate::rollout::{Bucket, Cause, Pod};
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The object that it is about.
     pub who: String,
     pub what: String,
     /// The command, or the change, that helps or tells more.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     pub kind: Kind,
 }
 
 /// What a finding asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// It has nothing to do with the node that was asked for.
     Unrelated,

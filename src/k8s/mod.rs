@@ -16,6 +16,7 @@ pub mod ownership;
 pub mod placement;
 pub mod quantity;
 pub mod singleton;
+pub mod source;
 pub mod template;
 pub mod terms;
 pub mod watch;

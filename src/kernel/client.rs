@@ -5,6 +5,7 @@
 //! without keep-alive a watch whose peer vanished without a word hears nothing for five minutes. Must not retry: that
 //! is done by back-off per object.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::http::Response;
@@ -16,12 +17,13 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
-use kube::config::{InferConfigError, Kubeconfig, KubeconfigError};
+use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
 use super::{Error, call, chain};
+use crate::api::nearest::nearest;
 use crate::clock::Clock;
 
 /// A connection on which nothing was heard for so long is asked whether it lives,
@@ -35,9 +37,33 @@ const ACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// No connection takes longer to be made, its TLS handshake with it.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A client from the environment (in-cluster, or a kubeconfig), whose answers set the clock.
-pub async fn client(clock: &Clock) -> Result<Client, String> {
-    let config = Config::infer().await.map_err(|error| not_configured(&error))?;
+/// How a cluster is reached; by default as the environment says: in-cluster, or a kubeconfig.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// File in the place of the kubeconfig.
+    pub kubeconfig: Option<PathBuf>,
+    /// Context in the place of the kubeconfig's current one.
+    pub context: Option<String>,
+    /// The user whose rights count, where the caller may act as that one.
+    pub user: Option<String>,
+}
+
+/// A cluster that was reached.
+#[derive(Clone)]
+pub struct Reached {
+    pub client: Client,
+    /// Address of the API server.
+    pub address: String,
+    /// The namespace of the kubeconfig's context, where it names one.
+    pub namespace: Option<String>,
+}
+
+/// Reaches a cluster; its answers set the clock.
+pub async fn reach(access: &Access, clock: &Clock) -> Result<Reached, String> {
+    let (mut config, namespace) = configured(access).await?;
+    if access.user.is_some() {
+        config.auth_info.impersonate.clone_from(&access.user);
+    }
     if config.proxy_url.is_some() {
         return Err(
             "the cluster would be reached through a proxy (proxy-url of the kubeconfig, or HTTPS_PROXY), which \
@@ -45,7 +71,38 @@ pub async fn client(clock: &Clock) -> Result<Client, String> {
                 .to_owned(),
         );
     }
-    connect(&config, clock).map_err(|error| format!("cannot make a client for the cluster: {error}"))
+    let client = connect(&config, clock);
+    let client = client.map_err(|error| format!("cannot make a client for the cluster: {error}"))?;
+    Ok(Reached { client, address: config.cluster_url.to_string(), namespace })
+}
+
+/// What is known of the cluster, and the namespace of the context.
+async fn configured(access: &Access) -> Result<(Config, Option<String>), String> {
+    let file = match &access.kubeconfig {
+        Some(path) => {
+            let unread = |why: KubeconfigError| format!("{} is no kubeconfig: {}", path.display(), chain(&why));
+            Some(Kubeconfig::read_from(path).map_err(unread)?)
+        }
+        None => Kubeconfig::read().ok(),
+    };
+    let namespace = file.as_ref().and_then(|file| {
+        let name = access.context.as_ref().or(file.current_context.as_ref())?;
+        let context = file.contexts.iter().find(|context| context.name == *name)?;
+        context.context.as_ref()?.namespace.clone().filter(|namespace| !namespace.is_empty())
+    });
+    let config = match file.filter(|_| access.kubeconfig.is_some() || access.context.is_some()) {
+        None => Config::infer().await.map_err(|error| not_configured(&error))?,
+        Some(file) => {
+            let names: Vec<String> = file.contexts.iter().map(|context| context.name.clone()).collect();
+            if let Some(context) = access.context.as_ref().filter(|context| !names.contains(context)) {
+                return Err(format!("the kubeconfig has no context {context}{}", nearest(context, &names)));
+            }
+            let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
+            let used = Config::from_custom_kubeconfig(file, &options).await;
+            used.map_err(|error| format!("the kubeconfig cannot be used: {}", chain(&error)))?
+        }
+    };
+    Ok((config, namespace))
 }
 
 /// Why no cluster is known: where KUBECONFIG names files, what is wrong with them.
@@ -58,12 +115,6 @@ fn not_configured(error: &InferConfigError) -> String {
         Ok(Some(_)) => format!("the kubeconfig cannot be used: {}", chain(error)),
         Ok(None) => "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a Pod".to_owned(),
     }
-}
-
-/// The address of the cluster's API server, as far as one is configured.
-pub async fn address() -> String {
-    let config = Config::infer().await;
-    config.map_or_else(|_| "an unknown address".to_owned(), |config| config.cluster_url.to_string())
 }
 
 /// A client for a configuration, whose answers set the clock.

@@ -41,7 +41,7 @@ use std::time::Duration;
 pub use crate::k8s::watch::Key;
 pub use annotate::annotate;
 pub(crate) use chain::chain;
-pub use client::{address, client, connect, server_time};
+pub use client::{Access, Reached, connect, reach, server_time};
 pub use contact::ApiContact;
 pub use dry_run::dry_run;
 pub use events::Events;

@@ -4,7 +4,8 @@
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    NonResourceAttributes, ResourceAttributes, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -25,6 +26,16 @@ pub async fn may(
         ..SubjectAccessReviewSpec::default()
     };
     is_allowed(client, spec).await
+}
+
+/// What the caller may do in a namespace.
+#[expect(clippy::disallowed_methods, reason = "a question that the API server takes as an object and does not store")]
+pub async fn rules(client: &Client, namespace: &str) -> Result<serde_json::Value, Error> {
+    let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
+    let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
+    let api: Api<SelfSubjectRulesReview> = Api::all(client.clone());
+    let answer = call(|| "ask what you may do".to_owned(), api.create(&PostParams::default(), &review)).await?;
+    Ok(serde_json::to_value(answer.status)?)
 }
 
 /// Whether somebody may get a path of ours that is no object's.

@@ -209,7 +209,7 @@ pub(super) fn user_roles(package: &Package) -> impl Iterator<Item = Value> + '_ 
         })
     };
     let on_kinds = move |verbs: &[&str]| json!({ "apiGroups": [group], "resources": kinds, "verbs": verbs });
-    let looks = ["get", "list"];
+    let looks = ["get", "list", "watch"];
     let reads = package.reads.iter();
     let reads = reads.map(|(group, all)| json!({ "apiGroups": [group], "resources": all, "verbs": looks }));
     let observe: Vec<Value> = [on_kinds(&looks)].into_iter().chain(reads).collect();
@@ -318,9 +318,11 @@ pub(super) fn deployment(package: &Package, setting: &Setting<'_>) -> Value {
     if let (Some(variables), Some(own_image)) = (container["env"].as_array_mut(), own_image) {
         variables.push(own_image);
     }
+    let mut labelled = labels(package);
+    labelled["app.kubernetes.io/version"] = env!("CARGO_PKG_VERSION").into();
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": { "name": package.name, "namespace": setting.namespace, "labels": labels(package) },
+        "metadata": { "name": package.name, "namespace": setting.namespace, "labels": labelled },
         "spec": {
             "replicas": 1,
             "revisionHistoryLimit": 1,

@@ -25,7 +25,7 @@ use crate::fleet::refusal::{self, Refusal};
 use crate::k8s::node::Node;
 use crate::k8s::node_selector::Selector;
 use crate::k8s::placement::Verdict;
-use crate::rollout::{self, Bucket, Cause, Selection, Source, Standing};
+use crate::rollout::{self, Bucket, Cause, Look, Source, Standing};
 
 /// What no list shows of a OneAgent.
 #[derive(Debug, Default)]
@@ -69,7 +69,8 @@ impl Cluster {
         let account = &resolved.pod.service_account;
         let refusal = around.refused.as_ref().map(|why| refusal::read(why, "OneAgent", &resolved.namespace, account));
         let obstacles = (refusal.as_ref(), &around.selector);
-        let judged = self.judged(agent, &resolved, (node, nodes), (&pods, obstacles), now);
+        let looks = self.judged(agent, &resolved, nodes, (&pods, obstacles), now);
+        let judged = looks.into_iter().find(|look| look.name == node.name).map(|look| (look.cause, look.standing));
         let status = agent.status.clone().unwrap_or_default();
         let has_none = self.workload(agent).0.is_none();
         if let Some(degraded) =
@@ -117,16 +118,25 @@ impl Cluster {
         }
     }
 
-    /// Why a selected node has no available agent, if it has none, and how its agent stands; `None`: the namespace's
-    /// node selector excludes it.
+    /// How each node is that a OneAgent keeps an agent on; or why its spec is invalid.
+    pub fn looks(&self, agent: &OneAgent, around: &Around, now: DateTime<Utc>) -> Result<Vec<Look>, String> {
+        let nodes = self.fleet.nodes();
+        let resolved = self.resolved(agent, &nodes)?;
+        let pods = self.fleet.pods(&(resolved.namespace.clone(), resolved.name.clone()));
+        let account = &resolved.pod.service_account;
+        let refusal = around.refused.as_ref().map(|why| refusal::read(why, "OneAgent", &resolved.namespace, account));
+        Ok(self.judged(agent, &resolved, &nodes, (&pods, (refusal.as_ref(), &around.selector)), now))
+    }
+
+    /// Those that its namespace's node selector excludes are not among them.
     fn judged(
         &self,
         agent: &OneAgent,
         resolved: &Resolved,
-        (node, nodes): (&Arc<Node>, &[Arc<Node>]),
+        nodes: &[Arc<Node>],
         (pods, (refusal, selector)): (&[Arc<Pod>], (Option<&Refusal>, &Selector)),
         now: DateTime<Utc>,
-    ) -> Option<(Option<Cause>, Option<Standing>)> {
+    ) -> Vec<Look> {
         let status = agent.status.clone().unwrap_or_default();
         let live = self.fleet.daemonset(&(resolved.namespace.clone(), resolved.name.clone()));
         let template = live.as_deref().and_then(template_revision);
@@ -163,14 +173,8 @@ impl Cluster {
             memory: &memory,
         };
         let all = places(desired.as_ref(), &inventory);
-        let Some(place) = all.iter().find(|place| *place.name == node.name) else { return Some((None, None)) };
-        if matches!(place.selection, Selection::Closed(_)) {
-            return None;
-        }
         let wanted = desired.as_ref().map(|d| rollout::Desired { revision: d.revision.clone(), insists: false });
-        let one = std::slice::from_ref(place);
-        let cause = rollout::cause(&resolved.policy, wanted.as_ref(), &inventory.for_engine(one), now);
-        Some((cause, place.occupant.map(|occupant| occupant.standing)))
+        rollout::looks(&resolved.policy, wanted.as_ref(), &inventory.for_engine(&all), now)
     }
 }
 

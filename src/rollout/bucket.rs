@@ -77,6 +77,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         cell.has_joined = joined_at.is_some();
         cell.cause = self.cause(place, touched_at, &mut cell.until);
         cell.deadline = cell.until;
+        // One of the second in which the rollout began is said to have been there before once it has run for long.
+        let runs_at = |pod: &Pod<R>| pod.ready_since.map(|since| since + self.policy.min_ready);
+        let pod = place.occupant.map(|occupant| occupant.pod).filter(|pod| touched_at == Some(pod.created));
+        let has_run = pod.and_then(|pod| runs_at(pod)).filter(|at| *at > self.now);
+        cell.until = cell.until.into_iter().chain(has_run).min();
         let Some(bucket) = cell.bucket() else {
             self.crashed(&mut cell);
             return cell;

@@ -11,6 +11,17 @@ use super::place::{Place, Pod, Revision, Standing, Trouble, Workload};
 use super::rule::{Rule, holds};
 use super::{Desired, Inventory, Policy};
 
+/// How a selected place is, for those who look on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    pub name: Arc<str>,
+    pub zone: Option<String>,
+    /// How its Pod relates to what is desired, if there is one.
+    pub standing: Option<Standing>,
+    /// Why it has no available Pod; `None`: it has one.
+    pub cause: Option<Cause>,
+}
+
 /// One selected place.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "they are independent findings about one place")]

@@ -5,7 +5,7 @@
 use chrono::{DateTime, Utc};
 
 use super::bucket::read;
-use super::cause::Cause;
+use super::cell::{Cell, Look};
 use super::context::{Context, remembered};
 use super::count::count;
 use super::pace::Bounds;
@@ -57,13 +57,19 @@ pub fn plan<R: Revision>(
     }
 }
 
-/// Why the first of the inventory's places has no available agent, if it has none.
+/// How each selected place of the inventory is.
 #[must_use]
-pub fn cause<R: Revision>(
+pub fn looks<R: Revision>(
     policy: &Policy,
     desired: Option<&Desired<R>>,
     inventory: &Inventory<'_, R>,
     now: DateTime<Utc>,
-) -> Option<Cause> {
-    read(policy, desired, inventory, now).cells.into_iter().next()?.cause
+) -> Vec<Look> {
+    let looks = |cell: Cell<'_, R>| Look {
+        name: cell.place.name.clone(),
+        zone: cell.place.zone.map(str::to_owned),
+        standing: cell.standing(),
+        cause: cell.cause,
+    };
+    read(policy, desired, inventory, now).cells.into_iter().map(looks).collect()
 }

@@ -35,6 +35,7 @@ mod outages;
 mod overlap;
 mod pages;
 mod planned;
+mod plugin;
 mod policies;
 mod recover;
 mod refused;

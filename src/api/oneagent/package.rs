@@ -38,11 +38,14 @@ pub const PACKAGE: Package = Package {
     own_image_variable: None,
     samples: SAMPLES,
     companions: &[],
-    extras: &[Sample {
-        file: "scc-unprivileged.yaml",
-        title: "SCC of unprivileged agents",
-        yaml: include_str!("scc-unprivileged.yaml"),
-    }],
+    extras: &[
+        Sample {
+            file: "scc-unprivileged.yaml",
+            title: "SCC of unprivileged agents",
+            yaml: include_str!("scc-unprivileged.yaml"),
+        },
+        Sample { file: "steer.yaml", title: "Rights to steer rollouts", yaml: include_str!("steer.yaml") },
+    ],
     alerts: ALERTS,
     panels: PANELS,
     texts: Texts {

@@ -12,7 +12,7 @@ use kube::api::Api;
 use serde_json::Value;
 
 use super::super::asked::Subject;
-use super::super::read::{self, Reader, objects, of_kind};
+use super::super::read::{self, Edited, Reader, of_kind};
 use super::read::lists;
 use crate::api::daemonset_rollout::DaemonSetRollout;
 use crate::api::nearest::nearest;
@@ -28,13 +28,10 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 pub(in crate::cli) async fn plan(
     reader: Reader<'_>,
     args: &Subject,
+    edited: Option<Edited>,
     now: DateTime<Utc>,
 ) -> Result<Vec<Preview>, String> {
-    let file = match args.file.as_deref() {
-        Some(path) => of_kind::<DaemonSetRollout>(path, objects(path)?)?,
-        None => (Vec::new(), Vec::new()),
-    };
-    let (edited, others) = file;
+    let (edited, others) = edited.map(of_kind::<DaemonSetRollout>).transpose()?.unwrap_or_default();
     let sets: Vec<Value> = others.into_iter().filter(|object| object["kind"] == "DaemonSet").collect();
     let live = reader.within::<DaemonSetRollout>(args.namespace.as_deref(), "daemonsetrollouts", "").await?;
     let (all, wanted) = wanted(args, edited, &sets, live)?;
@@ -133,7 +130,7 @@ async fn edit(
         Ok(made) => made,
         Err(error) => {
             let request = format!("make a dry run of DaemonSet {namespace}/{name}");
-            return Err(reader.unanswered(&request, &error).await);
+            return Err(reader.unanswered(&request, &error));
         }
     };
     let before = template(live);

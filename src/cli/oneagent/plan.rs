@@ -2,6 +2,7 @@
 //!
 //! Reads only, with the caller's rights. Must not judge anything itself: that is the operator's own code.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use kube::api::Api;
 use kube::{Client, ResourceExt};
 
 use super::super::asked::Subject;
-use super::super::read::{self, Reader, objects, of_kind};
+use super::super::read::{self, Edited, Reader, of_kind};
 use super::read::node_selector;
 use crate::api::nearest::nearest;
 use crate::api::oneagent::OneAgent;
@@ -30,16 +31,10 @@ use crate::openshift::cluster::VERSION;
 pub(in crate::cli) async fn plan(
     reader: Reader<'_>,
     args: &Subject,
+    edited: Option<Edited>,
     now: DateTime<Utc>,
 ) -> Result<Vec<Preview>, String> {
-    let edited = match args.file.as_deref() {
-        Some(path) => Some(of_kind::<OneAgent>(path, objects(path)?)?.0),
-        None => None,
-    };
-    if let (Some(path), Some([])) = (&args.file, edited.as_deref()) {
-        let of_others = "for a DaemonSetRollout or its DaemonSet add --kind daemonsetrollout";
-        return Err(format!("{} holds no OneAgent; {of_others}", path.display()));
-    }
+    let edited = edited.map(agents).transpose()?;
     let mut all = reader.within::<OneAgent>(None, "oneagents", "").await?;
     let wanted = wanted(args, edited, &mut all)?;
     let cluster = Cluster::of(
@@ -56,6 +51,21 @@ pub(in crate::cli) async fn plan(
         previews.push(said.map_err(|why| format!("{name}: {why}"))?);
     }
     Ok(previews)
+}
+
+/// The OneAgents of a file.
+fn agents(edited: Edited) -> Result<Vec<OneAgent>, String> {
+    let shown = edited.shown.clone();
+    let (agents, others) = of_kind::<OneAgent>(edited)?;
+    if !agents.is_empty() {
+        return Ok(agents);
+    }
+    let kinds: BTreeSet<&str> = others.iter().filter_map(|other| other["kind"].as_str()).collect();
+    let kinds: Vec<&str> = kinds.into_iter().collect();
+    let holds = if kinds.is_empty() { String::new() } else { format!(", but {}", kinds.join(", ")) };
+    Err(format!(
+        "{shown} holds no OneAgent{holds}; for a DaemonSetRollout or its DaemonSet add --kind daemonsetrollout"
+    ))
 }
 
 /// The OneAgents that are asked about, as they shall be; `all` has them so, too, for the others look at them.

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use serde_json::Value;
 
-use super::super::read::{Reader, objects, of_kind};
+use super::super::read::{Edited, Reader, objects, of_kind};
 use crate::api::oneagent::OneAgent;
 use crate::k8s::api_group::Served;
 use crate::k8s::node_selector::{self, Selector};
@@ -24,7 +24,7 @@ pub(super) async fn node_selector(reader: Reader<'_>, namespace: &str) -> Result
     let client = reader.client;
     let found = match Api::<Namespace>::all(client.clone()).get_opt(namespace).await {
         Ok(found) => found,
-        Err(error) => return Err(reader.unanswered(&format!("get Namespace {namespace}"), &error).await),
+        Err(error) => return Err(reader.unanswered(&format!("get Namespace {namespace}"), &error)),
     };
     let mut selector = found.as_ref().map(node_selector::of).unwrap_or_default();
     if selector.is_default
@@ -67,7 +67,8 @@ impl Written {
 
 /// The OneAgents of a file (`-`: of standard input), and what of its other objects they may name.
 pub(super) fn written(file: &Path) -> Result<Written, String> {
-    let (agents, others) = of_kind(file, objects(file)?)?;
+    let edited = Edited { shown: file.display().to_string(), objects: objects(file)? };
+    let (agents, others) = of_kind(edited)?;
     if agents.is_empty() {
         Err(format!("{} holds no OneAgent", file.display()))
     } else {

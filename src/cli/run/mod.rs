@@ -34,7 +34,7 @@ use crate::kernel::lease::{Candidate, Timing};
 use crate::kernel::runtime::Runtime;
 use crate::kernel::sync::{Scope, Synced, Watches};
 use crate::kernel::triggers::Triggers;
-use crate::kernel::{self, ApiContact, Reference};
+use crate::kernel::{self, Access, ApiContact, Reference};
 use crate::manager::Managers;
 use crate::telemetry::{self, Health, LogFormat, Metrics, Rollouts};
 
@@ -163,7 +163,7 @@ async fn serve<K: Kind>(args: &Common, make: impl FnOnce(&Shared, &Triggers) -> 
         Scope(args.watch_namespace.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect());
     let stop = stop_signal()?;
     let clock = Clock::default();
-    let client = kernel::client(&clock).await?;
+    let client = kernel::reach(&Access::default(), &clock).await?.client;
     let (triggers, receivers) = Triggers::new(&scope);
     let pod = args.pod_name.clone().unwrap_or_else(|| K::PACKAGE.name.to_owned());
     let namespace = args.pod_namespace.clone().unwrap_or_else(|| K::PACKAGE.namespace.to_owned());

@@ -347,14 +347,15 @@ fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, facts: 
     }
 }
 
-/// After a start what held is not doubted before it was looked at again.
 /// What `Ready` said while all agents were as desired, as long as nothing else is new but that this process has not
-/// heard of their versions yet: after a start nothing is doubted before that.
+/// heard of their versions yet: after a start nothing is doubted before that. Of another version than was desired then
+/// it said nothing.
 pub(super) fn all_updated_before(facts: &StatusFacts<'_>) -> Option<Finding> {
     let report = facts.report();
     let is_at_rest = facts.memory().rollout.started().is_none() && report.state == State::Complete;
     let is_unheard = report.unheard > 0 && report.unheard == report.unknown.count;
-    if is_at_rest && is_unheard { kept(C::Ready, R::AllUpdated, facts) } else { None }
+    let is_same = facts.assessment.choice.version.is_none_or(|v| facts.before.desired_version == Some(v.to_string()));
+    if is_at_rest && is_unheard && is_same { kept(C::Ready, R::AllUpdated, facts) } else { None }
 }
 
 fn kept(type_: C, reason: R, facts: &StatusFacts<'_>) -> Option<Finding> {

@@ -188,8 +188,12 @@ fn version(facts: &StatusFacts<'_>) -> Option<Version> {
 
 fn rollout_status(facts: &StatusFacts<'_>, waiting_on: Vec<String>) -> Result<RolloutStatus, serde_json::Error> {
     let report = facts.report();
+    // Whether another version than the last good one is there already, only the environment knows.
+    let is_new = facts.assessment.choice.version.is_some_and(|v| facts.memory().last_good_version() != Some(v));
+    let is_unheard = report.state == State::Complete && report.unheard > 0 && is_new;
+    let state = if is_unheard { State::Waiting } else { report.state };
     Ok(RolloutStatus {
-        state: report.state.to_string(),
+        state: state.to_string(),
         to: facts.assessment.choice.version.map(|v| v.to_string()),
         waiting_on,
         expected_finish: report.finish.map(to_the_minute),

@@ -148,7 +148,7 @@ fn a_person_is_told_what_a_deployment_would_do_and_why_a_node_waits() {
         let (code, text) = plan(&["-f", &file(&lab, &refused)]);
         assert!(code == Some(2) && text.contains("dry run of DaemonSet ds-asked/agent"), "{text}");
         let (code, text) = say(&["plan", "-f", &path]);
-        assert!(code == Some(2) && text.contains("holds no OneAgent; for a DaemonSetRollout"), "{text}");
+        assert!(code == Some(2) && text.contains("holds no OneAgent, but DaemonSet; for a DaemonSetRollout"), "{text}");
         // OneAgents are another role's.
         let (code, text) = say(&["plan", "agent"]);
         assert!(code == Some(2) && text.contains("oneagent-operator-observe"), "{text}");

@@ -20,7 +20,7 @@ use crate::api::oneagent::{OneAgent, OneAgentSpec};
 use crate::clock::Clock;
 use crate::dynatrace::types::zone_key;
 use crate::dynatrace::{Client, Error, Transport};
-use crate::kernel::{self, chain};
+use crate::kernel::{self, Access, chain};
 use crate::oneagent::from_cluster::bundle_name;
 use crate::oneagent::resolve::{ProxySource, Resolved, Wish, resolve};
 use crate::openshift::cluster::BUNDLE;
@@ -39,20 +39,20 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[command(group(clap::ArgGroup::new("what").required(true).args(["name", "file", "api_url"])))]
 pub(in crate::cli) struct Args {
     /// Name of a OneAgent in the cluster: what it refers to is read from there, with your rights.
-    name: Option<String>,
+    pub(in crate::cli) name: Option<String>,
     /// Namespace of that OneAgent.
     #[arg(short, long, default_value = "dynatrace")]
-    namespace: String,
+    pub(in crate::cli) namespace: String,
     /// A OneAgent in a file, or in standard input (-); no cluster is needed.
     #[arg(short, long)]
-    file: Option<PathBuf>,
+    pub(in crate::cli) file: Option<PathBuf>,
     /// An environment's address alone; no cluster is needed.
     #[arg(long, value_name = "URL")]
-    api_url: Option<String>,
+    pub(in crate::cli) api_url: Option<String>,
     /// File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the
     /// cluster.
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
-    trusted_cas: Option<PathBuf>,
+    pub(in crate::cli) trusted_cas: Option<PathBuf>,
 }
 
 /// What an environment is tried with.
@@ -100,9 +100,10 @@ impl Findings {
     }
 }
 
-pub(in crate::cli) async fn check(args: &Args) -> Result<(), String> {
+/// Says how many checks failed, of how many.
+pub(in crate::cli) async fn check(args: &Args, access: &Access) -> Result<(usize, usize), String> {
     let mut findings = Findings::default();
-    let (object, file) = object(args).await?;
+    let (object, file) = object(args, access).await?;
     match resolve(&object) {
         Err(refusals) => {
             for refusal in &refusals {
@@ -115,7 +116,7 @@ pub(in crate::cli) async fn check(args: &Args) -> Result<(), String> {
                 say!("note  {warning}");
             }
             let given = if args.name.is_some() {
-                from_cluster(&resolved, &mut findings).await?
+                from_cluster(access, &resolved, &mut findings).await?
             } else {
                 shell::given(args, &resolved, &file, &mut findings)?
             };
@@ -125,13 +126,13 @@ pub(in crate::cli) async fn check(args: &Args) -> Result<(), String> {
     if findings.skipped > 0 {
         say!("note  {} checks were skipped", findings.skipped);
     }
-    if findings.failed == 0 { Ok(()) } else { Err(format!("{} of {} checks failed", findings.failed, findings.all)) }
+    Ok((findings.failed, findings.all))
 }
 
 /// The OneAgent to try, and the file that it stands in.
-async fn object(args: &Args) -> Result<(OneAgent, Written), String> {
+async fn object(args: &Args, access: &Access) -> Result<(OneAgent, Written), String> {
     if let Some(name) = &args.name {
-        let api: Api<OneAgent> = Api::namespaced(kernel::client(&Clock::default()).await?, &args.namespace);
+        let api: Api<OneAgent> = Api::namespaced(client(access).await?, &args.namespace);
         let found = api
             .get_opt(name)
             .await
@@ -151,8 +152,12 @@ async fn object(args: &Args) -> Result<(OneAgent, Written), String> {
     Ok((OneAgent::new("oneagent", spec), Written::default()))
 }
 
-async fn from_cluster(resolved: &Resolved, findings: &mut Findings) -> Result<Given, String> {
-    let client = kernel::client(&Clock::default()).await?;
+async fn client(access: &Access) -> Result<kube::Client, String> {
+    Ok(kernel::reach(access, &Clock::default()).await?.client)
+}
+
+async fn from_cluster(access: &Access, resolved: &Resolved, findings: &mut Findings) -> Result<Given, String> {
+    let client = client(access).await?;
     let namespace = &resolved.namespace;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let value = async |name: &str, key: &str, findings: &mut Findings| {

@@ -1,0 +1,315 @@
+//! `kubectl oneagent`: what can be typed, and what each verb is.
+//!
+//! One file per verb. Readers send reads alone; a verb that writes prints the kubectl command that does the same. Must
+//! not judge anything: that is the operator's own code.
+
+mod bundle;
+mod complete;
+mod history;
+mod lint;
+mod live;
+mod managed;
+mod object;
+mod overview;
+mod paint;
+mod redact;
+mod status;
+mod steer;
+mod stop;
+mod version;
+mod view;
+mod wait;
+
+use std::path::PathBuf;
+
+use chrono::{DateTime, Utc};
+use clap::{CommandFactory, Parser, Subcommand};
+use serde::Serialize;
+
+use super::asked::Subject;
+use super::oneagent::check;
+use super::plan;
+use crate::clock::Clock;
+use crate::fleet::finding::Kind;
+use crate::kernel::{self, Access, Reached};
+use managed::Managed;
+use paint::Screen;
+
+/// As it should be.
+const WELL: u8 = 0;
+/// Somebody must act; for `plan`: Pods would be replaced.
+const ACT: u8 = 1;
+/// There is no answer.
+const NO_ANSWER: u8 = 2;
+/// Still under way.
+const UNDER_WAY: u8 = 3;
+
+/// See and steer the rollouts of OneAgents, DaemonSetRollouts and ConfigWatchers.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl-oneagent",
+    bin_name = "kubectl oneagent",
+    version,
+    long_about = None,
+    after_help = "Exit codes: 0, as it should be; 1, somebody must act (plan: Pods would be replaced); 2, no answer, \
+        also where the command line is wrong; 3, still under way."
+)]
+struct Line {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What may stand before or after a verb.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Flags of every verb")]
+struct Flags {
+    /// Namespace. Default: the one of the kubeconfig's context, else dynatrace.
+    #[arg(short, long, global = true)]
+    namespace: Option<String>,
+    /// All namespaces.
+    #[arg(short = 'A', long, global = true, conflicts_with = "namespace")]
+    all_namespaces: bool,
+    /// Kind of the objects. Default: OneAgents; for verbs that only read DaemonSetRollouts, too.
+    #[arg(long, value_enum, global = true)]
+    kind: Option<Managed>,
+    /// Kubeconfig file.
+    #[arg(long, global = true, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, global = true)]
+    context: Option<String>,
+    /// User whose rights count; you must be allowed to impersonate that one.
+    #[arg(long = "as", global = true, value_name = "USER")]
+    user: Option<String>,
+    /// How to say it; svg is for plan.
+    #[arg(short, long, value_enum, default_value_t, global = true)]
+    output: Output,
+    /// Whether to use colours; NO_COLOR is obeyed, too.
+    #[arg(long, value_enum, default_value_t, global = true, value_name = "WHEN")]
+    color: clap::ColorChoice,
+}
+
+/// How to say it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    #[default]
+    Text,
+    Json,
+    Yaml,
+    Svg,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Say how a rollout is: zones, counts, what is wrong, when it finishes. -w follows it.
+    Status(status::Args),
+    /// Say why a node has no Pod, an old one, or waits (node NODE); or what an object waits for (NAME).
+    Explain {
+        /// Word `node` and the name of a node; or the name of an object.
+        #[arg(num_args = 0..=2)]
+        what: Vec<String>,
+    },
+    /// Try the environment of a OneAgent as the operator would.
+    Check {
+        /// Name of a OneAgent.
+        name: Option<String>,
+        /// A OneAgent in a file, or in standard input (-).
+        #[arg(short, long, conflicts_with = "name")]
+        file: Option<PathBuf>,
+    },
+    /// List the rollouts that ended.
+    History {
+        /// Name of an object. Default: all of the namespace.
+        name: Option<String>,
+    },
+    /// Say which Pods an edit would replace, when, and in which order.
+    Plan {
+        /// Name of an object. Default: those of the file, else all of the namespace.
+        name: Option<String>,
+        /// File with objects as they shall be; - is standard input.
+        #[arg(short, long)]
+        file: Option<PathBuf>,
+        /// As if it were this time, such as 2026-12-20T02:00:00Z. Default: now.
+        #[arg(long, value_name = "TIME")]
+        at: Option<DateTime<Utc>>,
+    },
+    /// Say what the API server would refuse of files, and what looks wrong in them. Needs no cluster.
+    Lint {
+        /// Files, folders, or - for standard input.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Replace no further Pod of an object, or with --all of any.
+    Pause(steer::Target),
+    /// Go on.
+    Resume(steer::Target),
+    /// Try again what failed.
+    Retry(steer::Again),
+    /// Have exactly this version.
+    Pin(steer::Pin),
+    /// Follow the newest version again.
+    Unpin(steer::One),
+    /// Go back to the last version that was good.
+    Rollback(steer::One),
+    /// Collect what helps others to help: no Secret, no environment variable, no argument, no annotation.
+    SupportBundle(bundle::Args),
+    /// Say the versions of this program and of the operator.
+    Version,
+    /// Print the script by which a shell completes what is typed, or how kubectl does.
+    Completion {
+        /// bash, zsh or fish for kubectl-oneagent; kubectl for `kubectl oneagent`.
+        #[arg(value_enum)]
+        shell: complete::For,
+    },
+}
+
+/// One run.
+struct Cx {
+    flags: Flags,
+    clock: Clock,
+    screen: Screen,
+}
+
+impl Cx {
+    fn access(&self) -> Access {
+        let Flags { kubeconfig, context, user, .. } = &self.flags;
+        Access { kubeconfig: kubeconfig.clone(), context: context.clone(), user: user.clone() }
+    }
+
+    async fn reach(&self) -> Result<Reached, String> {
+        kernel::reach(&self.access(), &self.clock).await
+    }
+
+    /// The namespace that is asked about; `None`: all.
+    fn namespace(&self, reached: &Reached) -> Option<String> {
+        let named = || self.flags.namespace.clone().or_else(|| reached.namespace.clone());
+        (!self.flags.all_namespaces).then(|| named().unwrap_or_else(|| "dynatrace".to_owned()))
+    }
+
+    /// What was typed of the cluster, for a command that does the same.
+    fn kubectl(&self) -> String {
+        let Flags { kubeconfig, context, user, .. } = &self.flags;
+        let kubeconfig = kubeconfig.as_ref().map(|file| format!(" --kubeconfig {}", file.display()));
+        let context = context.as_ref().map(|context| format!(" --context {context}"));
+        let user = user.as_ref().map(|user| format!(" --as {user}"));
+        format!("kubectl{}", [kubeconfig, context, user].into_iter().flatten().collect::<String>())
+    }
+
+    /// Prints data, if that is what was asked for; returns whether it was.
+    fn data<T: Serialize + ?Sized>(&self, value: &T) -> Result<bool, String> {
+        match self.flags.output {
+            Output::Text => return Ok(false),
+            Output::Json => {
+                say!("{}", serde_json::to_string_pretty(value).map_err(|error| error.to_string())?);
+            }
+            Output::Yaml => {
+                let text = serde_yaml::to_string(value).map_err(|error| error.to_string())?;
+                crate::cli::put(format_args!("{text}"));
+            }
+            Output::Svg => return Err("only plan can be drawn: use -o text, json or yaml".to_owned()),
+        }
+        Ok(true)
+    }
+}
+
+/// All that can be typed, for its reference page.
+#[must_use]
+pub fn command() -> clap::Command {
+    Line::command()
+}
+
+/// Parses the command line and does what it says; returns the exit code.
+pub async fn main() -> u8 {
+    let words: Vec<String> = std::env::args().collect();
+    if let Some(words) = complete::asked(&words) {
+        return complete::complete(words).await;
+    }
+    let Line { flags, verb } = Line::parse();
+    let cx = Cx { screen: Screen::of(flags.color), clock: Clock::default(), flags };
+    match Box::pin(run(&cx, verb)).await {
+        Ok(code) => code,
+        Err(sentence) => {
+            eprintln!("kubectl oneagent: {sentence}");
+            NO_ANSWER
+        }
+    }
+}
+
+async fn run(cx: &Cx, verb: Verb) -> Result<u8, String> {
+    match verb {
+        Verb::Status(args) => Box::pin(status::status(cx, &args)).await,
+        Verb::Explain { what } => Box::pin(explain(cx, &what)).await,
+        Verb::Check { name, file } => Box::pin(check(cx, name, file)).await,
+        Verb::History { name } => history::history(cx, name.as_deref()).await,
+        Verb::Plan { name, file, at } => Box::pin(plan(cx, name, file, at)).await,
+        Verb::Lint { files } => lint::lint(cx, &files),
+        Verb::Pause(target) if target.all => Box::pin(stop::stop(cx, &target.how, true)).await,
+        Verb::Resume(target) if target.all => Box::pin(stop::stop(cx, &target.how, false)).await,
+        Verb::Pause(target) => Box::pin(steer::pause(cx, &target, true)).await,
+        Verb::Resume(target) => Box::pin(steer::pause(cx, &target, false)).await,
+        Verb::Retry(again) => Box::pin(steer::retry(cx, &again)).await,
+        Verb::Pin(pin) => Box::pin(steer::pin(cx, &pin)).await,
+        Verb::Unpin(one) => Box::pin(steer::unpin(cx, &one)).await,
+        Verb::Rollback(one) => Box::pin(steer::rollback(cx, &one)).await,
+        Verb::SupportBundle(args) => Box::pin(bundle::bundle(cx, &args)).await,
+        Verb::Version => version::version(cx).await,
+        Verb::Completion { shell } => {
+            complete::script(shell);
+            Ok(WELL)
+        }
+    }
+}
+
+async fn explain(cx: &Cx, what: &[String]) -> Result<u8, String> {
+    let reached = cx.reach().await?;
+    // A node is asked about beside every object, if no namespace is named.
+    let is_node = what.first().is_some_and(|word| word == "node") && what.len() == 2;
+    let namespace = cx.namespace(&reached).filter(|_| !is_node || cx.flags.namespace.is_some());
+    let kind = cx.flags.kind.map(Managed::of_nodes).transpose()?;
+    let found = super::explain::findings(&reached, &cx.clock, (what, kind), namespace.as_deref()).await?;
+    let must_act = found.iter().any(|finding| finding.kind == Kind::Act);
+    if !cx.data(&found)? {
+        cx.screen.print(found.iter().flat_map(|finding| paint::finding(finding)));
+    }
+    Ok(if must_act { ACT } else { WELL })
+}
+
+async fn check(cx: &Cx, name: Option<String>, file: Option<PathBuf>) -> Result<u8, String> {
+    if name.is_none() && file.is_none() {
+        return Err("name a OneAgent, or a file with -f".to_owned());
+    }
+    if cx.flags.output != Output::Text {
+        return Err("check prints text alone".to_owned());
+    }
+    let namespace = match &file {
+        Some(_) => None,
+        None => cx.namespace(&cx.reach().await?),
+    };
+    let namespace = namespace.or_else(|| cx.flags.namespace.clone()).unwrap_or_else(|| "dynatrace".to_owned());
+    let args = check::Args { name, namespace, file, api_url: None, trusted_cas: None };
+    let (failed, all) = check::check(&args, &cx.access()).await?;
+    if failed > 0 {
+        say!("{failed} of {all} checks failed");
+    }
+    Ok(if failed > 0 { ACT } else { WELL })
+}
+
+async fn plan(cx: &Cx, name: Option<String>, file: Option<PathBuf>, at: Option<DateTime<Utc>>) -> Result<u8, String> {
+    let reached = cx.reach().await?;
+    let subject = Subject { name, namespace: cx.namespace(&reached), file };
+    let edited = subject.edited()?;
+    let kind = cx.flags.kind.map_or(Ok(super::asked::PodKind::Oneagent), Managed::of_nodes)?;
+    let now = at.unwrap_or_else(|| cx.clock.now());
+    let previews = plan::previews(&reached, kind, (&subject, edited), now).await?;
+    let would = previews.iter().any(|preview| preview.restarts > 0);
+    if cx.flags.output == Output::Svg {
+        crate::cli::put(format_args!("{}", overview::drawing(&previews)));
+    } else if !cx.data(&previews)? {
+        for preview in &previews {
+            cx.screen.print(overview::planned(preview, cx.clock.now(), cx.screen));
+        }
+    }
+    Ok(if would { ACT } else { WELL })
+}

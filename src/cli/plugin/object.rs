@@ -1,0 +1,217 @@
+//! An object of any kind that replaces Pods, as far as all of them are alike.
+//!
+//! Reads only. Must not judge: what a status says is repeated.
+
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::{Client, ResourceExt};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::read::Reader;
+use super::managed::{Managed, SEEN};
+use super::{ACT, Cx, UNDER_WAY, WELL};
+use crate::api::condition::Condition;
+use crate::api::nearest::nearest;
+use crate::api::rollout::{FailureStatus, NodeCounts, RolloutStatus};
+use crate::fleet::finding::{Finding, Kind, Status, Told};
+use crate::kernel::Reached;
+
+/// One object.
+#[derive(Debug, Clone)]
+pub(super) struct Object {
+    pub(super) kind: Managed,
+    pub(super) whole: DynamicObject,
+    /// `None`: no operator has written a status yet.
+    pub(super) status: Option<Head>,
+}
+
+/// What all their statuses have.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Head {
+    pub(super) observed_generation: Option<i64>,
+    pub(super) conditions: Vec<Condition>,
+    pub(super) nodes: Option<NodeCounts>,
+    pub(super) rollout: Option<RolloutStatus>,
+    pub(super) desired_version: Option<String>,
+    pub(super) last_good_version: Option<String>,
+    pub(super) rejected_versions: Vec<String>,
+    daemon_set: Set,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Set {
+    revision: Option<String>,
+}
+
+impl Object {
+    pub(super) fn of(kind: Managed, whole: DynamicObject) -> Self {
+        let mut status = whole.data["status"].clone();
+        // A ConfigWatcher's failure is a sentence.
+        if let Some(message) = status["rollout"]["failure"].as_str().map(str::to_owned) {
+            let failure = FailureStatus { message, ..FailureStatus::default() };
+            status["rollout"]["failure"] = serde_json::to_value(failure).unwrap_or_default();
+        }
+        Self { kind, whole, status: Head::deserialize(status).ok() }
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.whole.name_any()
+    }
+
+    pub(super) fn namespace(&self) -> String {
+        self.whole.namespace().unwrap_or_default()
+    }
+
+    /// Kind, namespace and name, as a sentence has them.
+    pub(super) fn who(&self) -> String {
+        format!("{} {}/{}", self.kind.name(), self.namespace(), self.name())
+    }
+
+    pub(super) fn spec(&self) -> &Value {
+        &self.whole.data["spec"]
+    }
+
+    pub(super) fn rollout(&self) -> RolloutStatus {
+        self.status.as_ref().and_then(|status| status.rollout.clone()).unwrap_or_default()
+    }
+
+    /// What its Pods shall be.
+    pub(super) fn to(&self) -> Option<&str> {
+        let status = self.status.as_ref()?;
+        status.desired_version.as_deref().or(status.daemon_set.revision.as_deref())
+    }
+
+    pub(super) fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    /// What somebody must fix, if anything.
+    pub(super) fn degraded(&self) -> Option<&Condition> {
+        self.condition("Degraded").filter(|condition| condition.status == "True")
+    }
+
+    /// Whether its last edit was looked at.
+    pub(super) fn is_observed(&self) -> bool {
+        let observed = self.status.as_ref().and_then(|status| status.observed_generation);
+        self.status.is_some() && observed == self.whole.metadata.generation
+    }
+
+    /// How it is, in a line.
+    pub(super) fn conclusion(&self) -> Finding {
+        let told = Told {
+            metadata: &self.whole.metadata,
+            resource: self.kind.typed(),
+            operator: self.kind.operator(),
+            pods: self.kind.pods(),
+            to: (self.kind.revision(), self.to()),
+            status: self.status.as_ref().map(|status| Status {
+                observed: status.observed_generation,
+                conditions: &status.conditions,
+                rollout: status.rollout.as_ref(),
+                nodes: status.nodes.as_ref(),
+            }),
+        };
+        let conclusion = told.conclusion();
+        let ready = self.condition("Ready").filter(|_| self.is_observed());
+        match (self.kind, self.degraded().or(ready)) {
+            (Managed::Configwatcher, Some(said)) => {
+                Finding { what: format!("{}: {}", self.state(), said.message), ..conclusion }
+            }
+            _ => conclusion,
+        }
+    }
+
+    /// The state of its rollout, in a word.
+    pub(super) fn state(&self) -> String {
+        let state = self.rollout().state;
+        if state.is_empty() { "Unknown".to_owned() } else { state }
+    }
+
+    /// The exit code that says how it is.
+    pub(super) fn code(&self) -> u8 {
+        let is_ready = self.condition("Ready").is_some_and(|ready| ready.status == "True");
+        let is_over = self.is_observed() && is_ready && matches!(self.state().as_str(), "Complete" | "RolledBack");
+        match self.conclusion().kind {
+            Kind::Act => ACT,
+            _ if is_over => WELL,
+            _ => UNDER_WAY,
+        }
+    }
+
+    /// Seconds within which a new Pod must be Ready.
+    pub(super) fn wait_ready_seconds(&self) -> u64 {
+        let spec = self.spec();
+        let of_rollout = spec["rollout"]["waitReadySeconds"].as_u64();
+        of_rollout.or(spec["waitReadySeconds"].as_u64()).filter(|seconds| *seconds > 0).unwrap_or(300)
+    }
+
+    /// Whether the canaries of what is desired have soaked; `None`: there are none.
+    pub(super) fn canaries(&self) -> Option<bool> {
+        if self.spec()["rollout"]["canary"].is_null() {
+            return None;
+        }
+        let memory = self.rollout().memory.unwrap_or_default();
+        let engine = if self.kind == Managed::Oneagent { &memory["rollout"] } else { &memory["engine"] };
+        Some(engine["proof"]["passed"] == true || self.state() == "Complete")
+    }
+}
+
+/// The API of a kind.
+pub(super) fn api(client: &Client, kind: Managed, namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = kind.resource();
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// The objects that are asked about: of one kind, or of those that readers look for and that are there; by namespace
+/// and name.
+pub(super) async fn objects(cx: &Cx, reached: &Reached, name: Option<&str>) -> Result<Vec<Object>, String> {
+    let kinds = cx.flags.kind.map_or(SEEN.to_vec(), |kind| vec![kind]);
+    let namespace = cx.namespace(reached);
+    let (mut found, mut unread) = (Vec::new(), Vec::new());
+    for kind in &kinds {
+        match list(reached, *kind, namespace.as_deref()).await {
+            Ok(objects) => found.extend(objects),
+            Err(why) => unread.push(why),
+        }
+    }
+    if unread.len() == kinds.len() {
+        return Err(unread.swap_remove(0));
+    }
+    let place = namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+    let wanted: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    let Some(name) = name else {
+        let none = || format!("there is no {} in {place}; -A looks into all namespaces", wanted.join(" or "));
+        return if found.is_empty() { Err(none()) } else { Ok(found) };
+    };
+    let names: Vec<String> = found.iter().map(Object::name).collect();
+    found.retain(|object| object.name() == name);
+    if found.is_empty() {
+        return Err(format!("there is no {} {name} in {place}{}", wanted.join(" or "), nearest(name, &names)));
+    }
+    Ok(found)
+}
+
+/// The one object of this name that is meant; of several kinds the first.
+pub(super) async fn object(cx: &Cx, reached: &Reached, name: &str) -> Result<Object, String> {
+    if cx.flags.all_namespaces {
+        return Err("name one namespace with -n: this verb is about one object".to_owned());
+    }
+    Ok(objects(cx, reached, Some(name)).await?.swap_remove(0))
+}
+
+async fn list(reached: &Reached, kind: Managed, namespace: Option<&str>) -> Result<Vec<Object>, String> {
+    let params = ListParams::default();
+    let found = api(&reached.client, kind, namespace).list(&params).await;
+    let plural = kind.resource().plural;
+    let found = found.map_err(|error| {
+        let why = Reader::of(reached, kind.operator()).unanswered(&format!("list {plural}"), &error);
+        let is_absent = matches!(&error, kube::Error::Api(status) if status.code == 404);
+        if is_absent { format!("the cluster does not serve {plural}: its operator is not installed") } else { why }
+    })?;
+    Ok(found.items.into_iter().map(|whole| Object::of(kind, whole)).collect())
+}

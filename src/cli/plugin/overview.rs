@@ -1,0 +1,369 @@
+//! How an object is, for a person: its rollout in a line, its zones, what is wrong, what helps, when it finishes.
+//!
+//! Must not read anything, nor judge: it is handed what the status says and how the operator's own code judges each
+//! node.
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use jiff::tz::TimeZone;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use serde::Serialize;
+
+use super::object::Object;
+use super::paint::{Screen, command};
+use crate::api::rollout::PastRollout;
+use crate::fleet::cells::{Cell, Zone, zones};
+use crate::fleet::finding::{Finding, Kind};
+use crate::fleet::preview::Preview;
+use crate::rollout::Look;
+
+/// So many nodes are named.
+const WORST: usize = 3;
+/// So wide is a bar.
+const BAR: usize = 24;
+
+/// How an object is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Overview {
+    kind: &'static str,
+    namespace: String,
+    name: String,
+    /// The state of its rollout.
+    pub(super) state: String,
+    /// Why somebody must act, if somebody must.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    /// Nodes with an available Pod as desired, of those that are selected.
+    updated: i32,
+    selected: i32,
+    /// Nodes with an available Pod of any kind.
+    available: i32,
+    /// Whether the canaries have proven it; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    canaries_passed: Option<bool>,
+    /// Nodes that may be without an available Pod because of the rollout, and that are without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<i32>,
+    out: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_finish: Option<String>,
+    waiting_on: Vec<String>,
+    pub(super) zones: Vec<Zone>,
+    /// The nodes that most need somebody.
+    worst: Vec<Finding>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<PastRollout>,
+    /// What somebody must do before all that is said is believed, such as to start the operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<Finding>,
+    #[serde(skip)]
+    is_wrong: bool,
+    #[serde(skip)]
+    conclusion: String,
+}
+
+impl Overview {
+    /// Of an object, its nodes, and what there is to say of those that need somebody.
+    pub(super) fn of(object: &Object, looks: &[Look], worst: Vec<Finding>, first: Option<Finding>) -> Self {
+        let rollout = object.rollout();
+        let counts = object.status.as_ref().and_then(|status| status.nodes.clone()).unwrap_or_default();
+        let degraded = object.degraded();
+        let conclusion = object.conclusion();
+        let is_out = |look: &&Look| look.cause.is_some() && Cell::of(look) != Cell::Missing;
+        Self {
+            kind: object.kind.name(),
+            namespace: object.namespace(),
+            name: object.name(),
+            state: object.state(),
+            reason: degraded.map(|degraded| degraded.reason.clone()),
+            message: degraded.map(|degraded| degraded.message.clone()),
+            from: rollout.from.clone().filter(|_| rollout.state != "Complete"),
+            to: object.to().map(str::to_owned),
+            updated: counts.updated,
+            selected: counts.selected,
+            available: counts.running,
+            canaries_passed: object.canaries(),
+            budget: rollout.budget,
+            out: looks.iter().filter(is_out).count(),
+            expected_finish: rollout.expected_finish.clone(),
+            waiting_on: rollout.waiting_on.clone(),
+            zones: zones(looks),
+            worst,
+            last: rollout.history.first().cloned(),
+            first,
+            is_wrong: conclusion.kind == Kind::Act,
+            conclusion: conclusion.what,
+        }
+    }
+
+    /// What a terminal shows, with as many lines of nodes as there is room for.
+    pub(super) fn lines(
+        &self,
+        screen: Screen,
+        now: DateTime<Utc>,
+        (rows, chosen): (usize, Option<&str>),
+    ) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
+        if let Some(first) = &self.first {
+            lines.extend(super::paint::finding(first));
+        }
+        lines.push(self.head(screen, now));
+        lines.extend(cells(&self.zones, screen, (rows, chosen)));
+        for Finding { who, what, remedy, .. } in &self.worst {
+            let mark = Cell::Failing.glyph(screen.is_unicode);
+            // What the message says of this node need not be said twice.
+            let cause = what.split_once(": ").map_or(what.as_str(), |(_, cause)| cause);
+            let is_said = self.message.as_ref().is_some_and(|message| message.contains(cause));
+            let what = if is_said { String::new() } else { format!(": {what}") };
+            lines.push(Line::styled(format!(" {mark} {who}{what}"), style(Cell::Failing)));
+            lines.extend(remedy.iter().map(|remedy| command(format!("     {remedy}"))));
+        }
+        if let Some(message) = &self.message {
+            let reason = self.reason.as_deref().unwrap_or_default();
+            lines.push(Line::styled(format!(" {reason}: {message}"), Style::new().fg(Color::Red)));
+        } else if self.is_wrong && self.message.is_none() {
+            lines.push(Line::styled(format!(" {}", self.conclusion), Style::new().fg(Color::Red)));
+        }
+        let is_new = |text: &&String| !self.message.as_ref().is_some_and(|said| said.contains(text.as_str()));
+        lines.extend(self.waiting_on.iter().take(2).filter(is_new).map(|waits| Line::raw(format!(" waits: {waits}"))));
+        if let Some(last) = self.last.as_ref().filter(|_| self.state == "Complete") {
+            lines.push(Line::styled(format!(" last: {}", ended(last, now)), Style::new().add_modifier(Modifier::DIM)));
+        }
+        lines
+    }
+
+    /// The names of all nodes, in the order in which they are shown.
+    pub(super) fn nodes(&self) -> Vec<std::sync::Arc<str>> {
+        self.zones.iter().flat_map(|zone| &zone.cells).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Name, versions, state, canaries, budget and finish.
+    fn head(&self, screen: Screen, now: DateTime<Utc>) -> Line<'static> {
+        let arrow = if screen.is_unicode { "→" } else { "->" };
+        let (from, to) = (self.from.as_deref(), self.to.as_deref());
+        let (from, to) = shortened(from.filter(|from| Some(*from) != to), to);
+        let versions = match (from, to) {
+            (Some(from), Some(to)) => format!("{from} {arrow} {to}"),
+            (None, Some(to)) => to,
+            (_, None) => "no version yet".to_owned(),
+        };
+        let colour = match self.state.as_str() {
+            _ if self.is_wrong => Color::Red,
+            "Complete" => Color::Green,
+            _ => Color::Yellow,
+        };
+        let mut spans = vec![
+            Span::styled(self.name.clone(), Style::new().add_modifier(Modifier::BOLD)),
+            Span::raw(format!("  {versions}  ")),
+            Span::styled(
+                format!("{} {}/{}", self.state.to_lowercase(), self.updated, self.selected),
+                Style::new().fg(colour),
+            ),
+        ];
+        if let Some(passed) = self.canaries_passed.filter(|_| self.state != "Complete") {
+            let marks = if screen.is_unicode { ["…", "✔"] } else { ["...", "passed"] };
+            spans.push(Span::raw(format!("  canary {}", marks[usize::from(passed)])));
+        }
+        if let Some(budget) = self.budget.filter(|_| self.state == "Rolling") {
+            spans.push(Span::raw(format!("  {} of {budget} out", self.out)));
+        }
+        if self.available != self.updated {
+            spans.push(Span::raw(format!("  {} available", self.available)));
+        }
+        if let Some(finish) = &self.expected_finish {
+            spans.push(Span::raw(format!("  done ~{}", when(finish, now))));
+        }
+        Line::from(spans)
+    }
+}
+
+/// Zones with a glyph for each node; with bars, where those do not fit.
+fn cells(zones: &[Zone], screen: Screen, (rows, chosen): (usize, Option<&str>)) -> Vec<Line<'static>> {
+    let label = zones.iter().map(|zone| zone.name.chars().count()).max().unwrap_or(0);
+    let room = usize::from(screen.width).saturating_sub(label + 14).max(10);
+    let needed: usize = zones.iter().map(|zone| zone.nodes.div_ceil(room)).sum();
+    if needed > rows {
+        return zones.iter().map(|zone| bar(zone, label, screen)).collect();
+    }
+    let mut lines = Vec::new();
+    for zone in zones {
+        for (part, chunk) in zone.cells.chunks(room).enumerate() {
+            let name = if part == 0 { zone.name.as_str() } else { "" };
+            let mut spans = vec![Span::raw(format!(" {name:label$} "))];
+            for (node, cell) in chunk {
+                let glyph = cell.glyph(screen.is_unicode);
+                let marked = chosen.is_some_and(|chosen| chosen == &**node);
+                let style = if marked { style(*cell).add_modifier(Modifier::REVERSED) } else { style(*cell) };
+                match spans.last_mut().filter(|last| last.style == style) {
+                    Some(last) => last.content.to_mut().push(glyph),
+                    None => spans.push(Span::styled(glyph.to_string(), style)),
+                }
+            }
+            if (part + 1) * room >= zone.nodes {
+                spans.push(Span::raw(format!(" {}/{}", zone.new, zone.nodes)));
+            }
+            lines.push(Line::from(spans));
+        }
+    }
+    lines
+}
+
+/// A zone in one line: how much of it is new, and what the others are.
+fn bar(zone: &Zone, label: usize, screen: Screen) -> Line<'static> {
+    let filled = zone.new * BAR / zone.nodes.max(1);
+    let (full, empty) = if screen.is_unicode { ("█", "░") } else { ("#", ".") };
+    let mut text = String::new();
+    for (cell, count) in &zone.others {
+        let _ = write!(text, ", {count} {cell}");
+    }
+    Line::from(vec![
+        Span::raw(format!(" {:label$} ", zone.name)),
+        Span::styled(full.repeat(filled), style(Cell::New)),
+        Span::raw(empty.repeat(BAR - filled)),
+        Span::raw(format!(" {}/{}{text}", zone.new, zone.nodes)),
+    ])
+}
+
+/// The colour of a cell; its glyph tells it, too.
+pub(super) fn style(cell: Cell) -> Style {
+    let style = Style::new();
+    match cell {
+        Cell::New => style.fg(Color::Green),
+        Cell::Proving | Cell::Starting => style.fg(Color::Yellow),
+        Cell::Old => style.fg(Color::Blue),
+        Cell::Failing => style.fg(Color::Red),
+        Cell::Missing => style.add_modifier(Modifier::DIM),
+    }
+}
+
+/// Versions without the time at which they were built, if they can still be told apart.
+fn shortened(from: Option<&str>, to: Option<&str>) -> (Option<String>, Option<String>) {
+    let short = |version: &str| match version.rsplit_once('.') {
+        Some((release, built)) if built.len() == 15 && built.contains('-') => release.to_owned(),
+        _ => version.to_owned(),
+    };
+    let (one, other) = (from.map(short), to.map(short));
+    if one.is_some() && one == other {
+        return (from.map(str::to_owned), to.map(str::to_owned));
+    }
+    (one, other)
+}
+
+/// A time as people here say it, and how far away it is.
+pub(super) fn when(at: &str, now: DateTime<Utc>) -> String {
+    let Ok(time) = DateTime::parse_from_rfc3339(at) else { return at.to_owned() };
+    let away = time.to_utc() - now;
+    let here = jiff::Timestamp::from_second(time.timestamp()).map(|time| time.to_zoned(TimeZone::system()));
+    let form = if away.abs() < TimeDelta::hours(18) { "%H:%M %Z" } else { "%a %-d %b %H:%M %Z" };
+    let text = here.map_or_else(|_| at.to_owned(), |time| time.strftime(form).to_string());
+    if away >= TimeDelta::zero() {
+        format!("{text} (in {})", lasting(away))
+    } else {
+        format!("{text} ({} ago)", lasting(-away))
+    }
+}
+
+/// A duration in its two largest units.
+pub(super) fn lasting(time: TimeDelta) -> String {
+    let (days, hours, minutes) = (time.num_days(), time.num_hours() % 24, time.num_minutes() % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{} s", time.num_seconds()),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+/// An end, in a sentence.
+fn ended(past: &PastRollout, now: DateTime<Utc>) -> String {
+    let (from, to) = shortened(past.from.as_deref(), past.to.as_deref());
+    let way = [from, to].into_iter().flatten().collect::<Vec<_>>().join(" to ");
+    format!("{} {way}, {}", past.result.to_lowercase(), when(&past.ended_at, now))
+}
+
+/// The nodes that most need somebody: those that fail first, then those without a Pod; by name.
+pub(super) fn worst(looks: &[Look], about: impl Fn(&str) -> Option<Finding>) -> Vec<Finding> {
+    let class = |look: &Look| match Cell::of(look) {
+        Cell::Failing => Some(0),
+        Cell::Missing => Some(1),
+        _ => None,
+    };
+    let mut found: Vec<(i32, &str)> =
+        looks.iter().filter_map(|look| class(look).map(|class| (class, &*look.name))).collect();
+    found.sort_unstable();
+    let named = |(_, name): (i32, &str)| about(name).map(|said| Finding { who: name.to_owned(), ..said });
+    found.into_iter().take(WORST).filter_map(named).collect()
+}
+
+/// A plan: what it says, with a bar for each zone, and times as people here say them.
+pub(super) fn planned(preview: &Preview, now: DateTime<Utc>, screen: Screen) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line<'static>> = preview.to_string().lines().map(|line| Line::raw(line.to_owned())).collect();
+    let mut zones: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    for node in preview.batches.iter().flat_map(|batch| &batch.nodes) {
+        *zones.entry(node.zone.as_deref().unwrap_or_default()).or_default() += 1;
+    }
+    if zones.len() > 1 {
+        let most = zones.values().copied().max().unwrap_or(1);
+        let label = zones.keys().map(|name| name.chars().count()).max().unwrap_or(0);
+        let full = if screen.is_unicode { "█" } else { "#" };
+        for (zone, count) in zones {
+            let bar = full.repeat((count * BAR).div_ceil(most));
+            let spans = [Span::raw(format!("  {zone:label$} ")), Span::styled(bar, style(Cell::Old))];
+            let count = Span::raw(format!(" {count}"));
+            lines.push(Line::from(spans.into_iter().chain([count]).collect::<Vec<_>>()));
+        }
+    }
+    if let (Some(first), true) = (preview.batches.first(), preview.restarts > 0) {
+        let finish = preview.finish.as_ref().map(|finish| format!(", done {}", when(finish, now)));
+        lines.push(Line::raw(format!("  begins {}{}", when(&first.at, now), finish.unwrap_or_default())));
+    }
+    lines
+}
+
+/// Plans, drawn: a line for each batch, along the time, as wide as it has nodes.
+pub(super) fn drawing(previews: &[Preview]) -> String {
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let (mut body, mut y) = (String::new(), 24);
+    for preview in previews {
+        let title = format!("{} {}/{}", preview.nouns.kind, preview.namespace, preview.name);
+        let _ = writeln!(body, r#"<text x="12" y="{y}" font-weight="bold">{}</text>"#, escaped(&title));
+        y += 22;
+        let most = preview.batches.iter().map(|batch| batch.nodes.len()).max().unwrap_or(1).max(1);
+        for batch in &preview.batches {
+            let width = (batch.nodes.len() * 400).div_ceil(most);
+            let fill = if batch.canaries { "#e69f00" } else { "#0072b2" };
+            let canaries = if batch.canaries { " (canaries)" } else { "" };
+            let count = batch.nodes.len();
+            let _ = writeln!(
+                body,
+                r#"<text x="12" y="{0}">{1}</text><rect x="190" y="{2}" width="{width}" height="14" fill="{fill}"/>"#,
+                y + 12,
+                escaped(&batch.at),
+                y + 1,
+            );
+            let _ = writeln!(body, r#"<text x="{}" y="{}">{count}{canaries}</text>"#, 196 + width, y + 12);
+            y += 20;
+        }
+        let end = match &preview.finish {
+            _ if preview.batches.is_empty() => format!("no {} is replaced", preview.nouns.one),
+            Some(finish) => format!("finishes at {finish}"),
+            None => "when it finishes is not known".to_owned(),
+        };
+        let _ = writeln!(body, r#"<text x="12" y="{}">{}</text>"#, y + 12, escaped(&end));
+        y += 40;
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"760\" height=\"{y}\" font-family=\"sans-serif\" \
+        font-size=\"13\" role=\"img\" aria-label=\"Plan of a rollout\">\n<rect width=\"760\" height=\"{y}\" \
+        fill=\"white\"/>\n{body}</svg>\n"
+    )
+}

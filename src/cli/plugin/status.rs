@@ -1,0 +1,129 @@
+//! `status`: how rollouts are; once, until something has come, or as they go on.
+//!
+//! Reads only. Must not judge anything itself.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::live::{Judged, listed};
+use super::object::{Object, objects};
+use super::overview::{Overview, when};
+use super::paint::table;
+use super::wait::{Goal, Wait};
+use super::{ACT, Cx, UNDER_WAY, WELL, view, wait};
+use crate::cli::duration::duration;
+use crate::cli::explain::operator;
+use crate::kernel::Reached;
+
+/// So many lines of nodes at most, where the page may be as long as it likes.
+const ROWS: usize = 40;
+
+/// Arguments of `status`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Name of an object. Default: all of the namespace.
+    name: Option<String>,
+    /// Follow it. Where no terminal is there, one line for each change.
+    #[arg(short, long)]
+    watch: bool,
+    /// End when what --for names has come, or a stop has lasted as long as a Pod may take to become Ready.
+    #[arg(long, requires = "name", conflicts_with = "watch")]
+    wait: bool,
+    /// What --wait waits for.
+    #[arg(long = "for", value_enum, default_value_t, requires = "wait")]
+    goal: Goal,
+    /// Wait for this version or revision, or the beginning of one. Default: what is desired.
+    #[arg(long, requires = "wait")]
+    version: Option<String>,
+    /// End with exit code 3 after so long, such as 30m. Default: never.
+    #[arg(long, requires = "wait", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// End with the first stop, though a verdict may be withdrawn.
+    #[arg(long, requires = "wait")]
+    fail_fast: bool,
+}
+
+pub(super) async fn status(cx: &Cx, args: &Args) -> Result<u8, String> {
+    let reached = cx.reach().await?;
+    let found = objects(cx, &reached, args.name.as_deref()).await?;
+    if args.wait {
+        let Args { goal, version, timeout, fail_fast, .. } = args;
+        let wait = Wait { goal: *goal, version: version.clone(), timeout: *timeout, fail_fast: *fail_fast };
+        return wait::wait(cx, &reached, &found[0], &wait).await;
+    }
+    if args.watch && cx.screen.is_terminal {
+        return view::view(cx, &reached, &found).await;
+    }
+    if args.watch {
+        return wait::follow(cx, &reached, &found).await;
+    }
+    let code = found.iter().map(Object::code).max_by_key(|code| [WELL, UNDER_WAY, ACT].iter().position(|c| c == code));
+    if found.len() == 1 {
+        one(cx, &reached, &found[0]).await?;
+    } else {
+        many(cx, &found)?;
+    }
+    Ok(code.unwrap_or(WELL))
+}
+
+/// One object, with its zones and what is wrong.
+async fn one(cx: &Cx, reached: &Reached, object: &Object) -> Result<(), String> {
+    let judged = Judged::of(listed(reached, object).await?, object);
+    let now = cx.clock.now();
+    let looks = judged.looks(now);
+    let namespace = object.namespace();
+    let first = operator(&reached.client, (object.kind.operator(), Some(&namespace)), now).await;
+    let overview = Overview::of(object, &looks, judged.worst(object, &looks, now), first);
+    if !cx.data(&overview)? {
+        cx.screen.print(overview.lines(cx.screen, now, (ROWS, None)));
+    }
+    Ok(())
+}
+
+/// A line of a list.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    kind: &'static str,
+    namespace: String,
+    name: String,
+    state: String,
+    to: String,
+    updated: String,
+    available: String,
+    finish: String,
+    reason: String,
+}
+
+fn many(cx: &Cx, found: &[Object]) -> Result<(), String> {
+    let now = cx.clock.now();
+    let row = |object: &Object| {
+        let counts = object.status.as_ref().and_then(|status| status.nodes.clone()).unwrap_or_default();
+        Row {
+            kind: object.kind.name(),
+            namespace: object.namespace(),
+            name: object.name(),
+            state: object.state(),
+            to: object.to().unwrap_or_default().to_owned(),
+            updated: counts.progress,
+            available: counts.agents,
+            finish: object.rollout().expected_finish.unwrap_or_default(),
+            reason: object.degraded().map(|degraded| degraded.reason.clone()).unwrap_or_default(),
+        }
+    };
+    let rows: Vec<Row> = found.iter().map(row).collect();
+    if cx.data(&rows)? {
+        return Ok(());
+    }
+    let head = ["NAMESPACE", "NAME", "KIND", "STATE", "TO", "UPDATED", "AVAILABLE", "FINISH", "REASON"];
+    let cells = |row: &Row| {
+        let finish = if row.finish.is_empty() { String::new() } else { when(&row.finish, now) };
+        let Row { kind, namespace, name, state, to, updated, available, reason, .. } = row;
+        [namespace, name, &(*kind).to_owned(), state, to, updated, available, &finish, reason]
+            .map(Clone::clone)
+            .to_vec()
+    };
+    cx.screen.print(table(&head, &rows.iter().map(cells).collect::<Vec<_>>()));
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! `pause --all` and `resume --all`: the ConfigMap by which an operator replaces nothing.
+//!
+//! Writes only through `kernel`. Must not touch another key of it.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+
+use super::managed::Managed;
+use super::steer::{How, MANAGER};
+use super::{Cx, WELL};
+use crate::cli::read::Reader;
+use crate::kernel::Reached;
+use crate::kernel::apply::{create, merge};
+
+const KEY: &str = "stop";
+
+/// Stops everything, or ends the stop.
+pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String> {
+    let kind = cx.flags.kind.unwrap_or(Managed::Oneagent);
+    let name = kind.operator();
+    let reached = cx.reach().await?;
+    let namespace = home(cx, &reached, kind).await?;
+    let api: Api<ConfigMap> = Api::namespaced(reached.client.clone(), &namespace);
+    let place = format!("ConfigMap {namespace}/{name}");
+    let reader = Reader::of(&reached, name);
+    let live = api.get_opt(name).await.map_err(|error| reader.unanswered(&format!("get {place}"), &error))?;
+    let known = live.as_ref().and_then(|map| map.data.as_ref()?.get(KEY)).map(String::as_str);
+    if (known == Some("true")) == is_stop {
+        say!("{place} says so already: nothing to do");
+        return Ok(WELL);
+    }
+    let patch = json!({ "data": { KEY: is_stop.then_some("true") } });
+    let kubectl = cx.kubectl();
+    match live {
+        None => say!("{kubectl} -n {namespace} create configmap {name} --from-literal={KEY}=true"),
+        Some(_) => say!("{kubectl} -n {namespace} patch configmap {name} --type=merge -p '{patch}'"),
+    }
+    if how.dry_run {
+        return Ok(WELL);
+    }
+    let new = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": namespace },
+        "data": { KEY: "true" } });
+    let made = if live.is_none() { create(MANAGER, &api, &new).await } else { Ok(None) };
+    let written = match made {
+        Ok(None) => merge(MANAGER, &api, name, &patch).await.map(|_| ()),
+        made => made.map(|_| ()),
+    };
+    written.map_err(|error| error.chain())?;
+    say!("{place} was changed: {name} {}", if is_stop { "replaces nothing" } else { "goes on" });
+    Ok(WELL)
+}
+
+/// The namespace of the operator: that of its Lease.
+async fn home(cx: &Cx, reached: &Reached, kind: Managed) -> Result<String, String> {
+    let name = kind.operator();
+    if let Some(named) = &cx.flags.namespace {
+        return Ok(named.clone());
+    }
+    let leases: Api<Lease> = Api::all(reached.client.clone());
+    let found = leases.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await;
+    let found = found.map_err(|error| Reader::of(reached, name).unanswered("list leases", &error))?;
+    let homes: BTreeSet<String> = found.items.iter().filter_map(ResourceExt::namespace).collect();
+    let all: Vec<String> = homes.into_iter().collect();
+    match all.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(format!("no {name} was found in the cluster; name its namespace with -n")),
+        several => Err(format!("{name} runs in {}: name one with -n", several.join(" and "))),
+    }
+}

@@ -1,0 +1,296 @@
+//! `status -w` in a terminal: a fleet as it changes, node by node.
+//!
+//! Reads only: no key changes anything in the cluster. Leaves the terminal as it was, whatever ends it. Must not judge
+//! a node: that is the operator's own code.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use kube::Resource;
+use kube::api::{Api, ObjectMeta};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::watcher::{self, watcher};
+use parking_lot::Mutex;
+use ratatui::Terminal;
+use ratatui::backend::Backend;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Wrap};
+use serde::de::DeserializeOwned;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::live::{Fleet, Judged, label};
+use super::managed::Managed;
+use super::object::Object;
+use super::overview::Overview;
+use super::paint::{Screen, finding};
+use super::wait::unanswered;
+use super::{Cx, WELL};
+use crate::api::daemonset_rollout::DaemonSetRollout;
+use crate::api::oneagent::OneAgent;
+use crate::cli::explain::operator;
+use crate::fleet::finding::Finding;
+use crate::k8s::facts::{NodeFacts, PodFacts};
+use crate::kernel::Reached;
+
+/// No more than five pictures a second.
+const BETWEEN: Duration = Duration::from_millis(200);
+/// A picture takes at most one twentieth of the time.
+const SHARE: u32 = 20;
+/// What is said of times is true again within this.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Whether there is an operator is asked so often.
+const OPERATOR: Duration = Duration::from_secs(30);
+
+/// What watches have shown of the objects of one kind in one namespace.
+struct Watched {
+    kind: Managed,
+    agents: Store<OneAgent>,
+    rollouts: Store<DaemonSetRollout>,
+    nodes: Store<NodeFacts>,
+    pods: Store<PodFacts>,
+    sets: Store<DaemonSet>,
+    revisions: Store<ControllerRevision>,
+    changed: Arc<Notify>,
+    /// Why a watch has no answer.
+    trouble: Arc<Mutex<Option<Result<String, String>>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Watched {
+    fn of(reached: &Reached, kind: Managed, namespace: &str) -> Self {
+        let mut watches = Watches {
+            reached: reached.clone(),
+            kind,
+            changed: Arc::default(),
+            trouble: Arc::default(),
+            tasks: JoinSet::new(),
+        };
+        let client = || reached.client.clone();
+        let (is_agent, is_set) = (kind == Managed::Oneagent, kind == Managed::Daemonsetrollout);
+        let config = || watcher::Config::default();
+        let labelled = config().labels(label(kind));
+        Self {
+            kind,
+            agents: watches.keep(is_agent, Api::namespaced(client(), namespace), config()),
+            rollouts: watches.keep(is_set, Api::namespaced(client(), namespace), config()),
+            nodes: watches.keep(true, Api::all(client()), config()),
+            pods: watches.keep(true, Api::namespaced(client(), namespace), labelled.clone()),
+            sets: watches.keep(true, Api::namespaced(client(), namespace), labelled),
+            revisions: watches.keep(is_set, Api::namespaced(client(), namespace), config()),
+            changed: watches.changed,
+            trouble: watches.trouble,
+            _tasks: watches.tasks,
+        }
+    }
+
+    fn fleet(&self) -> Fleet {
+        fn all<K>(store: &Store<K>) -> Vec<K>
+        where
+            K: Resource + Clone + 'static,
+            K::DynamicType: Eq + Hash + Clone,
+        {
+            store.state().iter().map(|one| K::clone(one)).collect()
+        }
+        Fleet {
+            agents: all(&self.agents),
+            rollouts: all(&self.rollouts),
+            nodes: all(&self.nodes),
+            pods: all(&self.pods),
+            sets: all(&self.sets),
+            revisions: all(&self.revisions),
+        }
+    }
+
+    /// The object of this name, as it is now.
+    fn object(&self, fleet: &Fleet, name: &str) -> Option<Object> {
+        let is_it = |metadata: &ObjectMeta| metadata.name.as_deref() == Some(name);
+        let whole = if self.kind == Managed::Oneagent {
+            serde_json::to_value(fleet.agents.iter().find(|agent| is_it(&agent.metadata))?)
+        } else {
+            serde_json::to_value(fleet.rollouts.iter().find(|rollout| is_it(&rollout.metadata))?)
+        };
+        Some(Object::of(self.kind, serde_json::from_value(whole.ok()?).ok()?))
+    }
+}
+
+struct Watches {
+    reached: Reached,
+    kind: Managed,
+    changed: Arc<Notify>,
+    trouble: Arc<Mutex<Option<Result<String, String>>>>,
+    tasks: JoinSet<()>,
+}
+
+impl Watches {
+    /// Keeps a store up to date, if it is wanted.
+    fn keep<K>(&mut self, is_wanted: bool, api: Api<K>, config: watcher::Config) -> Store<K>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Default + Eq + Hash + Clone + Send + Sync,
+    {
+        let (store, writer) = reflector::store();
+        if !is_wanted {
+            return store;
+        }
+        let (changed, trouble, reached, kind) =
+            (self.changed.clone(), self.trouble.clone(), self.reached.clone(), self.kind);
+        self.tasks.spawn(async move {
+            let mut events = Box::pin(watcher(api, config).default_backoff().reflect(writer));
+            while let Some(event) = events.next().await {
+                *trouble.lock() = event.err().map(|why| unanswered(&reached, kind, &why));
+                changed.notify_one();
+            }
+        });
+        store
+    }
+}
+
+/// What is shown, and what somebody chose.
+struct View {
+    shown: usize,
+    /// The node that is explained.
+    chosen: Option<usize>,
+    first: Option<Finding>,
+}
+
+/// Shows objects until somebody ends it.
+pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<u8, String> {
+    let shown: Vec<&Object> = found.iter().filter(|object| object.kind.of_nodes().is_ok()).collect();
+    let Some(first) = shown.first() else {
+        return Err("a ConfigWatcher's Pods belong to no node: use status without -w".to_owned());
+    };
+    let listen = |kind| signal(kind).map_err(|error| format!("cannot listen for signals: {error}"));
+    let (mut terminate, mut hangup) = (listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
+    let mut terminal = ratatui::try_init().map_err(|error| format!("the terminal cannot be used: {error}"))?;
+    let mut watched = Watched::of(reached, first.kind, &first.namespace());
+    let (mut view, mut events) = (View { shown: 0, chosen: None, first: None }, EventStream::new());
+    let mut asked: Option<Instant> = None;
+    let ended = loop {
+        let object = shown[view.shown];
+        if asked.is_none_or(|at| at.elapsed() > OPERATOR) {
+            let of = (object.kind.operator(), Some(object.whole.metadata.namespace.as_deref().unwrap_or_default()));
+            view.first = operator(&reached.client, of, cx.clock.now()).await;
+            asked = Some(Instant::now());
+        }
+        let began = Instant::now();
+        if let Some(Err(refused)) = watched.trouble.lock().clone() {
+            break Err(refused);
+        }
+        let count = match draw(&mut terminal, cx, &watched, (&shown, &view)) {
+            Ok(count) => count,
+            Err(error) => break Err(format!("the terminal cannot be written: {error}")),
+        };
+        let rest = (began.elapsed() * SHARE).max(BETWEEN);
+        let settled = async {
+            tokio::time::sleep_until(began + rest).await;
+            tokio::select! {
+                () = watched.changed.notified() => {}
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        };
+        tokio::select! {
+            () = settled => {}
+            _ = terminate.recv() => break Ok(()),
+            _ = hangup.recv() => break Ok(()),
+            event = events.next() => match event {
+                Some(Ok(event)) => {
+                    let before = view.shown;
+                    if !pressed(&event, &mut view, (count, shown.len())) {
+                        break Ok(());
+                    }
+                    if view.shown != before {
+                        let next = shown[view.shown];
+                        (watched, asked) = (Watched::of(reached, next.kind, &next.namespace()), None);
+                    }
+                }
+                Some(Err(error)) => break Err(format!("the keyboard cannot be read: {error}")),
+                None => break Ok(()),
+            },
+        }
+    };
+    ratatui::restore();
+    ended?;
+    let fleet = watched.fleet();
+    let code = watched.object(&fleet, &shown[view.shown].name()).map_or(WELL, |object| object.code());
+    Ok(code)
+}
+
+/// Takes what was pressed; returns whether to go on.
+fn pressed(event: &Event, view: &mut View, (nodes, objects): (usize, usize)) -> bool {
+    let Event::Key(key) = event else { return true };
+    if key.kind == KeyEventKind::Release {
+        return true;
+    }
+    let last = nodes.saturating_sub(1);
+    let at = view.chosen.unwrap_or(0);
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => return false,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Right | KeyCode::Down => view.chosen = Some(view.chosen.map_or(0, |at| (at + 1).min(last))),
+        KeyCode::Left | KeyCode::Up => view.chosen = Some(at.saturating_sub(1)),
+        KeyCode::Home => view.chosen = Some(0),
+        KeyCode::End => view.chosen = Some(last),
+        KeyCode::Tab => (view.shown, view.chosen) = ((view.shown + 1) % objects, None),
+        _ => {}
+    }
+    true
+}
+
+/// Draws it; returns how many nodes there are.
+fn draw<B: Backend>(
+    terminal: &mut Terminal<B>,
+    cx: &Cx,
+    watched: &Watched,
+    (shown, view): (&[&Object], &View),
+) -> Result<usize, B::Error> {
+    let now = cx.clock.now();
+    let fleet = watched.fleet();
+    let name = shown[view.shown].name();
+    let object = watched.object(&fleet, &name);
+    let (overview, chosen, count) = match &object {
+        Some(object) => {
+            let judged = Judged::of(fleet, object);
+            let looks = judged.looks(now);
+            let worst = judged.worst(object, &looks, now);
+            let overview = Overview::of(object, &looks, worst, view.first.clone());
+            let nodes = overview.nodes();
+            let chosen = view.chosen.and_then(|at| nodes.get(at).or(nodes.last())).cloned();
+            let said = chosen.and_then(|node| Some((node.clone(), judged.node(&node, now)?)));
+            (Some(overview), said, nodes.len())
+        }
+        None => (None, None, 0),
+    };
+    let trouble = watched.trouble.lock().clone().and_then(Result::ok);
+    terminal.draw(|frame| {
+        let area = frame.area();
+        let screen = Screen { width: area.width, ..cx.screen };
+        let rows = usize::from(area.height.saturating_sub(12)).max(1);
+        let mut lines = match &overview {
+            Some(overview) => overview.lines(screen, now, (rows, chosen.as_ref().map(|(node, _)| &**node))),
+            None => vec![Line::raw(format!("reading {name} …"))],
+        };
+        if let Some((node, said)) = &chosen {
+            lines.push(Line::raw(""));
+            lines.extend(finding(&Finding { who: node.to_string(), ..said.clone() }));
+        }
+        if let Some(trouble) = trouble {
+            lines.push(Line::styled(trouble, Style::new().fg(Color::Red)));
+        }
+        let others = if shown.len() > 1 { "  Tab: another object" } else { "" };
+        lines.push(Line::raw(""));
+        let keys = format!("arrows: a node  q: end{others}");
+        lines.push(Line::styled(keys, Style::new().add_modifier(Modifier::DIM)));
+        frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
+    })?;
+    Ok(count)
+}

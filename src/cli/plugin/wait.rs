@@ -1,0 +1,296 @@
+//! `status --wait` and, without a terminal, `status -w`: a line for each change, and an end when something has come.
+//!
+//! Reads only. Must not judge a rollout: it repeats what the status says, and waits for what was asked for.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use ratatui::text::Line;
+use tokio::time::Instant;
+
+use super::managed::Managed;
+use super::object::{Object, api};
+use super::{ACT, Cx, UNDER_WAY, WELL};
+use crate::cli::explain::operator;
+use crate::cli::read::Reader;
+use crate::fleet::finding::Kind;
+use crate::kernel::Reached;
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Goal {
+    /// The rollout is complete, and every node is Ready.
+    #[default]
+    Done,
+    /// The canaries have proven what is desired.
+    Canaries,
+    /// No Pod is replaced: it is paused, or stopped.
+    Paused,
+}
+
+/// A wait.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub(super) goal: Goal,
+    pub(super) version: Option<String>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) fail_fast: bool,
+}
+
+/// How it stands with what is waited for.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Reached,
+    /// It goes no further without somebody.
+    Stopped,
+    Goes,
+}
+
+/// The same stop, as long as this is the same.
+type Stop = (String, Option<String>, String);
+
+/// What a stop is known by: one that was there before the wait ends no wait.
+fn stop(object: &Object) -> Stop {
+    let rollout = object.rollout();
+    let failure = rollout.failure.map(|failure| failure.message);
+    let said = failure.or_else(|| object.degraded().map(|degraded| degraded.reason.clone()));
+    (rollout.state, rollout.started_at, said.unwrap_or_default())
+}
+
+fn judge(wait: &Wait, object: &Object) -> Verdict {
+    if !object.is_observed() {
+        return Verdict::Goes;
+    }
+    let state = object.state();
+    let is_held = matches!(state.as_str(), "Paused" | "Stopped");
+    let is_wanted = wait.version.as_ref().is_none_or(|wanted| object.to().is_some_and(|to| to.starts_with(wanted)));
+    let is_ready = object.condition("Ready").is_some_and(|ready| ready.status == "True");
+    let has_come = match wait.goal {
+        Goal::Done => is_wanted && is_ready && state == "Complete",
+        Goal::Canaries => is_wanted && object.canaries() == Some(true),
+        // What has failed is paused, too, once that is asked for.
+        Goal::Paused => is_held || object.spec()["rollout"]["paused"] == true,
+    };
+    let is_stopped = is_held || matches!(state.as_str(), "Failed" | "RolledBack") || object.degraded().is_some();
+    match (has_come, is_stopped) {
+        (true, _) => Verdict::Reached,
+        (false, true) => Verdict::Stopped,
+        (false, false) => Verdict::Goes,
+    }
+}
+
+/// Whether there is an operator is asked again after so long.
+const OPERATOR: Duration = Duration::from_secs(10);
+
+/// Waits; returns the exit code.
+pub(super) async fn wait(cx: &Cx, reached: &Reached, object: &Object, wait: &Wait) -> Result<u8, String> {
+    if wait.goal == Goal::Canaries && object.canaries().is_none() {
+        return Err(format!("{} has no canaries: spec.rollout.canary is not set", object.who()));
+    }
+    let (kind, who, uid) = (object.kind, object.who(), object.whole.uid());
+    let namespace = object.namespace();
+    let mut events = Box::pin(events(reached, kind, Some(&namespace), Some(&object.name())));
+    let deadline = wait.timeout.map(|timeout| Instant::now() + timeout);
+    // What stood before ends no wait, until it has gone.
+    let mut before = (judge(wait, object) == Verdict::Stopped).then(|| stop(object));
+    let (mut now, mut stopped, mut said): (Object, Option<(Instant, Stop)>, String) =
+        (object.clone(), None, String::new());
+    let mut is_listed = true;
+    loop {
+        let verdict = judge(wait, &now);
+        let known = stop(&now);
+        if verdict != Verdict::Stopped || before.as_ref().is_some_and(|before| *before != known) {
+            before = None;
+        }
+        let counts = verdict == Verdict::Stopped && before.is_none();
+        // Another stop has its time from the start.
+        stopped = stopped.filter(|(_, of)| counts && *of == known).or(counts.then(|| (Instant::now(), known)));
+        let mut line = now.conclusion().what;
+        if verdict == Verdict::Reached {
+            match operator(&reached.client, (kind.operator(), Some(&namespace)), cx.clock.now()).await {
+                None => {
+                    tell(cx, &mut said, line)?;
+                    return Ok(WELL);
+                }
+                Some(finding) => line = format!("the operator {}", finding.what),
+            }
+        }
+        tell(cx, &mut said, line)?;
+        let patience = Duration::from_secs(if wait.fail_fast { 0 } else { now.wait_ready_seconds() });
+        let gives_up = stopped.as_ref().map(|(since, _)| *since + patience);
+        if gives_up.is_some_and(|at| at <= Instant::now()) {
+            return Ok(ACT);
+        }
+        if deadline.is_some_and(|at| at <= Instant::now()) {
+            say!("{who} is still under way");
+            return Ok(UNDER_WAY);
+        }
+        let looks_again = Instant::now() + OPERATOR;
+        let next = [gives_up, deadline].into_iter().flatten().fold(looks_again, Instant::min);
+        tokio::select! {
+            event = events.next() => match event {
+                Some(Ok(Event::Apply(whole) | Event::InitApply(whole))) => {
+                    is_listed = true;
+                    if whole.uid() != uid {
+                        return Err(format!("{who} was deleted and created again"));
+                    }
+                    now = Object::of(kind, whole);
+                }
+                Some(Ok(Event::Init)) => is_listed = false,
+                Some(Ok(Event::InitDone)) if is_listed => {}
+                Some(Ok(Event::Delete(_) | Event::InitDone)) => return Err(format!("{who} was deleted")),
+                Some(Err(why)) => tell(cx, &mut said, unanswered(reached, kind, &why)?)?,
+                None => return Err("the watch ended".to_owned()),
+            },
+            () = tokio::time::sleep_until(next) => {}
+        }
+    }
+}
+
+/// What becomes of the objects of a kind, from now on.
+fn events(
+    reached: &Reached,
+    kind: Managed,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) -> impl Stream<Item = watcher::Result<Event<DynamicObject>>> + use<> {
+    let config = name.map_or_else(watcher::Config::default, |name| {
+        watcher::Config::default().fields(&format!("metadata.name={name}"))
+    });
+    watcher(api(&reached.client, kind, namespace), config).default_backoff()
+}
+
+/// What is said while a watch has no answer; a refusal is an error.
+pub(super) fn unanswered(reached: &Reached, kind: Managed, why: &watcher::Error) -> Result<String, String> {
+    let (watcher::Error::InitialListFailed(error)
+    | watcher::Error::WatchStartFailed(error)
+    | watcher::Error::WatchFailed(error)) = why
+    else {
+        return Ok(format!("the watch was interrupted: {}", crate::kernel::chain(why)));
+    };
+    let plural = kind.resource().plural;
+    let said = Reader::of(reached, kind.operator()).unanswered(&format!("watch {plural}"), error);
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => Err(said),
+        _ => Ok(said),
+    }
+}
+
+/// Says a line that is news, with the time.
+fn tell(cx: &Cx, said: &mut String, line: String) -> Result<(), String> {
+    if *said == line {
+        return Ok(());
+    }
+    let time = jiff::Timestamp::from_second(cx.clock.now().timestamp())
+        .map(|time| time.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string());
+    let closed = |_| "nobody reads what is printed".to_owned();
+    cx.screen.line(Line::raw(format!("{}  {line}", time.unwrap_or_default()))).map_err(closed)?;
+    *said = line;
+    Ok(())
+}
+
+/// A line for each change of any of these objects, until somebody ends it.
+pub(super) async fn follow(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<u8, String> {
+    let namespace = cx.namespace(reached);
+    let mut kinds: Vec<Managed> = Vec::new();
+    for object in found {
+        if !kinds.contains(&object.kind) {
+            kinds.push(object.kind);
+        }
+    }
+    let one = if found.len() == 1 { Some(found[0].name()) } else { None };
+    let streams = kinds.into_iter().map(|kind| {
+        let of = events(reached, kind, namespace.as_deref(), one.as_deref());
+        of.map(move |event| (kind, event)).boxed()
+    });
+    let mut all = futures::stream::select_all(streams);
+    let mut said: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
+    while let Some((kind, event)) = all.next().await {
+        let (who, line) = match event {
+            Ok(Event::Apply(whole) | Event::InitApply(whole)) => {
+                let object = Object::of(kind, whole);
+                let conclusion = object.conclusion();
+                let mark = if conclusion.kind == Kind::Act { "! " } else { "" };
+                (object.who(), format!("{mark}{}: {}", conclusion.who, conclusion.what))
+            }
+            Ok(Event::Delete(whole)) => {
+                let who = Object::of(kind, whole).who();
+                (who.clone(), format!("{who} was deleted"))
+            }
+            Ok(Event::Init | Event::InitDone) => continue,
+            Err(why) => (String::new(), unanswered(reached, kind, &why)?),
+        };
+        if tell(cx, said.entry(who).or_default(), line).is_err() {
+            break;
+        }
+    }
+    Ok(WELL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn object(state: &str, status: &Value) -> Object {
+        let mut whole = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+            "metadata": { "name": "a", "namespace": "n", "generation": 2 },
+            "spec": { "rollout": { "canary": {} } },
+            "status": { "observedGeneration": 2, "desiredVersion": "1.301.72.20250601-101010",
+                "rollout": { "state": state, "startedAt": "2026-01-01T00:00:00Z" },
+                "conditions": [{ "type": "Ready", "status": "True" }] } });
+        for (key, value) in status.as_object().unwrap() {
+            whole["status"][key] = value.clone();
+        }
+        Object::of(Managed::Oneagent, serde_json::from_value(whole).unwrap())
+    }
+
+    fn wait(goal: Goal, version: Option<&str>) -> Wait {
+        Wait { goal, version: version.map(str::to_owned), timeout: None, fail_fast: false }
+    }
+
+    #[test]
+    fn what_is_waited_for_has_come_when_the_status_of_the_last_edit_says_so() {
+        let done = |version: Option<&str>, object: &Object| judge(&wait(Goal::Done, version), object);
+        assert_eq!(done(None, &object("Complete", &json!({}))), Verdict::Reached);
+        assert_eq!(done(None, &object("Complete", &json!({ "observedGeneration": 1 }))), Verdict::Goes, "an edit");
+        assert_eq!(done(Some("1.301"), &object("Complete", &json!({}))), Verdict::Reached);
+        assert_eq!(done(Some("1.302"), &object("Complete", &json!({}))), Verdict::Goes, "another version");
+        let unready = json!({ "conditions": [{ "type": "Ready", "status": "False" }] });
+        assert_eq!(done(None, &object("Complete", &unready)), Verdict::Goes);
+        assert_eq!(done(None, &object("Rolling", &json!({}))), Verdict::Goes);
+        for state in ["Failed", "RolledBack", "Paused", "Stopped"] {
+            assert_eq!(done(None, &object(state, &json!({}))), Verdict::Stopped, "{state}");
+        }
+        let degraded = json!({ "conditions": [{ "type": "Degraded", "status": "True", "reason": "PodsRefused" }] });
+        assert_eq!(done(None, &object("Rolling", &degraded)), Verdict::Stopped, "somebody must act");
+        assert_eq!(judge(&wait(Goal::Paused, None), &object("Paused", &json!({}))), Verdict::Reached);
+        assert_eq!(judge(&wait(Goal::Paused, None), &object("Rolling", &json!({}))), Verdict::Goes);
+    }
+
+    #[test]
+    fn canaries_have_proven_it_once_the_memory_says_so() {
+        let canaries = |rollout: Value| judge(&wait(Goal::Canaries, None), &object("", &json!({ "rollout": rollout })));
+        let proof =
+            |passed: bool| json!({ "state": "Rolling", "memory": { "rollout": { "proof": { "passed": passed } } } });
+        assert_eq!(canaries(proof(false)), Verdict::Goes);
+        assert_eq!(canaries(proof(true)), Verdict::Reached);
+        assert_eq!(canaries(json!({ "state": "Complete" })), Verdict::Reached);
+        assert_eq!(canaries(json!({ "state": "Failed" })), Verdict::Stopped);
+    }
+
+    #[test]
+    fn a_failure_is_another_one_when_the_rollout_or_the_sentence_is() {
+        let failed = |at: &str, message: &str| {
+            let failure = json!({ "hash": "h", "pinned": false, "message": message, "nodes": [] });
+            stop(&object("", &json!({ "rollout": { "state": "Failed", "startedAt": at, "failure": failure } })))
+        };
+        assert_eq!(failed("1", "a"), failed("1", "a"));
+        assert_ne!(failed("1", "a"), failed("2", "a"));
+        assert_ne!(failed("1", "a"), failed("1", "b"));
+    }
+}
