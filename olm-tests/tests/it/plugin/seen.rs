@@ -121,8 +121,8 @@ fn an_archive_for_others_holds_no_secret_of_forty() {
             json!({ "spec": { "env": [{ "name": "OLD", "value": secret(29) }] } }).to_string() } } });
         lab.agents().patch("agent", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(note)).await.unwrap();
         // Somebody's Event quotes some of them.
-        let named = json!({ "name": "quoted", "namespace": lab.name });
-        let event = json!({ "apiVersion": "v1", "kind": "Event", "metadata": named,
+        let metadata = json!({ "name": "quoted", "namespace": lab.name });
+        let event = json!({ "apiVersion": "v1", "kind": "Event", "metadata": metadata,
             "involvedObject": { "kind": "OneAgent", "name": "agent", "namespace": lab.name }, "type": "Warning",
             "reason": "Quoted", "message": format!("env {} and {}", secret(1), secret(11)) });
         lab.cluster.apply(&event.to_string());
