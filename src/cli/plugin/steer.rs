@@ -172,8 +172,8 @@ pub(super) async fn rollback(cx: &Cx, one: &One) -> Result<u8, String> {
 /// The version to go back to: the last that was good; where that one runs as desired, the one before it.
 fn earlier(object: &Object) -> Result<String, String> {
     let status = object.status.clone().unwrap_or_default();
-    // After a failure the last good one is desired again.
-    let has_failed = matches!(object.state().as_str(), "Failed" | "RolledBack");
+    // After a failure the last good one is desired again, and nothing was completed since.
+    let has_failed = object.rollout().failure.is_some();
     let desired = status.desired_version.clone().filter(|_| !has_failed);
     let good = status.last_good_version.into_iter();
     let history = object.rollout().history;
@@ -384,7 +384,8 @@ mod tests {
         let past = |result: &str, from: &str, to: &str| json!({ "result": result, "from": from, "to": to });
         let failed = object(json!({ "desiredVersion": "3", "lastGoodVersion": "2" }));
         assert_eq!(earlier(&failed).unwrap(), "2");
-        let gone_back = json!({ "desiredVersion": "2", "lastGoodVersion": "2", "rollout": { "state": "Failed" } });
+        let failure = json!({ "state": "Waiting", "failure": { "version": "3" } });
+        let gone_back = json!({ "desiredVersion": "2", "lastGoodVersion": "2", "rollout": failure });
         assert_eq!(earlier(&object(gone_back)).unwrap(), "2", "it is desired again");
         let history = [past("Complete", "2", "3"), past("Failed", "1", "9"), past("Complete", "0", "1")];
         let ran = json!({ "history": history });

@@ -93,7 +93,7 @@ fn a_plan_has_a_bar_for_each_zone_and_can_be_drawn() {
         let said = person.says(1, &["plan", "-f", file]);
         assert!(said.contains("4 agents are replaced, in 4 batches"), "{said}");
         assert!(said.contains("  a ████████████████████████ 2\n  b ████████████████████████ 2\n"), "{said}");
-        assert!(said.contains("  begins ") && said.contains("UTC (in 0 s), done "), "{said}");
+        assert!(said.contains("  begins ") && said.contains(" UTC (") && said.contains(", done "), "{said}");
         let drawn = person.says(1, &["plan", "-f", file, "-o", "svg"]);
         assert!(drawn.starts_with("<svg") && drawn.matches("<rect").count() == 5, "{drawn}");
         let Came { code, noted, .. } = person.types(&["status", "-o", "svg"]);

@@ -127,7 +127,8 @@ fn what_replaces_agents_is_asked_first_and_a_deployer_that_will_revert_it_is_nam
         let printed = person.says(0, &["retry", "agent", "--dry-run"]);
         assert!(printed.contains(&format!(r#"{{"spec":{{"rollout":{{"retry":"{V3}"}}}}}}"#)), "{printed}");
         let printed = person.says(0, &["rollback", "agent", "--dry-run"]);
-        assert!(printed.contains(&format!(r#""version":"{V2}""#)), "the last that was good: {printed}");
+        let status = lab.status("agent").await;
+        assert!(printed.contains(&format!(r#""version":"{V2}""#)), "the last that was good: {printed} {status:#?}");
         lab.behave(|b| b.versions.clear());
         person.says(0, &["retry", "agent", "--yes"]);
         lab.all_at("agent", V3, 3, LONG).await;
