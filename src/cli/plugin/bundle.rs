@@ -115,7 +115,9 @@ pub(super) async fn bundle(cx: &Cx, args: &Args) -> Result<u8, String> {
     parts.push(("versions.json".to_owned(), json!({ "client": env!("CARGO_PKG_VERSION") }).to_string()));
     let names = found.iter().map(Object::name).chain(nodes.iter().cloned()).chain(namespaces.iter().cloned());
     let names: Vec<String> = names.collect();
-    redactor.keep(names.iter().map(String::as_str));
+    let kinds = [Managed::Oneagent, Managed::Daemonsetrollout, Managed::Configwatcher];
+    redactor
+        .keep(names.iter().map(String::as_str).chain(kinds.iter().flat_map(|kind| [kind.typed(), kind.operator()])));
     if args.anonymize {
         redactor.rename("node", nodes);
         redactor.rename("namespace", namespaces);

@@ -75,6 +75,9 @@ fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
+/// So many objects are named in one warning.
+const NAMED: usize = 2;
+
 /// Where a OneAgent stands, and what it selects.
 type Selector = (String, String, BTreeMap<String, String>);
 
@@ -186,17 +189,23 @@ fn longest(windows: &Value) -> Option<TimeDelta> {
     windows.as_array()?.iter().filter_map(length).max()
 }
 
-/// OneAgents whose node selectors contradict one another in nothing.
+/// OneAgents whose node selectors contradict one another in nothing: of each, those before it.
 fn overlaps(selectors: &[Selector], found: &mut Vec<Finding>) {
     for (at, (file, name, selector)) in selectors.iter().enumerate() {
-        for (_, other, others) in &selectors[..at] {
-            let is_apart = selector.iter().any(|(key, value)| others.get(key).is_some_and(|other| other != value));
-            if !is_apart && name != other {
-                let message =
-                    format!("spec.nodeSelector may select nodes of {other}, too: of two the older one keeps a node");
-                found.push(Finding { file: file.clone(), object: name.clone(), level: "warning", message });
-            }
+        let is_apart = |others: &BTreeMap<String, String>| {
+            selector.iter().any(|(key, value)| others.get(key).is_some_and(|other| other != value))
+        };
+        let met = selectors[..at].iter().filter(|(_, other, others)| !is_apart(others) && name != other);
+        let met: Vec<&str> = met.map(|(_, other, _)| other.as_str()).collect();
+        if met.is_empty() {
+            continue;
         }
+        let more = if met.len() > NAMED { format!(" and of {} more", met.len() - NAMED) } else { String::new() };
+        let named = met[..met.len().min(NAMED)].join(", of ");
+        let message = format!(
+            "spec.nodeSelector may select nodes of {named}{more}, too: of those that select a node the oldest keeps it"
+        );
+        found.push(Finding { file: file.clone(), object: name.clone(), level: "warning", message });
     }
 }
 

@@ -231,7 +231,7 @@ pub async fn main() -> u8 {
     match Box::pin(run(&cx, verb)).await {
         Ok(code) => code,
         Err(sentence) => {
-            eprintln!("kubectl oneagent: {sentence}");
+            paint::note(&format!("kubectl oneagent: {sentence}"));
             NO_ANSWER
         }
     }

@@ -133,7 +133,9 @@ impl Overview {
         } else if self.is_wrong && self.message.is_none() {
             lines.push(Line::styled(format!(" {}", self.conclusion), Style::new().fg(Color::Red)));
         }
-        let is_new = |text: &&String| !self.message.as_ref().is_some_and(|said| said.contains(text.as_str()));
+        let is_new = |text: &&String| {
+            !self.message.as_ref().is_some_and(|said| said.contains(text.as_str()) || text.contains(said.as_str()))
+        };
         lines.extend(self.waiting_on.iter().take(2).filter(is_new).map(|waits| Line::raw(format!(" waits: {waits}"))));
         if let Some(last) = self.last.as_ref().filter(|_| self.state == "Complete") {
             lines.push(Line::styled(format!(" last: {}", ended(last, now)), Style::new().add_modifier(Modifier::DIM)));

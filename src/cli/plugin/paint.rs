@@ -111,6 +111,11 @@ fn codes(style: Style) -> (String, &'static str) {
     if all.is_empty() { (String::new(), "") } else { (format!("\u{1b}[{}m", all.join(";")), "\u{1b}[0m") }
 }
 
+/// Says something beside what was asked for. Where it is not read, that is no failure.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// A finding: its conclusion, and what helps.
 pub(super) fn finding(finding: &Finding) -> Vec<Line<'static>> {
     let Finding { who, what, remedy, kind } = finding;

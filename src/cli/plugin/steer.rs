@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::managed::Managed;
 use super::object::{Object, api, object};
 use super::overview::planned;
+use super::paint::note;
 use super::{Cx, WELL};
 use crate::api::condition::timestamp;
 use crate::api::name::Version;
@@ -218,7 +219,7 @@ async fn write(
     }
     commands(cx, &object, &patches);
     if let Some(source) = source(&object.whole.metadata) {
-        eprintln!("note: {source} manages {} and may revert this: change it there, too", object.who());
+        note(&format!("note: {source} manages {} and may revert this: change it there, too", object.who()));
     }
     if how.dry_run {
         return Ok(WELL);
@@ -281,8 +282,8 @@ async fn agreed(cx: &Cx, reached: &Reached, (object, patches): (&Object, &[Value
     if !std::io::stdin().is_terminal() {
         return Err(format!("{would}; add --yes to go on without a question"));
     }
-    eprint!("{would}. Go on? [y/N] ");
-    let _ = std::io::stderr().flush();
+    let asked = write!(std::io::stderr(), "{would}. Go on? [y/N] ").and_then(|()| std::io::stderr().flush());
+    asked.map_err(|error| format!("cannot ask: {error}"))?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(|error| format!("cannot read the answer: {error}"))?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))

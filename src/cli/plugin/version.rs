@@ -9,6 +9,7 @@ use semver::Version;
 use serde::Serialize;
 
 use super::managed::Managed;
+use super::paint::note;
 use super::{Cx, NO_ANSWER, WELL};
 use crate::cli::read::Reader;
 
@@ -40,20 +41,20 @@ pub(super) async fn version(cx: &Cx) -> Result<u8, String> {
         for Operator { namespace, name, version } in &found.operators {
             say!("{namespace}/{name} {version}");
             if is_apart(client, version) {
-                eprintln!(
+                note(&format!(
                     "note: {name} {version} is two minors or more away from this program: use one of its version"
-                );
+                ));
             }
         }
     }
     match operators {
         Ok(all) if all.is_empty() => {
-            eprintln!("kubectl oneagent: no operator was found in the cluster");
+            note("kubectl oneagent: no operator was found in the cluster");
             Ok(WELL)
         }
         Ok(_) => Ok(WELL),
         Err(why) => {
-            eprintln!("kubectl oneagent: {why}");
+            note(&format!("kubectl oneagent: {why}"));
             Ok(NO_ANSWER)
         }
     }

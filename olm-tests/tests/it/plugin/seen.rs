@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::nodes::Shape;
+use olm_tests::operator::beside;
 use serde_json::{Value, json};
 
 use super::{Came, Person};
@@ -51,7 +52,7 @@ fn a_rollout_is_seen_zone_by_zone_and_what_is_wrong_with_the_command_that_helps(
         assert_eq!(data["zones"].as_array().unwrap().len(), 2, "{data:#}");
         let yaml: Value = serde_yaml::from_str(&person.says(1, &["status", "agent", "-o", "yaml"])).unwrap();
         assert_eq!(yaml["zones"], data["zones"]);
-        let plain = Command::new(olm_tests::operator::beside("kubectl-oneagent"))
+        let plain = Command::new(beside("kubectl-oneagent"))
             .args(["--color", "always", "status", "-n", &lab.name, "agent"])
             .env("KUBECONFIG", &person.kubeconfig)
             .env_remove("LANG")
@@ -60,6 +61,11 @@ fn a_rollout_is_seen_zone_by_zone_and_what_is_wrong_with_the_command_that_helps(
             .unwrap();
         let plain = String::from_utf8(plain.stdout).unwrap();
         assert!(plain.contains("\u{1b}[31mF") && !plain.contains('✖'), "in colour, in ASCII: {plain}");
+        // The reader of its errors may have gone.
+        let closed = format!("{} status nobody -n x 2>&1 >/dev/null | true", beside("kubectl-oneagent").display());
+        let closed = format!("set -o pipefail; {closed}; exit ${{PIPESTATUS[0]}}");
+        let gone = Command::new("bash").args(["-c", &closed]).env("KUBECONFIG", &person.kubeconfig).status().unwrap();
+        assert_eq!(gone.code(), Some(2));
         let history = person.says(0, &["history"]);
         assert!(history.contains("Failed") && history.contains("WHAT BECAME OF IT"), "{history}");
         let explained = person.says(1, &["explain", "agent"]);
@@ -137,6 +143,7 @@ fn an_archive_for_others_holds_no_secret_of_forty() {
             let held = Command::new("tar").args(["-xzOf", path]).output().unwrap();
             let held = String::from_utf8(held.stdout).unwrap();
             assert!(held.contains("Quoted") && held.contains("[redacted]"), "{held}");
+            assert!(said.contains("objects/oneagent/"), "no name of ours is taken for a secret: {said}");
             for number in 0..40 {
                 let plain = secret(number);
                 assert!(!held.contains(&plain) && !said.contains(&plain), "{number}");
