@@ -20,7 +20,7 @@ use super::live::{Judged, listed};
 use super::managed::Managed;
 use super::object::{Object, objects};
 use super::redact::Redactor;
-use super::{Cx, WELL};
+use super::{Cx, WELL, version};
 use crate::cli::read::Reader;
 use crate::fleet::cells::Cell;
 use crate::kernel::{Reached, review};
@@ -109,10 +109,15 @@ pub(super) async fn bundle(cx: &Cx, args: &Args) -> Result<u8, String> {
         parts.push(of_operator(&reached, operator, &mut namespaces).await?);
     }
     for namespace in &namespaces {
-        parts.push((format!("events/{namespace}.json"), events(&reached, namespace).await));
-        parts.push((format!("rights/{namespace}.json"), rights(&reached, namespace).await));
+        parts.push((format!("events/{namespace}/events.json"), events(&reached, namespace).await));
+        parts.push((format!("rights/{namespace}/rights.json"), rights(&reached, namespace).await));
     }
-    parts.push(("versions.json".to_owned(), json!({ "client": env!("CARGO_PKG_VERSION") }).to_string()));
+    let operators = match version::operators(cx).await {
+        Ok(operators) => json!(operators),
+        Err(why) => json!(format!("not collected: {why}")),
+    };
+    let versions = json!({ "client": env!("CARGO_PKG_VERSION"), "operators": operators });
+    parts.push(("versions.json".to_owned(), pretty(&versions)));
     let names = found.iter().map(Object::name).chain(nodes.iter().cloned()).chain(namespaces.iter().cloned());
     let names: Vec<String> = names.collect();
     let kinds = [Managed::Oneagent, Managed::Daemonsetrollout, Managed::Configwatcher];
@@ -159,7 +164,7 @@ fn of_fleet(cx: &Cx, object: &Object, judged: &Judged) -> Vec<Part> {
         }
     }
     let name = format!("explain/{}/{}/{}.txt", object.kind.typed(), object.namespace(), object.name());
-    vec![(name, if text.is_empty() { "every node has an available Pod\n".to_owned() } else { text })]
+    vec![(name, if text.is_empty() { "every node that can run a Pod has an available one\n".to_owned() } else { text })]
 }
 
 /// What the operator printed, as far as that may be read.

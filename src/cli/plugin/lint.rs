@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{ACT, Cx, WELL};
 use crate::api::PACKAGES;
+use crate::api::nearest::nearest;
 use crate::cli::read::objects;
 use crate::cli::schema;
 use crate::rollout::{Calendar, Policy, Share};
@@ -37,11 +38,20 @@ pub(super) fn lint(cx: &Cx, paths: &[PathBuf]) -> Result<u8, String> {
     let mut selectors = Vec::new();
     let mut checked = 0;
     for file in &files {
-        for object in objects(file)? {
-            checked += usize::from(of_object(file, &object, &mut found, &mut selectors));
+        match objects(file) {
+            Ok(all) => {
+                for object in all {
+                    checked += usize::from(of_object(file, &object, &mut found, &mut selectors));
+                }
+            }
+            // The others are read all the same.
+            Err(message) => {
+                let file = file.display().to_string();
+                found.push(Finding { file, object: "the file".to_owned(), level: "error", message });
+            }
         }
     }
-    if checked == 0 {
+    if checked == 0 && found.is_empty() {
         return Err(format!("none of {} files holds an object of ours", files.len()));
     }
     overlaps(&selectors, &mut found);
@@ -86,8 +96,17 @@ fn of_object(file: &Path, object: &Value, found: &mut Vec<Finding>, selectors: &
     let kind = object["kind"].as_str().unwrap_or_default();
     let group = object["apiVersion"].as_str().unwrap_or_default().split('/').next().unwrap_or_default();
     let mut kinds = PACKAGES.iter().flat_map(|package| package.kinds);
-    let Some(known) = kinds.find(|known| known.name == kind && known.group == group) else { return false };
-    let (file, crd) = (file.display().to_string(), (known.crd)());
+    let file = file.display().to_string();
+    let Some(known) = kinds.find(|known| known.name == kind && known.group == group) else {
+        let of_group = PACKAGES.iter().flat_map(|package| package.kinds).filter(|known| known.group == group);
+        let names: Vec<&str> = of_group.map(|known| known.name).collect();
+        if !names.is_empty() {
+            let message = format!("{group} has no kind {kind}{}", nearest(kind, &names));
+            found.push(Finding { file, object: kind.to_owned(), level: "error", message });
+        }
+        return !names.is_empty();
+    };
+    let crd = (known.crd)();
     let metadata = &object["metadata"];
     let place = metadata["namespace"].as_str().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     let name = format!("{kind} {place}{}", metadata["name"].as_str().unwrap_or("without a name"));

@@ -12,6 +12,8 @@ mod managed;
 mod object;
 mod overview;
 mod paint;
+mod patch;
+mod planned;
 mod redact;
 mod status;
 mod steer;
@@ -263,6 +265,9 @@ async fn run(cx: &Cx, verb: Verb) -> Result<u8, String> {
 }
 
 async fn explain(cx: &Cx, what: &[String]) -> Result<u8, String> {
+    if what == ["node"] {
+        return Err("name a node: explain node NODE".to_owned());
+    }
     let reached = cx.reach().await?;
     // A node is asked about beside every object, if no namespace is named.
     let is_node = what.first().is_some_and(|word| word == "node") && what.len() == 2;
@@ -305,10 +310,10 @@ async fn plan(cx: &Cx, name: Option<String>, file: Option<PathBuf>, at: Option<D
     let previews = plan::previews(&reached, kind, (&subject, edited), now).await?;
     let would = previews.iter().any(|preview| preview.restarts > 0);
     if cx.flags.output == Output::Svg {
-        crate::cli::put(format_args!("{}", overview::drawing(&previews)));
+        crate::cli::put(format_args!("{}", planned::drawing(&previews)));
     } else if !cx.data(&previews)? {
         for preview in &previews {
-            cx.screen.print(overview::planned(preview, cx.clock.now(), cx.screen));
+            cx.screen.print(planned::planned(preview, cx.clock.now(), cx.screen));
         }
     }
     Ok(if would { ACT } else { WELL })

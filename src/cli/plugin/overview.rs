@@ -13,16 +13,15 @@ use serde::Serialize;
 
 use super::object::Object;
 use super::paint::{Screen, command};
-use crate::api::rollout::PastRollout;
+use crate::api::rollout::{NodeCounts, PastRollout};
 use crate::fleet::cells::{Cell, Zone, zones};
 use crate::fleet::finding::{Finding, Kind};
-use crate::fleet::preview::Preview;
 use crate::rollout::Look;
 
 /// So many nodes are named.
 const WORST: usize = 3;
 /// So wide is a bar.
-const BAR: usize = 24;
+pub(super) const BAR: usize = 24;
 
 /// How an object is.
 #[derive(Debug, Clone, Serialize)]
@@ -65,10 +64,34 @@ pub(super) struct Overview {
     /// What somebody must do before all that is said is believed, such as to start the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<Finding>,
+    /// Nodes that match and can run no Pod: how many for each cause, with some names.
+    left_out: Vec<LeftOut>,
     #[serde(skip)]
     is_wrong: bool,
     #[serde(skip)]
     conclusion: String,
+}
+
+/// Nodes that can run no Pod for one cause.
+#[derive(Debug, Clone, Serialize)]
+struct LeftOut {
+    cause: &'static str,
+    nodes: i32,
+    examples: Vec<String>,
+}
+
+fn left_out(counts: &NodeCounts) -> Vec<LeftOut> {
+    let all = [
+        ("untolerated", "a taint is not tolerated", counts.untolerated),
+        ("arch", "there is no agent for their architecture", counts.arch),
+        ("namespaceSelector", "the namespace's node selector excludes them", counts.namespace_selector),
+        ("overlap", "an older OneAgent keeps them", counts.overlap),
+    ];
+    let of = |(bucket, cause, nodes): (&str, &'static str, i32)| {
+        let examples = counts.examples.get(bucket).cloned().unwrap_or_default();
+        (nodes > 0).then_some(LeftOut { cause, nodes, examples })
+    };
+    all.into_iter().filter_map(of).collect()
 }
 
 impl Overview {
@@ -100,6 +123,7 @@ impl Overview {
             worst,
             last: rollout.history.first().cloned(),
             first,
+            left_out: left_out(&counts),
             is_wrong: conclusion.kind == Kind::Act,
             conclusion: conclusion.what,
         }
@@ -126,6 +150,10 @@ impl Overview {
             let what = if is_said { String::new() } else { format!(": {what}") };
             lines.push(Line::styled(format!(" {mark} {who}{what}"), style(Cell::Failing)));
             lines.extend(remedy.iter().map(|remedy| command(format!("     {remedy}"))));
+        }
+        for LeftOut { cause, nodes, examples } in &self.left_out {
+            let names = if examples.is_empty() { String::new() } else { format!(", such as {}", examples.join(", ")) };
+            lines.push(Line::raw(format!(" {nodes} more can run none: {cause}{names}")));
         }
         if let Some(message) = &self.message {
             let reason = self.reason.as_deref().unwrap_or_default();
@@ -288,7 +316,10 @@ pub(super) fn lasting(time: TimeDelta) -> String {
 /// An end, in a sentence.
 fn ended(past: &PastRollout, now: DateTime<Utc>) -> String {
     let (from, to) = shortened(past.from.as_deref(), past.to.as_deref());
-    let way = [from, to].into_iter().flatten().collect::<Vec<_>>().join(" to ");
+    let way = match (from, to) {
+        (Some(from), Some(to)) if from == to => format!("a changed Pod template of {to}"),
+        (from, to) => [from, to].into_iter().flatten().collect::<Vec<_>>().join(" to "),
+    };
     format!("{} {way}, {}", past.result.to_lowercase(), when(&past.ended_at, now))
 }
 
@@ -304,68 +335,4 @@ pub(super) fn worst(looks: &[Look], about: impl Fn(&str) -> Option<Finding>) -> 
     found.sort_unstable();
     let named = |(_, name): (i32, &str)| about(name).map(|said| Finding { who: name.to_owned(), ..said });
     found.into_iter().take(WORST).filter_map(named).collect()
-}
-
-/// A plan: what it says, with a bar for each zone, and times as people here say them.
-pub(super) fn planned(preview: &Preview, now: DateTime<Utc>, screen: Screen) -> Vec<Line<'static>> {
-    let mut lines: Vec<Line<'static>> = preview.to_string().lines().map(|line| Line::raw(line.to_owned())).collect();
-    let mut zones: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
-    for node in preview.batches.iter().flat_map(|batch| &batch.nodes) {
-        *zones.entry(node.zone.as_deref().unwrap_or_default()).or_default() += 1;
-    }
-    if zones.len() > 1 {
-        let most = zones.values().copied().max().unwrap_or(1);
-        let label = zones.keys().map(|name| name.chars().count()).max().unwrap_or(0);
-        let full = if screen.is_unicode { "█" } else { "#" };
-        for (zone, count) in zones {
-            let bar = full.repeat((count * BAR).div_ceil(most));
-            let spans = [Span::raw(format!("  {zone:label$} ")), Span::styled(bar, style(Cell::Old))];
-            let count = Span::raw(format!(" {count}"));
-            lines.push(Line::from(spans.into_iter().chain([count]).collect::<Vec<_>>()));
-        }
-    }
-    if let (Some(first), true) = (preview.batches.first(), preview.restarts > 0) {
-        let finish = preview.finish.as_ref().map(|finish| format!(", done {}", when(finish, now)));
-        lines.push(Line::raw(format!("  begins {}{}", when(&first.at, now), finish.unwrap_or_default())));
-    }
-    lines
-}
-
-/// Plans, drawn: a line for each batch, along the time, as wide as it has nodes.
-pub(super) fn drawing(previews: &[Preview]) -> String {
-    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let (mut body, mut y) = (String::new(), 24);
-    for preview in previews {
-        let title = format!("{} {}/{}", preview.nouns.kind, preview.namespace, preview.name);
-        let _ = writeln!(body, r#"<text x="12" y="{y}" font-weight="bold">{}</text>"#, escaped(&title));
-        y += 22;
-        let most = preview.batches.iter().map(|batch| batch.nodes.len()).max().unwrap_or(1).max(1);
-        for batch in &preview.batches {
-            let width = (batch.nodes.len() * 400).div_ceil(most);
-            let fill = if batch.canaries { "#e69f00" } else { "#0072b2" };
-            let canaries = if batch.canaries { " (canaries)" } else { "" };
-            let count = batch.nodes.len();
-            let _ = writeln!(
-                body,
-                r#"<text x="12" y="{0}">{1}</text><rect x="190" y="{2}" width="{width}" height="14" fill="{fill}"/>"#,
-                y + 12,
-                escaped(&batch.at),
-                y + 1,
-            );
-            let _ = writeln!(body, r#"<text x="{}" y="{}">{count}{canaries}</text>"#, 196 + width, y + 12);
-            y += 20;
-        }
-        let end = match &preview.finish {
-            _ if preview.batches.is_empty() => format!("no {} is replaced", preview.nouns.one),
-            Some(finish) => format!("finishes at {finish}"),
-            None => "when it finishes is not known".to_owned(),
-        };
-        let _ = writeln!(body, r#"<text x="12" y="{}">{}</text>"#, y + 12, escaped(&end));
-        y += 40;
-    }
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"760\" height=\"{y}\" font-family=\"sans-serif\" \
-        font-size=\"13\" role=\"img\" aria-label=\"Plan of a rollout\">\n<rect width=\"760\" height=\"{y}\" \
-        fill=\"white\"/>\n{body}</svg>\n"
-    )
 }

@@ -13,6 +13,16 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 const GONE: &str = "[redacted]";
+/// Labels and annotations that the operator, Kubernetes and its tools write: their values are versions, hashes, names.
+const OURS: &[&str] = &[
+    "oneagent.dynatrace.com/",
+    "oneagent-operator.github.io/",
+    "app.kubernetes.io/",
+    "kubernetes.io/",
+    "helm.sh/",
+    "meta.helm.sh/",
+    "deprecated.daemonset.template.generation",
+];
 /// Shorter values are words that stand everywhere.
 const SHORTEST: usize = 6;
 
@@ -100,7 +110,8 @@ impl Redactor {
             Value::Array(items) => items.iter().for_each(|item| self.all(item)),
             Value::Object(fields) => {
                 // The name of a variable is no secret.
-                let is_text = |key: &str| key != "name" && key != "key";
+                let is_ours = |key: &str| OURS.iter().any(|ours| key.starts_with(ours));
+                let is_text = |key: &str| key != "name" && key != "key" && !is_ours(key);
                 fields.iter().filter(|(key, _)| is_text(key)).for_each(|(_, value)| self.all(value));
             }
             _ => {}

@@ -4,14 +4,13 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::live::{Judged, listed};
+use super::managed::Managed;
 use super::object::{Object, objects};
 use super::overview::{Overview, when};
-use super::paint::table;
+use super::paint::{finding, table};
 use super::wait::{Goal, Wait};
-use super::{ACT, Cx, UNDER_WAY, WELL, view, wait};
+use super::{ACT, Cx, Output, UNDER_WAY, WELL, view, wait};
 use crate::cli::duration::duration;
 use crate::cli::explain::operator;
 use crate::kernel::Reached;
@@ -47,6 +46,9 @@ pub(super) struct Args {
 pub(super) async fn status(cx: &Cx, args: &Args) -> Result<u8, String> {
     let reached = cx.reach().await?;
     let found = objects(cx, &reached, args.name.as_deref()).await?;
+    if (args.wait || args.watch) && cx.flags.output != Output::Text {
+        return Err("-w and --wait print text alone".to_owned());
+    }
     if args.wait {
         let Args { goal, version, timeout, fail_fast, .. } = args;
         let wait = Wait { goal: *goal, version: version.clone(), timeout: *timeout, fail_fast: *fail_fast };
@@ -62,7 +64,7 @@ pub(super) async fn status(cx: &Cx, args: &Args) -> Result<u8, String> {
     if found.len() == 1 {
         one(cx, &reached, &found[0]).await?;
     } else {
-        many(cx, &found)?;
+        many(cx, &reached, &found).await?;
     }
     Ok(code.unwrap_or(WELL))
 }
@@ -81,49 +83,37 @@ async fn one(cx: &Cx, reached: &Reached, object: &Object) -> Result<(), String> 
     Ok(())
 }
 
-/// A line of a list.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Row {
-    kind: &'static str,
-    namespace: String,
-    name: String,
-    state: String,
-    to: String,
-    updated: String,
-    available: String,
-    finish: String,
-    reason: String,
-}
-
-fn many(cx: &Cx, found: &[Object]) -> Result<(), String> {
+async fn many(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<(), String> {
     let now = cx.clock.now();
-    let row = |object: &Object| {
-        let counts = object.status.as_ref().and_then(|status| status.nodes.clone()).unwrap_or_default();
-        Row {
-            kind: object.kind.name(),
-            namespace: object.namespace(),
-            name: object.name(),
-            state: object.state(),
-            to: object.to().unwrap_or_default().to_owned(),
-            updated: counts.progress,
-            available: counts.agents,
-            finish: object.rollout().expected_finish.unwrap_or_default(),
-            reason: object.degraded().map(|degraded| degraded.reason.clone()).unwrap_or_default(),
-        }
-    };
-    let rows: Vec<Row> = found.iter().map(row).collect();
-    if cx.data(&rows)? {
+    let of = |object: &Object| Overview::of(object, &[], Vec::new(), None);
+    if cx.data(&found.iter().map(of).collect::<Vec<_>>())? {
         return Ok(());
     }
-    let head = ["NAMESPACE", "NAME", "KIND", "STATE", "TO", "UPDATED", "AVAILABLE", "FINISH", "REASON"];
-    let cells = |row: &Row| {
-        let finish = if row.finish.is_empty() { String::new() } else { when(&row.finish, now) };
-        let Row { kind, namespace, name, state, to, updated, available, reason, .. } = row;
-        [namespace, name, &(*kind).to_owned(), state, to, updated, available, &finish, reason]
-            .map(Clone::clone)
-            .to_vec()
+    let mut kinds: Vec<Managed> = found.iter().map(|object| object.kind).collect();
+    kinds.dedup();
+    for kind in kinds {
+        let namespace = cx.namespace(reached);
+        if let Some(down) = operator(&reached.client, (kind.operator(), namespace.as_deref()), now).await {
+            cx.screen.print(finding(&down));
+        }
+    }
+    let cells = |object: &Object| {
+        let counts = object.status.as_ref().and_then(|status| status.nodes.clone()).unwrap_or_default();
+        let finish = object.rollout().expected_finish.map(|finish| when(&finish, now)).unwrap_or_default();
+        let reason = object.degraded().map(|degraded| degraded.reason.clone()).unwrap_or_default();
+        vec![
+            object.namespace(),
+            object.name(),
+            object.kind.name().to_owned(),
+            object.state(),
+            object.to().unwrap_or_default().to_owned(),
+            counts.progress,
+            counts.agents,
+            finish,
+            reason,
+        ]
     };
-    cx.screen.print(table(&head, &rows.iter().map(cells).collect::<Vec<_>>()));
+    let head = ["NAMESPACE", "NAME", "KIND", "STATE", "TO", "UPDATED", "AVAILABLE", "FINISH", "REASON"];
+    cx.screen.print(table(&head, &found.iter().map(cells).collect::<Vec<_>>()));
     Ok(())
 }

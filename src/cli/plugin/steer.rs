@@ -11,8 +11,9 @@ use tokio::time::Instant;
 
 use super::managed::Managed;
 use super::object::{Object, api, object};
-use super::overview::planned;
 use super::paint::note;
+use super::patch::merged;
+use super::planned::planned;
 use super::{Cx, WELL};
 use crate::api::condition::timestamp;
 use crate::api::name::Version;
@@ -132,12 +133,16 @@ fn failed(object: &Object) -> Result<String, String> {
 }
 
 pub(super) async fn pin(cx: &Cx, pin: &Pin) -> Result<u8, String> {
-    if pin.version.parse::<Version>().is_err() {
-        let such = "major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010";
-        return Err(format!("{} is no version: write {such}", pin.version));
-    }
+    let such = "major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010";
+    let version: Version = pin.version.parse().map_err(|_| format!("{} is no version: write {such}", pin.version))?;
     let patch = |object: &Object| {
         versions_only(object)?;
+        let may_be_older = pin.allow_downgrade || object.spec()["update"]["allowDowngrade"] == true;
+        let desired = object.to().and_then(|to| to.parse::<Version>().ok());
+        if let Some(newer) = desired.filter(|desired| *desired > version && !may_be_older) {
+            let helps = "add --allow-downgrade, or use rollback; the vendor does not support downgrades";
+            return Err(format!("{version} is older than {newer}, which is desired: {helps}"));
+        }
         let mut update = json!({ "version": pin.version });
         if pin.allow_downgrade {
             update["allowDowngrade"] = json!(true);
@@ -276,35 +281,22 @@ async fn agreed(cx: &Cx, reached: &Reached, (object, patches): (&Object, &[Value
         }
         Err(why) => format!("what would be replaced cannot be said: {why}"),
     };
+    asked(&would, how)
+}
+
+/// Whether the person agrees.
+pub(super) fn asked(would: &str, how: &How) -> Result<bool, String> {
     if how.yes {
         return Ok(true);
     }
     if !std::io::stdin().is_terminal() {
         return Err(format!("{would}; add --yes to go on without a question"));
     }
-    let asked = write!(std::io::stderr(), "{would}. Go on? [y/N] ").and_then(|()| std::io::stderr().flush());
-    asked.map_err(|error| format!("cannot ask: {error}"))?;
+    let printed = write!(std::io::stderr(), "{would}. Go on? [y/N] ").and_then(|()| std::io::stderr().flush());
+    printed.map_err(|error| format!("cannot ask: {error}"))?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(|error| format!("cannot read the answer: {error}"))?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-}
-
-/// Merges a patch into an object, as the API server does (RFC 7386).
-fn merged(into: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = json!({});
-    }
-    for (key, value) in fields {
-        if value.is_null() {
-            into.as_object_mut().map(|object| object.remove(key));
-        } else {
-            merged(&mut into[key], value);
-        }
-    }
 }
 
 /// Sends a part of what a verb writes, of exactly the object that was read; of one that changed meanwhile what is
@@ -366,14 +358,6 @@ async fn observed(reached: &Reached, object: Object) -> Result<Object, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_patch_is_merged_as_the_api_server_does() {
-        let mut object = json!({ "spec": { "rollout": { "paused": true, "retry": "a" }, "apiUrl": "u" } });
-        merged(&mut object, &json!({ "spec": { "rollout": { "paused": null }, "update": { "version": "v" } } }));
-        let expected = json!({ "apiUrl": "u", "rollout": { "retry": "a" }, "update": { "version": "v" } });
-        assert_eq!(object["spec"], expected);
-    }
 
     #[test]
     fn the_earlier_version_is_the_last_good_one_that_is_not_desired() {

@@ -11,7 +11,7 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 
 use super::managed::Managed;
-use super::steer::{How, MANAGER};
+use super::steer::{How, MANAGER, asked};
 use super::{Cx, WELL};
 use crate::cli::read::Reader;
 use crate::kernel::Reached;
@@ -43,6 +43,10 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
     if how.dry_run {
         return Ok(WELL);
     }
+    if !is_stop && !asked("what waits is replaced as soon as everything goes on", how)? {
+        say!("nothing was changed");
+        return Ok(WELL);
+    }
     let new = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": namespace },
         "data": { KEY: "true" } });
     let made = if live.is_none() { create(MANAGER, &api, &new).await } else { Ok(None) };
@@ -58,17 +62,27 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
 /// The namespace of the operator: that of its Lease.
 async fn home(cx: &Cx, reached: &Reached, kind: Managed) -> Result<String, String> {
     let name = kind.operator();
-    if let Some(named) = &cx.flags.namespace {
-        return Ok(named.clone());
-    }
     let leases: Api<Lease> = Api::all(reached.client.clone());
     let found = leases.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await;
     let found = found.map_err(|error| Reader::of(reached, name).unanswered("list leases", &error))?;
     let homes: BTreeSet<String> = found.items.iter().filter_map(ResourceExt::namespace).collect();
     let all: Vec<String> = homes.into_iter().collect();
+    if let Some(named) = &cx.flags.namespace {
+        let is_home = all.contains(named);
+        return if is_home { Ok(named.clone()) } else { Err(format!("no {name} runs in {named}: {}", known(&all))) };
+    }
     match all.as_slice() {
         [one] => Ok(one.clone()),
-        [] => Err(format!("no {name} was found in the cluster; name its namespace with -n")),
+        [] => Err(format!("no {name} was found in the cluster: its Lease is in no namespace")),
         several => Err(format!("{name} runs in {}: name one with -n", several.join(" and "))),
+    }
+}
+
+/// Where there is an operator.
+fn known(homes: &[String]) -> String {
+    if homes.is_empty() {
+        "its Lease is in no namespace".to_owned()
+    } else {
+        format!("it runs in {}", homes.join(", "))
     }
 }

@@ -23,7 +23,7 @@ struct Found {
 }
 
 #[derive(Debug, Serialize)]
-struct Operator {
+pub(super) struct Operator {
     namespace: String,
     name: String,
     version: String,
@@ -66,7 +66,7 @@ fn copy(one: &Operator) -> Operator {
 }
 
 /// The operators of the cluster.
-async fn operators(cx: &Cx) -> Result<Vec<Operator>, String> {
+pub(super) async fn operators(cx: &Cx) -> Result<Vec<Operator>, String> {
     let reached = cx.reach().await?;
     let mut found = Vec::new();
     for kind in [Managed::Oneagent, Managed::Daemonsetrollout, Managed::Configwatcher] {

@@ -171,6 +171,7 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
     };
     let listen = |kind| signal(kind).map_err(|error| format!("cannot listen for signals: {error}"));
     let (mut terminate, mut hangup) = (listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
+    let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminal = ratatui::try_init().map_err(|error| format!("the terminal cannot be used: {error}"))?;
     let mut watched = Watched::of(reached, first.kind, &first.namespace());
     let (mut view, mut events) = (View { shown: 0, chosen: None, first: None }, EventStream::new());
@@ -202,6 +203,7 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
             () = settled => {}
             _ = terminate.recv() => break Ok(()),
             _ = hangup.recv() => break Ok(()),
+            _ = interrupt.recv() => break Ok(()),
             event = events.next() => match event {
                 Some(Ok(event)) => {
                     let before = view.shown;

@@ -70,7 +70,7 @@ fn judge(wait: &Wait, object: &Object) -> Verdict {
     let is_wanted = wait.version.as_ref().is_none_or(|wanted| object.to().is_some_and(|to| to.starts_with(wanted)));
     let is_ready = object.condition("Ready").is_some_and(|ready| ready.status == "True");
     let has_come = match wait.goal {
-        Goal::Done => is_wanted && is_ready && state == "Complete",
+        Goal::Done => is_wanted && is_ready && state == "Complete" && object.degraded().is_none(),
         Goal::Canaries => is_wanted && object.canaries() == Some(true),
         // What has failed is paused, too, once that is asked for.
         Goal::Paused => is_held || object.spec()["rollout"]["paused"] == true,
@@ -266,6 +266,10 @@ mod tests {
         for state in ["Failed", "RolledBack", "Paused", "Stopped"] {
             assert_eq!(done(None, &object(state, &json!({}))), Verdict::Stopped, "{state}");
         }
+        let both = json!([{ "type": "Ready", "status": "True" },
+            { "type": "Degraded", "status": "True", "reason": "VersionNotOffered" }]);
+        let unmet = object("Complete", &json!({ "conditions": both }));
+        assert_eq!(done(None, &unmet), Verdict::Stopped, "somebody must act");
         let degraded = json!({ "conditions": [{ "type": "Degraded", "status": "True", "reason": "PodsRefused" }] });
         assert_eq!(done(None, &object("Rolling", &degraded)), Verdict::Stopped, "somebody must act");
         assert_eq!(judge(&wait(Goal::Paused, None), &object("Paused", &json!({}))), Verdict::Reached);

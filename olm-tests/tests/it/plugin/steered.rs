@@ -83,6 +83,8 @@ fn every_verb_is_the_command_that_it_prints_and_a_dry_run_writes_nothing() {
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
         let Came { code, noted, .. } = person.types(&["pin", "agent", "1.2"]);
         assert!(code == Some(2) && noted.contains("1.2 is no version"), "{noted}");
+        let Came { code, noted, .. } = person.types(&["pin", "agent", V1]);
+        assert!(code == Some(2) && noted.contains("add --allow-downgrade, or use rollback"), "{noted}");
         let Came { code, noted, .. } = person.types(&["retry", "agnt"]);
         assert!(code == Some(2) && noted.contains("the nearest name is agent"), "{noted}");
         let Came { code, noted, .. } = person.types(&["retry", "agent"]);
@@ -191,7 +193,9 @@ fn everything_is_stopped_and_goes_on_by_the_operators_configmap_which_is_found()
         let printed = person.says(0, &["resume", "--all", "--dry-run"]);
         let patched = r#"patch configmap oneagent-operator --type=merge -p '{"data":{"stop":null}}'"#;
         assert!(printed.contains(patched), "{printed}");
-        person.says(0, &["resume", "--all"]);
+        let Came { code, noted, .. } = person.types(&["resume", "--all"]);
+        assert!(code == Some(2) && noted.contains("what waits is replaced as soon as everything goes on"), "{noted}");
+        person.says(0, &["resume", "--all", "--yes"]);
         eventually("it goes on", SOON, || async {
             let state = lab.status("agent").await.rollout.unwrap_or_default().state;
             if state == "Complete" { Ok(()) } else { Err(state) }

@@ -71,7 +71,7 @@ fn a_rollout_is_followed_node_by_node_and_the_terminal_is_left_as_it_was() {
         shows(&terminal, &["✖", "--previous", "RolloutFailed"]).await;
         terminal.press("q");
         ends(&mut terminal, 1).await;
-        for way in ["\u{3}", "TERM", "HUP"] {
+        for way in ["\u{3}", "INT", "TERM", "HUP"] {
             let mut terminal = view(&person, "C", (24, 80));
             shows(&terminal, &["agent", "F"]).await;
             assert!(terminal.shows().is_ascii(), "{}", terminal.shows());
