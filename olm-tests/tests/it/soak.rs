@@ -10,6 +10,7 @@ use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::lab::{LONG, Lab, SHORT_LEASE, SOON, V1, V2, is_ready, version_of};
 use olm_tests::nodes::{patch, set_ready};
+use olm_tests::vendor::{api_token, paas_token};
 use serde_json::{Value, json};
 
 /// Nodes with a Ready agent of a version.
@@ -299,6 +300,33 @@ fn an_image_of_the_users_own_and_a_template_too_large_to_be_remembered_meet_a_ca
         assert_eq!((has("aa").await, has("bb").await), (3, 1));
         lab.edit("agent", json!({ "rollout": { "canary": { "soak": "1s" } } })).await;
         reaches("bb", 4).await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn a_secret_that_goes_while_canaries_soak_makes_no_rollout_complete_that_is_not() {
+    olm_tests::run(async {
+        let lab = Lab::new("soak-secret", 3).await;
+        lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1, "canary": { "soak": "6s" } } }));
+        lab.all_at("agent", V1, 3, SOON).await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.says("agent", "Progressing", "must stay available until").await;
+        lab.cluster.kubectl(&["-n", &lab.name, "delete", "secret", "tokens"]);
+        lab.condition("agent", "Degraded", "True", "TokenSecretNotFound").await;
+        // Well beyond the soak.
+        for _ in 0..40 {
+            let status = lab.status("agent").await;
+            let rollout = status.rollout.unwrap_or_default();
+            assert_ne!(rollout.state, "Complete", "{rollout:#?}");
+            assert_eq!(status.desired_version.as_deref(), Some(V2));
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        lab.secret(&api_token(&lab.name), &paas_token(&lab.name));
+        lab.all_at("agent", V2, 3, LONG).await;
+        let history = lab.status("agent").await.rollout.unwrap_or_default().history;
+        assert!(history.iter().all(|past| past.from != past.to), "{history:#?}");
         lab.end().await;
     });
 }

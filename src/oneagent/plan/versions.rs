@@ -34,8 +34,8 @@ pub(super) fn chosen(
 ) -> (Choice, Option<Version>) {
     // A change of the template reaches agents that updated themselves at what they are.
     let changes = running.is_some_and(|running| running.hash != hash);
-    // While canaries are watched the template is the one before.
-    let watched = memory.rollout.proof.as_ref().filter(|proof| !proof.passed && memory.rollout.started().is_some());
+    // While canaries are watched the template is the one before; and, where it is held, also when they have passed.
+    let watched = memory.rollout.proof.as_ref().filter(|_| memory.rollout.started().is_some());
     let on_its_way = watched.filter(|_| !resolved.frozen).and_then(|proof| proof.revision.version);
     let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
     let is_list = resolved.versions.is_some();
