@@ -12,6 +12,7 @@ pub mod nearest;
 pub mod object;
 pub mod oneagent;
 pub mod package;
+pub mod patch;
 pub mod rollout;
 pub mod schedule;
 pub mod schema;

@@ -14,7 +14,7 @@ mod workload;
 mod world;
 
 pub use act::Act;
-pub use stage::{Operator, Script, Stage, check, edit, merge};
+pub use stage::{Operator, Script, Stage, check, edit};
 pub use status::how;
 pub use turn::Turn;
 pub use world::Event;

@@ -11,10 +11,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use kube::api::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::world::World;
 use crate::api::condition::{Condition, Transition};
+use crate::api::patch::merged;
 
 /// So many other orders are tried.
 const ORDERS: u64 = 3;
@@ -251,28 +252,8 @@ where
 /// Edits a spec by a merge patch; returns what somebody who watches would say.
 pub fn edit<S: Serialize + DeserializeOwned>(spec: &mut S, metadata: &mut ObjectMeta, patch: &Value) -> String {
     let mut edited = serde_json::to_value(&*spec).expect("a spec");
-    merge(&mut edited, patch);
+    merged(&mut edited, patch);
     *spec = serde_json::from_value(edited).expect("a spec");
     metadata.generation = metadata.generation.map(|generation| generation + 1);
     format!("edit: {patch}")
-}
-
-/// A merge patch.
-pub fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        if !patch.is_null() {
-            *target = patch.clone();
-        }
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (name, value) in fields {
-        if value.is_null() {
-            target.as_object_mut().map(|target| target.remove(name));
-        } else {
-            merge(&mut target[name], value);
-        }
-    }
 }

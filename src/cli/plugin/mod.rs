@@ -12,7 +12,6 @@ mod managed;
 mod object;
 mod overview;
 mod paint;
-mod patch;
 mod planned;
 mod redact;
 mod status;

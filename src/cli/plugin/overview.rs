@@ -158,7 +158,7 @@ impl Overview {
         if let Some(message) = &self.message {
             let reason = self.reason.as_deref().unwrap_or_default();
             lines.push(Line::styled(format!(" {reason}: {message}"), Style::new().fg(Color::Red)));
-        } else if self.is_wrong && self.message.is_none() {
+        } else if self.is_wrong {
             lines.push(Line::styled(format!(" {}", self.conclusion), Style::new().fg(Color::Red)));
         }
         let is_new = |text: &&String| {

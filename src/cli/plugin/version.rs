@@ -22,7 +22,7 @@ struct Found {
     operators: Vec<Operator>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Operator {
     namespace: String,
     name: String,
@@ -32,10 +32,7 @@ pub(super) struct Operator {
 pub(super) async fn version(cx: &Cx) -> Result<u8, String> {
     let client = env!("CARGO_PKG_VERSION");
     let operators = operators(cx).await;
-    let found = Found {
-        client,
-        operators: operators.as_ref().map_or_else(|_| Vec::new(), |all| all.iter().map(copy).collect()),
-    };
+    let found = Found { client, operators: operators.clone().unwrap_or_default() };
     if !cx.data(&found)? {
         say!("kubectl-oneagent {client}");
         for Operator { namespace, name, version } in &found.operators {
@@ -58,11 +55,6 @@ pub(super) async fn version(cx: &Cx) -> Result<u8, String> {
             Ok(NO_ANSWER)
         }
     }
-}
-
-fn copy(one: &Operator) -> Operator {
-    let Operator { namespace, name, version } = one;
-    Operator { namespace: namespace.clone(), name: name.clone(), version: version.clone() }
 }
 
 /// The operators of the cluster.

@@ -23,7 +23,7 @@ use crate::k8s::watch::Change;
 use crate::k8s::workload::ReplicaSetFacts;
 use crate::kernel::pods::{Blocked, By};
 use crate::rollout::ledger::Ledger;
-use crate::sim::{self, Event, Script, Stage, edit, how, merge};
+use crate::sim::{self, Event, Script, Stage, edit, how};
 
 const NAMESPACE: &str = "shop";
 /// By which Pods differ: what the ConfigMap was when they were created.
@@ -70,7 +70,7 @@ impl sim::Operator for Operator {
 
     fn new(script: &Script<Act>, random: Option<u64>) -> Self {
         let mut spec = json!({ "configMap": "settings", "podSelector": { "app": "web" } });
-        merge(&mut spec, &script.spec);
+        crate::api::patch::merged(&mut spec, &script.spec);
         let watcher = json!({ "apiVersion": "k8spatterns.io/v1", "kind": "ConfigWatcher",
             "metadata": { "name": "watcher", "namespace": NAMESPACE, "uid": "watcher", "generation": 1 },
             "spec": spec });

@@ -24,7 +24,7 @@ use super::helper::Fate;
 use crate::api::jmx_exporter::{PrometheusJmxExporter, PrometheusJmxExporterStatus};
 use crate::k8s::watch::Change;
 use crate::rollout::ledger::Ledger;
-use crate::sim::{self, Event, Script, Stage, edit, how, merge};
+use crate::sim::{self, Event, Script, Stage, edit, how};
 
 const NAMESPACE: &str = "shop";
 /// By which Pods could differ; these do not.
@@ -86,7 +86,7 @@ impl sim::Operator for Operator {
     fn new(script: &Script<Act>, random: Option<u64>) -> Self {
         let config = json!({ "configMapName": "settings", "configMapKey": "config.yaml" });
         let mut spec = json!({ "labelSelector": { "app": "web" }, "port": 9400, "config": config });
-        merge(&mut spec, &script.spec);
+        crate::api::patch::merged(&mut spec, &script.spec);
         let exporter = json!({ "apiVersion": "banzaicloud.com/v1alpha1", "kind": "PrometheusJmxExporter",
             "metadata": { "name": "exporter", "namespace": NAMESPACE, "uid": "exporter", "generation": 1 },
             "spec": spec });

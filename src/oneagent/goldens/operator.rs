@@ -30,7 +30,7 @@ use crate::k8s::watch::Change;
 use crate::kernel::kind::Kind;
 use crate::oneagent::OneAgents;
 use crate::rollout::ledger::Ledger;
-use crate::sim::{self, Event, Script, Stage, edit, how, merge};
+use crate::sim::{self, Event, Script, Stage, edit, how};
 
 const NAMESPACE: &str = "dynatrace";
 
@@ -77,7 +77,7 @@ impl sim::Operator for Operator {
 
     fn new(script: &Script<Act>, random: Option<u64>) -> Self {
         let mut spec = json!({ "apiUrl": "https://environment.example/api" });
-        merge(&mut spec, &script.spec);
+        crate::api::patch::merged(&mut spec, &script.spec);
         let agent = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
             "metadata": { "name": "agent", "namespace": NAMESPACE, "uid": "oneagent", "generation": 1 },
             "spec": spec });

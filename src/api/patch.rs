@@ -1,13 +1,15 @@
-//! A merge patch, carried out here: what an edit makes of an object is planned before it is sent.
+//! A merge patch, carried out here: what an edit makes of an object is planned, or played, before anything is sent.
 //!
-//! Must not send it.
+//! Pure. Must not send it.
 
 use serde_json::{Value, json};
 
-/// Merges a patch into an object, as the API server does (RFC 7386).
-pub(super) fn merged(into: &mut Value, patch: &Value) {
+/// Merges a patch into an object, as the API server does (RFC 7386); one that is null changes nothing.
+pub fn merged(into: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
-        *into = patch.clone();
+        if !patch.is_null() {
+            *into = patch.clone();
+        }
         return;
     };
     if !into.is_object() {
