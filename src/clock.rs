@@ -19,11 +19,17 @@ const PERIOD: TimeDelta = TimeDelta::minutes(5);
 /// What time it is: this machine's until an API server was heard, then that one's.
 #[derive(Debug, Clone)]
 pub struct Clock {
-    /// What time this machine said that it was when this was made,
-    began: DateTime<Utc>,
-    /// and what has passed since.
-    since: Instant,
+    source: Source,
     offset: Arc<Mutex<Offset>>,
+}
+
+/// Where the time comes from.
+#[derive(Debug, Clone)]
+enum Source {
+    /// What time this machine said that it was when this was made, and what has passed since.
+    Machine(DateTime<Utc>, Instant),
+    /// A simulated world, which sets it.
+    World(Arc<Mutex<DateTime<Utc>>>),
 }
 
 /// What is known of the API server's clock; all by how much it is ahead of our own.
@@ -41,7 +47,7 @@ impl Default for Clock {
     fn default() -> Self {
         let began = Utc::now();
         let offset = Offset { ahead: TimeDelta::zero(), most: [TimeDelta::MAX; 2], since: began };
-        Self { began, since: Instant::now(), offset: Arc::new(Mutex::new(offset)) }
+        Self { source: Source::Machine(began, Instant::now()), offset: Arc::new(Mutex::new(offset)) }
     }
 }
 
@@ -52,17 +58,26 @@ impl Clock {
         self.own() + self.offset.lock().ahead
     }
 
-    /// One that says this time now.
-    #[cfg(test)]
+    /// The clock of a simulated world; it says this time until `set` moves it.
     #[must_use]
     pub fn at(began: DateTime<Utc>) -> Self {
-        Self { began, ..Self::default() }
+        Self { source: Source::World(Arc::new(Mutex::new(began))), ..Self::default() }
+    }
+
+    /// Moves the clock of a simulated world, and each copy of it.
+    pub fn set(&self, now: DateTime<Utc>) {
+        if let Source::World(time) = &self.source {
+            *time.lock() = now;
+        }
     }
 
     /// What time it were without the API server: to tell `hear` when something was asked.
     #[must_use]
     pub fn own(&self) -> DateTime<Utc> {
-        self.began + self.since.elapsed()
+        match &self.source {
+            Source::Machine(began, since) => *began + since.elapsed(),
+            Source::World(time) => *time.lock(),
+        }
     }
 
     /// Takes note of what time an answer says that it is, in whole seconds; both other times are our own. An answer

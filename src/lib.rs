@@ -87,7 +87,6 @@ pub mod oneagent;
 pub mod openshift;
 pub mod pki;
 pub mod rollout;
-#[cfg(test)]
-mod sim;
+pub mod sim;
 pub mod stack;
 pub mod telemetry;

@@ -62,7 +62,7 @@ impl Endpoint {
         let is_its = |target: &str| sockets.iter().any(|inode| target == format!("socket:[{inode}]"));
         if !proc.open(jvm.pid).iter().any(|(_, target)| is_its(&target.to_string_lossy())) {
             return Err(if sockets.is_empty() {
-                format!("nobody listens on port {port}")
+                format!("no process listens on port {port}")
             } else {
                 format!("another process listens on port {port}")
             });

@@ -125,7 +125,7 @@ fn has_modules(proc: &Proc, jvm: &Jvm) -> Result<(), Refusal> {
 fn release_modules(path: &Path) -> Option<Vec<String>> {
     let mut text = String::new();
     File::open(path).ok()?.take(1 << 20).read_to_string(&mut text).ok()?;
-    let named = line(&text, "MODULES=")?.trim().trim_matches('"');
+    let named = line(&text, "MODULES=")?.trim().trim_matches('\x22');
     Some(named.split_whitespace().map(str::to_owned).collect())
 }
 

@@ -124,8 +124,8 @@ fn obstacle(pod: &str, is_broken: bool, Blocked { why, by }: &Blocked) -> Obstac
         ForbiddenBy::Budget => (
             By::Budget,
             format!(
-                "{why}: nothing is evicted against a PodDisruptionBudget; it goes on when more Pods are Ready, or when \
-                its maxUnavailable or minAvailable lets one be away (kubectl get pdb)"
+                "{why}: nothing is evicted against a PodDisruptionBudget; the rollout continues when more Pods are \
+                Ready, or when the budget's maxUnavailable or minAvailable allows it (kubectl get pdb)"
             ),
         ),
     };

@@ -235,7 +235,7 @@ fn trouble(facts: &StatusFacts<'_>, name: &str) -> Option<(R, String)> {
         "its Pods recovered twice before, so their recovery does not lift this any more".to_owned()
     } else {
         let workloads = failure.workloads.iter().take(EXAMPLES).cloned().collect::<Vec<_>>().join(", ");
-        format!("it goes on by itself once all Pods of {workloads} have been available for {wait} s")
+        format!("it continues once all Pods of {workloads} have been available for {wait} s")
     };
     let message = format!(
         "{}; no other Pod is replaced; {by_itself}; correct the data of {name}, or edit the spec to have this data \

@@ -340,7 +340,7 @@ fn the_third_verdict_says_what_lifts_it_and_an_edit_of_the_spec_does() {
     let mut world = failed_for_good();
     let (_, reason, said) = world.says("Degraded");
     assert_eq!(reason, "RolloutFailed");
-    assert!(said.contains("recovered twice before") && !said.contains("goes on by itself"), "{said}");
+    assert!(said.contains("recovered twice before") && !said.contains("it continues once"), "{said}");
     assert!(said.contains("a longer spec.rollout.waitReadySeconds (now 300)"), "{said}");
     world.pod(
         "web-0",
@@ -360,7 +360,7 @@ fn who_is_not_ready_has_its_time_again_once_the_spec_was_edited() {
     let mut world = failed_for_good();
     world.memory.engine.withdrawn = None;
     let (_, _, said) = world.says("Degraded");
-    assert!(said.contains("goes on by itself once all Pods of Deployment web have been available for 300 s"), "{said}");
+    assert!(said.contains("it continues once all Pods of Deployment web have been available for 300 s"), "{said}");
     world.edit(&json!({ "rollout": { "waitReadySeconds": 600 } }));
     let plan = world.reconcile().0;
     assert_eq!((plan.memory.engine.failure, plan.next), (None, Some(at(world.now + 600))));

@@ -153,7 +153,7 @@ fn unread(seen: &Seen) -> Option<Problem> {
     let namespace = &seen.resolved.namespace;
     let message = format!(
         "the revisions of the DaemonSet cannot be read: {why}; grant the operator list of controllerrevisions.apps in \
-        namespace {namespace}: until then nobody can tell which Pods are outdated"
+        namespace {namespace}: until then it cannot tell which Pods are outdated"
     );
     Some((Reason::RightsMissing, message))
 }

@@ -18,7 +18,7 @@ use crate::k8s::template::differences;
 use crate::rollout::Words;
 
 const NOUNS: Nouns =
-    Nouns { kind: "DaemonSetRollout", one: "Pod", many: "Pods", unknown: "a revision that nobody has written yet" };
+    Nouns { kind: "DaemonSetRollout", one: "Pod", many: "Pods", unknown: "a revision that is not written yet" };
 
 /// What would become of the Pods; `object` is it as it shall be. `before`: the template that its DaemonSet has, where
 /// the lists have it as somebody edited it.

@@ -41,7 +41,7 @@ pub fn hands_off(resolved: &Resolved, set: Option<&DaemonSet>, around: Around<'_
         return Some((Reason::DaemonSetNotFound, message));
     };
     if set.metadata.deletion_timestamp.is_some() {
-        let message = format!("{name} is being deleted, and nobody would make its Pods again");
+        let message = format!("{name} is being deleted, and its Pods would not be created again");
         return Some((Reason::DaemonSetNotFound, message));
     }
     if let Some(older) = around.older {

@@ -83,7 +83,7 @@ async fn attach(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Resul
             Outcome::Changed => done.has_changed = true,
             Outcome::Blocked(blocked) => {
                 done.is_blocked = true;
-                let why = format!("the API server refuses the container that shall join it: {}", blocked.why);
+                let why = format!("the API server refuses the container that would join it: {}", blocked.why);
                 cx.state.own.blocked.put(uid, why, AGAIN, true);
             }
         }

@@ -152,7 +152,7 @@ where
         live = find(&api, &text(&object["kind"]), &name).await?;
         let is_ours = |live: &K| live.owner_references().iter().any(|owner| owner.uid == seen.resolved.uid);
         if live.as_ref().is_some_and(|live| !is_ours(live)) {
-            return Ok(Written::Foreign("was there before, and nobody says that it is this Manager's"));
+            return Ok(Written::Foreign("was there before, and has no owner reference to this Manager"));
         }
     }
     if live.as_ref().is_some_and(|live| live.meta().deletion_timestamp.is_some()) {

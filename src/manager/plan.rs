@@ -81,7 +81,7 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     let next = next.into_iter().chain(opens).chain(renews).min();
     for part in &mut parts {
         if let (State::Updating(why), Some(pod)) = (&mut part.state, &waits_for) {
-            let _ = write!(why, "; the next one goes once Pod {pod} has been Ready for {} s", PROVES.num_seconds());
+            let _ = write!(why, "; the next one follows once Pod {pod} has been Ready for {} s", PROVES.num_seconds());
         }
     }
     // A store that changes otherwise gets no further server.

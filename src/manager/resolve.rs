@@ -309,7 +309,7 @@ fn containers_of(
             problem.get_or_insert(why);
         }
         if let Some(twice) = by_name.insert(container.name.clone(), container) {
-            problem.get_or_insert(format!("{path}: container {} stands there twice; remove one", twice.name));
+            problem.get_or_insert(format!("{path}: container {} is listed twice; remove one", twice.name));
         }
     }
     for name in row.init.iter().chain(&row.containers).filter(|name| !by_name.contains_key(*name)) {

@@ -178,9 +178,9 @@ fn readme(package: &Package, publisher: &Publisher) -> String {
     let (name, namespace) = (package.name, package.namespace);
     format!(
         "# {}\n\n{}\n\n```sh\nhelm install {name} oci://{}/charts/{name} -n {namespace} --create-namespace\n```\n\n\
-        `values.yaml` says what can be chosen; `values.schema.json` refuses anything else. The \
-        CustomResourceDefinition is upgraded with the release, and stays when that is uninstalled, with every object \
-        of its kind. Documentation: {}.\n",
+        `values.yaml` lists every value; `values.schema.json` rejects all others. The CustomResourceDefinition is \
+        upgraded with the release, and stays when that is uninstalled, with every object of its kind. Documentation: \
+        {}.\n",
         package.texts.title,
         package.texts.description.trim(),
         publisher.registry,
@@ -197,7 +197,7 @@ fn notes(package: &Package) -> String {
         let _ = write!(
             text,
             "Agents are privileged. Let them start:\n  kubectl label namespace {NAMESPACE} \
-            pod-security.kubernetes.io/enforce=privileged --overwrite\nOn OpenShift besides, and so that they reach \
+            pod-security.kubernetes.io/enforce=privileged --overwrite\nOn OpenShift also run, so that they reach \
             all nodes:\n  oc -n {NAMESPACE} adm policy add-scc-to-user privileged -z {account}\n  oc annotate \
             namespace {NAMESPACE} openshift.io/node-selector= --overwrite\n\n",
         );

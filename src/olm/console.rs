@@ -53,7 +53,7 @@ fn tour(package: &Package, docs: &str) -> Value {
         "description": texts.sentence,
         "introduction": texts.sentence,
         "tasks": texts.tour.iter().map(task).collect::<Vec<_>>(),
-        "conclusion": format!("Everything else stands in the [documentation]({docs})."),
+        "conclusion": format!("For more, see the [documentation]({docs})."),
         // Hidden from those who could not do it.
         "accessReviewResources": [{ "group": kind.group, "resource": kind.plural, "verb": "create" }],
     });

@@ -144,7 +144,7 @@ fn groups(package: &Package, publisher: &Publisher) -> Value {
 
 /// The namespace of the object. OpenShift's monitoring of user projects takes label `namespace` for that of the
 /// operator, and keeps ours under another name.
-const NAMESPACE: &str = "{{ with $labels.exported_namespace }}{{ . }}{{ else }}{{ $labels.namespace }}{{ end }}";
+const NAMESPACE: &str = "{{ or $labels.exported_namespace $labels.namespace }}";
 
 fn rule(alert: &Alert, runbooks: &str) -> Value {
     let expr = alert.expr.replace("by (namespace,", "by (namespace, exported_namespace,");

@@ -107,7 +107,7 @@ impl Publisher {
             return Some(("provider", Some("url"), why));
         }
         if self.maintainers.is_empty() {
-            return Some(("maintainers", None, "maintainers lists nobody; name one with an email address".into()));
+            return Some(("maintainers", None, "maintainers is empty; name one with an email address".into()));
         }
         let is_email = |email: &str| {
             email.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'))
@@ -230,7 +230,7 @@ mod tests {
         for (from, to, words) in [
             ("name: Acme", "name: A", "line 2: provider.name needs at least 3"),
             ("url: https://acme.org", "url: acme.org", "line 3: provider.url \"acme.org\" is not an address"),
-            ("- name: A\n  email: a@acme.org\n", "  []\n", "line 4: maintainers lists nobody"),
+            ("- name: A\n  email: a@acme.org\n", "  []\n", "line 4: maintainers is empty"),
             ("a@acme.org", "a at acme", "line 4: maintainer \"A\" with email \"a at acme\""),
             ("https://git.acme.org/x", "https://git.acme.org/", "line 7: repository"),
             ("quay.io/acme", "https://quay.io/acme", "line 8: registry \"https://quay.io/acme\""),

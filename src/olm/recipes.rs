@@ -91,7 +91,7 @@ fn before_v1_11(package: &Package) -> String {
         "The installation by OLM v1 before operator-controller 1.11: OpenShift 4.18 to 4.22. First apply the \
         namespace and\n../olmv1-installer.yaml. Newer releases ignore the ServiceAccount: when you upgrade to one, \
         apply olmv1.yaml, and\n\
-        delete ServiceAccount {}-installer with its roles. All else is as in olmv1.yaml.",
+        delete ServiceAccount {}-installer with its roles. The rest is as in olmv1.yaml.",
         package.name
     )
 }

@@ -77,8 +77,9 @@ impl fmt::Display for Doubt {
             ),
             Self::Invalid { older } => write!(
                 f,
-                "OneAgent {older} is older, and its spec is invalid, so nobody knows which nodes are its own: \
-                correct it (its conditions say what is wrong), or delete it. Until then the DaemonSet stays as it is"
+                "OneAgent {older} is older, and its spec is invalid, so the operator cannot tell which nodes are its \
+                own: correct it (its conditions say what is wrong), or delete it. Until then the DaemonSet stays as it \
+                is"
             ),
             Self::Orphan { older, node } => {
                 let (namespace, name) = older.split_once('/').unwrap_or_default();

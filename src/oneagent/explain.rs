@@ -232,7 +232,7 @@ fn runs(standing: Option<Standing>, pod: Option<&Arc<Pod>>, node: &Node, status:
         Some(Standing::HeldBack) => format!("runs agent{version}, which is newer than what is desired{rollout}"),
         // What is desired is not in the DaemonSet's template yet.
         Some(Standing::Current) | None if waits(status) => {
-            format!("runs agent{version}, and its turn comes once that goes on{rollout}")
+            format!("runs agent{version}, and its turn comes once the rollout continues{rollout}")
         }
         Some(Standing::Current) | None => format!("runs agent{version} as desired{rollout}"),
     }

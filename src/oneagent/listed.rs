@@ -15,6 +15,7 @@ use super::peers::Peers;
 use super::resolve::Resolved;
 use super::revision::Pod;
 use crate::api::oneagent::OneAgent;
+use crate::clock::Clock;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::k8s::node::Node;
 use crate::k8s::watch::{Id, list};
@@ -29,6 +30,16 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// One by this clock, of which nothing is known yet.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { fleet: Fleet::new(clock), ..Self::default() }
+    }
+
+    /// Takes note of a OneAgent, which the others may have to respect.
+    pub(super) fn note(&self, agent: &DeserializeGuard<OneAgent>) {
+        self.peers.note(agent);
+    }
+
     /// Of everything that was listed.
     #[must_use]
     pub fn of(agents: Vec<OneAgent>, nodes: Vec<NodeFacts>, pods: Vec<PodFacts>, sets: Vec<DaemonSet>) -> Self {

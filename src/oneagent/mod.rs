@@ -27,6 +27,7 @@ pub mod places;
 pub mod plan;
 pub mod preview;
 mod problem;
+pub mod rehearsal;
 pub mod resolve;
 pub mod revision;
 mod state;

@@ -23,7 +23,7 @@ const NAMES: usize = 5;
 /// So many revisions that failed before are remembered.
 const EARLIER: usize = 3;
 /// Why less than `maxFailures` stopped it.
-const STANDSTILL: &str = "; fewer than maxFailures, but nothing else can go before they are well";
+const STANDSTILL: &str = "; fewer than maxFailures, but nothing more can be replaced until they recover";
 /// Where one place was tried in vain the next is tried after so long.
 const TRY_AGAIN: TimeDelta = TimeDelta::minutes(10);
 /// A verdict on one revision is withdrawn at most so often.

@@ -181,7 +181,7 @@ impl WaitingOn {
             ),
             Self::Budget { of: Some(of), used, whole } => {
                 format!(
-                    "{of}: {used} of its {} {} {}, and {whole} may be; the next goes when one is back",
+                    "{of}: {used} of its {} {} {}, and {whole} may be; the next follows when one recovers",
                     words.places,
                     are(*used),
                     words.lacking

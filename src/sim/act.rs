@@ -4,13 +4,17 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
+use strum::VariantNames;
 
-use super::world::{Fate, World};
+use super::fate::Fate;
+use super::world::World;
 
 /// What happens.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, VariantNames)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum Act {
     /// What becomes of Pods with this value of the annotation.
     Fate(BTreeMap<String, Fate>),
@@ -26,7 +30,7 @@ pub enum Act {
     Taint(BTreeMap<String, Vec<String>>),
     /// Nodes are deleted.
     Leave(Vec<String>),
-    /// So many nodes join a zone.
+    /// So many nodes join a pool.
     Join(BTreeMap<String, usize>),
     /// Somebody deletes the Pods of nodes.
     Delete(Vec<String>),

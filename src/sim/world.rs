@@ -1,36 +1,17 @@
-//! The world: nodes, Pods, kubelets and the DaemonSet controller.
+//! The world: what is there, what happens at which time, and what the watches show of it.
 //!
 //! Must not know an operator, a kind or an engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::status::{condition, crashing, creating, is_ready, no_image, ready, refused, text};
+use super::fate::Fate;
+use super::pool::Pool;
+use super::status::{condition, is_ready, text};
 use super::turn::Turn;
 use super::workload::Workload;
-
-/// What becomes of a Pod that a kubelet starts; times in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Fate {
-    /// It is Ready after so long.
-    Ready(i64),
-    /// It is Ready soon, and crashes again and again after so long.
-    CrashesAfter(i64),
-    /// It crashes again and again from the start.
-    Crashes,
-    /// Its image is pulled, and that takes so long; then it is Ready.
-    Pulls(i64),
-    /// Its image cannot be pulled.
-    NoImage,
-    /// Its kubelet has no room for it.
-    Refused,
-    /// Its node falls silent.
-    KillsNode,
-}
 
 /// What a watch shows.
 #[derive(Debug)]
@@ -42,7 +23,7 @@ pub enum Event {
     ReplicaSet(Value),
 }
 
-/// What happens by itself.
+/// What happens at its time.
 #[derive(Debug, Clone)]
 pub(super) enum Due {
     /// A Pod's status becomes this.
@@ -57,13 +38,8 @@ pub(super) enum Due {
     Remove(String),
 }
 
-const ZONE: &str = "topology.kubernetes.io/zone";
 /// How long a Pod takes to end.
 const ENDS: i64 = 1;
-/// A fault shows after so long.
-const SHOWS: i64 = 1;
-/// The DaemonSet controller waits so long before it replaces a Pod that its kubelet refused.
-const BACK_OFF: i64 = 10;
 
 /// The world.
 pub struct World {
@@ -78,21 +54,26 @@ pub struct World {
     pub refuses: Option<String>,
     /// How many Pods of each workload a PodDisruptionBudget keeps available.
     pub min_available: Option<usize>,
-    nodes: BTreeMap<String, Value>,
+    pub(super) nodes: BTreeMap<String, Value>,
     pub(super) pods: BTreeMap<String, Value>,
-    /// How many nodes each zone has ever had.
-    joined: BTreeMap<String, usize>,
-    /// Metadata of the DaemonSet's new Pods.
-    template: Option<Value>,
+    /// The Pods of each node.
+    on: BTreeMap<String, BTreeSet<String>>,
+    /// The pools, and how many nodes each has ever had.
+    pub(super) pools: BTreeMap<String, (Pool, usize)>,
+    /// The pool of each node.
+    pub(super) pool_of: BTreeMap<String, String>,
+    /// Metadata of the new Pods of each DaemonSet.
+    templates: BTreeMap<String, Value>,
     pub(super) workloads: BTreeMap<String, Workload>,
     pub(super) namespace: &'static str,
-    due: Vec<(DateTime<Utc>, u64, Due)>,
+    due: BTreeMap<(DateTime<Utc>, u64, u64), Due>,
     /// What silent kubelets have not said, by Pod.
     pub(super) unsaid: Vec<(String, Turn)>,
     events: Vec<Event>,
     count: u64,
-    /// Decides which of those goes first that happen at one time; `None`: the older one.
-    random: Option<u64>,
+    /// Decides which of those goes first that happen at one time, and how long things take; `None`: the older one goes
+    /// first.
+    random: Option<fastrand::Rng>,
 }
 
 impl World {
@@ -108,15 +89,17 @@ impl World {
             min_available: None,
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
-            joined: BTreeMap::new(),
-            template: None,
+            on: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            pool_of: BTreeMap::new(),
+            templates: BTreeMap::new(),
             workloads: BTreeMap::new(),
             namespace,
-            due: Vec::new(),
+            due: BTreeMap::new(),
             unsaid: Vec::new(),
             events: Vec::new(),
             count: 0,
-            random,
+            random: random.map(fastrand::Rng::with_seed),
         }
     }
 
@@ -125,17 +108,15 @@ impl World {
         self.count
     }
 
-    /// A number that depends on the seed and on how often it was asked for.
-    fn order(&mut self) -> u64 {
-        let count = self.next();
-        let Some(seed) = self.random else { return count };
-        let mixed = (seed ^ count).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        mixed ^ (mixed >> 29)
+    /// A share of one, at random; the middle where nothing is random.
+    pub(super) fn draw(&mut self) -> f64 {
+        self.random.as_mut().map_or(0.5, fastrand::Rng::f64)
     }
 
     pub(super) fn after(&mut self, seconds: i64, due: Due) {
-        let order = self.order();
-        self.due.push((self.now + TimeDelta::seconds(seconds), order, due));
+        let count = self.next();
+        let order = self.random.as_mut().map_or(count, |random| random.u64(..));
+        self.due.insert((self.now + TimeDelta::seconds(seconds), order, count), due);
     }
 
     /// What the watches show since the last time.
@@ -157,17 +138,15 @@ impl World {
         nodes.chain(sets).chain(self.pods.values().cloned().map(Event::Pod)).collect()
     }
 
-    /// When something happens by itself next.
+    /// When something happens next.
     #[must_use]
     pub fn due(&self) -> Option<DateTime<Utc>> {
-        self.due.iter().map(|(at, ..)| *at).min()
+        self.due.keys().next().map(|(at, ..)| *at)
     }
 
     /// Lets one thing happen that is due.
     pub fn happen(&mut self) {
-        let first = self.due.iter().enumerate().min_by_key(|(_, (at, order, _))| (*at, *order)).map(|(index, _)| index);
-        let Some(index) = first else { return };
-        let (at, _, due) = self.due.remove(index);
+        let Some(((at, ..), due)) = self.due.pop_first() else { return };
         self.now = self.now.max(at);
         match due {
             Due::Status(name, status) => self.set_status(&name, status),
@@ -176,136 +155,58 @@ impl World {
             Due::Remove(name) => self.delete(&name),
             Due::Gone(name) => {
                 if let Some(pod) = self.pods.remove(&name) {
-                    self.due.retain(|(.., due)| !due.is_of(&name));
+                    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+                    self.on.get_mut(node).map(|pods| pods.remove(&name));
+                    self.due.retain(|_, due| !due.is_of(&name));
                     self.events.push(Event::PodGone(pod));
                 }
             }
         }
     }
 
-    /// So many nodes join a zone; they are called after it.
-    pub fn join(&mut self, zone: &str, count: usize) {
-        for _ in 0..count {
-            let number = self.joined.entry(zone.to_owned()).or_default();
-            let name = format!("{zone}-{number}");
-            *number += 1;
-            let address = format!("10.0.0.{}", self.joined.values().sum::<usize>());
-            self.join_as(&name, &address, zone);
-        }
-    }
-
-    fn join_as(&mut self, name: &str, address: &str, zone: &str) {
-        let version = self.next().to_string();
-        let labels = json!({ ZONE: zone, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux" });
-        let node = json!({ "metadata": { "name": name, "uid": format!("node-{name}"), "resourceVersion": version,
-                "creationTimestamp": text(self.now), "labels": labels },
-            "spec": { "taints": [] },
-            "status": { "conditions": [condition("Ready", true, self.now)],
-                "addresses": [{ "type": "InternalIP", "address": address }] } });
-        self.put_node(name, node);
-    }
-
-    /// A node is gone, with its Pods.
-    pub fn leave(&mut self, name: &str) {
-        for pod in self.pods_on(name) {
-            self.after(0, Due::Gone(pod));
-        }
-        self.events.extend(self.nodes.remove(name).map(Event::NodeGone));
-    }
-
-    /// A node's kubelet falls silent, or is heard again.
-    pub fn set_ready(&mut self, name: &str, is_ready: bool) {
-        let Some(mut node) = self.nodes.get(name).cloned() else { return };
-        node["status"]["conditions"] = json!([condition("Ready", is_ready, self.now)]);
-        self.put_node(name, node);
-        for pod in self.pods_on(name) {
-            if is_ready {
-                self.say_what_was_unsaid(&pod);
-                self.start(&pod);
-            } else {
-                self.due.retain(|(.., due)| !matches!(due, Due::Status(of, _) if *of == pod));
-                self.set_unready(&pod);
-            }
-        }
-    }
-
-    /// A node's kubelet is cordoned, or no longer.
-    pub fn cordon(&mut self, name: &str, is_cordoned: bool) {
-        let Some(mut node) = self.nodes.get(name).cloned() else { return };
-        node["spec"]["unschedulable"] = is_cordoned.into();
-        self.put_node(name, node);
-    }
-
-    /// Taints of a node, as `key:effect`.
-    pub fn taint(&mut self, name: &str, taints: &[String]) {
-        let Some(mut node) = self.nodes.get(name).cloned() else { return };
-        let taint = |taint: &String| {
-            let (key, effect) = taint.split_once(':').unwrap_or((taint, "NoSchedule"));
-            json!({ "key": key, "effect": effect })
-        };
-        node["spec"]["taints"] = taints.iter().map(taint).collect::<Vec<_>>().into();
-        self.put_node(name, node);
-    }
-
-    /// Nodes on which a new Pod may start.
-    pub(super) fn open_nodes(&self) -> Vec<String> {
-        let is_open = |(name, node): &(&String, &Value)| {
-            self.is_up(name) && node["spec"]["unschedulable"] != true && node["spec"]["taints"] == json!([])
-        };
-        self.nodes.iter().filter(is_open).map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Whether a node's kubelet is heard.
-    pub(super) fn is_up(&self, node: &str) -> bool {
-        self.nodes.get(node).is_some_and(|node| node["status"]["conditions"][0]["status"] == "True")
+    /// What a Pod was still to become it does not become.
+    pub(super) fn forget_status(&mut self, pod: &str) {
+        self.due.retain(|_, due| !matches!(due, Due::Status(of, _) if of == pod));
     }
 
     pub(super) fn show(&mut self, event: Event) {
         self.events.push(event);
     }
 
-    fn put_node(&mut self, name: &str, mut node: Value) {
-        node["metadata"]["resourceVersion"] = self.next().to_string().into();
-        self.nodes.insert(name.to_owned(), node.clone());
-        self.events.push(Event::Node(node));
-    }
-
-    /// The nodes' names.
+    /// What runs on a node and is Ready, of a DaemonSet: the annotation of its Pod.
     #[must_use]
-    pub fn nodes(&self) -> Vec<String> {
-        self.nodes.keys().cloned().collect()
-    }
-
-    /// What runs on a node and is Ready: the annotation of its Pod.
-    #[must_use]
-    pub fn runs(&self, node: &str) -> Option<String> {
-        let pod = self.pods.values().find(|pod| pod["spec"]["nodeName"] == node && is_ready(pod))?;
-        pod["metadata"]["annotations"][self.annotation].as_str().map(str::to_owned)
+    pub fn runs(&self, set: &str, node: &str) -> Option<&str> {
+        let names = self.on.get(node)?.iter();
+        let pod = names.map(|name| &self.pods[name]).find(|pod| is_of(pod, set) && is_ready(pod))?;
+        pod["metadata"]["annotations"][self.annotation].as_str()
     }
 
     pub(super) fn pods_on(&self, node: &str) -> Vec<String> {
-        self.pods.iter().filter(|(_, pod)| pod["spec"]["nodeName"] == node).map(|(name, _)| name.clone()).collect()
+        self.on.get(node).into_iter().flatten().cloned().collect()
     }
 
-    /// The template of new Pods: the metadata that they get.
-    pub fn set_template(&mut self, metadata: Value) {
-        self.template = Some(metadata);
+    /// The template of a DaemonSet's new Pods: the metadata that they get.
+    pub fn set_template(&mut self, set: &str, metadata: Value) {
+        self.templates.insert(set.to_owned(), metadata);
     }
 
     /// What the DaemonSet controller does: a Pod on every node that shall have one and has none, and none where there
     /// shall not be one.
-    pub fn control(&mut self, shall_have: impl Fn(&str) -> Option<bool>) {
-        if self.template.is_none() {
-            return;
-        }
-        for node in self.nodes() {
-            let pods = self.pods_on(&node);
-            match shall_have(&node) {
-                Some(true) if pods.is_empty() && self.refuses.is_none() => {
-                    let metadata = self.template.clone().unwrap_or_default();
-                    self.create(metadata, &json!({ "kind": "DaemonSet", "name": "agent", "uid": "daemonset" }), &node);
+    pub fn control(&mut self, set: &str, shall_have: impl Fn(&str) -> Option<bool>) {
+        let Some(metadata) = self.templates.get(set).cloned() else { return };
+        let is_its = |world: &Self, name: &&String| is_of(&world.pods[*name], set);
+        let nodes: Vec<String> = self.nodes.keys().cloned().collect();
+        for node in nodes {
+            let shall = shall_have(&node);
+            let has = self.on.get(&node).is_some_and(|pods| pods.iter().any(|name| is_its(self, &name)));
+            match (shall, has) {
+                (Some(true), false) if self.refuses.is_none() => {
+                    self.create(metadata.clone(), &json!({ "kind": "DaemonSet", "name": set, "uid": set }), &node);
                 }
-                Some(false) => pods.iter().for_each(|pod| self.delete(pod)),
+                (Some(false), true) => {
+                    let pods: Vec<String> = self.on[&node].iter().filter(|name| is_its(self, name)).cloned().collect();
+                    pods.iter().for_each(|pod| self.delete(pod));
+                }
                 _ => {}
             }
         }
@@ -322,6 +223,7 @@ impl World {
             metadata[key] = value.clone();
         }
         let status = json!({ "phase": "Pending", "conditions": [condition("PodScheduled", true, self.now)] });
+        self.on.entry(node.to_owned()).or_default().insert(name.clone());
         self.pods.insert(
             name.clone(),
             json!({ "metadata": metadata, "spec": { "nodeName": node, "restartPolicy": "Always",
@@ -329,33 +231,6 @@ impl World {
         );
         self.set_status(&name, status);
         self.start(&name);
-    }
-
-    /// What a kubelet makes of a Pod that it starts, or starts again.
-    fn start(&mut self, name: &str) {
-        let Some(pod) = self.pods.get(name) else { return };
-        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
-        if !self.is_up(&node) || !pod["metadata"]["deletionTimestamp"].is_null() {
-            return;
-        }
-        let value = pod["metadata"]["annotations"][self.annotation].as_str();
-        let of_its_own = value.and_then(|value| self.fates.get(value));
-        let fate = self.fates_on.get(&node).or(of_its_own).copied().unwrap_or(Fate::Ready(5));
-        let status = |seconds: i64, status: fn(DateTime<Utc>) -> Value| {
-            (seconds, Due::Status(name.to_owned(), status(self.now + TimeDelta::seconds(seconds))))
-        };
-        let all = match fate {
-            Fate::Ready(after) => vec![status(after, ready)],
-            Fate::Crashes => vec![status(SHOWS, crashing)],
-            Fate::CrashesAfter(after) => vec![status(SHOWS, ready), status(SHOWS + after, crashing)],
-            Fate::Pulls(after) => vec![status(SHOWS, creating), status(after, ready)],
-            Fate::NoImage => vec![status(SHOWS, no_image)],
-            Fate::Refused => vec![status(SHOWS, refused), (SHOWS + BACK_OFF, Due::Remove(name.to_owned()))],
-            Fate::KillsNode => vec![(SHOWS, Due::Silence(node))],
-        };
-        for (seconds, due) in all {
-            self.after(seconds, due);
-        }
     }
 
     pub(super) fn set_status(&mut self, name: &str, status: Value) {
@@ -392,4 +267,10 @@ impl Due {
         let (Self::Status(of, _) | Self::Turn(of, _) | Self::Gone(of) | Self::Remove(of) | Self::Silence(of)) = self;
         of == pod
     }
+}
+
+/// Whether a Pod belongs to a DaemonSet.
+fn is_of(pod: &Value, set: &str) -> bool {
+    let owner = &pod["metadata"]["ownerReferences"][0];
+    owner["kind"] == "DaemonSet" && owner["name"] == set
 }

@@ -137,10 +137,10 @@ impl Metrics {
         metrics.register("reconcile_seconds", &took, metrics.seconds.clone());
         metrics.register("pods_replaced", "Pods removed in order to be replaced", metrics.replaced.clone());
         metrics.register("statuses_written", "Writes of a status", metrics.statuses.clone());
-        let help = format!("What the conditions of a {kind} say: 1 for each as it is now");
+        let help = format!("The conditions of a {kind}: 1 for each as it is now");
         metrics.register("condition", &help, metrics.conditions.family.clone());
         metrics.register(counts, counted, metrics.counts.family());
-        metrics.register("leader", "1 where this process acts, 0 where it stands by", metrics.leader.clone());
+        metrics.register("leader", "1 where this process acts, 0 where it is a standby", metrics.leader.clone());
         metrics
     }
 

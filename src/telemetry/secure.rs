@@ -107,7 +107,7 @@ async fn metrics<H: Health, G: Gate>(State(shared): State<Shared<H, G>>, headers
     };
     match shared.gate.admits(token).await {
         Admission::Welcome => exposition(&*shared.health).into_response(),
-        Admission::Unknown => unauthorized("the token is nobody's\n"),
+        Admission::Unknown => unauthorized("the token is not valid\n"),
         Admission::Forbidden(who) => {
             (StatusCode::FORBIDDEN, format!("{who} may not get the non-resource URL /metrics\n")).into_response()
         }

@@ -18,7 +18,6 @@ use super::super::revision::Config;
 use super::super::state::Kept;
 use super::super::status::{self, StatusFacts};
 use crate::api::config_watcher::{ConfigWatcher, ConfigWatcherStatus};
-use crate::clock::Clock;
 use crate::k8s::watch::Change;
 use crate::k8s::workload::ReplicaSetFacts;
 use crate::kernel::pods::{Blocked, By};
@@ -65,18 +64,17 @@ pub(super) enum Act {
     World(sim::Act),
 }
 
-impl sim::Operator for Operator {
-    type Act = Act;
-
+impl sim::Tried for Operator {
     fn new(script: &Script<Act>, random: Option<u64>) -> Self {
         let mut spec = json!({ "configMap": "settings", "podSelector": { "app": "web" } });
         crate::api::patch::merged(&mut spec, &script.spec);
         let watcher = json!({ "apiVersion": "k8spatterns.io/v1", "kind": "ConfigWatcher",
             "metadata": { "name": "watcher", "namespace": NAMESPACE, "uid": "watcher", "generation": 1 },
             "spec": spec });
+        let stage = Stage::new(script, NAMESPACE, DATA, random);
         Self {
-            stage: Stage::new(script, NAMESPACE, DATA, random),
-            fleet: Fleet::new(Clock::at(script.begins)),
+            fleet: Fleet::new(stage.clock()),
+            stage,
             watcher: serde_json::from_value(watcher).expect("a ConfigWatcher"),
             last: None,
             content: Content::Absent,
@@ -87,12 +85,28 @@ impl sim::Operator for Operator {
         }
     }
 
+    fn end(&self) -> String {
+        let status = self.watcher.status.clone().unwrap_or_default();
+        let conditions: Vec<String> =
+            status.conditions.iter().map(|c| format!("{} {} {}", c.type_, c.status, c.reason)).collect();
+        let pods = status.pods.map(|pods| (pods.progress, pods.unavailable));
+        format!("{:?} {pods:?} {conditions:#?}", status.rollout.map(|rollout| rollout.state))
+    }
+}
+
+impl sim::Operator for Operator {
+    type Act = Act;
+
     fn stage(&mut self) -> &mut Stage {
         &mut self.stage
     }
 
-    fn act(&mut self, act: &Act) -> String {
-        match act {
+    fn pass(&mut self, by: TimeDelta) {
+        sim::advance(by);
+    }
+
+    fn act(&mut self, act: &Act) -> Result<String, String> {
+        Ok(match act {
             Act::World(act) => self.stage.world.act(act),
             Act::Data(data) => {
                 self.content = Content::Found(Config { hash: data.clone(), changed_at: self.stage.world.now });
@@ -107,7 +121,7 @@ impl sim::Operator for Operator {
                 self.content = Content::Forbidden(why.clone());
                 format!("the ConfigMap may not be read: {why}")
             }
-            Act::Edit(patch) => edit(&mut self.watcher.spec, &mut self.watcher.metadata, patch),
+            Act::Edit(patch) => edit(&mut self.watcher.spec, &mut self.watcher.metadata, patch)?,
             Act::Stop(stopped) => {
                 self.stopped = *stopped;
                 (if *stopped { "somebody stops everything" } else { "nothing is stopped any more" }).to_owned()
@@ -115,7 +129,7 @@ impl sim::Operator for Operator {
             Act::Restart => {
                 let now = self.stage.world.now;
                 (self.kept, self.ledger, self.deciding_since) = (Kept::default(), Ledger::default(), now);
-                self.fleet = Fleet::new(Clock::at(now));
+                self.fleet = Fleet::new(self.stage.clock());
                 // A new process lists what is there.
                 self.stage.world.list().into_iter().for_each(|event| show(&self.fleet, event));
                 self.last = None;
@@ -125,10 +139,10 @@ impl sim::Operator for Operator {
                 self.watcher.status = None;
                 "somebody empties the status".to_owned()
             }
-        }
+        })
     }
 
-    fn reconcile(&mut self) {
+    fn reconcile(&mut self) -> Result<(), String> {
         self.stage.world.control_replicas();
         for event in self.stage.world.take() {
             if let Event::Pod(pod) = &event
@@ -145,7 +159,8 @@ impl sim::Operator for Operator {
             Ok(resolved) => resolved,
             Err(why) => {
                 self.stage.line("  ", &format!("refused: {why}"));
-                return self.stage.look_again([]);
+                self.stage.look_again([]);
+                return Ok(());
             }
         };
         self.fleet.watches(&key, Some(resolved.clone()));
@@ -159,14 +174,7 @@ impl sim::Operator for Operator {
         let after = |wait: Duration| TimeDelta::from_std(wait).ok().map(|wait| self.stage.world.now + wait);
         let unblocked = self.kept.blocked.ends_in().and_then(after);
         self.stage.look_again([plan.next, unblocked]);
-    }
-
-    fn end(&self) -> String {
-        let status = self.watcher.status.clone().unwrap_or_default();
-        let conditions: Vec<String> =
-            status.conditions.iter().map(|c| format!("{} {} {}", c.type_, c.status, c.reason)).collect();
-        let pods = status.pods.map(|pods| (pods.progress, pods.unavailable));
-        format!("{:?} {pods:?} {conditions:#?}", status.rollout.map(|rollout| rollout.state))
+        Ok(())
     }
 }
 

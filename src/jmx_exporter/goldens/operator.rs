@@ -80,9 +80,7 @@ pub(super) enum Act {
     World(sim::Act),
 }
 
-impl sim::Operator for Operator {
-    type Act = Act;
-
+impl sim::Tried for Operator {
     fn new(script: &Script<Act>, random: Option<u64>) -> Self {
         let config = json!({ "configMapName": "settings", "configMapKey": "config.yaml" });
         let mut spec = json!({ "labelSelector": { "app": "web" }, "port": 9400, "config": config });
@@ -108,12 +106,28 @@ impl sim::Operator for Operator {
         operator
     }
 
+    fn end(&self) -> String {
+        let status = self.exporter.status.clone().unwrap_or_default();
+        let conditions: Vec<String> =
+            status.conditions.iter().map(|one| format!("{} {} {}", one.type_, one.status, one.reason)).collect();
+        let jvms = status.jvms.map(|jvms| (jvms.progress, jvms.reasons));
+        format!("{:?} {jvms:?} {conditions:#?}", status.rollout.map(|rollout| rollout.state))
+    }
+}
+
+impl sim::Operator for Operator {
+    type Act = Act;
+
     fn stage(&mut self) -> &mut Stage {
         &mut self.stage
     }
 
-    fn act(&mut self, act: &Act) -> String {
-        match act {
+    fn pass(&mut self, by: TimeDelta) {
+        sim::advance(by);
+    }
+
+    fn act(&mut self, act: &Act) -> Result<String, String> {
+        Ok(match act {
             Act::World(act) => self.stage.world.act(act),
             Act::Config(config) => {
                 self.content = Content::Found(config.clone());
@@ -147,7 +161,7 @@ impl sim::Operator for Operator {
                 let why = why.as_deref().unwrap_or("none any more");
                 format!("the API server refuses containers that join: {why}")
             }
-            Act::Edit(patch) => edit(&mut self.exporter.spec, &mut self.exporter.metadata, patch),
+            Act::Edit(patch) => edit(&mut self.exporter.spec, &mut self.exporter.metadata, patch)?,
             Act::Stop(stopped) => {
                 self.stopped = *stopped;
                 (if *stopped { "somebody stops everything" } else { "nothing is stopped any more" }).to_owned()
@@ -166,10 +180,10 @@ impl sim::Operator for Operator {
                 self.exporter.status = None;
                 "somebody empties the status".to_owned()
             }
-        }
+        })
     }
 
-    fn reconcile(&mut self) {
+    fn reconcile(&mut self) -> Result<(), String> {
         self.stage.world.control_replicas();
         for event in self.stage.world.take() {
             self.tell(&event);
@@ -179,7 +193,8 @@ impl sim::Operator for Operator {
             Ok(resolved) => resolved,
             Err(why) => {
                 self.stage.line("  ", &format!("refused: {why}"));
-                return self.stage.look_again([]);
+                self.stage.look_again([]);
+                return Ok(());
             }
         };
         self.fleet.selects(&(NAMESPACE.to_owned(), "exporter".to_owned()), Some(resolved.clone()));
@@ -196,14 +211,7 @@ impl sim::Operator for Operator {
         let unblocked = self.kept.blocked.ends_in().and_then(after);
         let settled = self.kept.settles_in(&self.content).and_then(after);
         self.stage.look_again([plan.next, unblocked, settled]);
-    }
-
-    fn end(&self) -> String {
-        let status = self.exporter.status.clone().unwrap_or_default();
-        let conditions: Vec<String> =
-            status.conditions.iter().map(|one| format!("{} {} {}", one.type_, one.status, one.reason)).collect();
-        let jvms = status.jvms.map(|jvms| (jvms.progress, jvms.reasons));
-        format!("{:?} {jvms:?} {conditions:#?}", status.rollout.map(|rollout| rollout.state))
+        Ok(())
     }
 }
 

@@ -253,7 +253,7 @@ impl Release {
     }
 
     /// The packages that it is a release of.
-    #[must_use = "an iterator does nothing by itself"]
+    #[must_use = "an iterator does nothing until it is read"]
     pub fn its_packages(&self) -> impl Iterator<Item = &'static Package> {
         PACKAGES.iter().copied().filter(|package| self.has(package))
     }

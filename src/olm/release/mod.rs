@@ -27,7 +27,7 @@ pub const HEAD: &str = "\
 # Every release, oldest first; `make release VERSION=…` adds one, `make publish VERSION=…` says that its images are
 # pushed. The catalog begins with the first published one. By hand, followed by `make generate`:
 #   channels: [candidate-v0]            in this channel alone; without it in all (a pre-release in candidate-v0)
-#   skips: [0.3.1]                      nobody shall be upgraded to that one any more, but from it to this one
+#   skips: [0.3.1]                      no upgrade leads to that one any more, but from it to this one
 #   deprecated: It loses agents. ...    what OLM and the console say to those who have it
 # and beside the releases:
 #   deprecations: [{ package: …, channel: stable-v0, message: … }]    of a channel, or without one of the package
@@ -131,7 +131,7 @@ impl Releases {
     }
 
     /// The published releases of a package, oldest first.
-    #[must_use = "an iterator does nothing by itself"]
+    #[must_use = "an iterator does nothing until it is read"]
     pub fn published<'a>(&'a self, package: &'a Package) -> impl DoubleEndedIterator<Item = &'a Release> {
         self.releases.iter().filter(|release| release.published && release.has(package))
     }

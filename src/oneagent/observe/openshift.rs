@@ -87,7 +87,7 @@ pub(super) fn no_certificates(namespace: &str, name: &str) -> Named {
     Named::Unusable(format!(
         "ConfigMap {namespace}/{name} has no key {BUNDLE} yet: OpenShift puts the certificates there that the cluster \
         trusts, if it has label {INJECT}: \"true\" (add it, or delete the ConfigMap, and it is created again); \
-        elsewhere nobody does, so set spec.openshift.clusterCAs to false"
+        on other clusters set spec.openshift.clusterCAs to false"
     ))
 }
 

@@ -271,7 +271,7 @@ pub(super) struct Rendered {
 }
 
 pub(super) const TOO_LARGE: &str = "the Pod template is too large to be kept in the DaemonSet's record (192 KiB): \
-    while a rollout is held or goes back, what the spec says now is used instead; make spec.env, spec.args and \
+    while a rollout is held or rolled back, the present spec is used instead; make spec.env, spec.args and \
     spec.annotations smaller";
 
 /// What is known of edits of the DaemonSet that is there.

@@ -177,8 +177,8 @@ fn rolled_back(resolved: &Resolved, decision: &Decision) -> Option<Problem> {
     Some((
         Reason::RolledBack,
         format!(
-            "{}; all agents that had it run {good} again. A newer version is taken by itself; or correct the cause, \
-            and {}",
+            "{}; all agents that had it run {good} again. A newer version is taken automatically; or correct the \
+            cause, and {}",
             failure.message,
             how_to_retry(resolved, failure)
         ),
@@ -193,7 +193,7 @@ fn refuses_the_old(decision: &Decision) -> Option<Problem> {
         Reason::DowngradeRefused,
         format!(
             "{}; the other agents are left as they are. If the host refuses the older agent, take a newer version (it \
-            is taken by itself, or pin it in spec.update.version), or remove the agent from that node with its \
+            is taken automatically, or pin it in spec.update.version), or remove the agent from that node with its \
             uninstall script, and delete the Pod. If the node keeps both versions from starting, correct that first",
             refused.said(&WORDS)
         ),
@@ -228,12 +228,12 @@ pub(super) fn complaints(
         let next = if is_pinned {
             "or wish for another version"
         } else {
-            "or pin a good one (spec.update.version); a newer one is taken by itself"
+            "or pin a good one (spec.update.version); a newer one is taken automatically"
         };
         let by_itself = if decision.memory.rollout.is_final() {
             "these nodes' agents recovered twice before, so their recovery does not lift this any more"
         } else {
-            "correct the cause: when these nodes' agents recover it goes on by itself"
+            "correct the cause: when these nodes' agents recover, the rollout continues"
         };
         let remedy = format!(
             "the other agents keep the previous version, and nodes that join get that one; {by_itself}; or {}, {next}",

@@ -13,14 +13,12 @@ use super::listed::Cluster;
 use crate::api::oneagent::OneAgent;
 use crate::fleet::preview::{Nouns, Preview, foresee};
 pub use seen::Surroundings;
-#[cfg(test)]
 pub(super) use seen::observed;
 use world::World;
-#[cfg(test)]
 pub(super) use world::applied;
 
 const NOUNS: Nouns =
-    Nouns { kind: "OneAgent", one: "agent", many: "agents", unknown: "a version that nobody knows yet" };
+    Nouns { kind: "OneAgent", one: "agent", many: "agents", unknown: "a version that is not known yet" };
 
 /// What would become of the agents of a OneAgent. `agent` is it as it shall be; the cluster has it as it is, if it is
 /// there.

@@ -124,8 +124,8 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
         let away = report.bucket(Bucket::NodeNotReady);
         let away = match away {
             0 => String::new(),
-            1 => "; besides, 1 node is NotReady".to_owned(),
-            _ => format!("; besides, {away} nodes are NotReady"),
+            1 => "; in addition, 1 node is NotReady".to_owned(),
+            _ => format!("; in addition, {away} nodes are NotReady"),
         };
         return not(reason, format!("{} of {} nodes have no Ready agent{who}{away}", report.lacking, report.selected));
     }
@@ -195,8 +195,8 @@ fn surplus(facts: &StatusFacts<'_>) -> String {
     let node = &first.name;
     let (namespace, name) = (&facts.resolved.namespace, &facts.resolved.name);
     let (who, then) = match report.surplus.count {
-        1 => ("1 agent runs on a node".to_owned(), "it goes on, and gets no update"),
-        count => (format!("{count} agents run on nodes"), "they go on, and get no update"),
+        1 => ("1 agent runs on a node".to_owned(), "it keeps running, and gets no update"),
+        count => (format!("{count} agents run on nodes"), "they keep running, and get no update"),
     };
     format!(
         "; {who} with a taint that spec.tolerations does not tolerate ({}): {then}; tolerate the taint, or remove such \

@@ -31,7 +31,8 @@ pub(super) fn where_nothing_moves_but_what_fails_the_rollout_has_failed() {
     drive.evaluate(2, made + 300);
     assert_eq!((drive.state(), drive.fleet.memory.rejected.len()), (State::Failed, 1));
     let message = drive.fleet.memory.rollout.failure.clone().unwrap().message;
-    assert!(message.ends_with("; fewer than maxFailures, but nothing else can go before they are well"), "{message}");
+    let fewer = "; fewer than maxFailures, but nothing more can be replaced until they recover";
+    assert!(message.ends_with(fewer), "{message}");
     // Withdrawn like any other, when what failed has stayed well for as long.
     drive.bad.clear();
     let at_it = drive.fleet.pods.iter().position(|pod| pod.ready_since.is_none()).unwrap();
