@@ -6,7 +6,7 @@ export CARGO_TERM_COLOR ?= auto
 GENERATE ?= $(CARGO) run --quiet --package olm-tests --bin generate --
 RELEASE ?= $(CARGO) run --quiet --package olm-tests --bin release --
 
-.PHONY: demo test bench generate bundle catalog check build tools images key release publish submission clean
+.PHONY: demo test bench docs generate bundle catalog check build tools images key release publish submission clean
 
 # Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
 # KIND=configwatcher, KIND=jmx, KIND=manager or KIND=daemonset shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it, and
@@ -25,6 +25,15 @@ bench:
 	$(CARGO) build --release --quiet --package oneagent-operator
 	$(CARGO) build --release --quiet --package olm-tests --bin bench
 	$(CARGO) run --release --quiet --package olm-tests --bin bench -- $(ONLY)
+
+# The site of docs/ in target/site, by mdBook, which is built into the user's cache once.
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/oneagent-operator/mdbook-$(MDBOOK_VERSION)
+docs:
+	@test -x "$(MDBOOK)/bin/mdbook" || { echo "building mdBook (once; a few minutes)"; \
+		env -u CARGO_TARGET_DIR -u RUSTFLAGS $(CARGO) install --quiet --locked --root "$(MDBOOK)" \
+		--version $(MDBOOK_VERSION) --no-default-features --features search mdbook; }
+	"$(MDBOOK)/bin/mdbook" build
 
 # What can be said without running anything.
 check:

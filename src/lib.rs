@@ -21,7 +21,9 @@
 //!  olm ─▶ api                                  what an installation consists of (pure); for `generate` alone
 //!  attach                                      what that container does, alone beside a JVM (jmx_exporter ─▶ attach:
 //!                                              what it says, and which configurations it refuses)
-//!  sim                                         a small world on a virtual clock, for tests alone
+//!  cli::plugin ─▶ simulate ─▶ oneagent, sim     what a policy does to a fleet in memory (pure)
+//!  sim                                         a small world on a virtual clock: of tests and of simulate (pure)
+//!  page                                        a fleet as a browser shows it: a file, or live (pure)
 //! ```
 //!
 //! A kind is what implements [`kernel::kind::Kind`]: its package, its objects, and the steps of a reconcile.
@@ -40,9 +42,9 @@
 //!
 //! # Invariants
 //!
-//! 1. `api`, `fleet`, `k8s`, `openshift`, `rollout`, `stack`, `olm`, and each file of a kind that says "Pure" at its
-//!    top are synchronous: no client, no clock, no environment, no log. No two files of a room use one another. A test
-//!    reads the sources and holds this.
+//! 1. `api`, `fleet`, `k8s`, `openshift`, `page`, `rollout`, `sim`, `simulate`, `stack`, `olm`, and each file of a kind
+//!    that says "Pure" at its top are synchronous: no client, no clock, no environment, no log. No two files of a room
+//!    use one another. A test reads the sources and holds this.
 //! 2. Everything that is written goes through `kernel`, with one field manager per package. The user's spec is never
 //!    written.
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
@@ -85,8 +87,10 @@ pub mod manager;
 pub mod olm;
 pub mod oneagent;
 pub mod openshift;
+pub mod page;
 pub mod pki;
 pub mod rollout;
 pub mod sim;
+pub mod simulate;
 pub mod stack;
 pub mod telemetry;

@@ -68,6 +68,8 @@ fn every_link_leads_somewhere() {
     for path in pages() {
         let text = std::fs::read_to_string(&path).unwrap();
         for (number, line) in prose(&text) {
+            // Code is no link.
+            let line: String = line.split('`').step_by(2).collect();
             for rest in line.split("](").skip(1) {
                 let target = rest.split(')').next().unwrap_or_default();
                 if target.starts_with("http") {

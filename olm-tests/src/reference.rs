@@ -28,24 +28,57 @@ fn page(kind: &Kind) -> Result<File, serde_json::Error> {
     let schema = &version["schema"]["openAPIV3Schema"];
     let _ = writeln!(text, "{}\n", said(schema));
     for (part, title) in [("spec", "Spec"), ("status", "Status")] {
-        let _ = writeln!(text, "## {title}\n\n| field | type | meaning |\n|---|---|---|");
-        rows(&mut text, "", &schema["properties"][part]);
-        text.push('\n');
+        let _ = writeln!(text, "## {title}\n");
+        blocks(&mut text, &format!("{part}."), &schema["properties"][part]);
     }
     Ok(file(&format!("{}.md", kind.name.to_lowercase()), text.as_bytes()))
 }
 
-/// A row for each field, those of objects below their own.
-fn rows(text: &mut String, above: &str, schema: &Value) {
+/// A block for each field, those of objects below their own.
+fn blocks(text: &mut String, above: &str, schema: &Value) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{above}{name}");
-        let _ = writeln!(text, "| `{path}` | {} | {} |", kind_of(field), said(field));
-        if KUBERNETES.contains(&path.as_str()) {
+        let _ = writeln!(text, "### {path}\n");
+        // The default is a sentence of its own; where more than it follows, it stays where it is.
+        let said = said(field);
+        let (meaning, default) = match said.rsplit_once("Default: ") {
+            Some((meaning, default)) if !default.trim_end_matches('.').contains(". ") => {
+                (meaning.trim(), Some(default))
+            }
+            _ => (said.as_str(), None),
+        };
+        let _ = writeln!(text, "{meaning}\n\n- Type: {}", kind_of(field));
+        let default = default.map(|default| format!("Default: {}", default.trim_end_matches('.')));
+        for fact in default.into_iter().chain(bounds(field)) {
+            let _ = writeln!(text, "- {fact}");
+        }
+        text.push('\n');
+        if KUBERNETES.contains(&name.as_str()) {
             continue;
         }
         let (inner, mark) = if field["type"] == "array" { (&field["items"], "[]") } else { (field, "") };
-        rows(text, &format!("{path}{mark}."), inner);
+        blocks(text, &format!("{path}{mark}."), inner);
     }
+}
+
+/// What the API server holds a field to.
+fn bounds(field: &Value) -> Vec<String> {
+    let known = [
+        ("minimum", "At least"),
+        ("maximum", "At most"),
+        ("minLength", "Shortest length"),
+        ("maxLength", "Longest length"),
+        ("minItems", "Entries, at least"),
+        ("maxItems", "Entries, at most"),
+        ("pattern", "Pattern"),
+        ("format", "Format"),
+    ];
+    let said = |(key, what): &(&str, &str)| match &field[*key] {
+        Value::Null => None,
+        Value::String(text) => Some(format!("{what}: `{text}`")),
+        number => Some(format!("{what}: {number}")),
+    };
+    known.iter().filter_map(said).collect()
 }
 
 fn kind_of(field: &Value) -> String {

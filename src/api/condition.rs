@@ -15,7 +15,7 @@ use strum::IntoEnumIterator;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What the condition is about, such as Ready.
+    /// The type of the condition, such as Ready.
     #[serde(rename = "type", default)]
     #[schemars(required)]
     pub type_: String,

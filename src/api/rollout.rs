@@ -28,13 +28,14 @@ pub struct Pace {
         .message("maxUnavailable must be a number from 1 or a percentage from 1% to 100%"))]
     #[schemars(schema_with = "int_or_string")]
     pub max_unavailable: Option<IntOrString>,
-    /// The same of the nodes of each zone (label topology.kubernetes.io/zone), besides. Default: no bound of its own.
+    /// In addition, the same for the nodes of each zone (label topology.kubernetes.io/zone). Default: no bound of its
+    /// own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')")
         .message("maxUnavailablePerZone must be a number from 1 or a percentage from 1% to 100%"))]
     #[schemars(schema_with = "int_or_string")]
     pub max_unavailable_per_zone: Option<IntOrString>,
-    /// SpreadAcrossZones: zones are updated alike. ZoneByZone: one after the other, by name. Default:
+    /// SpreadAcrossZones: zones are updated evenly. ZoneByZone: one after the other, by name. Default:
     /// SpreadAcrossZones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
@@ -42,7 +43,7 @@ pub struct Pace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86_400))]
     pub min_ready_seconds: Option<u32>,
-    /// Nodes that get a new agent first; the others follow once theirs have proven themselves. Default: none.
+    /// Nodes that get a new agent first. The others follow as soak and promotion say. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
     /// On how many nodes a version must fail before the rollout is stopped. Default: 1 while there is a canary,
@@ -50,7 +51,7 @@ pub struct Pace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_failures: Option<u32>,
-    /// When agents may be replaced. Windows unite. Default: at any time.
+    /// When agents may be replaced: in any of these windows. Default: at any time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub windows: Vec<Window>,
@@ -86,7 +87,7 @@ pub struct Rollout {
         .message("reject must be major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010"))]
     #[schemars(length(max = 60))]
     pub reject: Option<String>,
-    /// A version that failed, to be tried again: once for each time that it is named here.
+    /// A version that failed, to be tried again once. To try it another time, remove it and set it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}[.][0-9]{8}-[0-9]{6}$')")
         .message("retry must be major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010"))]
@@ -107,7 +108,7 @@ pub fn written(max_unavailable: &IntOrString) -> String {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCounts {
-    /// Nodes that shall run an agent.
+    /// Nodes that must run an agent.
     #[serde(default)]
     pub selected: i32,
     /// Nodes with an available agent of any version.
@@ -119,22 +120,22 @@ pub struct NodeCounts {
     /// Nodes whose agent is to be replaced.
     #[serde(default)]
     pub outdated: i32,
-    /// Nodes whose agent's version nobody knows; left alone.
+    /// Nodes whose agent's version is unknown. They are left alone.
     #[serde(default)]
     pub version_unknown: i32,
     /// Nodes whose agent is newer than desired, so that a change of the template does not reach it.
     #[serde(default)]
     pub held_back: i32,
-    /// Nodes whose agent was born from a template that is no longer wanted.
+    /// Nodes whose agent was created from a template that is no longer desired.
     #[serde(default)]
     pub unplanned: i32,
-    /// Agents that go on running on nodes where no new one may start: a taint that they do not tolerate.
+    /// Agents that keep running on nodes where no new one may start, because of a taint that they do not tolerate.
     #[serde(default)]
     pub surplus: i32,
     /// Updated of selected, for the printer column.
     #[serde(default)]
     pub progress: String,
-    /// Nodes with an available agent, of all nodes that match: also of those whose taint, architecture or namespace
+    /// Nodes with an available agent, of all nodes that match, also of those whose taint, architecture or namespace
     /// keeps agents off. For the printer column.
     #[serde(default)]
     pub agents: String,
@@ -203,7 +204,7 @@ pub struct WithoutAgent {
     /// Since when (RFC 3339), however many Pods came and went since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Why, in a sentence. What the kubelet said of a Pod that it refused stays until the node has an agent again.
+    /// Why, in a sentence. If the kubelet refused a Pod, its message stays until the node has an agent again.
     #[serde(default)]
     pub reason: String,
 }
@@ -218,7 +219,7 @@ pub struct PastRollout {
     /// Version the rollout started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Version the rollout went to; the same one where the Pods changed in something else.
+    /// Version that the rollout led to. It is the previous one where only other fields of the Pods changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// When it started (RFC 3339).
@@ -227,7 +228,7 @@ pub struct PastRollout {
     /// When it ended (RFC 3339).
     #[serde(default)]
     pub ended_at: String,
-    /// What became of it, in a sentence.
+    /// The outcome, in a sentence.
     #[serde(default)]
     pub message: String,
 }
@@ -242,7 +243,7 @@ pub struct RolloutStatus {
     /// Version the rollout started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Version the rollout goes to.
+    /// Version that the rollout leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// When the template advanced (RFC 3339).
@@ -251,10 +252,10 @@ pub struct RolloutStatus {
     /// When the last agent was done (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
-    /// When it will be done if it goes on as it goes (RFC 3339, to the minute); absent where that cannot be known.
+    /// When it will be done at its present speed (RFC 3339, to the minute). Absent where that cannot be known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_finish: Option<String>,
-    /// What is waited for, most important first; at most five.
+    /// Reasons why the rollout waits, at most five, the most important first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_on: Vec<String>,
     /// The last ten rollouts that ended, the newest first.
@@ -269,13 +270,13 @@ pub struct RolloutStatus {
     /// The failure that stopped the rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureStatus>,
-    /// What the operator must remember of it; for itself, in a form of its own.
+    /// Notes of the operator for its own use. Their form may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub memory: Option<serde_json::Value>,
 }
 
-/// What failed.
+/// The failure of a rollout.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureStatus {
@@ -291,11 +292,11 @@ pub struct FailureStatus {
     /// How it failed, and where.
     #[serde(default)]
     pub message: String,
-    /// The nodes on which it failed, at most 200; when their agents recover, the verdict is withdrawn.
+    /// The nodes on which it failed, at most 200. When their agents recover, the failure is withdrawn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }
-/// A rollout, under way or last, of what is not a vendor's release.
+/// A rollout, under way or last, of a kind without versions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutProgress {
@@ -308,13 +309,13 @@ pub struct RolloutProgress {
     /// When the last Pod was done (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
-    /// What is waited for, most important first; at most five.
+    /// Reasons why the rollout waits, at most five, the most important first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_on: Vec<String>,
-    /// What stopped it.
+    /// The failure that stopped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// What the operator must remember of it; for itself, in a form of its own.
+    /// Notes of the operator for its own use. Their form may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub memory: Option<serde_json::Value>,

@@ -19,11 +19,11 @@ pub struct Window {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 7))]
     pub days: Vec<Day>,
-    /// Local time at which it starts, such as 02:00. Where clocks jump over it, it starts when they have; where they
-    /// show it twice, the first time.
+    /// Local time at which it starts, such as 02:00. Where clocks jump over that time, it starts right after the jump.
+    /// Where they show it twice, it starts the first time.
     #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
     pub start: String,
-    /// How long it lasts, whatever clocks do meanwhile: hours and minutes, such as 4h or 1h30m; at most 168h.
+    /// How long it lasts, also across a change of the clocks: hours and minutes, such as 4h or 1h30m, at most 168h.
     #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,5}(h|m))+$') && duration(self) > duration('0s') && \
         duration(self) <= duration('168h')")
         .message("duration must be hours and minutes, such as 4h or 1h30m, from 1m to 168h"))]
@@ -47,11 +47,11 @@ pub enum Day {
     Sun,
 }
 
-/// What is done about agents of a version that failed. Pause: they stay as they are. Rollback: they go back to the last
-/// good version, one of them first. Default: Pause.
+/// The action when agents of a version failed. Pause: they stay as they are. Rollback: they go back to the last good
+/// version, one of them first. Default: Pause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::Display)]
 pub enum OnFailure {
-    /// They are left as they are; nodes that join get the last good version.
+    /// They are left as they are. Nodes that join get the last good version.
     #[default]
     Pause,
     /// They are replaced with the last good version: one of them first, and the others once that one is available.
@@ -69,13 +69,13 @@ pub struct Blackout {
     /// When it ends (RFC 3339).
     #[schemars(extend("format" = "date-time"))]
     pub to: String,
-    /// Why, for those who read the status.
+    /// Why, to be shown in the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
     pub reason: Option<String>,
 }
 
-/// Those that get a new agent first.
+/// The nodes that get a new agent first.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!(has(self.nodes) && has(self.selector))")
@@ -109,15 +109,15 @@ pub enum Promotion {
     /// When the soak is over.
     #[default]
     Automatic,
-    /// When somebody says so.
+    /// When rollout.promote says so.
     Manual,
 }
 
-/// In which order zones are updated. SpreadAcrossZones: alike. ZoneByZone: one after the other, by name. Default:
+/// In which order zones are updated. SpreadAcrossZones: evenly. ZoneByZone: one after the other, by name. Default:
 /// SpreadAcrossZones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Order {
-    /// All zones alike.
+    /// All zones evenly.
     #[default]
     SpreadAcrossZones,
     /// One after the other, by name.

@@ -11,7 +11,7 @@ use crate::fleet::finding::Finding;
 use crate::k8s::facts::NodeFacts;
 use crate::{daemonset_rollout, oneagent};
 
-/// One of them, as it is typed.
+/// Kind of objects, as it is typed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum PodKind {
     /// Agents of Dynatrace.
@@ -61,12 +61,13 @@ pub(super) fn none(kind: PodKind, namespace: Option<&str>) -> String {
 /// What `plan` is asked about.
 #[derive(Debug, clap::Args)]
 pub(super) struct Subject {
-    /// Name of an object. Default: those of the file, else all of the namespace.
+    /// Name of an object. Default: the objects of the file, or without a file all of the namespace.
     pub(super) name: Option<String>,
-    /// Namespace of the objects, where a file names none. Default: dynatrace for OneAgents, else all namespaces.
+    /// Namespace of the objects, where a file names none. Default: dynatrace for OneAgents, all namespaces for other
+    /// kinds.
     #[arg(short, long)]
     pub(super) namespace: Option<String>,
-    /// File with objects as they shall be, or with the DaemonSet of a DaemonSetRollout; - is standard input.
+    /// File with the edited objects, or with the DaemonSet of a DaemonSetRollout. - is standard input.
     #[arg(short, long)]
     pub(super) file: Option<PathBuf>,
 }

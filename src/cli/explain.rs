@@ -25,19 +25,19 @@ use crate::kernel::{self, Access, Reached};
         oneagent-operator explain NAME [--kind KIND] [-n NAMESPACE]\n       \
         oneagent-operator explain node NODE [-n NAMESPACE]",
     after_help = "Without a name it prints a line for each OneAgent and each DaemonSetRollout that you may list. Exit \
-        code: 0, all is well or comes by itself; 1, somebody must act; 2, the question could not be answered.\n\nIt \
-        reads nodes, Pods, DaemonSets, OneAgents, DaemonSetRollouts with ControllerRevisions, Namespaces, Events, \
-        Deployments and Leases with your rights, and writes nothing. ClusterRoles oneagent-operator-observe and \
-        daemonset-rollout-operator-observe have them all."
+        code: 0, no action is needed; 1, somebody must act; 2, the question could not be answered.\n\nIt reads nodes, \
+        Pods, DaemonSets, OneAgents, DaemonSetRollouts with ControllerRevisions, Namespaces, Events, Deployments and \
+        Leases with your rights, and writes nothing. ClusterRoles oneagent-operator-observe and \
+        daemonset-rollout-operator-observe have all these rights."
 )]
 pub(super) struct Args {
-    /// Word `node` and the name of a node; or the name of an object.
+    /// Word `node` and the name of a node, or the name of an object.
     #[arg(num_args = 0..=2)]
     what: Vec<String>,
-    /// Kind of the object. Default: with a name oneagent, else both.
+    /// Kind of the object. Default: oneagent with a name, both kinds without one.
     #[arg(long, value_enum)]
     kind: Option<PodKind>,
-    /// Namespace of the objects. Default: with the name of a OneAgent dynatrace, else all namespaces.
+    /// Namespace of the objects. Default: dynatrace with the name of a OneAgent, otherwise all namespaces.
     #[arg(short, long)]
     namespace: Option<String>,
 }
@@ -155,7 +155,7 @@ pub(super) async fn operator(
             )
         }
         _ => (
-            format!("does not run: nobody holds Lease {namespace}/{operator}, and what follows may be old"),
+            format!("does not run: Lease {namespace}/{operator} has no holder, and what follows may be old"),
             format!("kubectl -n {namespace} get pods -l app.kubernetes.io/name={operator}"),
         ),
     };

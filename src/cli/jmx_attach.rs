@@ -16,7 +16,7 @@ use crate::k8s::quantity::quantity;
 /// Arguments of `jmx-attach`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Port that the JVM shall serve metrics on.
+    /// Port on which the JVM serves metrics.
     #[arg(long)]
     port: u16,
     /// The exporter's configuration.
@@ -34,7 +34,7 @@ pub(super) struct Args {
     /// Time after which nothing is done any more.
     #[arg(long)]
     valid_until: DateTime<Utc>,
-    /// Memory that the container must have left; 0: whatever it has.
+    /// Memory that the container must have left. 0: no minimum.
     #[arg(long, default_value = "96Mi")]
     min_free_memory: String,
     /// How long a JVM is awaited.

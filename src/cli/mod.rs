@@ -29,7 +29,7 @@ use oneagent::check;
 
 use crate::kernel::Access;
 
-/// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
+/// Keeps a monitoring agent on the selected nodes at the desired version, and tells why a node lacks it.
 #[derive(Debug, Parser)]
 #[command(name = "oneagent-operator", version, about, long_about = None)]
 struct Cli {
@@ -43,7 +43,7 @@ enum Command {
     Run(Box<run::Args>),
     /// Try an environment as the operator would, and say what to fix. Changes nothing.
     Check(check::Args),
-    /// Say why a node has no Pod, an old one, or waits; or what an object waits for. Changes nothing.
+    /// Say why a node has no Pod, has an old one, or waits, or what an object waits for. Changes nothing.
     Explain(explain::Args),
     /// Say which Pods an edit would replace, when, in which order, and what holds it. Changes nothing.
     Plan(plan::Args),
@@ -52,7 +52,7 @@ enum Command {
 }
 
 // What people type, and what only containers do.
-/// Keeps a monitoring agent on the right nodes, at the right version, and can always say why.
+/// Keeps a monitoring agent on the selected nodes at the desired version, and tells why a node lacks it.
 #[derive(Debug, Parser)]
 #[command(name = "oneagent-operator", version, about, long_about = None)]
 struct Line {

@@ -16,13 +16,13 @@ use crate::kernel::{self, Access, Reached};
 /// Arguments of `plan`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "It runs the operator's own decisions on what your cluster says now, as if every new Pod became \
-        available in the time that Pods take there. It reads OneAgents, nodes, Pods, DaemonSets, the namespace \
-        and a ConfigMap with versions with your rights, and writes nothing; with --kind daemonsetrollout \
-        DaemonSetRollouts and ControllerRevisions.\nWhich version is the newest it takes \
-        from the status: the vendor is not asked.\nA DaemonSet in the file is sent to the API server as a dry run, \
-        for which you need the right to patch and update DaemonSets.\nExit code: 0 when no Pod would be replaced, 1 \
-        when one would, 2 when that cannot be said."
+    after_help = "It runs the operator's own decisions on the present state of your cluster, as if every new Pod \
+        became available in the time that Pods take there. It reads OneAgents, nodes, Pods, DaemonSets, the namespace \
+        and a ConfigMap with versions with your rights, and writes nothing. With --kind daemonsetrollout it reads \
+        DaemonSetRollouts and ControllerRevisions.\nIt takes the newest version from the status, and sends the \
+        environment no request.\nIt sends a DaemonSet of the file to the API server as a dry run, for which you need \
+        the right to patch and update DaemonSets.\nExit code: 0 when no Pod would be replaced, 1 when one would, 2 \
+        when there is no answer."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -30,15 +30,15 @@ pub(super) struct Args {
     /// Kind of the object.
     #[arg(long, value_enum, default_value_t)]
     kind: PodKind,
-    /// As if it were this time, such as 2026-12-20T02:00:00Z. Default: now.
+    /// Plan as of this time, such as 2026-12-20T02:00:00Z. Default: now.
     #[arg(long, value_name = "TIME")]
     at: Option<DateTime<Utc>>,
-    /// How to say it.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
 
-/// How to say it.
+/// Format of the output.
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
 enum Output {
     /// For people.

@@ -102,7 +102,7 @@ impl<R> Replica<R> {
     pub fn skip(&self) -> Option<&'static str> {
         match &self.controller {
             _ if self.is_finished => Some("it has ended"),
-            None => Some("it has no controller: nobody would create it again"),
+            None => Some("it has no controller that would create it again"),
             Some(controller) if controller.kind == "Job" => Some("it is a Job's"),
             Some(controller) if controller.kind == "Node" => Some("it is a static Pod of its node"),
             Some(_) if self.will_end => Some("its restartPolicy is not Always: it runs to its end"),
@@ -343,7 +343,7 @@ impl<R> Parts<'_, R> {
         // Which of them its controller takes nobody knows. A DaemonSet's may run where no new one may start.
         let scales = |(_, set): &(&Arc<str>, &Owner)| set.kind != "DaemonSet";
         if there > expected && self.sets.iter().any(scales) {
-            return Some("it has more Pods than it shall have, and is about to remove some");
+            return Some("it has more Pods than it should have, and is about to remove some");
         }
         self.sets.iter().find_map(|(_, set)| set.size.busy.as_deref())
     }

@@ -44,6 +44,25 @@ pub enum Act {
     MinAvailable(Option<usize>),
 }
 
+impl Act {
+    /// The nodes that it names.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<&str> {
+        match self {
+            Self::NotReady(nodes)
+            | Self::Ready(nodes)
+            | Self::Cordon(nodes)
+            | Self::Uncordon(nodes)
+            | Self::Leave(nodes)
+            | Self::Delete(nodes)
+            | Self::RestartContainers(nodes) => nodes.iter().map(String::as_str).collect(),
+            Self::FateOn(nodes) => nodes.keys().map(String::as_str).collect(),
+            Self::Taint(nodes) => nodes.keys().map(String::as_str).collect(),
+            Self::Fate(_) | Self::Join(_) | Self::Refuse(_) | Self::Scale(_) | Self::MinAvailable(_) => Vec::new(),
+        }
+    }
+}
+
 impl World {
     /// Lets it happen; returns what somebody who watches would say.
     pub fn act(&mut self, act: &Act) -> String {

@@ -5,8 +5,6 @@
 //! as events, one at a time. Must not know an operator, a kind or an engine.
 
 mod act;
-#[cfg(test)]
-mod check;
 mod containers;
 mod fate;
 mod kubelet;
@@ -17,18 +15,20 @@ mod script;
 mod span;
 mod stage;
 mod status;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod workload;
 mod world;
 
 pub use act::Act;
-#[cfg(test)]
-pub use check::{Tried, advance, check};
 pub use fate::Fate;
 pub use pool::{Pool, Spread, Times};
 pub use script::{At, Script};
 pub use span::Span;
 pub use stage::{Operator, Stage, edit, play};
 pub use status::how;
+#[cfg(test)]
+pub use tests::{Tried, advance, check};
 pub use turn::Turn;
 pub use world::{Event, World};

@@ -35,6 +35,9 @@ pub struct Script<A> {
     /// Nodes that are alike.
     #[serde(default)]
     pub pools: Vec<Pool>,
+    /// Nodes as they are elsewhere; they join the first pool.
+    #[serde(skip)]
+    pub members: Vec<Value>,
     /// Deployments, and how many replicas each has.
     #[serde(default)]
     #[schemars(skip)]
@@ -103,8 +106,9 @@ impl<A: DeserializeOwned> Script<A> {
     fn checked(self) -> Result<Self, String> {
         let mut names: Vec<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
         names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!("pools: two are called {}", twice[0]));
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]).and_then(<[&str]>::first);
+        if let Some(name) = twice {
+            return Err(format!("pools: two are called {name}"));
         }
         let nodes = self.pools.iter().fold(0_usize, |sum, pool| sum.saturating_add(pool.count));
         if nodes > NODES_AT_MOST {

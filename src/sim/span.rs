@@ -33,9 +33,9 @@ impl TryFrom<String> for Span {
             None => part.parse::<SignedDuration>().ok().and_then(|time| TimeDelta::try_seconds(time.as_secs())),
         };
         let parts: Option<Vec<TimeDelta>> = text.split_whitespace().map(part).collect();
-        let sum = parts.filter(|parts| !parts.is_empty()).and_then(|parts| {
-            parts.into_iter().try_fold(TimeDelta::zero(), |sum, part| sum.checked_add(&part))
-        });
+        let sum = parts
+            .filter(|parts| !parts.is_empty())
+            .and_then(|parts| parts.into_iter().try_fold(TimeDelta::zero(), |sum, part| sum.checked_add(&part)));
         let wrong = || format!("{text:?} is not a time such as 90s, 5m, 2h or 3d");
         sum.filter(|sum| *sum >= TimeDelta::zero()).map(Self).ok_or_else(wrong)
     }

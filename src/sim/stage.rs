@@ -37,6 +37,9 @@ impl Stage {
         let began = script.begins;
         let mut world = World::new(began, namespace, annotation, random);
         script.pools.iter().for_each(|pool| world.add_pool(pool));
+        if let Some(pool) = script.pools.first() {
+            script.members.iter().for_each(|node| world.join_node(&pool.name, node.clone()));
+        }
         for (name, replicas) in &script.workloads {
             world.scale(name, *replicas);
         }

@@ -20,6 +20,7 @@ pub fn is_ready(pod: &Value) -> bool {
 }
 
 /// What somebody who watches would say of a Pod that is not being deleted.
+#[must_use]
 pub fn how(pod: &Value) -> Option<&str> {
     if !pod["metadata"]["deletionTimestamp"].is_null() {
         return None;

@@ -205,7 +205,9 @@ impl World {
                 }
                 (Some(false), true) => {
                     let pods: Vec<String> = self.on[&node].iter().filter(|name| is_its(self, name)).cloned().collect();
-                    pods.iter().for_each(|pod| self.delete(pod));
+                    for pod in &pods {
+                        self.delete(pod);
+                    }
                 }
                 _ => {}
             }

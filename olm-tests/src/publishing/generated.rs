@@ -15,6 +15,7 @@ use oneagent_operator::olm::signatures::{self, signatures};
 use oneagent_operator::olm::{catalog, chart, check, console, images, monitoring, recipes};
 
 use super::files::{below, bundles};
+use super::scenarios;
 use crate::reference;
 
 /// Folders in which every file is generated.
@@ -103,6 +104,7 @@ impl Inputs<'_> {
             let commands = reference::commands(oneagent_operator::cli::command());
             files.extend(commands.map_err(|error| format!("cannot generate pages of commands: {error}"))?);
             files.push(reference::page_of("kubectl-oneagent.md", oneagent_operator::cli::plugin_command()));
+            files.extend(scenarios::files(self.root)?);
         }
         if wanted(What::Changelog) {
             files.push(changelog(list, version));

@@ -10,6 +10,7 @@ pub mod files;
 pub mod generated;
 pub mod images;
 pub mod registry;
+pub mod scenarios;
 pub mod sign;
 pub mod steps;
 

@@ -241,7 +241,7 @@ fn fired_as(rule: &Value, series: &str, value: u32) -> Value {
         let found = series.split_once(&format!(",{name}=\"")).or_else(|| series.split_once(&format!("{{{name}=\"")));
         found.and_then(|(_, rest)| rest.split('"').next())
     };
-    let of = "{{ with $labels.exported_namespace }}{{ . }}{{ else }}{{ $labels.namespace }}{{ end }}";
+    let of = "{{ or $labels.exported_namespace $labels.namespace }}";
     summary = summary.replace(of, quoted("exported_namespace").or(quoted("namespace")).unwrap_or_default());
     let expr = rule["expr"].as_str().unwrap();
     for name in ["namespace", "exported_namespace", "name", "reason"] {

@@ -131,10 +131,10 @@ fn a_person_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
         .await;
         // What the status says may be old once no operator runs.
         lab.operators[0].process.kill();
-        eventually("nobody holds the lease", LONG, || async {
+        eventually("no one holds the lease", LONG, || async {
             let (code, said) = ask(&lab, &kubeconfig, &["agent"]);
             let is_said =
-                said.starts_with("the operator: does not run: nobody holds Lease explained/oneagent-operator");
+                said.starts_with("the operator: does not run: Lease explained/oneagent-operator has no holder");
             if is_said && code == Some(1) { Ok(()) } else { Err(said) }
         })
         .await;

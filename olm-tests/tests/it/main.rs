@@ -51,6 +51,7 @@ mod stack;
 mod stop;
 mod torn;
 mod toy;
+mod tutorial;
 mod update;
 mod watcher;
 mod webhook;

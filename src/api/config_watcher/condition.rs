@@ -15,7 +15,7 @@ pub enum ConditionType {
     Ready,
     /// Something is under way.
     Progressing,
-    /// Something needs a human.
+    /// Someone must act.
     Degraded,
 }
 
@@ -46,20 +46,20 @@ pub enum Reason {
     /// No selected Pod is older than the last change that was seen, and all are available. A change from before the
     /// ConfigWatcher was created, or before `configMap` was edited, reached no Pod: `kubectl rollout restart`.
     AllUpdated,
-    /// The data has changed a moment ago; Pods are replaced once it has stayed the same for `debounceSeconds`.
+    /// The data changed a moment ago. Pods are replaced once it has stayed the same for `debounceSeconds`.
     Debouncing,
-    /// Pods are being replaced; the message says how many are left and what is waited for.
+    /// Pods are being replaced. The message says how many are left and what the operator waits for.
     RollingOut,
-    /// Pods are older than the change, and `rollout.windows` or `rollout.blackouts` let none be replaced now; the
+    /// Pods are older than the change, and `rollout.windows` or `rollout.blackouts` let none be replaced now. The
     /// message says until when.
     Held,
-    /// Pods are not available, though none is older than the change; the message names up to five of them, with the
+    /// Pods are not available, though none is older than the change. The message names up to five of them, with the
     /// cause of each.
     PodsUnavailable,
-    /// Pods are older than the change and may not be replaced now: a PodDisruptionBudget forbids it, or their workload
-    /// is rolling out, paused, or holds another template back; the message names which, and it goes on when it may. If
-    /// it lasts: `kubectl get pdb`, `kubectl rollout status`. As Degraded: a PodDisruptionBudget keeps broken Pods from
-    /// being replaced; set its `unhealthyPodEvictionPolicy` to `AlwaysAllow`.
+    /// Pods are older than the change and may not be replaced now. A PodDisruptionBudget forbids it, or their workload
+    /// is rolling out, paused, or holds another template back. The message names which. The rollout continues when that
+    /// ends. If it lasts: `kubectl get pdb`, `kubectl rollout status`. As Degraded: a PodDisruptionBudget keeps broken
+    /// Pods from being replaced. Set its `unhealthyPodEvictionPolicy` to `AlwaysAllow`.
     Blocked,
     /// The selector matches no Pod that could be replaced: check `podSelector` against `kubectl get pods
     /// --show-labels`.
@@ -68,29 +68,29 @@ pub enum Reason {
     ConfigMapNotFound,
     /// The ConfigMap cannot be read: grant the operator get, list and watch on ConfigMaps of this namespace.
     ConfigMapUnreadable,
-    /// `rollout.paused` is true: set it to false to go on.
+    /// `rollout.paused` is true: set it to false to continue.
     Paused,
-    /// Everything is stopped by key `stop` of ConfigMap `configwatcher-operator` in the operator's namespace:
-    /// delete the key to go on.
+    /// Key `stop` of ConfigMap `configwatcher-operator` in the operator's namespace stops everything: delete the key to
+    /// continue.
     Stopped,
     /// New Pods do not become available, so the rollout was stopped. Correct the data: the next change is tried. Or
     /// edit the spec to have this data tried again: a longer `waitReadySeconds`, or a new text in `rollout.retry`. Once
-    /// the workload has had all its Pods available for `waitReadySeconds`, it goes on by itself, but only twice.
+    /// all Pods of the workload have been available for `waitReadySeconds`, the rollout continues, but only twice.
     RolloutFailed,
     /// New Pods cannot start: a registry, a quota, a webhook, a missing Secret, or a key that is missing from the
-    /// ConfigMap. Correct what the message names; the rollout then goes on by itself.
+    /// ConfigMap. Correct what the message names. Then the rollout continues.
     PodsRefused,
-    /// The spec is invalid; the message names the field and the remedy. No Pod is replaced meanwhile.
+    /// The spec is invalid. The message names the field and the remedy. No Pod is replaced meanwhile.
     InvalidSpec,
     /// The API server refuses to evict the Pod that the message names: grant the operator create on `pods/eviction` in
     /// this namespace, or change the policy or webhook. Other Pods are tried meanwhile, and that one again.
     EvictionRefused,
-    /// The operator may not read what it decides from; the message quotes the API server. Grant it that right: no Pod
+    /// The operator may not read what it decides from. The message quotes the API server. Grant it that right. No Pod
     /// is replaced meanwhile.
     RightsMissing,
-    /// The API server goes on refusing or failing what the operator asks of it; the message quotes it. Fix the policy,
-    /// webhook or server; it is tried again.
+    /// The API server keeps rejecting or failing what the operator asks of it. The message quotes it. Fix the policy,
+    /// webhook or server. The operator tries again.
     WriteRefused,
-    /// Nobody has looked yet.
+    /// The operator has not looked at the object yet.
     NotYetReported,
 }

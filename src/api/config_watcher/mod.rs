@@ -33,7 +33,7 @@ use super::schema::int_or_string;
     shortname = "cw",
     namespaced,
     status = "ConfigWatcherStatus",
-    doc = "Pods that are replaced, a few at a time, when the data of a ConfigMap that they read has changed.",
+    doc = "Replaces Pods, a few at a time, when the data of a ConfigMap that they read changes.",
     printcolumn(name = "ConfigMap", type_ = "string", json_path = ".spec.configMap"),
     printcolumn(name = "Updated", type_ = "string", json_path = ".status.pods.progress"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
@@ -50,13 +50,13 @@ pub struct ConfigWatcherSpec {
     /// Labels of the Pods, in the namespace of this object: a Pod must have all of them. At least one.
     #[schemars(extend("minProperties" = 1))]
     pub pod_selector: BTreeMap<String, String>,
-    /// Kinds of owners that make a Pod again when it is evicted, with their API group, such as CloneSet.apps.kruise.io.
-    /// Pods of ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers are always replaced; those of any other
-    /// owner, and all whose restartPolicy is not Always, are left alone. Default: none.
+    /// Kinds of owners that create a Pod again when it is evicted, with their API group, such as
+    /// CloneSet.apps.kruise.io. Pods of ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers are always
+    /// replaced. Those of any other owner, and all whose restartPolicy is not Always, are left alone. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub owner_kinds: Vec<String>,
-    /// Seconds for which the data must stay as it is before Pods are replaced; changes that do not end are acted on
+    /// Seconds for which the data must stay the same before Pods are replaced. If it keeps changing, Pods are replaced
     /// after five minutes, or after this time if that is longer. Default: 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 3, max = 3600))]
@@ -85,7 +85,7 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub wait_ready_seconds: Option<u32>,
-    /// When Pods may be replaced. Windows unite. Default: at any time.
+    /// When Pods may be replaced: in any of these windows. Default: at any time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub windows: Vec<Window>,
@@ -93,7 +93,8 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     pub blackouts: Vec<Blackout>,
-    /// Pods that get new data first. Others follow when these have been available for a while. Default: none.
+    /// Pods that get new data first. Others follow when these have been available for as long as soak says. Default:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<CanaryPods>,
     /// How many new Pods must fail until the rollout is stopped. Default: 1 while there are canaries, then as many as
@@ -101,7 +102,7 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_failures: Option<u32>,
-    /// What is done when new Pods failed. Default: Pause.
+    /// The action when new Pods failed. Default: Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
     /// Any text, such as the time: when it changes, data that failed is tried again, as after any edit of the spec.
@@ -131,11 +132,11 @@ pub struct CanaryPods {
     pub soak: Option<String>,
 }
 
-/// What is done when new Pods failed. Pause: no other is replaced until the data or the spec changes, or their workload
-/// has been whole for waitReadySeconds. Default: Pause.
+/// The action when new Pods failed. Pause: no other Pod is replaced until the data or the spec changes, or all Pods of
+/// the workload have been available for waitReadySeconds. Default: Pause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// No other Pod is replaced; only its owner turns a ConfigMap back.
+    /// No other Pod is replaced. The operator does not change the ConfigMap.
     #[default]
     Pause,
 }
@@ -156,7 +157,7 @@ pub struct ConfigWatcherStatus {
     /// When the data changed last, by the API server's clock (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<String>,
-    /// The change that is being brought to the Pods.
+    /// The change that not all Pods have yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<PendingStatus>,
     /// Counts of Pods.
@@ -190,7 +191,7 @@ impl ObjectStatus for ConfigWatcherStatus {
     }
 }
 
-/// A change that is being brought to the Pods.
+/// A change that not all Pods have yet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingStatus {
@@ -215,10 +216,12 @@ pub struct PodCounts {
     /// Of them, to be replaced.
     #[serde(default)]
     pub outdated: i32,
-    /// Of the outdated, those that may not be touched now: a PodDisruptionBudget, or their workload's own rollout.
+    /// Of the outdated, those that may not be replaced now because of a PodDisruptionBudget or their workload's own
+    /// rollout.
     #[serde(default)]
     pub blocked: i32,
-    /// Pods that the selector matches and that are left alone: nobody would make them again, or they are at their end.
+    /// Pods that the selector matches and that are left alone: no controller would create them again, or they have
+    /// ended.
     #[serde(default)]
     pub skipped: i32,
     /// Of the selected, those that are not available.

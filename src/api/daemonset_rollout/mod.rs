@@ -29,7 +29,7 @@ use super::schedule::OnFailure;
     shortname = "dsr",
     namespaced,
     status = "DaemonSetRolloutStatus",
-    doc = "The careful update of a DaemonSet that another tool deploys, with updateStrategy OnDelete.",
+    doc = "Updates the Pods of a DaemonSet with updateStrategy OnDelete that another tool deploys.",
     printcolumn(name = "DaemonSet", type_ = "string", json_path = ".spec.daemonSet"),
     printcolumn(name = "Updated", type_ = "string", json_path = ".status.nodes.progress"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
@@ -43,11 +43,11 @@ use super::schedule::OnFailure;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonSetRolloutSpec {
-    /// Name of a DaemonSet of this namespace. Its updateStrategy must be OnDelete; with RollingUpdate Kubernetes
+    /// Name of a DaemonSet of this namespace. Its updateStrategy must be OnDelete. With RollingUpdate Kubernetes
     /// replaces its Pods itself, and this object only counts them.
     #[schemars(length(min = 1, max = 253))]
     pub daemon_set: String,
-    /// Serve the DaemonSet though an operator controls it: that operator must not replace its Pods itself. Default:
+    /// Serve the DaemonSet although an operator controls it. That operator must not replace its Pods itself. Default:
     /// false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept_owner: Option<bool>,
@@ -76,9 +76,9 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub wait_ready_seconds: Option<u32>,
-    /// Pause: a failed revision stays in the template, and no further Pod gets it from here. Rollback: the last good
-    /// template is put back, once; for that the operator needs the right to patch DaemonSets, which no bundle has.
-    /// Default: Pause.
+    /// Pause: a failed revision stays in the template, and no further Pod gets it from the operator. Rollback: the
+    /// operator puts the last good template back, once. For that it needs the right to patch DaemonSets, which no
+    /// bundle has. Default: Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
     /// A revision, by its controller-revision-hash, whose canaries have soaked enough: others follow once all of them
@@ -94,8 +94,8 @@ pub struct Rollout {
         .message("reject must be a controller-revision-hash, such as 7d9c6b5f4"))]
     #[schemars(length(max = 63))]
     pub reject: Option<String>,
-    /// A revision that failed, by its controller-revision-hash, to be tried again: once for each time that it is named
-    /// here.
+    /// A revision that failed, by its controller-revision-hash, to be tried again once. To try it another time, remove
+    /// it and set it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]{1,63}$')")
         .message("retry must be a controller-revision-hash, such as 7d9c6b5f4"))]
@@ -134,10 +134,10 @@ pub struct DaemonSetRolloutStatus {
 pub struct DaemonSetStatus {
     #[serde(default)]
     pub uid: String,
-    /// Its generation: counts and conditions are about its template as of then.
+    /// Its generation. Counts and conditions are about its template as of then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// The current revision, by its controller-revision-hash; absent until its controller has written it.
+    /// The current revision, by its controller-revision-hash. Absent until the DaemonSet's controller has written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Nodes that its controller wants a Pod on. Where that differs from nodes.selected for a minute, the smaller of

@@ -37,15 +37,15 @@ pub const PACKAGE: Package = Package {
     own_image_variable: None,
     samples: &[
         Sample { file: "fluent-bit.yaml", title: "Fluent Bit", yaml: include_str!("fluent-bit.yaml") },
-        Sample { file: "datadog.yaml", title: "Datadog Agent, by its chart", yaml: include_str!("datadog.yaml") },
+        Sample { file: "datadog.yaml", title: "Datadog Agent, from its chart", yaml: include_str!("datadog.yaml") },
         Sample {
             file: "datadog-operator.yaml",
-            title: "Datadog Agent, by its operator",
+            title: "Datadog Agent, from its operator",
             yaml: include_str!("datadog-operator.yaml"),
         },
         Sample {
             file: "falcon-sensor.yaml",
-            title: "CrowdStrike Falcon, by its chart",
+            title: "CrowdStrike Falcon, from its chart",
             yaml: include_str!("falcon-sensor.yaml"),
         },
         Sample { file: "node-exporter.yaml", title: "node-exporter", yaml: include_str!("node-exporter.yaml") },
@@ -65,9 +65,9 @@ pub const PACKAGE: Package = Package {
     panels: PANELS,
     texts: Texts {
         title: "DaemonSet Rollout Operator",
-        sentence: "Updates any vendor's DaemonSet with canaries, windows, a budget and a verdict.",
+        sentence: "Updates any vendor's DaemonSet with canaries, windows and a budget, and stops a version that fails.",
         description: include_str!("description.md"),
-        uninstall: "Pods stay as they are; from then on a changed template reaches a Pod of an OnDelete DaemonSet only \
+        uninstall: "Pods stay as they are. After that a changed template reaches a Pod of an OnDelete DaemonSet only \
             when you delete that Pod.",
         keywords: &["daemonset", "rollout", "canary", "ondelete", "agent"],
         categories: "Developer Tools,Monitoring",
@@ -86,14 +86,20 @@ const RULES: &[Rule] = &[
         &["list", "watch"],
         "follow the DaemonSetRollouts; their spec is never written",
     ),
-    rule(Where::Watched, "oneagent-operator.github.io", "daemonsetrollouts/status", &["patch"], "say what was found"),
+    rule(
+        Where::Watched,
+        "oneagent-operator.github.io",
+        "daemonsetrollouts/status",
+        &["patch"],
+        "write what the operator found",
+    ),
     rule(Where::Watched, "apps", "daemonsets", &["list", "watch"], "follow the DaemonSets, which are never written"),
     rule(
         Where::Watched,
         "apps",
         "controllerrevisions",
         &["list"],
-        "know which revision a DaemonSet's template is, and so which Pods are outdated",
+        "know the revision of a DaemonSet's template, and so which Pods are outdated",
     ),
     rule(Where::Watched, "", "pods", &["delete", "list", "watch"], "see the Pods of DaemonSets, and replace them"),
     rule(
@@ -101,7 +107,7 @@ const RULES: &[Rule] = &[
         "",
         "events",
         &["create", "list"],
-        "tell about every transition, and learn why the API server refuses Pods",
+        "report every transition, and learn why the API server refuses Pods",
     ),
     rule(Where::Cluster, "", "nodes", &["list", "watch"], "know where Pods belong, and in which zone"),
     rule(
@@ -109,12 +115,12 @@ const RULES: &[Rule] = &[
         "coordination.k8s.io",
         "leases",
         &["create", "get", "list", "update", "watch"],
-        "let one operator of several act",
+        "let only one of several operators act",
     ),
     rivals_lease(NAME),
     Rule {
         name: Some(NAME),
-        ..rule(Where::Own, "", "configmaps", &["list", "watch"], "learn that everything shall stop")
+        ..rule(Where::Own, "", "configmaps", &["list", "watch"], "see when everything must stop")
     },
 ];
 
@@ -124,14 +130,15 @@ const ALERTS: &[Alert] = &[
         expr: "max by (namespace, name) (daemonsetrollout_condition{\
             reason=~\"RolloutFailed|RollbackRefused\"}) == 1",
         lasts: "5m",
-        summary: "The rollout of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} failed and was stopped.",
+        summary: "The rollout of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} failed, and the operator \
+            stopped it.",
     },
     Alert {
         name: "DaemonSetRollbackUndone",
         expr: "max by (namespace, name) (daemonsetrollout_condition{reason=\"RollbackUndone\"}) == 1",
         lasts: "5m",
-        summary: "Somebody wrote a failed template of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} \
-            again after the operator had put the last good one back.",
+        summary: "A failed template of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} was written again \
+            after the operator had put the last good one back.",
     },
     Alert {
         name: "DaemonSetRolloutNotOnDelete",
@@ -150,8 +157,8 @@ const ALERTS: &[Alert] = &[
         name: "DaemonSetPromotionAwaited",
         expr: "max by (namespace, name) (daemonsetrollout_condition{reason=\"AwaitingPromotion\"}) == 1",
         lasts: "24h",
-        summary: "The canaries of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} have soaked, and for a \
-            day nobody has promoted or rejected their revision.",
+        summary: "The canaries of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} soaked a day ago, and \
+            their revision is neither promoted nor rejected.",
     },
     Alert {
         name: "DaemonSetPodsOutdated",
@@ -159,21 +166,21 @@ const ALERTS: &[Alert] = &[
             (changes(daemonsetrollout_nodes{state=\"outdated\"}[1h])) == 0 unless on (namespace, name) \
             daemonsetrollout_condition{condition=\"Ready\",reason=\"Paused\"} == 1",
         lasts: "24h",
-        summary: "{{ $value }} nodes of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} run an earlier \
-            revision for a day, and nothing moves.",
+        summary: "{{ $value }} nodes of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} have run an \
+            earlier revision for a day, and their number does not change.",
     },
     Alert {
         name: "DaemonSetRolloutNeedsAttention",
         expr: "max by (namespace, name, reason) (daemonsetrollout_condition{condition=\"Degraded\",status=\"True\",\
             reason!~\"RolloutFailed|RollbackRefused|RollbackUndone|NotOnDelete|TemplateUnstable\"}) == 1",
         lasts: "1h",
-        summary: "DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} needs a human: {{ $labels.reason }}.",
+        summary: "DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} needs attention: {{ $labels.reason }}.",
     },
     Alert {
         name: "DaemonSetRolloutOperatorAway",
         expr: "absent(daemonsetrollout_leader == 1)",
         lasts: "15m",
-        summary: "No DaemonSet Rollout Operator acts: a changed template reaches no Pod of an OnDelete DaemonSet.",
+        summary: "No DaemonSet Rollout Operator is active: a changed template reaches no Pod of an OnDelete DaemonSet.",
     },
 ];
 
@@ -185,13 +192,13 @@ const PANELS: &[Panel] = &[
         unit: "short",
     },
     Panel {
-        title: "DaemonSetRollouts that need a human, and why",
+        title: "DaemonSetRollouts that need attention, and why",
         expr: "daemonsetrollout_condition{condition=\"Degraded\",status=\"True\"}",
         legend: "{{namespace}}/{{name}} {{reason}}",
         unit: "short",
     },
     Panel {
-        title: "What the rollouts are doing",
+        title: "State of rollouts",
         expr: "daemonsetrollout_condition{condition=\"Progressing\"}",
         legend: "{{namespace}}/{{name}} {{reason}}",
         unit: "short",
@@ -220,21 +227,21 @@ const PANELS: &[Panel] = &[
         legend: "errors",
         unit: "short",
     },
-    Panel { title: "Operators that act", expr: "sum(daemonsetrollout_leader)", legend: "operators", unit: "short" },
+    Panel { title: "Active operators", expr: "sum(daemonsetrollout_leader)", legend: "operators", unit: "short" },
 ];
 
 const TOUR: &[Step] = &[
     Step {
         title: "Install the operator",
-        how: "Under **Operators**, find **DaemonSet Rollout Operator** and choose **Install**, with **A specific \
-            namespace on the cluster**: the one of the DaemonSet.",
+        how: "Under **Operators**, find **DaemonSet Rollout Operator** and choose **Install**. Select **A \
+            specific namespace on the cluster**: the namespace of the DaemonSet.",
         review: "Does **Installed Operators** say **Succeeded**?",
-        help: "Read the conditions of the Subscription, and those of the ClusterServiceVersion.",
+        help: "Read the conditions of the Subscription and of the ClusterServiceVersion.",
     },
     Step {
         title: "Set the strategy of the DaemonSet",
-        how: "Where the DaemonSet is deployed (chart, Git, operator), set `updateStrategy.type` to `OnDelete`. That \
-            restarts no Pod.",
+        how: "Set `updateStrategy.type` to `OnDelete` where the DaemonSet is deployed: in its chart, in Git, or by \
+            its operator. This restarts no Pod.",
         review: "Does the DaemonSet's YAML say `OnDelete`?",
         help: "`docs/daemonsetrollout.md` has the setting of several agents.",
     },
@@ -243,7 +250,7 @@ const TOUR: &[Step] = &[
         how: "In that project, in the YAML view, create a **DaemonSetRollout** that names the DaemonSet in \
             `daemonSet`, with a canary.",
         review: "Does its page count the nodes that run the current revision?",
-        help: "Condition `Degraded` says what is wrong and what fixes it.",
+        help: "Condition `Degraded` says what is wrong and how to fix it.",
     },
 ];
 
@@ -252,7 +259,7 @@ const SHARES: &[&str] = &["com.tectonic.ui:select:1", "com.tectonic.ui:select:5%
 
 const FORM: &[Shown] = &[
     shown("daemonSet", "DaemonSet", &["io.kubernetes:DaemonSet"]),
-    shown("acceptOwner", "Serve it though an operator controls it", &["com.tectonic.ui:booleanSwitch"]),
+    shown("acceptOwner", "Serve it even if an operator controls it", &["com.tectonic.ui:booleanSwitch"]),
     shown("ignore", "Labels and annotations whose change replaces no Pod", &[]),
     shown("debounceSeconds", "Seconds for which the template must stay the same", NUMBER),
     shown("rollout", "Rollout", &[]),
@@ -266,7 +273,7 @@ const FORM: &[Shown] = &[
     shown("rollout.minReadySeconds", "Seconds that a new Pod must stay ready", NUMBER),
     shown("rollout.waitReadySeconds", "Seconds within which a new Pod must be ready", NUMBER),
     shown("rollout.canary", "Canaries", &[]),
-    shown("rollout.canary.nodes", "How many nodes go first", SHARES),
+    shown("rollout.canary.nodes", "How many nodes are first", SHARES),
     shown("rollout.canary.selector", "Or nodes with these labels", &[]),
     shown("rollout.canary.soak", "How long they must have been available", &[]),
     shown(
@@ -276,9 +283,9 @@ const FORM: &[Shown] = &[
     ),
     shown("rollout.promote", "Let others follow the canaries of this revision", &["com.tectonic.ui:text"]),
     shown("rollout.reject", "This revision has failed", &["com.tectonic.ui:text"]),
-    shown("rollout.windows", "When Pods may be replaced", &[]),
-    shown("rollout.blackouts", "When they may not", &[]),
-    shown("rollout.maxFailures", "Nodes that fail until it is stopped", NUMBER),
+    shown("rollout.windows", "When Pods can be replaced", &[]),
+    shown("rollout.blackouts", "When no Pod is replaced", &[]),
+    shown("rollout.maxFailures", "Nodes that must fail to stop it", NUMBER),
     shown(
         "rollout.onFailure",
         "When a revision fails",
@@ -292,7 +299,7 @@ const PAGE: &[Shown] = &[
     shown("nodes.progress", "Nodes at the current revision", &[]),
     shown("nodes.selected", "Selected nodes", &[]),
     shown("nodes.running", "Nodes with an available Pod", &[]),
-    shown("nodes.outdated", "Nodes whose Pod is to be replaced", &[]),
+    shown("nodes.outdated", "Nodes with an outdated Pod", &[]),
     shown("daemonSet.revision", "Current revision", &[]),
     shown("daemonSet.strategy", "Update strategy", &[]),
     shown("daemonSet.owner", "Controlled by", &[]),

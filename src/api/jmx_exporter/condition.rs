@@ -15,7 +15,7 @@ pub enum ConditionType {
     Ready,
     /// Something is under way.
     Progressing,
-    /// Something needs a human.
+    /// Someone must act.
     Degraded,
 }
 
@@ -40,44 +40,44 @@ pub enum Reason {
     AsExpected,
     /// All selected JVMs export, with the configuration as it is.
     AllExporting,
-    /// JVMs are being attached to; the message says how many are left and what is waited for.
+    /// The operator attaches to JVMs. The message says how many are left and what it waits for.
     Attaching,
-    /// JVMs do not export yet, and `rollout.windows` or `rollout.blackouts` let none be attached to now; the message
+    /// JVMs do not export yet, and `rollout.windows` or `rollout.blackouts` let none be attached to now. The message
     /// says until when.
     Held,
-    /// Some JVMs are left alone; the message counts them by reason and names up to five of each, `status.jvms.examples`
+    /// Some JVMs are left alone. The message counts them by reason and names up to five of each. `status.jvms.examples`
     /// says what helps. All others export.
     JvmsRefused,
     /// The selector matches no Pod that runs: check `labelSelector` against `kubectl get pods --show-labels`.
     NoPodsSelected,
-    /// The ConfigMap does not exist: create it, or correct `config.configMapName`. JVMs that export go on.
+    /// The ConfigMap does not exist: create it, or correct `config.configMapName`. JVMs that export continue.
     ConfigMapNotFound,
-    /// The ConfigMap lacks the key: add it, or correct `config.configMapKey`. JVMs that export go on.
+    /// The ConfigMap lacks the key: add it, or correct `config.configMapKey`. JVMs that export continue.
     ConfigKeyNotFound,
     /// The ConfigMap cannot be read: grant the operator get, list and watch on ConfigMaps of this namespace.
     ConfigMapUnreadable,
-    /// The configuration could end a JVM, or is not YAML, or the exporter did not take it; the message names the key
+    /// The configuration could end a JVM, or is not YAML, or the exporter did not take it. The message names the key
     /// and its line. Correct the ConfigMap: the next one is tried. JVMs that export keep the previous one.
     ConfigRejected,
-    /// `rollout.paused` is true: set it to false to go on.
+    /// `rollout.paused` is true: set it to false to continue.
     Paused,
-    /// Everything is stopped by key `stop` of ConfigMap `jmx-exporter-operator` in the operator's namespace: delete the
-    /// key to go on.
+    /// Key `stop` of ConfigMap `jmx-exporter-operator` in the operator's namespace stops everything: delete the key to
+    /// continue.
     Stopped,
     /// A JVM, or its container, ended within ten seconds after it loaded the exporter, or its Pod ceased to be Ready.
-    /// No other JVM is attached to. Look at its log; then edit the spec to go on, such as a new text in
+    /// No other JVM is attached to. Look at its log. Then edit the spec to continue, such as a new text in
     /// `rollout.retry`.
     AttachHarmful,
-    /// The spec is invalid; the message names the field and the remedy. JVMs that export go on.
+    /// The spec is invalid. The message names the field and the remedy. JVMs that export continue.
     InvalidSpec,
-    /// The operator may not read what it decides from; the message quotes the API server. Grant it that right.
+    /// The operator may not read what it decides from. The message quotes the API server. Grant it that right.
     RightsMissing,
-    /// The API server goes on refusing or failing what the operator asks of it; the message quotes it. Fix the policy,
-    /// webhook or server; it is tried again.
+    /// The API server keeps rejecting or failing what the operator asks of it. The message quotes it. Fix the policy,
+    /// webhook or server. The operator tries again.
     WriteRefused,
     /// The operator does not know its own image, which the containers that join Pods run: name it in variable
     /// `OPERATOR_IMAGE` of its Deployment.
     ImageUnknown,
-    /// Nobody has looked yet.
+    /// The operator has not looked at the object yet.
     NotYetReported,
 }

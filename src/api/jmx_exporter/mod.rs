@@ -55,12 +55,12 @@ pub struct PrometheusJmxExporterSpec {
     /// Port on which each JVM serves its metrics, at /metrics of its Pod's address.
     #[schemars(range(min = 1, max = 65_535))]
     pub port: i32,
-    /// Container whose JVM is meant. Default: the first in which there is one.
+    /// Container with the JVM. Default: the first container that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub container: Option<String>,
-    /// Memory that the container must have left of its limit, as a quantity; with less the JVM is left alone. 0:
-    /// whatever it has left. Default: 96Mi.
+    /// Memory that the container must have left of its limit, as a quantity. With less the JVM is left alone. 0: no
+    /// minimum. Default: 96Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 : \
         self.matches('^[0-9]{1,15}([.][0-9]{1,3})?(k|M|G|T|Ki|Mi|Gi|Ti)?$')")
@@ -98,11 +98,11 @@ pub struct Rollout {
     /// JVMs that go first. Default: one, watched for 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<CanaryJvms>,
-    /// How many JVMs must come to harm, or not take the configuration, until the rollout is stopped. Default: 1.
+    /// How many JVMs must be harmed, or not take the configuration, until the rollout is stopped. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_failures: Option<u32>,
-    /// When JVMs may be attached to. Windows unite. Default: at any time.
+    /// When JVMs may be attached to: in any of these windows. Default: at any time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub windows: Vec<Window>,
@@ -147,7 +147,7 @@ pub struct PrometheusJmxExporterStatus {
     /// Namespace of the operator that wrote this. Another one leaves the object alone while this one's Lease is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_namespace: Option<String>,
-    /// JVMs that answered, by Pod; at most 200.
+    /// JVMs that answered, by Pod, at most 200.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_endpoints: Vec<MetricsEndpoint>,
     /// Counts of JVMs.
@@ -212,7 +212,7 @@ pub struct JvmCounts {
     /// Exporting of selected, for the printer column.
     #[serde(default)]
     pub progress: String,
-    /// How many of them are left alone, or came to harm, for each reason.
+    /// How many of them are left alone, or were harmed, for each reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, i32>,
     /// At most five Pods of each reason, with its cause and remedy.

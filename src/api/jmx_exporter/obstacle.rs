@@ -22,7 +22,7 @@ pub enum Obstacle {
     /// The container has no JVM that has lived for eight seconds. Name the right one in `container`, or narrow
     /// `labelSelector`. It is looked for again after 30 seconds, and then less and less often.
     NoJvm,
-    /// The container has several JVMs, and none is process 1: nobody can say which is meant.
+    /// The container has several JVMs, and none is process 1: the operator cannot tell which is meant.
     SeveralJvms,
     /// The JVM is OpenJ9, which has no such attach mechanism. Start it with the exporter as `-javaagent`.
     NotHotSpot,
@@ -31,7 +31,7 @@ pub enum Obstacle {
     AttachDisabled,
     /// The signal that asks a JVM for its socket would end this one: remove option `-Xrs`.
     SignalUnsafe,
-    /// The runtime lacks a module that the exporter needs; the message names it. Add it where `jlink` makes the
+    /// The runtime lacks a module that the exporter needs. The message names it. Add it where `jlink` makes the
     /// runtime.
     ModuleMissing,
     /// The container has less memory left than `minFreeMemory`: raise its limit, or lower that.
@@ -41,13 +41,13 @@ pub enum Obstacle {
     /// The JVM's files cannot be reached: it runs in another user namespace, or with more rights than a container that
     /// joins its Pod may have.
     NotReachable,
-    /// Somebody else listens on `port` in the Pod: choose another.
+    /// Another process listens on `port` in the Pod: choose another.
     PortInUse,
     /// The JVM has an exporter already, which was there from its start: nothing to do, or restart the Pod without it.
     AlreadyExporting,
-    /// The JVM was made to load the exporter before; a second load would end it. Restart the Pod.
+    /// The JVM was made to load the exporter before. A second load would end it. Restart the Pod.
     LoadedBefore,
-    /// The JVM refused the exporter; the message quotes it, and its log says more. Restart the Pod to have it tried
+    /// The JVM refused the exporter. The message quotes it, and its log says more. Restart the Pod to have it tried
     /// again.
     LoadFailed,
     /// The JVM loaded the exporter, and its endpoint does not answer. Restart the Pod to have it tried again.
@@ -60,14 +60,14 @@ pub enum Obstacle {
     /// The container was started again less than ten minutes after it had been started, and may end as soon again. It
     /// is joined once it has run for as long as the one before, or for a minute, and longer with each such restart.
     Restarting,
-    /// The kubelet of the Pod's node does not report, so nobody knows what runs there. It goes on by itself once it
-    /// does: see `kubectl get nodes`.
+    /// The kubelet of the Pod's node does not report, so the operator cannot tell what runs there. It continues once
+    /// the kubelet reports: see `kubectl get nodes`.
     KubeletSilent,
-    /// The API server refuses the container that joins the Pod; the message quotes it: Pod Security, a policy, or a
-    /// missing right. It is tried again within minutes.
+    /// The API server refuses the container that joins the Pod: Pod Security, a policy, or a missing right. The message
+    /// quotes it. The operator tries again within minutes.
     NotAdmitted,
-    /// The operator's image cannot be pulled on the Pod's node; the message says why. No other
-    /// container joins the Pod meanwhile; it goes on by itself once the image is there.
+    /// The operator's image cannot be pulled on the Pod's node. The message says why. No other container joins the Pod
+    /// meanwhile. The operator continues once the image is there.
     HelperImage,
     /// The container that joined the Pod ended without a result. It is tried again after 30 seconds, and then less and
     /// less often.

@@ -39,7 +39,7 @@ pub const PACKAGE: Package = Package {
     extras: &[
         Sample {
             file: "admission-policy.yaml",
-            title: "What the operator may change in Pods",
+            title: "Changes to Pods that the policy allows",
             yaml: include_str!("admission-policy.yaml"),
         },
         Sample {
@@ -52,9 +52,9 @@ pub const PACKAGE: Package = Package {
     panels: PANELS,
     texts: Texts {
         title: "JMX Exporter Operator",
-        sentence: "Has JVMs that run already serve Prometheus metrics, without a restart.",
+        sentence: "Makes running JVMs serve Prometheus metrics, without a restart.",
         description: include_str!("description.md"),
-        uninstall: "JVMs that export go on until they end, and Prometheus goes on finding their Pods. To have the \
+        uninstall: "JVMs that export continue until they end, and Prometheus still finds their Pods. To have the \
             annotations removed, delete the PrometheusJmxExporters first.",
         keywords: &["prometheus", "jmx", "java", "jvm", "metrics", "monitoring"],
         categories: "Monitoring",
@@ -73,40 +73,46 @@ const RULES: &[Rule] = &[
         &["list", "watch"],
         "follow the PrometheusJmxExporters; their spec is never written",
     ),
-    rule(Where::Watched, "banzaicloud.com", "prometheusjmxexporters/status", &["patch"], "say what was found"),
+    rule(
+        Where::Watched,
+        "banzaicloud.com",
+        "prometheusjmxexporters/status",
+        &["patch"],
+        "write what the operator found",
+    ),
     rule(
         Where::Watched,
         "",
         "configmaps",
         &["list", "watch"],
-        "read the configurations that PrometheusJmxExporters name, each by its name",
+        "read the ConfigMaps that PrometheusJmxExporters name, each by its name",
     ),
     rule(
         Where::Watched,
         "",
         "pods",
         &["list", "patch", "watch"],
-        "see the Pods that are selected; annotate those that export, so that Prometheus finds them",
+        "see the selected Pods; annotate those that export, so that Prometheus finds them",
     ),
     rule(
         Where::Watched,
         "",
         "pods/ephemeralcontainers",
         &["patch"],
-        "add the container that has a JVM load the exporter; it is of the operator's own image",
+        "add the container that makes a JVM load the exporter; it runs the operator's own image",
     ),
-    rule(Where::Watched, "", "events", &["create"], "tell about every transition"),
+    rule(Where::Watched, "", "events", &["create"], "report every transition"),
     rule(
         Where::Own,
         "coordination.k8s.io",
         "leases",
         &["create", "get", "list", "update", "watch"],
-        "let one operator of several act",
+        "let only one of several operators act",
     ),
     rivals_lease(NAME),
     Rule {
         name: Some(NAME),
-        ..rule(Where::Own, "", "configmaps", &["list", "watch"], "learn that everything shall stop")
+        ..rule(Where::Own, "", "configmaps", &["list", "watch"], "see when everything must stop")
     },
 ];
 
@@ -116,7 +122,7 @@ const ALERTS: &[Alert] = &[
         expr: "max by (namespace, name) (prometheusjmxexporter_condition{reason=\"AttachHarmful\"}) == 1",
         lasts: "5m",
         summary: "A JVM of PrometheusJmxExporter {{ $labels.namespace }}/{{ $labels.name }} ended after it loaded the \
-            exporter; no other is attached to.",
+            exporter, and the operator attaches to no other.",
     },
     Alert {
         name: "JmxNobodyExports",
@@ -130,14 +136,14 @@ const ALERTS: &[Alert] = &[
         expr: "max by (namespace, name, reason) (prometheusjmxexporter_condition{condition=\"Degraded\",\
             status=\"True\",reason!=\"AttachHarmful\"}) == 1",
         lasts: "1h",
-        summary: "PrometheusJmxExporter {{ $labels.namespace }}/{{ $labels.name }} needs a human: \
+        summary: "PrometheusJmxExporter {{ $labels.namespace }}/{{ $labels.name }} needs attention: \
             {{ $labels.reason }}.",
     },
     Alert {
         name: "JmxExporterOperatorAway",
         expr: "absent(prometheusjmxexporter_leader == 1)",
         lasts: "15m",
-        summary: "No JMX Exporter Operator acts: JVMs that start serve no metrics.",
+        summary: "No JMX Exporter Operator is active: JVMs that start serve no metrics.",
     },
 ];
 
@@ -149,7 +155,7 @@ const PANELS: &[Panel] = &[
         unit: "short",
     },
     Panel {
-        title: "PrometheusJmxExporters that need a human, and why",
+        title: "PrometheusJmxExporters that need attention, and why",
         expr: "prometheusjmxexporter_condition{condition=\"Degraded\",status=\"True\"}",
         legend: "{{namespace}}/{{name}} {{reason}}",
         unit: "short",
@@ -160,34 +166,30 @@ const PANELS: &[Panel] = &[
         legend: "errors",
         unit: "short",
     },
-    Panel {
-        title: "Operators that act",
-        expr: "sum(prometheusjmxexporter_leader)",
-        legend: "operators",
-        unit: "short",
-    },
+    Panel { title: "Active operators", expr: "sum(prometheusjmxexporter_leader)", legend: "operators", unit: "short" },
 ];
 
 const TOUR: &[Step] = &[
     Step {
         title: "Install the operator",
-        how: "Under **Operators**, find **JMX Exporter Operator** and choose **Install**, with **A specific namespace \
-            on the cluster**: the one whose JVMs shall export.",
+        how: "Under **Operators**, find **JMX Exporter Operator** and choose **Install**. Select **A specific \
+            namespace on the cluster**: the one with the JVMs.",
         review: "Does **Installed Operators** say **Succeeded**?",
-        help: "Read the conditions of the Subscription, and those of the ClusterServiceVersion.",
+        help: "Read the conditions of the Subscription and of the ClusterServiceVersion.",
     },
     Step {
         title: "Create a PrometheusJmxExporter",
         how: "In that project, create a ConfigMap with key `config.yaml` and text `rules: []`. Then, in the YAML view, \
-            create a **PrometheusJmxExporter** that names it, labels of Pods in `labelSelector`, and a free `port`.",
+            create a **PrometheusJmxExporter** with that ConfigMap, labels of Pods in `labelSelector`, and a free \
+            `port`.",
         review: "Does the page of the PrometheusJmxExporter count JVMs that export?",
-        help: "The page counts the JVMs that are left alone; `status.jvms.examples` says why, and what helps.",
+        help: "The page counts the JVMs that are left alone. `status.jvms.examples` says why, and what helps.",
     },
     Step {
         title: "Look at the metrics",
-        how: "In a terminal: `oc port-forward POD 9400` and, in another one, `curl localhost:9400/metrics`.",
+        how: "Run `oc port-forward POD 9400` in a terminal, and `curl localhost:9400/metrics` in another one.",
         review: "Does it print metrics?",
-        help: "Condition `Degraded` says what is wrong and what fixes it.",
+        help: "Condition `Degraded` says what is wrong and how to fix it.",
     },
 ];
 
@@ -208,19 +210,19 @@ const FORM: &[Shown] = &[
     shown("rollout", "Rollout", &[]),
     shown(
         "rollout.maxConcurrent",
-        "JVMs that are worked on at once, at most",
+        "JVMs to attach to at once, at most",
         &["com.tectonic.ui:select:1", "com.tectonic.ui:select:10%", "com.tectonic.ui:select:25%"],
     ),
     shown("rollout.canary", "Canaries", &[]),
     shown(
         "rollout.canary.pods",
-        "How many go first",
+        "How many are first",
         &["com.tectonic.ui:select:1", "com.tectonic.ui:select:5%", "com.tectonic.ui:select:10%"],
     ),
     shown("rollout.canary.soak", "How long they must have exported", &[]),
-    shown("rollout.maxFailures", "JVMs that fail until it is stopped", NUMBER),
-    shown("rollout.windows", "When JVMs may be attached to", &[]),
-    shown("rollout.blackouts", "When they may not", &[]),
+    shown("rollout.maxFailures", "JVMs that must fail to stop it", NUMBER),
+    shown("rollout.windows", "When the operator can attach to JVMs", &[]),
+    shown("rollout.blackouts", "When it attaches to none", &[]),
     shown("rollout.retry", "Try again what failed, with each new text", &[]),
     shown("rollout.paused", "Paused", &["com.tectonic.ui:booleanSwitch"]),
 ];
@@ -228,7 +230,7 @@ const FORM: &[Shown] = &[
 const PAGE: &[Shown] = &[
     shown("jvms.progress", "JVMs that export", &[]),
     shown("jvms.selected", "Selected JVMs", &[]),
-    shown("jvms.waiting", "JVMs whose turn will come", &[]),
+    shown("jvms.waiting", "JVMs that wait", &[]),
     shown("jvms.refused", "JVMs that are left alone", &[]),
     shown("rollout.state", "Rollout", &[]),
     shown("rollout.startedAt", "Rollout began", &[]),

@@ -15,7 +15,7 @@ pub enum ConditionType {
     Ready,
     /// Something is under way.
     Progressing,
-    /// Something needs a human.
+    /// Someone must act.
     Degraded,
     /// The spec has services that this operator does not carry out.
     NotCarriedOut,
@@ -23,7 +23,7 @@ pub enum ConditionType {
 
 impl condition::Type for ConditionType {
     condition::common_conditions!(Reason);
-    const HALTED: &'static str = "nothing is changed until that is fixed; what runs goes on";
+    const HALTED: &'static str = "nothing is changed until that is fixed; running Pods stay as they are";
 
     fn weight(self, holds: Option<bool>, reason: Reason) -> Weight {
         match (self, reason) {
@@ -42,47 +42,46 @@ pub enum Reason {
     AsExpected,
     /// Every component serves.
     AllServing,
-    /// Components are being created, start, or get a changed template, one Pod at a time; the message says which, and
-    /// what is waited for. `status.components` has them all.
+    /// Components are being created, start, or get a changed template, one Pod at a time. The message says which, and
+    /// what the operator waits for. `status.components` has them all.
     StandingUp,
     /// Pods run an earlier template, and `rollout.windows`, `rollout.blackouts` or `rollout.paused` let none of them be
-    /// replaced now; the message says which, and until when.
+    /// replaced now. The message says which, and until when.
     Held,
-    /// Components that served do not; the message names them, and those that need them. See
-    /// `kubectl describe pod` of their Pods.
+    /// Components that served do not serve any more. The message names them, and those that need them. See `kubectl
+    /// describe pod` of their Pods.
     ComponentsUnavailable,
-    /// A Pod cannot start, or crashes; the message quotes its kubelet. Correct the image or command in the spec, or
+    /// A Pod cannot start, or crashes. The message quotes its kubelet. Correct the image or command in the spec, or
     /// what the message names.
     PodsFailing,
-    /// An entry of `services` is incomplete or unknown, or the Secret that identifies a store is gone or damaged; the
-    /// message names which, and the remedy. Others proceed, and what runs of this one goes on.
+    /// An entry of `services` is incomplete or unknown, or the Secret that identifies a store is gone or damaged. The
+    /// message names which, and the remedy. Other components proceed, and running Pods of this one stay as they are.
     InvalidComponent,
-    /// No node matches a component's `nodeSelector`, or a node where one of its servers is has gone; the message says
-    /// which. Label nodes, or correct the selector: Kubernetes has not set the label of masters since 1.24.
+    /// No node matches a component's `nodeSelector`, or the node of one of its servers is gone. The message says which.
+    /// Label nodes, or correct the selector: Kubernetes has not set the label of masters since 1.24.
     NoNodes,
-    /// An object that a component would have belongs to somebody else, which the message names: rename the component,
-    /// or remove the other one.
+    /// An object of a component has a name that another owner's object already has. The message names it. Rename the
+    /// component, or remove the other object.
     NameTaken,
-    /// A store has more servers than the spec asks for, and never shrinks; or there are too few nodes for all that it
-    /// asks for. Correct `replicas`, or label more nodes.
+    /// A store has more servers than the spec asks for, and never shrinks. Or there are too few nodes for all servers
+    /// that the spec asks for. Correct `replicas`, or label more nodes.
     NotChanged,
-    /// The Secret with the authority of all certificates is gone or damaged; the message says how to restore it. What
-    /// runs goes on, until its certificates end.
+    /// The Secret with the authority of all certificates is gone or damaged. The message says how to restore it.
+    /// Running Pods keep running until their certificates end.
     AuthorityUnusable,
-    /// Certificates end soon, and their renewal is held up; the message says when, and by what.
+    /// Certificates end soon, and their renewal is held up. The message says when they end, and what holds it up.
     CertificatesExpiring,
-    /// The services are known, and not carried out by this operator; the message says why.
+    /// This operator knows the services and does not carry them out. The message says why.
     Ignored,
-    /// Everything is stopped by key `stop` of ConfigMap `tf-operator` in the operator's namespace: delete the key to go
-    /// on.
+    /// Key `stop` of ConfigMap `tf-operator` in the operator's namespace stops everything: delete the key to continue.
     Stopped,
-    /// The spec is invalid; the message names the field and the remedy. What runs goes on.
+    /// The spec is invalid. The message names the field and the remedy. Running Pods stay as they are.
     InvalidSpec,
-    /// The operator may not read what it decides from; the message quotes the API server. Grant it that right.
+    /// The operator may not read what it decides from. The message quotes the API server. Grant it that right.
     RightsMissing,
-    /// The API server goes on refusing or failing what the operator asks of it; the message quotes it. Fix the policy,
-    /// webhook or server; it is tried again.
+    /// The API server keeps rejecting or failing what the operator asks of it. The message quotes it. Fix the policy,
+    /// webhook or server. The operator tries again.
     WriteRefused,
-    /// Nobody has looked yet.
+    /// The operator has not looked at the object yet.
     NotYetReported,
 }

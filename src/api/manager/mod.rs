@@ -48,7 +48,7 @@ const SERVICES: &[(&str, bool)] = &[
     singular = "manager",
     namespaced,
     status = "ManagerStatus",
-    doc = "A whole stack, such as an OpenSDN control plane: each component is created once all that it needs serves.",
+    doc = "Creates a whole stack, such as an OpenSDN control plane, each component after those that it needs.",
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
     printcolumn(name = "Components", type_ = "string", json_path = ".status.summary.progress"),
     printcolumn(name = "Waiting", type_ = "string", json_path = ".status.summary.waitingFor"),
@@ -62,31 +62,33 @@ const SERVICES: &[(&str, bool)] = &[
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ManagerSpec {
-    /// What holds for all services that say nothing else. A service's own field replaces the whole field here.
+    /// Defaults of all services. A service's own field replaces the whole field here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common_configuration: Option<CommonConfiguration>,
-    /// The components: `cassandras`, `zookeepers`, `controls`, `kubemanagers` and `vrouters` are lists; `rabbitmq`,
+    /// The components. `cassandras`, `zookeepers`, `controls`, `kubemanagers` and `vrouters` are lists. `rabbitmq`,
     /// `config`, `webui` and `provisionManager` are one each.
     pub services: Services,
     /// How Pods of an earlier template are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// How long certificates hold.
+    /// How long certificates are valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Certificates>,
 }
 
-/// How long certificates hold. Each is renewed when two thirds of that are over, which replaces the Pods one at a time.
+/// How long certificates are valid. Each is renewed when two thirds of that time are over, which replaces the Pods one
+/// at a time.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Certificates {
-    /// Those of servers: hours, minutes and seconds. Default: 8760h, a year.
+    /// How long certificates of servers are valid: hours, minutes and seconds. Default: 8760h, a year.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,6}(h|m|s))+$')")
         .message("lifetime must be hours, minutes and seconds, such as 8760h"))]
     #[schemars(length(max = 30))]
     pub lifetime: Option<String>,
-    /// That of the authority which issues them: hours, minutes and seconds. Default: 87600h, ten years.
+    /// How long the certificate of the authority that issues them is valid: hours, minutes and seconds. Default:
+    /// 87600h, ten years.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,6}(h|m|s))+$')")
         .message("authorityLifetime must be hours, minutes and seconds, such as 87600h"))]
@@ -94,22 +96,22 @@ pub struct Certificates {
     pub authority_lifetime: Option<String>,
 }
 
-/// How Pods of an earlier template are replaced. A store's are replaced one at a time, whatever stands here.
+/// How Pods of an earlier template are replaced. Those of a store are always replaced one at a time.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// How many Pods of a component that runs on every node may be away at once for a change: a number or a
-    /// percentage, rounded up, at least 1. Default: 1.
+    /// How many Pods of a component that runs on every node may be unavailable at once because of a change: a number or
+    /// a percentage, rounded up, at least 1. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')")
         .message("maxUnavailable must be a number from 1 or a percentage from 1% to 100%"))]
     #[schemars(schema_with = "int_or_string")]
     pub max_unavailable: Option<IntOrString>,
-    /// When Pods that run on every node may be replaced. Windows unite. Default: at any time.
+    /// When Pods that run on every node may be replaced: in any of these windows. Default: at any time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub windows: Vec<Window>,
-    /// When none of them may be replaced, whatever the windows say.
+    /// When none of them may be replaced, even within a window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     pub blackouts: Vec<Blackout>,
@@ -118,17 +120,18 @@ pub struct Rollout {
     pub paused: Option<bool>,
 }
 
-/// What holds for services.
+/// Fields that services have in common.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct CommonConfiguration {
-    /// Components run in the network of their nodes, whose addresses are known before a Pod is: only true. Default:
-    /// true.
+    /// Components run in the network of their nodes, because node addresses are known before a Pod is created. Only
+    /// true is allowed. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [true]))]
     pub host_network: Option<bool>,
-    /// Labels of the nodes. Default: that of control-plane nodes named master, for all but what runs on each node.
+    /// Labels of the nodes. Default: the label of control-plane nodes named master, except for components that run on
+    /// each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
     /// Names of Secrets with which images are pulled.
@@ -143,7 +146,7 @@ pub struct CommonConfiguration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 99))]
     pub replicas: Option<u32>,
-    /// Taints that do not keep it away. Default: all.
+    /// Taints that its Pods tolerate. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
 }
@@ -166,7 +169,7 @@ pub struct Service {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct ServiceMetadata {
-    /// Its name, with which those of its objects begin.
+    /// Its name. The names of its objects begin with it.
     #[schemars(length(min = 1, max = 30), regex(pattern = "^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
     /// Labels of its objects.
@@ -174,19 +177,19 @@ pub struct ServiceMetadata {
     pub labels: BTreeMap<String, String>,
 }
 
-/// What a component is asked to be.
+/// The desired state of a component.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct ServiceSpec {
-    /// What it has of its own instead of the common configuration.
+    /// Its own values, which replace those of the common configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common_configuration: Option<CommonConfiguration>,
-    /// What its programs read.
+    /// The configuration of its programs.
     pub service_configuration: ServiceConfiguration,
 }
 
-/// What a component's programs read.
+/// The configuration of a component's programs.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
@@ -195,7 +198,7 @@ pub struct ServiceConfiguration {
     #[serde(default)]
     #[schemars(length(max = 30))]
     pub containers: Vec<ContainerImage>,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     #[schemars(skip)]
     pub fields: Map<String, Value>,
@@ -211,7 +214,7 @@ pub struct ContainerImage {
     /// Its image.
     #[schemars(length(min = 1, max = 1024))]
     pub image: String,
-    /// What it runs instead of what its image says.
+    /// Its command, in place of the one of its image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub command: Vec<String>,
@@ -250,7 +253,7 @@ pub struct ManagerStatus {
     /// Namespace of the operator that wrote this. Another one leaves the object alone while this one's Lease is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_namespace: Option<String>,
-    /// Each component: how it stands, and what it waits for.
+    /// The state of each component, and what it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<ComponentStatus>,
     /// Counts of components.
@@ -306,7 +309,7 @@ impl JsonSchema for Activity {
     }
 }
 
-/// How a component stands.
+/// The state of a component.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentStatus {
@@ -322,7 +325,7 @@ pub struct ComponentStatus {
     /// How many of its servers serve, of how many.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ready: String,
-    /// What it waits for, or what keeps it from serving.
+    /// The reason why it waits or does not serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
     /// The tag of its first container's image.
@@ -340,19 +343,19 @@ pub struct Summary {
     /// Of them, those whose servers all serve.
     #[serde(default)]
     pub serving: i32,
-    /// Of them, those that exist and do not serve yet, or not any more.
+    /// Of them, those that exist and do not serve yet, or no longer.
     #[serde(default)]
     pub starting: i32,
     /// Of them, those that wait for others.
     #[serde(default)]
     pub waiting: i32,
-    /// Of them, those that need a human.
+    /// Of them, those for which someone must act.
     #[serde(default)]
     pub failing: i32,
     /// Serving of all, for the printer column.
     #[serde(default)]
     pub progress: String,
-    /// What is waited for first, for the printer column.
+    /// The first reason to wait, for the printer column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
 }

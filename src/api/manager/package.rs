@@ -46,10 +46,10 @@ pub const PACKAGE: Package = Package {
     panels: PANELS,
     texts: Texts {
         title: "Stack Operator",
-        sentence: "Stands up a whole stack, each component after those that it needs.",
+        sentence: "Creates a whole stack, each component after those that it needs.",
         description: include_str!("description.md"),
-        uninstall: "The stack goes on without the operator. Delete the Managers first to have their objects removed; \
-            the volumes of stores stay.",
+        uninstall: "The stack continues without the operator. To have the objects of the Managers removed, delete the \
+            Managers first. The volumes of stores stay.",
         keywords: &["stack", "order", "opensdn", "tungsten fabric", "network"],
         categories: "Networking",
         capabilities: "Basic Install",
@@ -69,7 +69,7 @@ const RULES: &[Rule] = &[
         &["list", "watch"],
         "follow the Managers; their spec is never written",
     ),
-    rule(Where::Watched, "contrail.juniper.net", "managers/status", &["patch"], "say what was found"),
+    rule(Where::Watched, "contrail.juniper.net", "managers/status", &["patch"], "write what the operator found"),
     Rule {
         consulted: &["create"],
         ..rule(Where::Watched, "apps", "statefulsets", OWNED, "create, keep and remove the servers of components")
@@ -99,7 +99,7 @@ const RULES: &[Rule] = &[
             "",
             "configmaps",
             OWNED,
-            "write the files of programs; read templates that somebody replaced",
+            "write the files of programs; read the templates that users replace",
         )
     },
     Rule {
@@ -109,7 +109,7 @@ const RULES: &[Rule] = &[
             "",
             "secrets",
             OWNED,
-            "make up the passwords of stores, and write the files of programs that hold one",
+            "create the passwords of programs, and write the files that hold one",
         )
     },
     rule(
@@ -119,19 +119,19 @@ const RULES: &[Rule] = &[
         &["delete", "list", "watch"],
         "see which servers serve, and why others do not; replace those of an earlier template",
     ),
-    rule(Where::Watched, "", "events", &["create"], "tell about every transition"),
+    rule(Where::Watched, "", "events", &["create"], "report every transition"),
     rule(Where::Cluster, "", "nodes", &["list", "watch"], "choose the nodes of servers"),
     rule(
         Where::Own,
         "coordination.k8s.io",
         "leases",
         &["create", "get", "list", "update", "watch"],
-        "let one operator of several act",
+        "let only one of several operators act",
     ),
     rivals_lease(NAME),
     Rule {
         name: Some(NAME),
-        ..rule(Where::Own, "", "configmaps", &["list", "watch"], "learn that everything shall stop")
+        ..rule(Where::Own, "", "configmaps", &["list", "watch"], "see when everything must stop")
     },
 ];
 
@@ -141,19 +141,19 @@ const ALERTS: &[Alert] = &[
         expr: "max by (namespace, name) \
             (manager_condition{condition=\"Ready\",reason!=\"Held\",status=\"False\"}) == 1",
         lasts: "1h",
-        summary: "Manager {{ $labels.namespace }}/{{ $labels.name }} is not whole for an hour.",
+        summary: "Manager {{ $labels.namespace }}/{{ $labels.name }} has not been Ready for an hour.",
     },
     Alert {
         name: "StackNeedsAttention",
         expr: "max by (namespace, name, reason) (manager_condition{condition=\"Degraded\",status=\"True\"}) == 1",
         lasts: "15m",
-        summary: "Manager {{ $labels.namespace }}/{{ $labels.name }} needs a human: {{ $labels.reason }}.",
+        summary: "Manager {{ $labels.namespace }}/{{ $labels.name }} needs attention: {{ $labels.reason }}.",
     },
     Alert {
         name: "StackOperatorAway",
         expr: "absent(manager_leader == 1)",
         lasts: "15m",
-        summary: "No Stack Operator acts: no component is created, and nothing is put back.",
+        summary: "No Stack Operator is active: no component is created, and no changed object is restored.",
     },
 ];
 
@@ -165,7 +165,7 @@ const PANELS: &[Panel] = &[
         unit: "short",
     },
     Panel {
-        title: "Managers that need a human, and why",
+        title: "Managers that need attention, and why",
         expr: "manager_condition{condition=\"Degraded\",status=\"True\"}",
         legend: "{{namespace}}/{{name}} {{reason}}",
         unit: "short",
@@ -176,51 +176,51 @@ const PANELS: &[Panel] = &[
         legend: "errors",
         unit: "short",
     },
-    Panel { title: "Operators that act", expr: "sum(manager_leader)", legend: "operators", unit: "short" },
+    Panel { title: "Active operators", expr: "sum(manager_leader)", legend: "operators", unit: "short" },
 ];
 
 const TOUR: &[Step] = &[
     Step {
         title: "Install the operator",
-        how: "Under **Operators**, find **Stack Operator** and choose **Install**, with **A specific namespace on the \
-            cluster**.",
+        how: "Under **Operators**, find **Stack Operator** and choose **Install**. Select **A specific namespace \
+            on the cluster**.",
         review: "Does **Installed Operators** say **Succeeded**?",
-        help: "Read the conditions of the Subscription, and those of the ClusterServiceVersion.",
+        help: "Read the conditions of the Subscription and of the ClusterServiceVersion.",
     },
     Step {
         title: "Provide volumes",
-        how: "Create the StorageClass `local-storage` and a PersistentVolume of it for each store on each node.",
+        how: "Create StorageClass `local-storage`, and a PersistentVolume of that class for each store on each node.",
         review: "Does **PersistentVolumes** list them as Available?",
-        help: "See *Local volumes* in the documentation of Kubernetes.",
+        help: "See *Local volumes* in the Kubernetes documentation.",
     },
     Step {
         title: "Create a Manager",
         how: "In that project, create a **Manager** from the sample, with your images.",
         review: "Does its page count components that serve?",
-        help: "`status.components` says of each component what it waits for.",
+        help: "`status.components` says what each component waits for.",
     },
 ];
 
 const FORM: &[Shown] = &[
-    shown("commonConfiguration", "What holds for all services", &[]),
+    shown("commonConfiguration", "Common configuration", &[]),
     shown("commonConfiguration.nodeSelector", "Labels of nodes", &["com.tectonic.ui:selector:core:v1:Node"]),
-    shown("commonConfiguration.hostNetwork", "Network of the nodes", &["com.tectonic.ui:booleanSwitch"]),
+    shown("commonConfiguration.hostNetwork", "Use the network of the nodes", &["com.tectonic.ui:booleanSwitch"]),
     shown("commonConfiguration.replicas", "Servers", &["com.tectonic.ui:number"]),
     shown("commonConfiguration.imagePullSecrets", "Pull secrets", &[]),
     shown("commonConfiguration.keystoneSecretInstance", "Secret of the administrator", &["io.kubernetes:Secret"]),
     shown("commonConfiguration.tolerations", "Tolerations", &[]),
     shown("services", "Services", &[]),
     shown("certificates", "Certificates", &[]),
-    shown("certificates.lifetime", "How long those of servers hold", &["com.tectonic.ui:text"]),
-    shown("certificates.authorityLifetime", "How long their authority's holds", &["com.tectonic.ui:text"]),
+    shown("certificates.lifetime", "Lifetime of server certificates", &["com.tectonic.ui:text"]),
+    shown("certificates.authorityLifetime", "Lifetime of their authority", &["com.tectonic.ui:text"]),
     shown("rollout", "Replacement of Pods", &[]),
     shown(
         "rollout.maxUnavailable",
-        "Pods on every node that may be away at once, at most",
+        "Unavailable Pods of a component on every node, at most",
         &["com.tectonic.ui:select:1", "com.tectonic.ui:select:5%", "com.tectonic.ui:select:10%"],
     ),
-    shown("rollout.windows", "When these may be replaced", &[]),
-    shown("rollout.blackouts", "When they may not", &[]),
+    shown("rollout.windows", "When these Pods can be replaced", &[]),
+    shown("rollout.blackouts", "When none of them is replaced", &[]),
     shown("rollout.paused", "Paused", &["com.tectonic.ui:booleanSwitch"]),
 ];
 
@@ -230,6 +230,6 @@ const PAGE: &[Shown] = &[
     shown("summary.components", "Components", &[]),
     shown("summary.starting", "Components that start", &[]),
     shown("summary.waiting", "Components that wait", &[]),
-    shown("summary.failing", "Components that need a human", &[]),
+    shown("summary.failing", "Components that need attention", &[]),
     shown("conditions", "Conditions", &["io.kubernetes.conditions"]),
 ];

@@ -17,7 +17,7 @@ pub enum ConditionType {
     Available,
     /// Something is under way.
     Progressing,
-    /// Something needs a human.
+    /// Someone must act.
     Degraded,
     /// The token that reads hosts.
     #[strum(serialize = "APIToken")]
@@ -55,83 +55,83 @@ pub enum Reason {
     AsExpected,
     /// Every selected node runs the desired agent. Nothing to do.
     AllUpdated,
-    /// Agents are being replaced or started; the message says how many are left and what is waited for.
+    /// Agents are being replaced or started. The message says how many are left and what the operator waits for.
     RollingOut,
-    /// The canaries have soaked, and `rollout.canary.promotion` is Manual: name the version in `rollout.promote`, and
+    /// The canaries have soaked, and `rollout.canary.promotion` is Manual. Name the version in `rollout.promote`, and
     /// others follow, or in `rollout.reject`.
     AwaitingPromotion,
     /// A node that joined has no Ready agent yet. Nothing to do within `waitReadySeconds`.
     Starting,
-    /// Some selected nodes have no Ready agent; the message names up to five of them, with the cause of each.
+    /// Some selected nodes have no Ready agent. The message names up to five of them, with the cause of each.
     AgentsUnavailable,
     /// No node is selected: check `nodeSelector` and `tolerations` against `kubectl get nodes --show-labels`, and
     /// condition `NodesConflict`.
     NoNodesSelected,
-    /// The vendor has not yet said which version is the newest; see the token conditions.
+    /// The environment has not yet said which version is the newest. See the token conditions.
     WaitingForVersion,
-    /// Updates are held by `rollout.paused` (set it to false to go on), or for what condition Degraded says.
+    /// `rollout.paused` holds updates (set it to false to continue), or they are held for what condition Degraded says.
     Paused,
-    /// Updates are held for all OneAgents that are watched: delete key `stop` of ConfigMap `oneagent-operator`.
+    /// Updates of all watched OneAgents are held: delete key `stop` of ConfigMap `oneagent-operator`.
     Stopped,
     /// New agents failed and the update was stopped. Correct the cause and name the version in `rollout.retry` to try
-    /// it again; a newer one is taken by itself, unless `update.version` pins one.
+    /// it again. The operator takes a newer version automatically, unless `update.version` pins one.
     RolloutFailed,
-    /// New agents failed, and all agents that had them run the last good version again. A newer version is taken by
-    /// itself; correct the cause and name the version in `rollout.retry` to try it again.
+    /// New agents failed, and all nodes that had them run the last good version again. The operator takes a newer
+    /// version automatically. To try this one again, correct the cause and name the version in `rollout.retry`.
     RolledBack,
-    /// Agents run but some do not have the desired version or template; on cordoned or leaving nodes they wait for the
-    /// node, and the message names such nodes.
+    /// Agents run but some do not have the desired version or template. On nodes that are cordoned or being removed
+    /// they wait for the node, and the message names such nodes.
     Outdated,
-    /// The spec cannot be carried out; the message names the field and the remedy.
+    /// The spec cannot be carried out. The message names the field and the remedy.
     InvalidSpec,
-    /// A DaemonSet of this name belongs to someone else: rename the OneAgent or delete the DaemonSet.
+    /// A DaemonSet of this name has another owner: rename the OneAgent or delete the DaemonSet.
     NameTaken,
-    /// A DaemonSet of this name was deleted, alone or with its OneAgent, and is being removed with its agents; new ones
-    /// are installed when that is done, so that no node has two. Nothing to do.
+    /// A DaemonSet of this name was deleted, alone or with its OneAgent, and is being removed with its agents. New
+    /// agents are installed when that is done, so that no node has two. Nothing to do.
     BeingRemoved,
     /// The original operator still runs in the namespace: remove it first.
     OtherOperatorRunning,
     /// The agents' ServiceAccount is missing: run the commands that the message names, or move the OneAgent to the
     /// operator's namespace.
     ServiceAccountMissing,
-    /// The API server refuses the agents' Pods; the message quotes it. On OpenShift grant the SCC, elsewhere label the
-    /// namespace `pod-security.kubernetes.io/enforce=privileged`.
+    /// The API server refuses the agents' Pods. The message quotes it. On OpenShift grant the SCC. On other clusters
+    /// label the namespace `pod-security.kubernetes.io/enforce=privileged`.
     PodsRefused,
-    /// The namespace's own node selector excludes nodes with a running agent, and any change would remove these: lift
-    /// it by the command that the message names.
+    /// The namespace's own node selector excludes nodes with a running agent, and any change would remove these. Remove
+    /// the selector by the command that the message names.
     NamespaceSelector,
-    /// The rollout waits for something outside, which the message names; it goes on by itself once that is fixed.
+    /// The rollout waits for something outside, which the message names. It continues once that is fixed.
     Held,
-    /// The API server refuses what the operator writes, by a policy or a webhook; the message quotes it.
+    /// The API server refuses what the operator writes, by a policy or a webhook. The message quotes it.
     WriteRefused,
-    /// The operator may not list or watch what it decides from; the message quotes the API server. Grant it that right;
-    /// agents run on, and none is replaced meanwhile.
+    /// The operator may not list or watch what it decides from. The message quotes the API server. Grant it that right.
+    /// Agents keep running, and none is replaced meanwhile.
     RightsMissing,
     /// A pinned version is not offered by the environment: choose one it offers.
     VersionNotOffered,
     /// A pin or an image below a running version needs `update.allowDowngrade: true`.
     DowngradeNotAllowed,
-    /// Going back to the last good version ended where it was tried: the older agent does not run where the newer one
-    /// was. Take a newer version, or remove the agent from the node with its uninstall script.
+    /// The rollback to the last good version failed where it was tried: the older agent does not run where the newer
+    /// one was. Take a newer version, or remove the agent from the node with its uninstall script.
     DowngradeRefused,
-    /// The running version is no longer offered; Pods that restart could not download it: update or pin another.
+    /// The running version is no longer offered. Pods that restart could not download it: update or pin another.
     VersionWithdrawn,
-    /// The ConfigMap of `update.configMap` is missing, holds something else than versions, or nothing as new as what
-    /// agents have; they keep theirs.
+    /// The ConfigMap of `update.configMap` is missing, holds something other than versions, or nothing as new as what
+    /// agents have. Agents keep their version.
     VersionListInvalid,
-    /// The vendor's API cannot be used; agents run on, the message says what it answered.
+    /// The environment's API cannot be used. The message says what it answered. Agents keep running.
     EnvironmentUnreachable,
     /// A ConfigMap that the spec names is missing or lacks its key.
     TrustedCAsMissing,
     /// The proxy Secret that the spec names is missing, lacks its key, or holds no URL.
     ProxyInvalid,
-    /// The pull secret that the spec names is missing or of another type, or the operator's own cannot be made or
-    /// written.
+    /// The pull secret that the spec names is missing or of another type, or the operator cannot create or write its
+    /// own.
     PullSecretInvalid,
-    /// Traffic to the environment cannot be let through Istio as `enableIstio` asks; the message says why.
+    /// Traffic to the environment cannot be let through Istio as `enableIstio` asks. The message says why.
     IstioUnusable,
-    /// Another OneAgent selects the same nodes; the message names it, and who keeps them. Make their `nodeSelector`s
-    /// disjoint.
+    /// Another OneAgent selects the same nodes. The message names it, and the one that keeps them. Make their
+    /// `nodeSelector`s disjoint.
     NodesConflict,
     /// The token works and has its scope. Nothing to do.
     TokenReady,
@@ -139,13 +139,13 @@ pub enum Reason {
     TokenSecretNotFound,
     /// The Secret lacks the key: add it.
     TokenMissing,
-    /// The vendor refuses the token, or it has blanks around it: put a valid one into the Secret.
+    /// The environment rejects the token, or the token has blanks around it: put a valid one into the Secret.
     TokenUnauthorized,
     /// The token lacks a scope: create one that has it.
     TokenScopeMissing,
-    /// The token could not be tried; the message says why.
+    /// The token could not be tried. The message says why.
     TokenError,
-    /// Not checked yet; wait for the next reconcile.
+    /// Not checked yet. Wait for the next reconcile.
     NotYetReported,
 }
 

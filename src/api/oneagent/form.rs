@@ -62,7 +62,7 @@ pub(super) const FORM: &[Shown] = &[
     shown("update.minimumAge", "Take a version so long after it was built", &[]),
     shown(
         "update.source",
-        "Who says which versions there are",
+        "Source of the versions",
         &["com.tectonic.ui:select:Api", "com.tectonic.ui:select:ConfigMap"],
     ),
     shown("update.configMap", "The list of versions", &[]),

@@ -67,23 +67,24 @@ pub struct OneAgentSpec {
     /// endpoint, and a VirtualService for those that are names. Does nothing without Istio. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_istio: Option<bool>,
-    /// Proxy for the operator's calls and for the agents. Default: agents use none, the operator follows HTTPS_PROXY
-    /// and NO_PROXY of its own Pod (with OLM on OpenShift those of the cluster's proxy).
+    /// Proxy for the operator's calls and for the agents. Default: agents use none. The operator uses HTTPS_PROXY and
+    /// NO_PROXY of its own Pod, which OLM on OpenShift sets to the cluster's proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
-    /// Name of the ConfigMap whose key certs holds PEM certificates to trust beside the system's. Default: none.
+    /// Name of the ConfigMap whose key certs holds PEM certificates to trust in addition to the system's. Default:
+    /// none.
     #[serde(default, rename = "trustedCAs", skip_serializing_if = "Option::is_none")]
     pub trusted_cas: Option<String>,
     /// Network zone of the agents: letters, digits, dots, dashes and underscores. Default: none, which the environment
     /// calls default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_zone: Option<String>,
-    /// Run the agent from an image of its own, image or else the one of the environment's registry, instead of the
-    /// installer image that downloads it. Default: false.
+    /// Run the agent from an image that contains it, instead of the installer image that downloads it. The image is
+    /// that of field image, or the one of the environment's registry. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_immutable_image: Option<bool>,
-    /// Labels that a node must have. Default: none, so every Linux node of architecture amd64 (with useImmutableImage
-    /// arm64, too) whose taints are tolerated.
+    /// Labels that a node must have. Default: none. Then all Linux nodes of architecture amd64 whose taints are
+    /// tolerated are selected, with useImmutableImage also those of arm64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
     /// Taints that the agents tolerate. Default: none beyond those of every DaemonSet.
@@ -92,21 +93,21 @@ pub struct OneAgentSpec {
     /// Further rules for the nodes that agents run on. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
-    /// Seconds within which a replaced agent must be Ready. Default (and meaning of 0): 300. Below 90 is too short
-    /// for most nodes, for the agent's readiness is looked at after 30 s.
+    /// Seconds within which a replaced agent must be Ready. Default: 300, also for 0. Less than 90 is too short for
+    /// most nodes, because the first readiness probe starts after 30 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ready_seconds: Option<u16>,
-    /// Image of the agent. Default: the installer image that this release names; with useImmutableImage that of the
-    /// environment's registry at the desired version. With useImmutableImage and an image the version is its tag.
+    /// Image of the agent. Default: the installer image that this release names. With useImmutableImage: the image of
+    /// the environment's registry at the desired version. With useImmutableImage and an image the version is its tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Version of the agent: major.minor.revision (the newest that begins so) or all four parts. Never moves an agent
-    /// backwards; for that, see update. With useImmutableImage the tag of the environment's image, as it stands.
-    /// Default: the newest version.
+    /// Version of the agent: major.minor.revision (the newest that begins so) or all four parts. It never causes a
+    /// downgrade. For that, see update. With useImmutableImage: the tag of the environment's image, unchanged. Default:
+    /// the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<String>,
-    /// Name of the Secret (type kubernetes.io/dockerconfigjson) that the agent's image is pulled with, with
-    /// useImmutableImage only. Default: one for the environment's registry that the operator makes; none with an image.
+    /// Name of the Secret (type kubernetes.io/dockerconfigjson) that the agent's image is pulled with. Only for
+    /// useImmutableImage. Default: one for the environment's registry that the operator creates. With an image: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_pull_secret: Option<String>,
     /// Resources of the agent's container. Default: requests 100m CPU.
@@ -141,35 +142,35 @@ pub struct OneAgentSpec {
     /// Annotations of the Pods. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Run with named capabilities instead of privileged, under ServiceAccount dynatrace-oneagent-unprivileged. For
-    /// useImmutableImage: newer installers refuse to start so. Default: false.
+    /// Run with named capabilities instead of privileged, under ServiceAccount dynatrace-oneagent-unprivileged. Use it
+    /// with useImmutableImage only: newer installers refuse to start this way. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_unprivileged_mode: Option<bool>,
-    /// Which version the agents shall have.
+    /// The version of the agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Update>,
     /// How fast agents are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// What agents take from an OpenShift cluster. A change of it restarts no agent, and reaches those that are made
-    /// again.
+    /// Settings that agents take from an OpenShift cluster. A change of these values restarts no agent. Agents get it
+    /// when they are created again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openshift: Option<OpenShift>,
 }
 
-/// What agents take from an OpenShift cluster.
+/// Settings that agents take from an OpenShift cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenShift {
-    /// Use the proxy of the cluster (Proxy cluster, config.openshift.io), for the operator's calls too; proxy goes
-    /// before it, and proxy.noProxy is added to its exceptions. Default: false.
+    /// Use the proxy of the cluster (Proxy cluster, config.openshift.io), also for the operator's calls. Field proxy
+    /// takes precedence, and proxy.noProxy is added to the exceptions. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_proxy: Option<bool>,
-    /// Trust the certificates that the cluster trusts; trustedCAs goes before it. Default: false.
+    /// Trust the certificates that the cluster trusts. Field trustedCAs takes precedence. Default: false.
     #[serde(default, rename = "clusterCAs", skip_serializing_if = "Option::is_none")]
     pub cluster_cas: Option<bool>,
-    /// Replace no agent while the cluster itself is being updated. Default: false. (An agent on a node that the
-    /// machine-config operator works on is never replaced.)
+    /// Replace no agent while the cluster itself is being updated. An agent on a node that the machine-config operator
+    /// works on is never replaced. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_during_cluster_update: Option<bool>,
 }
@@ -178,8 +179,8 @@ pub struct OpenShift {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Affinity {
-    /// As in a Pod. What the operator requires of every node (Linux, an architecture that there is an agent for, no
-    /// virtual node) is required in each term besides.
+    /// As in a Pod. The operator adds its own requirements to each term: Linux, an architecture that has an agent, no
+    /// virtual node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<NodeAffinity>,
 }
@@ -191,7 +192,7 @@ pub struct Proxy {
     /// URL of the proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Name of the Secret whose key proxy holds the URL; goes before value.
+    /// Name of the Secret whose key proxy holds the URL. It takes precedence over value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_from: Option<String>,
     /// Hosts, domains and networks that are reached without the proxy, separated by commas. Default: none.
@@ -199,7 +200,7 @@ pub struct Proxy {
     pub no_proxy: Option<String>,
 }
 
-/// Who says which versions there are. Api: the environment. ConfigMap: configMap. Default: Api.
+/// Where the list of versions comes from. Api: the environment. ConfigMap: configMap. Default: Api.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum VersionSource {
     /// The environment.
@@ -222,18 +223,18 @@ pub struct VersionList {
     pub key: Option<String>,
 }
 
-/// Which version the agents shall have.
+/// The version of the agents.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.source) || self.source != 'ConfigMap' || has(self.configMap)")
     .message("source ConfigMap needs configMap.name"))]
 pub struct Update {
-    /// Who says which versions there are. Api: the environment. ConfigMap: configMap, where the operator cannot reach
-    /// the environment; it is asked for nothing then, and agents are judged by what their Pods were made from.
+    /// Where the list of versions comes from. Api: the environment. ConfigMap: configMap, for an operator that cannot
+    /// reach the environment. It then sends the environment no request, and takes an agent's version from its Pod.
     /// Default: Api.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<VersionSource>,
-    /// The ConfigMap with the versions, in the OneAgent's namespace: one per line, of which the newest is taken.
+    /// The ConfigMap with the versions, in the OneAgent's namespace, one per line. The operator takes the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<VersionList>,
     /// Exactly this version, all four parts, such as 1.301.72.20250601-101010. Default: the newest version.
@@ -242,15 +243,15 @@ pub struct Update {
         .message("version must be major.minor.revision.YYYYMMDD-HHMMSS, such as 1.301.72.20250601-101010"))]
     #[schemars(length(max = 60))]
     pub version: Option<String>,
-    /// Take a version by itself only so long after it was built, as its number says, such as 48h: of several OneAgents
-    /// those with a longer one follow later. Where no agent runs yet and none is old enough the oldest on offer is
-    /// taken. Default: 0s.
+    /// How old a version must be before the operator takes it automatically, such as 48h. The age counts from the build
+    /// time in the version. OneAgents with a longer minimum age get a version later. If no agent runs yet and no
+    /// version is old enough, the operator takes the oldest on offer. Default: 0s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,6}(h|m|s))+$')")
         .message("minimumAge must be hours, minutes and seconds, such as 48h or 1h30m"))]
     #[schemars(length(max = 30))]
     pub minimum_age: Option<String>,
-    /// Let version, or that of the tag of image, be older than what runs. The vendor does not support downgrades:
+    /// Allow version, or the tag of image, to be older than the running version. Dynatrace does not support downgrades:
     /// agents may refuse. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,

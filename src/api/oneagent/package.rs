@@ -50,11 +50,12 @@ pub const PACKAGE: Package = Package {
     panels: PANELS,
     texts: Texts {
         title: "OneAgent Operator",
-        sentence: "Keeps a monitoring agent on the right nodes, at the right version, and can always say why.",
+        sentence: "Keeps a monitoring agent on the right nodes, at the right version, and says why a node has none.",
         description: include_str!("description.md"),
-        uninstall: "Delete the OneAgents first if their agents shall go: their DaemonSets go with them. Agents of \
-            OneAgents that are left keep running, but new ones cannot start once the ServiceAccounts of this operator \
-            are gone. What agents installed on hosts stays there: run the vendor's uninstall script on each host.",
+        uninstall: "To remove the agents, delete the OneAgents first: this deletes their DaemonSets. Agents of \
+            OneAgents that you keep continue to run, but new ones cannot start without the ServiceAccounts of this \
+            operator. Software that agents installed on hosts stays there: run the vendor's uninstall script on each \
+            host.",
         keywords: &["monitoring", "observability", "agent", "oneagent", "daemonset"],
         categories: "Monitoring,Logging & Tracing",
         capabilities: "Full Lifecycle",
@@ -64,7 +65,7 @@ pub const PACKAGE: Package = Package {
     },
 };
 
-const ISTIO: &str = "let traffic to the environment pass in a mesh, where enableIstio asks for it; inert without Istio";
+const ISTIO: &str = "let traffic to the environment pass in a mesh, where enableIstio is true; unused without Istio";
 
 /// Every right, with the reason it is there for. None that nothing uses:
 /// `every_right_is_used_and_no_other_is_asked_for` (olm-tests, `secure`) holds it by a real API server's audit log.
@@ -76,7 +77,7 @@ const RULES: &[Rule] = &[
         &["list", "watch"],
         "follow the OneAgents; their spec is never written",
     ),
-    rule(Where::Watched, "dynatrace.com", "oneagents/status", &["patch"], "say what was found"),
+    rule(Where::Watched, "dynatrace.com", "oneagents/status", &["patch"], "write what the operator found"),
     Rule {
         consulted: &["create", "delete"],
         ..rule(
@@ -84,13 +85,13 @@ const RULES: &[Rule] = &[
             "apps",
             "daemonsets",
             &["get", "list", "watch", "create", "patch", "delete"],
-            "one DaemonSet per OneAgent; delete is never used, but OwnerReferencesPermissionEnforcement asks for it \
-            when a DaemonSet is adopted",
+            "one DaemonSet per OneAgent; delete is never used, but OwnerReferencesPermissionEnforcement requires it \
+            to adopt a DaemonSet",
         )
     },
     Rule {
         name: Some("dynatrace-oneagent-operator"),
-        ..rule(Where::Watched, "apps", "deployments", &["get"], "touch nothing while the original operator runs")
+        ..rule(Where::Watched, "apps", "deployments", &["get"], "change nothing while the original operator runs")
     },
     rule(Where::Watched, "", "pods", &["list", "watch", "delete"], "see the agents, and replace them"),
     Rule {
@@ -119,17 +120,17 @@ const RULES: &[Rule] = &[
             "",
             "configmaps",
             &["list", "watch", "create", "patch"],
-            "read the certificates that OneAgents name, by name only; note the nodes that have an agent, to notice \
-            when one is gone",
+            "read the certificates that OneAgents name, by name only; record the nodes that have an agent, to notice \
+            when one is removed",
         )
     },
-    rule(Where::Watched, "", "namespaces", &["get"], "say which nodes the namespace itself keeps agents off"),
+    rule(Where::Watched, "", "namespaces", &["get"], "report the nodes that the namespace itself excludes"),
     rule(
         Where::Watched,
         "",
         "events",
         &["create", "list"],
-        "tell about every transition, and learn why the API server refuses Pods",
+        "report every transition, and learn why the API server refuses Pods",
     ),
     Rule {
         name: Some(NAME),
@@ -140,7 +141,7 @@ const RULES: &[Rule] = &[
         "coordination.k8s.io",
         "leases",
         &["create", "get", "list", "update", "watch"],
-        "let one operator of several act",
+        "let only one of several operators act",
     ),
     rivals_lease(NAME),
     rule(Where::Cluster, "", "nodes", &["list", "watch"], "know where agents belong"),
@@ -151,7 +152,7 @@ const RULES: &[Rule] = &[
             "config.openshift.io",
             "schedulers",
             &["get"],
-            "know OpenShift's default node selector, which keeps agents off nodes; inert elsewhere",
+            "know OpenShift's default node selector, which excludes nodes; unused elsewhere",
         )
     },
     Rule {
@@ -161,7 +162,7 @@ const RULES: &[Rule] = &[
             "config.openshift.io",
             "proxies",
             &["get"],
-            "take the cluster's proxy, where spec.openshift.clusterProxy asks for it",
+            "use the cluster's proxy, where spec.openshift.clusterProxy is true",
         )
     },
     Rule {
@@ -171,7 +172,7 @@ const RULES: &[Rule] = &[
             "config.openshift.io",
             "clusterversions",
             &["get"],
-            "wait for the cluster's update, where spec.openshift.pauseDuringClusterUpdate asks for it",
+            "wait for the cluster's update, where spec.openshift.pauseDuringClusterUpdate is true",
         )
     },
     Rule {
@@ -181,7 +182,7 @@ const RULES: &[Rule] = &[
             "",
             "namespaces",
             &["get"],
-            "the agents carry the cluster's identity, which is this namespace's UID",
+            "give agents the cluster's identity, which is the UID of this namespace",
         )
     },
 ];
@@ -191,22 +192,23 @@ const ALERTS: &[Alert] = &[
         name: "OneAgentRolloutFailed",
         expr: "max by (namespace, name) (oneagent_condition{reason=\"RolloutFailed\"}) == 1",
         lasts: "5m",
-        summary: "The rollout of OneAgent {{ $labels.namespace }}/{{ $labels.name }} failed and was stopped.",
+        summary: "The rollout of OneAgent {{ $labels.namespace }}/{{ $labels.name }} failed, and the operator \
+            stopped it.",
     },
     Alert {
         name: "OneAgentEnvironmentUnreachable",
         expr: "max by (namespace, name) (oneagent_condition{reason=\"EnvironmentUnreachable\"}) == 1",
         lasts: "2h",
-        summary: "The environment of OneAgent {{ $labels.namespace }}/{{ $labels.name }} cannot be used for two hours: \
-            nothing is updated, and agents that restart may not start.",
+        summary: "The environment of OneAgent {{ $labels.namespace }}/{{ $labels.name }} has been unusable for two \
+            hours: no agent is updated, and agents that restart may fail to start.",
     },
     Alert {
         name: "OneAgentNodesWithoutAgent",
         expr: "sum by (namespace, name) \
             (oneagent_nodes{state=~\"capacity|admission|image|config|crash|pulling|overdue\"}) > 0",
         lasts: "30m",
-        summary: "{{ $value }} nodes of OneAgent {{ $labels.namespace }}/{{ $labels.name }} have no agent, and it will \
-            not come by itself.",
+        summary: "{{ $value }} nodes of OneAgent {{ $labels.namespace }}/{{ $labels.name }} have no agent, \
+            and will not get one without help.",
     },
     Alert {
         name: "OneAgentPodsRefused",
@@ -219,26 +221,26 @@ const ALERTS: &[Alert] = &[
         expr: "max by (namespace, name, reason) (oneagent_condition{condition=\"Degraded\",status=\"True\",\
             reason!~\"RolloutFailed|EnvironmentUnreachable|PodsRefused\"}) == 1",
         lasts: "1h",
-        summary: "OneAgent {{ $labels.namespace }}/{{ $labels.name }} needs a human: {{ $labels.reason }}.",
+        summary: "OneAgent {{ $labels.namespace }}/{{ $labels.name }} needs attention: {{ $labels.reason }}.",
     },
     Alert {
         name: "OneAgentOperatorAway",
         expr: "absent(oneagent_leader == 1)",
         lasts: "15m",
-        summary: "No OneAgent Operator acts: agents run on, but none is updated or replaced.",
+        summary: "No OneAgent Operator is active: agents continue to run, but none is updated or replaced.",
     },
 ];
 
 const PANELS: &[Panel] = &[
     Panel { title: "Nodes by state", expr: "sum by (state) (oneagent_nodes)", legend: "{{state}}", unit: "short" },
     Panel {
-        title: "OneAgents that need a human, and why",
+        title: "OneAgents that need attention, and why",
         expr: "oneagent_condition{condition=\"Degraded\",status=\"True\"}",
         legend: "{{namespace}}/{{name}} {{reason}}",
         unit: "short",
     },
     Panel {
-        title: "What the rollouts are doing",
+        title: "State of rollouts",
         expr: "oneagent_condition{condition=\"Progressing\"}",
         legend: "{{namespace}}/{{name}} {{reason}}",
         unit: "short",
@@ -262,48 +264,49 @@ const PANELS: &[Panel] = &[
         unit: "s",
     },
     Panel {
-        title: "Looks at a OneAgent that ended in an error, per minute",
+        title: "Reconciles that ended in an error, per minute",
         expr: "60 * sum(rate(oneagent_reconciles_total{result=\"error\"}[5m]))",
         legend: "errors",
         unit: "short",
     },
     Panel {
-        title: "Duration of a look at a OneAgent, 99th percentile",
+        title: "Duration of a reconcile, 99th percentile",
         expr: "histogram_quantile(0.99, sum by (le) (rate(oneagent_reconcile_seconds_bucket[5m])))",
         legend: "duration",
         unit: "s",
     },
-    Panel { title: "Operators that act", expr: "sum(oneagent_leader)", legend: "operators", unit: "short" },
+    Panel { title: "Active operators", expr: "sum(oneagent_leader)", legend: "operators", unit: "short" },
 ];
 
 const TOUR: &[Step] = &[
     Step {
         title: "Install the operator",
-        how: "Under **Operators**, find **OneAgent Operator** and choose **Install**, with **A specific namespace on \
-            the cluster** and the suggested namespace `dynatrace`.",
+        how: "Under **Operators**, find **OneAgent Operator** and choose **Install**. Select **A specific namespace \
+            on the cluster** and the suggested namespace `dynatrace`.",
         review: "Does **Installed Operators** say **Succeeded** in project `dynatrace`?",
-        help: "Read the conditions of the Subscription, and those of the ClusterServiceVersion.",
+        help: "Read the conditions of the Subscription and of the ClusterServiceVersion.",
     },
     Step {
         title: "Create the Secret with the tokens",
-        how: "In project `dynatrace` create a key/value Secret `oneagent` with two keys: `apiToken`, a token of \
-            your environment with scope `DataExport`, and `paasToken`, one with scope `InstallerDownload`.",
+        how: "In project `dynatrace` create a key/value Secret `oneagent` with two keys. `apiToken` is a token of \
+            your environment with scope `DataExport`. `paasToken` is one with scope `InstallerDownload`.",
         review: "Does Secret `oneagent` have both keys?",
-        help: "Once there is a OneAgent, its conditions `APIToken` and `PaaSToken` say what a token lacks.",
+        help: "After you create a OneAgent, its conditions `APIToken` and `PaaSToken` say what a token lacks.",
     },
     Step {
         title: "Create a OneAgent",
         how: "Under **Installed Operators** open **OneAgent Operator** and create a **OneAgent** named `oneagent`. \
-            **API URL** is `https://ENVIRONMENTID.live.dynatrace.com/api`. For nodes with a taint choose the \
-            sample **On every node of OpenShift** in the YAML view, and change its name to `oneagent`, too.",
+            **API URL** is `https://ENVIRONMENTID.live.dynatrace.com/api`. For nodes with a taint, choose the \
+            sample **On every node of OpenShift** in the YAML view, and change its name to `oneagent`.",
         review: "Does the OneAgent's page count nodes with the desired agent?",
-        help: "Condition `Degraded` says what is wrong and what fixes it; `Progressing` says what is awaited.",
+        help: "Condition `Degraded` says what is wrong and how to fix it. `Progressing` says what \
+            the operator waits for.",
     },
     Step {
         title: "See why a node has none",
         how: "The page counts the selected nodes, those with an agent, and those whose taint is not tolerated. \
-            Conditions `Progressing` and `Degraded` name nodes, and what keeps the agent off them.",
+            Conditions `Progressing` and `Degraded` name nodes, and the reason why they have no agent.",
         review: "Is condition `Ready` True?",
-        help: "Each reason stands in the documentation, with its remedy.",
+        help: "The documentation has the remedy for each reason.",
     },
 ];

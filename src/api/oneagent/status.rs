@@ -30,7 +30,7 @@ pub struct OneAgentStatus {
     /// Version that new Pods get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Version that the agents shall have.
+    /// The desired version of the agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_version: Option<String>,
     /// Where the desired version comes from: Image, Pin, AgentVersion, Api, ConfigMap, Frozen or UserURL.
@@ -39,7 +39,7 @@ pub struct OneAgentStatus {
     /// Last version with which a rollout was completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_good_version: Option<String>,
-    /// Versions that failed here; automatic update does not offer them again.
+    /// Versions that failed here. Automatic update does not offer them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected_versions: Vec<String>,
     /// Running, Deploying or Error.

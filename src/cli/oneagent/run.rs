@@ -22,15 +22,14 @@ pub(in crate::cli) struct OneAgentArgs {
     /// How often an environment is asked for its newest version, such as 15m, 90s or 500ms.
     #[arg(long, env = "POLL_INTERVAL", default_value = "15m", value_parser = duration)]
     poll_interval: Duration,
-    /// How often tokens, and whether versions are still offered, are looked at.
+    /// How often tokens are checked, and whether versions are still offered.
     #[arg(long, env = "SLOW_POLL_INTERVAL", default_value = "60m", value_parser = duration)]
     slow_poll_interval: Duration,
-    /// How often the host list is asked for while something needs it.
+    /// How often the environment's host list is read while the operator needs it.
     #[arg(long, env = "HOSTS_POLL_INTERVAL", default_value = "5m", value_parser = duration)]
     hosts_poll_interval: Duration,
-    /// For how long it is believed what the cluster says of itself: whether Istio is there and its objects are as they
-    /// should be, where enableIstio asks for it; the node selectors of namespaces; OpenShift's proxy, update and
-    /// default node selector.
+    /// For how long facts about the cluster are cached: the state of Istio and its objects for enableIstio, and the
+    /// node selectors of namespaces. Also OpenShift's proxy, update and default node selector.
     #[arg(long, env = "DISCOVERY_INTERVAL", default_value = "60s", value_parser = duration)]
     discovery_interval: Duration,
     /// Longest time for one call to an environment.

@@ -31,10 +31,10 @@ pub(super) struct Args {
     /// File to write. Default: oneagent-support.tar.gz.
     #[arg(short, long)]
     file: Option<PathBuf>,
-    /// Have others take the place of the names of nodes and namespaces.
+    /// Replace the names of nodes and namespaces with other names.
     #[arg(long)]
     anonymize: bool,
-    /// List what it would hold, and write nothing.
+    /// List the content, and write nothing.
     #[arg(long)]
     dry_run: bool,
 }

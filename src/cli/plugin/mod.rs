@@ -5,6 +5,7 @@
 
 mod bundle;
 mod complete;
+mod dashboard;
 mod history;
 mod lint;
 mod live;
@@ -14,12 +15,14 @@ mod overview;
 mod paint;
 mod planned;
 mod redact;
+mod simulate;
 mod status;
 mod steer;
 mod stop;
 mod version;
 mod view;
 mod wait;
+mod watched;
 
 use std::path::PathBuf;
 
@@ -66,13 +69,13 @@ struct Line {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Flags of every verb")]
 struct Flags {
-    /// Namespace. Default: the one of the kubeconfig's context, else dynatrace.
+    /// Namespace. Default: the one of the kubeconfig's context, or dynatrace if it names none.
     #[arg(short, long, global = true)]
     namespace: Option<String>,
     /// All namespaces.
     #[arg(short = 'A', long, global = true, conflicts_with = "namespace")]
     all_namespaces: bool,
-    /// Kind of the objects. Default: OneAgents; for verbs that only read DaemonSetRollouts, too.
+    /// Kind of the objects. Default: OneAgents. For verbs that only read: OneAgents and DaemonSetRollouts.
     #[arg(long, value_enum, global = true)]
     kind: Option<Managed>,
     /// Kubeconfig file.
@@ -81,18 +84,18 @@ struct Flags {
     /// Context of the kubeconfig.
     #[arg(long, global = true)]
     context: Option<String>,
-    /// User whose rights count; you must be allowed to impersonate that one.
+    /// User to act as. You need the right to impersonate that user.
     #[arg(long = "as", global = true, value_name = "USER")]
     user: Option<String>,
-    /// How to say it; svg is for plan.
+    /// Format of the output. svg is for plan.
     #[arg(short, long, value_enum, default_value_t, global = true)]
     output: Output,
-    /// Whether to use colours; NO_COLOR is obeyed, too.
+    /// Whether to use colours. Variable NO_COLOR switches them off, too.
     #[arg(long, value_enum, default_value_t, global = true, value_name = "WHEN")]
     color: clap::ColorChoice,
 }
 
-/// How to say it.
+/// Format of the output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
     #[default]
@@ -104,11 +107,11 @@ enum Output {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Say how a rollout is: zones, counts, what is wrong, when it finishes. -w follows it.
+    /// Show the state of a rollout: zones, counts, failures, and when it finishes. -w follows it.
     Status(status::Args),
-    /// Say why a node has no Pod, an old one, or waits (node NODE); or what an object waits for (NAME).
+    /// Say why a node has no Pod, has an old one, or waits (node NODE), or what an object waits for (NAME).
     Explain {
-        /// Word `node` and the name of a node; or the name of an object.
+        /// Word `node` and the name of a node, or the name of an object.
         #[arg(num_args = 0..=2)]
         what: Vec<String>,
     },
@@ -116,7 +119,7 @@ enum Verb {
     Check {
         /// Name of a OneAgent.
         name: Option<String>,
-        /// A OneAgent in a file, or in standard input (-).
+        /// File with a OneAgent, or - for standard input.
         #[arg(short, long, conflicts_with = "name")]
         file: Option<PathBuf>,
     },
@@ -127,40 +130,44 @@ enum Verb {
     },
     /// Say which Pods an edit would replace, when, and in which order.
     Plan {
-        /// Name of an object. Default: those of the file, else all of the namespace.
+        /// Name of an object. Default: the objects of the file, or without a file all of the namespace.
         name: Option<String>,
-        /// File with objects as they shall be; - is standard input.
+        /// File with the edited objects. - is standard input.
         #[arg(short, long)]
         file: Option<PathBuf>,
-        /// As if it were this time, such as 2026-12-20T02:00:00Z. Default: now.
+        /// Plan as of this time, such as 2026-12-20T02:00:00Z. Default: now.
         #[arg(long, value_name = "TIME")]
         at: Option<DateTime<Utc>>,
     },
-    /// Say what the API server would refuse of files, and what looks wrong in them. Needs no cluster.
+    /// Say what the API server would reject in files, and what looks wrong in them. Needs no cluster.
     Lint {
         /// Files, folders, or - for standard input.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Replace no further Pod of an object, or with --all of any.
+    /// Stop replacing Pods of an object, or with --all of every object.
     Pause(steer::Target),
-    /// Go on.
+    /// Continue after a pause.
     Resume(steer::Target),
     /// Try again what failed.
     Retry(steer::Again),
-    /// Have exactly this version.
+    /// Set exactly this version.
     Pin(steer::Pin),
     /// Follow the newest version again.
     Unpin(steer::One),
-    /// Go back to the last version that was good.
+    /// Go back to the last good version.
     Rollback(steer::One),
-    /// Collect what helps others to help: no Secret, no environment variable, no argument, no annotation.
+    /// Collect data for support, without Secrets, environment variables, arguments and annotations.
     SupportBundle(bundle::Args),
-    /// Say the versions of this program and of the operator.
+    /// Print the versions of this program and of the operator.
     Version,
-    /// Print the script by which a shell completes what is typed, or how kubectl does.
+    /// Say what a policy does to a fleet in memory. Needs no cluster.
+    Simulate(simulate::Args),
+    /// Show the fleet as it changes on a page in your own browser. It reads only.
+    Dashboard,
+    /// Print the completion script of a shell, or the one for kubectl.
     Completion {
-        /// bash, zsh or fish for kubectl-oneagent; kubectl for `kubectl oneagent`.
+        /// bash, zsh or fish for kubectl-oneagent, kubectl for `kubectl oneagent`.
         #[arg(value_enum)]
         shell: complete::For,
     },
@@ -255,6 +262,8 @@ async fn run(cx: &Cx, verb: Verb) -> Result<u8, String> {
         Verb::Unpin(one) => Box::pin(steer::unpin(cx, &one)).await,
         Verb::Rollback(one) => Box::pin(steer::rollback(cx, &one)).await,
         Verb::SupportBundle(args) => Box::pin(bundle::bundle(cx, &args)).await,
+        Verb::Dashboard => Box::pin(dashboard::dashboard(cx)).await,
+        Verb::Simulate(args) => Box::pin(simulate::run(cx, &args)).await,
         Verb::Version => version::version(cx).await,
         Verb::Completion { shell } => {
             complete::script(shell);

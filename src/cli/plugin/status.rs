@@ -23,22 +23,22 @@ const ROWS: usize = 40;
 pub(super) struct Args {
     /// Name of an object. Default: all of the namespace.
     name: Option<String>,
-    /// Follow it. Where no terminal is there, one line for each change.
+    /// Follow it. Without a terminal it prints one line for each change.
     #[arg(short, long)]
     watch: bool,
-    /// End when what --for names has come, or a stop has lasted as long as a Pod may take to become Ready.
+    /// End when the goal of --for is reached, or when a stop has lasted as long as a Pod may take to become Ready.
     #[arg(long, requires = "name", conflicts_with = "watch")]
     wait: bool,
-    /// What --wait waits for.
+    /// The goal that --wait waits for.
     #[arg(long = "for", value_enum, default_value_t, requires = "wait")]
     goal: Goal,
-    /// Wait for this version or revision, or the beginning of one. Default: what is desired.
+    /// Wait for this version or revision, or the beginning of one. Default: the desired one.
     #[arg(long, requires = "wait")]
     version: Option<String>,
-    /// End with exit code 3 after so long, such as 30m. Default: never.
+    /// End with exit code 3 after this time, such as 30m. Default: never.
     #[arg(long, requires = "wait", value_parser = duration)]
     timeout: Option<Duration>,
-    /// End with the first stop, though a verdict may be withdrawn.
+    /// End with the first stop, although the operator may withdraw it.
     #[arg(long, requires = "wait")]
     fail_fast: bool,
 }

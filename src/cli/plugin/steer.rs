@@ -37,7 +37,7 @@ pub(super) struct How {
     /// Print the kubectl command, and write nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Do not ask, though Pods are replaced.
+    /// Do not ask for confirmation, although Pods are replaced.
     #[arg(short, long)]
     yes: bool,
 }
@@ -57,7 +57,7 @@ pub(super) struct Target {
     /// Name of an object.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     name: Option<String>,
-    /// Every object of the operator, by its stop ConfigMap.
+    /// Every object of the operator, by means of its stop ConfigMap.
     #[arg(long)]
     pub(super) all: bool,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(super) struct Target {
 pub(super) struct Again {
     /// Name of an object.
     name: String,
-    /// The version, or the hash of the revision. Default: what failed last.
+    /// The version, or the hash of the revision. Default: the one that failed last.
     version: Option<String>,
     #[command(flatten)]
     how: How,
@@ -82,7 +82,7 @@ pub(super) struct Pin {
     name: String,
     /// All four parts, such as 1.301.72.20250601-101010.
     version: String,
-    /// Also if that is older than what runs; the vendor does not support downgrades.
+    /// Allow a version that is older than the running one. Dynatrace does not support downgrades.
     #[arg(long)]
     allow_downgrade: bool,
     #[command(flatten)]

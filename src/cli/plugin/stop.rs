@@ -43,7 +43,7 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
     if how.dry_run {
         return Ok(WELL);
     }
-    if !is_stop && !asked("what waits is replaced as soon as everything goes on", how)? {
+    if !is_stop && !asked("Pods that wait are replaced as soon as the operator continues", how)? {
         say!("nothing was changed");
         return Ok(WELL);
     }
@@ -55,7 +55,7 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
         made => made.map(|_| ()),
     };
     written.map_err(|error| error.chain())?;
-    say!("{place} was changed: {name} {}", if is_stop { "replaces nothing" } else { "goes on" });
+    say!("{place} was changed: {name} {}", if is_stop { "replaces nothing" } else { "continues" });
     Ok(WELL)
 }
 

@@ -3,43 +3,26 @@
 //! Reads only: no key changes anything in the cluster. Leaves the terminal as it was, whatever ends it. Must not judge
 //! a node: that is the operator's own code.
 
-use std::fmt::Debug;
-use std::hash::Hash;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
 use futures::StreamExt;
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
-use kube::Resource;
-use kube::api::{Api, ObjectMeta};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::reflector::{self, Store};
-use kube::runtime::watcher::{self, watcher};
-use parking_lot::Mutex;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
-use serde::de::DeserializeOwned;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::live::{Fleet, Judged, label};
-use super::managed::Managed;
+use super::live::Judged;
 use super::object::Object;
 use super::overview::Overview;
 use super::paint::{Screen, finding};
-use super::wait::unanswered;
+use super::watched::Watched;
 use super::{Cx, WELL};
-use crate::api::daemonset_rollout::DaemonSetRollout;
-use crate::api::oneagent::OneAgent;
 use crate::cli::explain::operator;
 use crate::fleet::finding::Finding;
-use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::Reached;
 
 /// No more than five pictures a second.
@@ -50,110 +33,6 @@ const SHARE: u32 = 20;
 const AGAIN: Duration = Duration::from_secs(5);
 /// Whether there is an operator is asked so often.
 const OPERATOR: Duration = Duration::from_secs(30);
-
-/// What watches have shown of the objects of one kind in one namespace.
-struct Watched {
-    kind: Managed,
-    agents: Store<OneAgent>,
-    rollouts: Store<DaemonSetRollout>,
-    nodes: Store<NodeFacts>,
-    pods: Store<PodFacts>,
-    sets: Store<DaemonSet>,
-    revisions: Store<ControllerRevision>,
-    changed: Arc<Notify>,
-    /// Why a watch has no answer.
-    trouble: Arc<Mutex<Option<Result<String, String>>>>,
-    _tasks: JoinSet<()>,
-}
-
-impl Watched {
-    fn of(reached: &Reached, kind: Managed, namespace: &str) -> Self {
-        let mut watches = Watches {
-            reached: reached.clone(),
-            kind,
-            changed: Arc::default(),
-            trouble: Arc::default(),
-            tasks: JoinSet::new(),
-        };
-        let client = || reached.client.clone();
-        let (is_agent, is_set) = (kind == Managed::Oneagent, kind == Managed::Daemonsetrollout);
-        let config = || watcher::Config::default();
-        let labelled = config().labels(label(kind));
-        Self {
-            kind,
-            agents: watches.keep(is_agent, Api::namespaced(client(), namespace), config()),
-            rollouts: watches.keep(is_set, Api::namespaced(client(), namespace), config()),
-            nodes: watches.keep(true, Api::all(client()), config()),
-            pods: watches.keep(true, Api::namespaced(client(), namespace), labelled.clone()),
-            sets: watches.keep(true, Api::namespaced(client(), namespace), labelled),
-            revisions: watches.keep(is_set, Api::namespaced(client(), namespace), config()),
-            changed: watches.changed,
-            trouble: watches.trouble,
-            _tasks: watches.tasks,
-        }
-    }
-
-    fn fleet(&self) -> Fleet {
-        fn all<K>(store: &Store<K>) -> Vec<K>
-        where
-            K: Resource + Clone + 'static,
-            K::DynamicType: Eq + Hash + Clone,
-        {
-            store.state().iter().map(|one| K::clone(one)).collect()
-        }
-        Fleet {
-            agents: all(&self.agents),
-            rollouts: all(&self.rollouts),
-            nodes: all(&self.nodes),
-            pods: all(&self.pods),
-            sets: all(&self.sets),
-            revisions: all(&self.revisions),
-        }
-    }
-
-    /// The object of this name, as it is now.
-    fn object(&self, fleet: &Fleet, name: &str) -> Option<Object> {
-        let is_it = |metadata: &ObjectMeta| metadata.name.as_deref() == Some(name);
-        let whole = if self.kind == Managed::Oneagent {
-            serde_json::to_value(fleet.agents.iter().find(|agent| is_it(&agent.metadata))?)
-        } else {
-            serde_json::to_value(fleet.rollouts.iter().find(|rollout| is_it(&rollout.metadata))?)
-        };
-        Some(Object::of(self.kind, serde_json::from_value(whole.ok()?).ok()?))
-    }
-}
-
-struct Watches {
-    reached: Reached,
-    kind: Managed,
-    changed: Arc<Notify>,
-    trouble: Arc<Mutex<Option<Result<String, String>>>>,
-    tasks: JoinSet<()>,
-}
-
-impl Watches {
-    /// Keeps a store up to date, if it is wanted.
-    fn keep<K>(&mut self, is_wanted: bool, api: Api<K>, config: watcher::Config) -> Store<K>
-    where
-        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-        K::DynamicType: Default + Eq + Hash + Clone + Send + Sync,
-    {
-        let (store, writer) = reflector::store();
-        if !is_wanted {
-            return store;
-        }
-        let (changed, trouble, reached, kind) =
-            (self.changed.clone(), self.trouble.clone(), self.reached.clone(), self.kind);
-        self.tasks.spawn(async move {
-            let mut events = Box::pin(watcher(api, config).default_backoff().reflect(writer));
-            while let Some(event) = events.next().await {
-                *trouble.lock() = event.err().map(|why| unanswered(&reached, kind, &why));
-                changed.notify_one();
-            }
-        });
-        store
-    }
-}
 
 /// What is shown, and what somebody chose.
 struct View {

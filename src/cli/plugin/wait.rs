@@ -26,9 +26,9 @@ pub(super) enum Goal {
     /// The rollout is complete, and every node is Ready.
     #[default]
     Done,
-    /// The canaries have proven what is desired.
+    /// The canaries have passed with the desired version or revision.
     Canaries,
-    /// No Pod is replaced: it is paused, or stopped.
+    /// No Pod is replaced: the rollout is paused, or stopped.
     Paused,
 }
 
@@ -187,7 +187,7 @@ fn tell(cx: &Cx, said: &mut String, line: String) -> Result<(), String> {
     }
     let time = jiff::Timestamp::from_second(cx.clock.now().timestamp())
         .map(|time| time.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string());
-    let closed = |_| "nobody reads what is printed".to_owned();
+    let closed = |_| "standard output is closed".to_owned();
     cx.screen.line(Line::raw(format!("{}  {line}", time.unwrap_or_default()))).map_err(closed)?;
     *said = line;
     Ok(())

@@ -41,18 +41,18 @@ use crate::telemetry::{self, Health, LogFormat, Metrics, Rollouts};
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Which kind to keep: each is a package of its own, with just its rights.
+    /// Kind of objects to reconcile. Each kind has a package of its own, with only the rights that it needs.
     #[arg(long, env = "KIND", value_enum, default_value_t)]
     kind: KindName,
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
     oneagent: OneAgentArgs,
-    /// With --kind jmxexporter: the operator's own image, which the containers run that join Pods. Set by OLM and the
-    /// manifests.
+    /// With --kind jmxexporter: the operator's own image, for the containers that join Pods. OLM and the manifests set
+    /// it.
     #[arg(long, env = "OPERATOR_IMAGE", default_value = "")]
     operator_image: String,
-    /// With --kind manager: file with the table that says what a stack consists of. Default: the one in the program.
+    /// With --kind manager: file with the table of a stack's components. Default: the one in the program.
     #[arg(long, env = "TABLE", value_name = "FILE")]
     table: Option<PathBuf>,
 }
@@ -60,42 +60,42 @@ pub(super) struct Args {
 /// What every kind's process is told.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Namespaces to watch, separated by commas; empty means all. OLM's olm.targetNamespaces goes here.
+    /// Namespaces to watch, separated by commas. Empty: all. With OLM it is annotation olm.targetNamespaces.
     #[arg(long, env = "WATCH_NAMESPACE", default_value = "")]
     watch_namespace: String,
     /// Namespace of the operator itself: its Lease and its stop ConfigMap are there. Default: the package's, such as
     /// dynatrace.
     #[arg(long, env = "POD_NAMESPACE")]
     pod_namespace: Option<String>,
-    /// Name of the operator's Pod; with its UID the identity in the Lease. Default: the package's name.
+    /// Name of the operator's Pod. Together with its UID it is the identity in the Lease. Default: the package's name.
     #[arg(long, env = "POD_NAME")]
     pod_name: Option<String>,
     /// UID of the operator's Pod.
     #[arg(long, env = "POD_UID", default_value = "")]
     pod_uid: String,
-    /// Name of OLM's OperatorCondition; set by OLM v0. Empty: there is none.
+    /// Name of OLM's OperatorCondition. OLM v0 sets it. Empty: there is none.
     #[arg(long, env = "OPERATOR_CONDITION_NAME", default_value = "")]
     operator_condition_name: String,
-    /// Where probes (/livez, /readyz) and metrics (/metrics) are served.
+    /// Address that serves probes (/livez, /readyz) and metrics (/metrics).
     #[arg(long, env = "LISTEN_ADDRESS", default_value = "0.0.0.0:8080")]
     listen_address: SocketAddr,
-    /// Folder with tls.crt and tls.key: metrics are then served over TLS only, to those who may get /metrics, and not
-    /// at --listen-address.
+    /// Folder with tls.crt and tls.key. With it metrics are served over TLS only, to clients that may get /metrics, and
+    /// not at --listen-address.
     #[arg(long, env = "SECURE_METRICS_CERTIFICATES", value_name = "FOLDER")]
     secure_metrics_certificates: Option<PathBuf>,
-    /// Where metrics are served over TLS.
+    /// Address that serves metrics over TLS.
     #[arg(long, env = "SECURE_METRICS_ADDRESS", default_value = "0.0.0.0:8443")]
     secure_metrics_address: SocketAddr,
     /// How long a lease that is not renewed stays valid.
     #[arg(long, env = "LEASE_DURATION", default_value = "137s", value_parser = duration)]
     lease_duration: Duration,
-    /// For how long the leader tries to renew before it ends itself.
+    /// For how long the leader tries to renew the lease before it exits.
     #[arg(long, env = "LEASE_RENEW_DEADLINE", default_value = "107s", value_parser = duration)]
     lease_renew_deadline: Duration,
     /// How often the lease is renewed.
     #[arg(long, env = "LEASE_RETRY_PERIOD", default_value = "26s", value_parser = duration)]
     lease_retry_period: Duration,
-    /// error, warn, info, debug or trace; or a list such as info,kube=debug.
+    /// error, warn, info, debug or trace, or a list such as info,kube=debug.
     #[arg(long, env = "LOG_LEVEL", default_value = "info")]
     log_level: String,
     /// How a log line looks.

@@ -9,6 +9,6 @@ mod operator;
 mod record;
 mod text;
 
-pub use act::Act;
+pub use act::{Act, Own};
 pub use operator::Operator;
 pub use record::{Frame, Head, Record, Step, Told};

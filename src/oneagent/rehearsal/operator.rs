@@ -10,6 +10,7 @@ use kube::core::DeserializeGuard;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::super::context::OneAgents;
 use super::super::done::Done;
 use super::super::explain::Around;
 use super::super::fleet::Fleet;
@@ -30,6 +31,7 @@ use crate::fleet::missing::{Missing, missing};
 use crate::k8s::facts::VERSION_ANNOTATION;
 use crate::k8s::placement::Verdict;
 use crate::k8s::watch::Change;
+use crate::kernel::kind::Kind;
 use crate::sim::{self, Event, Script, Stage, World, edit, how};
 
 /// Nothing happens any more once nothing has happened for so long: windows open again within it.
@@ -63,10 +65,15 @@ impl Operator {
         let objects = objects.into_iter().enumerate();
         let all: Result<Vec<Kept>, String> =
             objects.map(|(number, object)| Kept::new(object, number, script.begins)).collect();
+        let all = all?;
+        for kept in &all {
+            let name = kept.name();
+            OneAgents::resolve(&kept.agent).map_err(|why| format!("OneAgent {name}: its spec is invalid: {why}"))?;
+        }
         let stage = Stage::new(script, NAMESPACE, VERSION_ANNOTATION, random);
         let operator = Self {
             cluster: Cluster::new(stage.clock()),
-            all: all?,
+            all,
             stopped: false,
             answers_at: script.begins,
             deciding_since: script.begins,
@@ -110,7 +117,7 @@ impl Operator {
             }
             Own::EnvironmentAway(away) => {
                 self.all.iter_mut().for_each(|kept| kept.set_away(*away));
-                (if *away { "the environment is away" } else { "the environment answers again" }).to_owned()
+                (if *away { "the environment is unreachable" } else { "the environment answers again" }).to_owned()
             }
             Own::Edit(patch) => self.edit(|_| Some(patch))?,
             Own::EditOf(all) => self.edit(|name| all.get(name))?,
@@ -197,7 +204,7 @@ impl Operator {
         let mut done = Done::default();
         let wrote = self.write(&mut plan, &seen, &mut done).map_err(failed)?;
         self.replace(at, &plan);
-        self.all[at].missing = seen.missing.clone();
+        self.all[at].missing.clone_from(&seen.missing);
         let facts = StatusFacts {
             object: &self.all[at].agent,
             before: &before,
@@ -219,6 +226,9 @@ impl Operator {
         }
         kept.last = Some(status);
         let next = plan.next.and_then(|next| TimeDelta::from_std(next).ok()).map(|next| now + next);
+        // The engine looks again and again while a window is closed, lest somebody set the clock; here nobody does.
+        let closed = resolved.policy.calendar.closed(now).filter(|_| self.records && self.stage.world.due().is_none());
+        let next = closed.and_then(|closed| closed.opens).or(next);
         // A second later the DaemonSet's controller has seen it.
         let controlled = wrote.then(|| now + TimeDelta::seconds(1));
         let answered = Some(self.answers_at).filter(|at| *at > now);
@@ -269,7 +279,7 @@ impl Operator {
         let known = if now < self.answers_at { Snapshot::default() } else { known };
         seen.environment = Some(Ok(Arc::new(known)));
         seen.known = Some(Arc::default());
-        seen.cluster_id = "cluster".to_owned();
+        "cluster".clone_into(&mut seen.cluster_id);
         seen.stopped = self.stopped;
         seen.ledger = kept.ledger.clone();
         seen.deciding_since = self.deciding_since;

@@ -194,7 +194,8 @@ fn everything_is_stopped_and_goes_on_by_the_operators_configmap_which_is_found()
         let patched = r#"patch configmap oneagent-operator --type=merge -p '{"data":{"stop":null}}'"#;
         assert!(printed.contains(patched), "{printed}");
         let Came { code, noted, .. } = person.types(&["resume", "--all"]);
-        assert!(code == Some(2) && noted.contains("what waits is replaced as soon as everything goes on"), "{noted}");
+        let is_told = noted.contains("Pods that wait are replaced as soon as the operator continues");
+        assert!(code == Some(2) && is_told, "{noted}");
         person.says(0, &["resume", "--all", "--yes"]);
         eventually("it goes on", SOON, || async {
             let state = lab.status("agent").await.rollout.unwrap_or_default().state;

@@ -38,7 +38,7 @@ fn pods_that_need_longer_than_they_are_given_are_all_replaced_once_they_are_give
         let eyes = Eyes::on_replicas(&lab, "app=webapp", 4).await;
         lab.message("two");
         // Twice their recovery lifts the verdict.
-        failed(&lab, "it goes on by itself once all Pods of Deployment webapp have been available for 3 s").await;
+        failed(&lab, "it continues once all Pods of Deployment webapp have been available for 3 s").await;
         failed(&lab, "recovered twice before").await;
         assert_eq!(eyes.seen().await.deletions.len(), 3);
         lab.edit_watcher(json!({ "rollout": { "waitReadySeconds": 60 } })).await;

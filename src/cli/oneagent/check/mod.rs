@@ -32,25 +32,24 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Without a cluster the tokens are taken from the Secret in the same file, or from the variables \
-        PAAS_TOKEN and API_TOKEN; the proxy of a Secret from there, or from PROXY.\nExit code: 0 when nothing that was \
-        tried fails, 1 when something would fail in the cluster."
+    after_help = "Without a cluster it takes the tokens from the Secret in the same file, or from the variables \
+        PAAS_TOKEN and API_TOKEN. It takes the proxy of a Secret from the same file, or from PROXY.\nExit code: 0 when \
+        nothing that was tried fails, 1 when something would fail in the cluster."
 )]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["name", "file", "api_url"])))]
 pub(in crate::cli) struct Args {
-    /// Name of a OneAgent in the cluster: what it refers to is read from there, with your rights.
+    /// Name of a OneAgent in the cluster. The objects that it refers to are read from there, with your rights.
     pub(in crate::cli) name: Option<String>,
     /// Namespace of that OneAgent.
     #[arg(short, long, default_value = "dynatrace")]
     pub(in crate::cli) namespace: String,
-    /// A OneAgent in a file, or in standard input (-); no cluster is needed.
+    /// File with a OneAgent, or - for standard input. Needs no cluster.
     #[arg(short, long)]
     pub(in crate::cli) file: Option<PathBuf>,
-    /// An environment's address alone; no cluster is needed.
+    /// Address of an environment, without a OneAgent. Needs no cluster.
     #[arg(long, value_name = "URL")]
     pub(in crate::cli) api_url: Option<String>,
-    /// File with PEM certificates, in the place of the ConfigMap in spec.trustedCAs; not with a OneAgent in the
-    /// cluster.
+    /// File with PEM certificates, in place of the ConfigMap in spec.trustedCAs. Not for a OneAgent in the cluster.
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     pub(in crate::cli) trusted_cas: Option<PathBuf>,
 }
@@ -350,9 +349,9 @@ fn remedy(error: &Error) -> &'static str {
     match error {
         Error::Unauthorized(_) => "put a token into the Secret that is of this environment, valid and not expired",
         Error::Forbidden(_) => "the paasToken needs scope InstallerDownload, the apiToken DataExport",
-        Error::Throttled { .. } => "try again later; the operator does so by itself",
+        Error::Throttled { .. } => "try again later; the operator retries automatically",
         Error::NotJson(_) | Error::Lacks(_) | Error::TooLarge(_) | Error::TooMany(_) | Error::Status { .. } => {
-            "is spec.apiUrl the API of the environment (…/api), and does nothing else answer in its place?"
+            "check that spec.apiUrl is the API of the environment (…/api), and that no other server answers there"
         }
         Error::Timeout(_) | Error::Connect(_) => {
             "look at name resolution, firewalls and spec.proxy from the operator's node"

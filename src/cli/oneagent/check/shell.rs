@@ -51,7 +51,7 @@ pub(super) fn given(
         );
     }
     if matches!(resolved.proxy, Some(ProxySource::Secret(_))) && given.proxy.is_none() {
-        findings.skip("the proxy stands in a Secret, and variable PROXY is not set", "set PROXY to the proxy's URL");
+        findings.skip("the proxy is in a Secret, and variable PROXY is not set", "set PROXY to the proxy's URL");
     }
     if resolved.trusted_cas.is_some() && given.trusted.is_none() {
         findings.skip(

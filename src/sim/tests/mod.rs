@@ -47,6 +47,9 @@ fn read<A: DeserializeOwned>(path: &Path) -> Script<A> {
 }
 
 /// Runs every script of a folder below `src`, and compares each log with the one that lies beside it.
+///
+/// # Panics
+/// Where a script cannot be read, or its log or its end is another one.
 #[allow(clippy::disallowed_methods, reason = "a test reads its own files")]
 pub fn check<O: Tried>(folder: &str)
 where
