@@ -127,7 +127,7 @@ fn the_readme_is_read_in_a_few_minutes() {
 #[test]
 fn what_a_promise_is_held_by_is_there() {
     let text = page("docs/development.md");
-    let table = text.split("## What it promises").nth(1).unwrap().split("\n\n").nth(2).unwrap();
+    let table = text.split("## Guarantees and the tests").nth(1).unwrap().split("\n\n").nth(2).unwrap();
     for row in table.lines().skip(2) {
         let held_by = row.split('|').nth(2).unwrap();
         for name in held_by.split('`').skip(1).step_by(2) {

@@ -11,6 +11,7 @@
     ["missing", "·", "has no available agent: its node is the cause"],
   ];
   const EVENTS = 200;
+  const KEPT = 500;
   const find = (id) => document.getElementById(id);
   const make = (tag, text, className) => {
     const element = document.createElement(tag);
@@ -211,9 +212,24 @@
     find("object").value = shown;
   }
 
+  // Of a page that stays open for days the past is forgotten.
+  function compact(object) {
+    if (object.frames.length < KEPT) return;
+    const is = new Map();
+    object.frames.forEach(([, cells]) => cells.forEach(([number, cell]) => is.set(number, cell)));
+    object.frames = [[end(object), [...is]]];
+    object.wholes = object.wholes.slice(-1);
+    if (drawn && drawn.object === object) drawn.frame = drawn.at >= object.frames[0][0] ? 1 : 0;
+  }
+
   function begin(whole) {
+    const of = picture.objects[shown];
+    const name = of && chosen !== null ? of.nodes[chosen][0] : null;
     picture = whole;
     drawn = null;
+    const now = picture.objects[shown];
+    const at = now ? now.nodes.findIndex(([known]) => known === name) : -1;
+    chosen = at < 0 ? null : at;
     document.title = picture.title;
     find("title").textContent = picture.title;
     objects();
@@ -237,7 +253,9 @@
     source.addEventListener("open", () => { connection.hidden = true; });
     source.addEventListener("error", () => {
       connection.hidden = false;
-      connection.textContent = "The connection is lost. What you see may be old; the page connects again.";
+      connection.textContent = source.readyState === EventSource.CLOSED
+        ? "The dashboard has ended. Start it again and open its new address."
+        : "The connection is lost. This page may be old. It connects again.";
     });
     source.addEventListener("picture", (event) => begin(JSON.parse(event.data)));
     source.addEventListener("change", (event) => {
@@ -249,6 +267,7 @@
       to.wholes.push(...wholes);
       to.events.push(...more);
       if (object === shown) show(end(to));
+      compact(to);
     });
     source.addEventListener("trouble", (event) => {
       connection.hidden = event.data === "";

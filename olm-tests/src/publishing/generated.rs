@@ -104,7 +104,7 @@ impl Inputs<'_> {
             let commands = reference::commands(oneagent_operator::cli::command());
             files.extend(commands.map_err(|error| format!("cannot generate pages of commands: {error}"))?);
             files.push(reference::page_of("kubectl-oneagent.md", oneagent_operator::cli::plugin_command()));
-            files.extend(scenarios::files(self.root)?);
+            files.extend(scenarios::files()?);
         }
         if wanted(What::Changelog) {
             files.push(changelog(list, version));
