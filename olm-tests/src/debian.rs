@@ -31,7 +31,7 @@ pub const ALL: &[Debian] = &[RABBITMQ, REDIS, NAMED, DNSMASQ];
 const RABBITMQ: Debian = Debian {
     name: "rabbitmq",
     package: "rabbitmq-server",
-    needs: &["rabbitmq-server", "rabbitmqctl", "rabbitmq-diagnostics", "erl"],
+    needs: &["rabbitmq-server", "rabbitmqctl", "erl"],
     // With the parts of Erlang that it names.
     packages: &[
         "rabbitmq-server",

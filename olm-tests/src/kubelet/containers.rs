@@ -24,10 +24,12 @@ const LOOK: Duration = Duration::from_millis(50);
 const TOGETHER: Duration = Duration::from_secs(5);
 /// What ended is started again after so long, and twice as long each time.
 const BACK_OFF: Duration = Duration::from_millis(500);
-/// Readiness probes that run a program run so often, whatever they say: tests wait for them.
+/// Readiness probes run again after so long, whatever their period: tests wait for them.
 const PROBE: Duration = Duration::from_secs(1);
 /// And no longer than so.
 const PROBE_SECONDS: u32 = 15;
+/// A container that was ready is so until its probe has failed so often in a row, as with the real kubelet.
+const FAILURES: u32 = 3;
 /// The containers of a Pod share so many bytes for their last words.
 const MESSAGES: usize = 12 << 10;
 /// And none has more.
@@ -73,21 +75,13 @@ impl Running {
     }
 
     /// Runs the readiness probes that are due.
-    async fn ask(
-        &self,
-        specs: &[Spec],
-        statuses: &mut BTreeMap<String, Status>,
-        due: &mut HashMap<String, tokio::time::Instant>,
-        address: &str,
-    ) {
+    async fn ask(&self, specs: &[Spec], statuses: &mut BTreeMap<String, Status>, address: &str) {
         for spec in specs {
             let Some(probe) = &spec.probe else { continue };
             let Some(status) = statuses.get_mut(&spec.name) else { continue };
-            let now = tokio::time::Instant::now();
-            if due.get(&spec.name).is_some_and(|due| *due > now) {
+            if status.asked_again.is_some_and(|due| due > tokio::time::Instant::now()) {
                 continue;
             }
-            due.insert(spec.name.clone(), now + PROBE);
             let command = self
                 .containers
                 .lock()
@@ -99,7 +93,11 @@ impl Running {
                 continue;
             };
             let answer = tokio::task::spawn_blocking(move || command.output()).await;
-            status.is_answering = answer.is_ok_and(|output| output.is_ok_and(|output| output.status.success()));
+            let succeeds = answer.is_ok_and(|output| output.is_ok_and(|output| output.status.success()));
+            status.failures = if succeeds { 0 } else { status.failures + 1 };
+            status.is_answering = succeeds || (status.is_answering && status.failures < FAILURES);
+            // From the answer on: a probe that takes long must not have a core to itself.
+            status.asked_again = Some(tokio::time::Instant::now() + PROBE);
         }
     }
 
@@ -165,6 +163,9 @@ struct Status {
     is_ready: bool,
     /// What its probe, if it has one, found last.
     is_answering: bool,
+    asked_again: Option<tokio::time::Instant>,
+    /// How often its probe has failed in a row.
+    failures: u32,
 }
 
 impl Kubelet {
@@ -186,7 +187,6 @@ impl Kubelet {
         }
         let address = sandbox.address.to_string();
         let first = done(init_containers(pod));
-        let mut asked: HashMap<String, tokio::time::Instant> = HashMap::new();
         let mut written = Value::Null;
         let mut due: HashMap<String, tokio::time::Instant> = HashMap::new();
         while !running.is_ending.load(Ordering::Relaxed) {
@@ -210,7 +210,7 @@ impl Kubelet {
                     self.start_container(pod, &sandbox, &running, spec, &mut statuses).await;
                 }
             }
-            running.ask(&specs, &mut statuses, &mut asked, &address).await;
+            running.ask(&specs, &mut statuses, &address).await;
             running.probe(&mut statuses);
             let status = whole(pod, (&specs, &all), &statuses, (&first, &address));
             if status != written {
@@ -281,6 +281,8 @@ impl Kubelet {
             started: String::new(),
             is_ready: false,
             is_answering: false,
+            asked_again: None,
+            failures: 0,
         };
         let Some(image) = image(&spec.image) else {
             let message = format!("Back-off pulling image \"{}\"", spec.image);
@@ -338,6 +340,8 @@ impl Kubelet {
             started: started.clone(),
             is_ready: spec.probe.is_none(),
             is_answering: spec.probe.is_none(),
+            asked_again: None,
+            failures: 0,
         };
         containers.insert(spec.name.clone(), container);
         statuses.insert(spec.name.clone(), status);
