@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// How long a test waits for what should take a moment, on a machine that has other work too.
-pub const SOON: Duration = Duration::from_secs(90);
+/// How long a test waits for what should take a moment, on a machine that has several times its work to do.
+pub const SOON: Duration = Duration::from_secs(240);
 /// How long it waits for a rollout.
-pub const LONG: Duration = Duration::from_secs(240);
+pub const LONG: Duration = Duration::from_secs(600);
 
 /// Whether a Pod is Ready.
 #[must_use]

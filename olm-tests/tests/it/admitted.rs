@@ -2,7 +2,6 @@
 //! matcher applies to the Pods of a real API server; and a LimitRange, by the API server itself.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use kube::ResourceExt;
 use olm_tests::cluster::{Cluster, repository};
@@ -57,12 +56,12 @@ fn unprivileged_agents_run_under_the_scc_that_is_made_for_them() {
         // It is not broader than that: as privileged ones they are refused, and those that run stay.
         let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "useUnprivilegedMode": false, "rollout": { "maxUnavailable": 1 } })).await;
-        let said = lab.condition_within(Duration::from_secs(90), "agent", "Degraded", "True", "PodsRefused").await;
+        let said = lab.condition_within(SOON, "agent", "Degraded", "True", "PodsRefused").await;
         assert!(said.contains("add-scc-to-user privileged -z dynatrace-oneagent"), "{said}");
         let after = lab.uids("agent").await;
         assert!(before.iter().filter(|(node, uid)| after.get(*node) == Some(uid)).count() >= 1, "at most the budget");
         lab.edit("agent", json!({ "useUnprivilegedMode": true, "rollout": null })).await;
-        lab.all_at("agent", V2, 2, Duration::from_secs(90)).await;
+        lab.all_at("agent", V2, 2, SOON).await;
         webhook.end().await;
         lab.end().await;
     });

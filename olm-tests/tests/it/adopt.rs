@@ -259,7 +259,7 @@ fn while_the_original_operator_runs_nothing_is_touched() {
         assert!(message.contains("kubectl"), "{message}");
         assert!(lab.daemonset("agent").await.is_none());
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "deployment", ORIGINAL]);
-        lab.all_at("agent", V1, 1, Duration::from_secs(60)).await;
+        lab.all_at("agent", V1, 1, SOON).await;
         lab.end().await;
     });
 }

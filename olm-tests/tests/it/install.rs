@@ -283,8 +283,8 @@ fn the_installation_in_one_file_works_with_the_samples() {
             "-f",
             &repository("config/oneagent-operator/install.yaml").display().to_string(),
         ]);
-        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
-        cluster.kubectl(&["-n", "dynatrace", "rollout", "status", "deployment/oneagent-operator", "--timeout=60s"]);
+        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=240s", "crd/oneagents.dynatrace.com"]);
+        cluster.kubectl(&["-n", "dynatrace", "rollout", "status", "deployment/oneagent-operator", "--timeout=240s"]);
         for (secret, sample) in [("oneagent", "oneagent-dynatrace.yaml"), ("desk", "oneagent-desk.yaml")] {
             cluster.vendor.add(secret, V1);
             cluster.apply(

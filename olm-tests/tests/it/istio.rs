@@ -19,7 +19,7 @@ pub(crate) fn istio(cluster: &Cluster, change: impl Fn(&mut Value)) {
         cluster.apply(&crd.to_string());
     }
     for name in NAMES {
-        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{name}")]);
+        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=240s", &format!("crd/{name}")]);
     }
 }
 

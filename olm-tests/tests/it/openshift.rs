@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use olm_tests::cluster::{Cluster, objects, repository};
 use olm_tests::eventually;
-use olm_tests::lab::{Lab, SOON, V1, V2};
+use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
 use olm_tests::olm::publisher;
 use olm_tests::openshift::{Admission, REQUIRED_SCC, SCC, says, serve, updates};
 use olm_tests::pages::{Shell, blocks, command};
@@ -128,7 +128,7 @@ fn agents_ask_for_their_scc_so_that_no_foreign_one_takes_them() {
         eventually("nothing is asked for", SOON, || async { asked(&lab).await.map_or(Ok(()), Err) }).await;
         admission.grant();
         // Within a minute, however long the DaemonSet controller would have waited.
-        lab.all_at("agent", V1, 3, Duration::from_secs(90)).await;
+        lab.all_at("agent", V1, 3, SOON).await;
         eventually("agents that run under it ask for it from now on", SOON, || async {
             let asked = asked(&lab).await;
             if asked.as_deref() == Some("privileged") { Ok(()) } else { Err(format!("{asked:?}")) }
@@ -146,7 +146,7 @@ fn agents_ask_for_their_scc_so_that_no_foreign_one_takes_them() {
         admission.granted.store(false, Ordering::SeqCst);
         let pods = lab.pods("agent").await;
         cluster.kubectl(&["-n", &lab.name, "delete", "pod", &pods.values().next().unwrap().name_any()]);
-        eventually("the new one comes under his", Duration::from_secs(90), || async {
+        eventually("the new one comes under his", SOON, || async {
             let sccs = sccs(&lab).await;
             if sccs.contains("site-agents") { Ok(()) } else { Err(format!("{sccs:?}")) }
         })
@@ -244,14 +244,13 @@ fn the_clusters_default_node_selector_holds_a_rollout_before_it_costs_an_agent()
         tokio::time::sleep(Duration::from_secs(2)).await;
         let before = lab.uids("agent").await;
         cluster.vendor.publish(&lab.name, V2);
-        let said =
-            lab.condition_within(Duration::from_secs(90), "agent", "Degraded", "True", "NamespaceSelector").await;
+        let said = lab.condition_within(SOON, "agent", "Degraded", "True", "NamespaceSelector").await;
         assert!(said.contains("Scheduler cluster") && said.contains("excludes 2 nodes"), "{said}");
         assert_eq!(lab.uids("agent").await, before, "no agent was lost to learn it");
         let command = said.split_once("run ").unwrap().1.split_once(", or").unwrap().0;
         cluster.kubectl(&command.split(' ').skip(1).collect::<Vec<_>>());
         *admission.selector.lock().unwrap() = json!(null);
-        lab.all_at("agent", V2, 3, Duration::from_secs(180)).await;
+        lab.all_at("agent", V2, 3, LONG).await;
         webhook.end().await;
         lab.end().await;
     });

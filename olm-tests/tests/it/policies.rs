@@ -1,8 +1,6 @@
 //! What an administrator may ask of a rollout, on a real API server: windows, blackouts, canaries, zones, failures that
 //! are allowed, nodes that are left out.
 
-use std::time::Duration;
-
 use chrono::{DateTime, TimeDelta, Utc};
 use kube::ResourceExt;
 use olm_tests::cluster::{documents, repository};
@@ -112,7 +110,7 @@ fn a_canary_keeps_a_bad_version_from_the_others_and_a_good_one_waits_for_it_acro
         lab.operators[0].process.kill();
         lab.operators.clear();
         lab.start_operator(&[]).await;
-        lab.all_at("agent", V3, 6, Duration::from_secs(90)).await;
+        lab.all_at("agent", V3, 6, SOON).await;
         let until: DateTime<Utc> = until.parse().unwrap();
         let since = |node: &str| before.contains_key(node);
         let pods = lab.pods("agent").await;
@@ -302,7 +300,7 @@ async fn reached_by_a_bad_version(lab: &str, spec: Value, is_held: Option<(&str,
         lab.add_nodes(10, &Shape::default().zone(zone)).await;
     }
     lab.oneagent(&spec);
-    lab.all_at("agent", V1, 20, Duration::from_secs(90)).await;
+    lab.all_at("agent", V1, 20, SOON).await;
     let before = lab.uids("agent").await;
     let bad = Utc::now().format("1.999.0.%Y%m%d-%H%M%S").to_string();
     lab.behave(|b| {
@@ -312,7 +310,7 @@ async fn reached_by_a_bad_version(lab: &str, spec: Value, is_held: Option<(&str,
     match is_held {
         Some((condition, words)) => drop(lab.says("agent", condition, words).await),
         None => {
-            lab.condition_within(Duration::from_secs(90), "agent", "Degraded", "True", "RolloutFailed").await;
+            lab.condition_within(SOON, "agent", "Degraded", "True", "RolloutFailed").await;
         }
     }
     lab.is_looked_at().await;

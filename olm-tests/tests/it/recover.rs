@@ -168,9 +168,9 @@ fn an_api_server_that_restarts_under_a_rollout_is_survived() {
         if lab.operators[0].process.ended().is_some() {
             lab.start_operator(&[]).await;
         }
-        lab.all_at("agent", V2, 10, Duration::from_secs(90)).await;
+        lab.all_at("agent", V2, 10, SOON).await;
         lab.cluster.vendor.publish(&lab.name, V3);
-        lab.all_at("agent", V3, 10, Duration::from_secs(60)).await;
+        lab.all_at("agent", V3, 10, SOON).await;
         lab.end().await;
     });
 }
@@ -193,7 +193,7 @@ fn an_operator_that_starts_before_its_crd_waits_and_says_so() {
             "-f",
             &olm_tests::cluster::repository("config/oneagent-operator/crd").display().to_string(),
         ]);
-        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
+        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=240s", "crd/oneagents.dynatrace.com"]);
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 1, SOON).await;
         lab.end().await;

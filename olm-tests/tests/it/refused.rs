@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -21,7 +20,7 @@ fn pods_that_the_api_server_refuses_are_said_with_its_words() {
         assert!(message.contains("PodSecurity"), "{message}");
         assert_eq!(lab.status("agent").await.nodes.unwrap().admission, 1);
         lab.cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce-"]);
-        lab.condition_within(Duration::from_secs(60), "agent", "Degraded", "False", "AsExpected").await;
+        lab.condition_within(SOON, "agent", "Degraded", "False", "AsExpected").await;
         // A ServiceAccount that is not there: both remedies are printed.
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "agent"]);
         lab.pods_are("agent", &[]).await;
@@ -29,14 +28,14 @@ fn pods_that_the_api_server_refuses_are_said_with_its_words() {
         let message = lab.condition("agent", "Degraded", "True", "ServiceAccountMissing").await;
         assert!(message.contains("oc -n fail-refused create serviceaccount not-there"), "{message}");
         lab.cluster.kubectl(&["-n", &lab.name, "create", "serviceaccount", "not-there"]);
-        lab.condition_within(Duration::from_secs(60), "agent", "Degraded", "False", "AsExpected").await;
+        lab.condition_within(SOON, "agent", "Degraded", "False", "AsExpected").await;
         lab.all_at("agent", V1, 1, SOON).await;
         // The same as an edit of what runs: that is the world's trouble, and no reason to reject anything.
         lab.edit("agent", json!({ "serviceAccountName": "not-there-either" })).await;
         let message = lab.condition("agent", "Degraded", "True", "ServiceAccountMissing").await;
         assert!(message.contains("not-there-either"), "{message}");
         lab.cluster.kubectl(&["-n", &lab.name, "create", "serviceaccount", "not-there-either"]);
-        eventually("the new agent runs", Duration::from_secs(90), || async {
+        eventually("the new agent runs", SOON, || async {
             let pods = lab.pods("agent").await;
             let new = |p: &Pod| {
                 is_ready(p) && p.spec.as_ref().unwrap().service_account_name.as_deref() == Some("not-there-either")

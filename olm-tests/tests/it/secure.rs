@@ -36,7 +36,7 @@ fn every_right_is_used_and_no_other_is_asked_for() {
         lab.oneagent(&json!({ "trustedCAs": "ca" }));
         lab.condition("agent", "Degraded", "True", "PodsRefused").await;
         cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce-"]);
-        lab.all_at("agent", V1, 2, Duration::from_secs(90)).await;
+        lab.all_at("agent", V1, 2, SOON).await;
         lab.edit("agent", json!({ "openshift": { "clusterProxy": true, "pauseDuringClusterUpdate": true } })).await;
         lab.condition("agent", "Degraded", "True", "ProxyInvalid").await;
         lab.edit("agent", json!({ "openshift": { "clusterProxy": false, "pauseDuringClusterUpdate": true } })).await;

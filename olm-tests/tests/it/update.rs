@@ -15,10 +15,10 @@ fn two_hundred_outdated_pods_are_replaced_once_each_and_never_more_than_a_tenth_
         let lab = Lab::new("update-200", 200).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(700));
         lab.oneagent(&json!({}));
-        lab.all_at("agent", V1, 200, Duration::from_secs(90)).await;
+        lab.all_at("agent", V1, 200, SOON).await;
         let eyes = Eyes::on(&lab, "agent", 200).await;
         lab.cluster.vendor.publish(&lab.name, V2);
-        lab.all_at("agent", V2, 200, Duration::from_secs(120)).await;
+        lab.all_at("agent", V2, 200, LONG).await;
         {
             let seen = eyes.seen().await;
             assert!(seen.most_unready <= 20, "{} at once", seen.most_unready);
@@ -122,7 +122,7 @@ fn a_version_that_crashes_stops_within_the_budget_and_new_nodes_get_the_one_befo
         );
         // A good version goes everywhere, to the broken ones first.
         lab.cluster.vendor.publish(&lab.name, V3);
-        lab.all_at("agent", V3, 21, Duration::from_secs(60)).await;
+        lab.all_at("agent", V3, 21, SOON).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
         lab.end().await;
     });

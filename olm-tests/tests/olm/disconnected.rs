@@ -1,11 +1,10 @@
 //! A disconnected site: every image comes from the mirror, by the mirror sets as they are generated.
 
 use std::process::Command;
-use std::time::Duration;
 
 use olm_tests::cluster::objects;
 use olm_tests::images::{Config, said};
-use olm_tests::lab::{Lab, V1};
+use olm_tests::lab::{Lab, SOON, V1};
 use olm_tests::olm::{NEXT, Olm, Wish, publisher, releases};
 use olm_tests::tools::tool;
 use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
@@ -62,7 +61,7 @@ fn operator_bundle_and_agents_come_from_the_mirror_and_from_nowhere_else() {
         assert_eq!(csv["metadata"]["annotations"]["features.operators.openshift.io/disconnected"], "true");
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 2).await;
         lab.oneagent(&json!({}));
-        lab.all_at("agent", V1, 2, Duration::from_secs(60)).await;
+        lab.all_at("agent", V1, 2, SOON).await;
         let pulled = images.pulled();
         assert_eq!(pulled.len(), 2, "bundle and operator: {pulled:?}");
         let agent = lab.daemonset("agent").await.unwrap().spec.unwrap().template.spec.unwrap().containers;

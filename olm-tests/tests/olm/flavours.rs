@@ -7,6 +7,7 @@ use olm_tests::eventually;
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
 use olm_tests::pages::{Shell, blocks, command};
 use olm_tests::tools::tool;
+use olm_tests::wait::LONG;
 use oneagent_operator::api::oneagent::package::PACKAGE as ROW;
 use oneagent_operator::olm::catalog::OPENSHIFT;
 use oneagent_operator::olm::release::Released;
@@ -30,7 +31,7 @@ fn the_openshift_flavour_brings_its_alerts_and_is_refused_where_their_kinds_are_
         olm.publish(&[openshift(&olm, olm.release(NEXT))]).await;
         olm.namespace("dynatrace");
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
-        eventually("OLM says which kind is missing", Duration::from_secs(120), || async {
+        eventually("OLM says which kind is missing", LONG, || async {
             let plans = olm.list("InstallPlan", "dynatrace").await;
             let said = plans.iter().map(|plan| plan["status"].to_string()).collect::<String>();
             let csvs = olm.list("ClusterServiceVersion", "dynatrace").await.len();
@@ -54,7 +55,7 @@ fn the_openshift_flavour_brings_its_alerts_and_is_refused_where_their_kinds_are_
         let other = command("docs/openshift.md", "Metrics over TLS", "oc -n dynatrace delete");
         shell.run(&other, &[]);
         shell.run(&blocks("docs/openshift.md", "Node selectors", "sh").remove(0), &[("NAME", "agent")]);
-        eventually("OLM gives the operator the certificate's folder", Duration::from_secs(120), || async {
+        eventually("OLM gives the operator the certificate's folder", LONG, || async {
             let deployment = olm.get("Deployment", "dynatrace", PACKAGE).await.unwrap_or_default();
             let pod = &deployment["spec"]["template"]["spec"];
             let has =

@@ -1,9 +1,8 @@
 //! What the release list says of a release that turned out bad, as OLM shows it and goes by it.
 
-use std::time::Duration;
-
 use olm_tests::eventually;
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};
+use olm_tests::wait::SOON;
 use serde_json::Value;
 
 /// Status and message of what the Subscription says of the installed bundle's deprecation.
@@ -26,7 +25,7 @@ fn a_deprecated_release_is_shown_as_such_and_the_one_that_skips_it_comes_in_its_
         olm.namespace("dynatrace");
         olm.subscribe(&Wish::own("dynatrace", &["dynatrace"]));
         olm.installed("dynatrace", "0.9.0").await;
-        eventually("the Subscription shows it", Duration::from_secs(60), || async {
+        eventually("the Subscription shows it", SOON, || async {
             let (status, message) = deprecated(&olm).await;
             let says = status == "True" && message.as_str().is_some_and(|message| message.contains(WHY));
             if says { Ok(()) } else { Err(format!("{status} {message}")) }
@@ -34,7 +33,7 @@ fn a_deprecated_release_is_shown_as_such_and_the_one_that_skips_it_comes_in_its_
         .await;
         olm.publish(&[first, bad, good]).await;
         olm.installed("dynatrace", "0.9.1").await;
-        eventually("it is not shown of the new one", Duration::from_secs(60), || async {
+        eventually("it is not shown of the new one", SOON, || async {
             let (status, message) = deprecated(&olm).await;
             if status == "True" { Err(message.to_string()) } else { Ok(()) }
         })

@@ -6,13 +6,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use olm_tests::checkout::{Checkout, compiler};
 use olm_tests::cluster::repository;
 use olm_tests::eventually;
 use olm_tests::images::{Config, Registry, home, pull, said};
-use olm_tests::lab::{Lab, V1};
+use olm_tests::lab::{Lab, SOON, V1};
 use olm_tests::olm::{CATALOGS, Olm, publisher};
 use olm_tests::operator::free_address;
 use olm_tests::pages::{Shell, blocks, command};
@@ -188,14 +187,14 @@ fn olm_runs_the_operator_from_the_images_that_the_page_builds() {
         olm.installed("dynatrace", &preview(&images[0])).await;
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 2).await;
         lab.oneagent(&serde_json::json!({}));
-        lab.all_at("agent", V1, 2, Duration::from_secs(60)).await;
+        lab.all_at("agent", V1, 2, SOON).await;
         olm.judge("dynatrace");
         // And is removed as the page has it: the OneAgents first.
         olm.cluster.kubectl(&["-n", "dynatrace", "delete", "oneagents", "--all"]);
         for command_of in ["oc -n dynatrace delete subscription", "oc -n dynatrace delete csv"] {
             shell.run(&command("docs/install.md", "Remove", command_of), &[]);
         }
-        eventually("the operator is gone, and its agents", Duration::from_secs(60), || async {
+        eventually("the operator is gone, and its agents", SOON, || async {
             let left = [olm.list("Deployment", "dynatrace").await, olm.list("DaemonSet", "dynatrace").await].concat();
             if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
         })
@@ -223,7 +222,7 @@ async fn serves(olm: &Olm, folder: &Path, image: &str, bundle: &str) {
             "metadata": { "name": name, "namespace": CATALOGS }, "spec": { "sourceType": "grpc", "address": address } })
     };
     olm.cluster.apply(&source("self").to_string());
-    eventually("OLM reads from the catalog's image", Duration::from_secs(60), || async {
+    eventually("OLM reads from the catalog's image", SOON, || async {
         let source = olm.get("CatalogSource", CATALOGS, "self").await.unwrap_or_default();
         let state = &source["status"]["connectionState"]["lastObservedState"];
         let log = std::fs::read_to_string(folder.join("catalog.log")).unwrap_or_default();

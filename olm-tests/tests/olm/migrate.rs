@@ -76,7 +76,7 @@ fn olm_installs_over_the_crd_of_the_original_and_its_objects_have_agents() {
         olm.publish(&[olm.release(NEXT)]).await;
         olm.namespace("dynatrace");
         olm.cluster.apply(&crd().to_string());
-        olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/oneagents.dynatrace.com"]);
+        olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=240s", "crd/oneagents.dynatrace.com"]);
         let mut lab = Lab::in_namespace(&olm.cluster, "dynatrace", 0).await;
         let url = olm.cluster.vendor.url("dynatrace");
         // Only v0.10 has an empty name of a Secret: it is then the object's own.

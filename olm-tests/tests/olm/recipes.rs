@@ -8,6 +8,7 @@ use olm_tests::eventually;
 use olm_tests::olm::Olm;
 use olm_tests::pages::{Shell, command};
 use olm_tests::tools::tool;
+use olm_tests::wait::SOON;
 use oneagent_operator::api::PACKAGES;
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ fn olm_v1(olm: &Olm, manifests: &str) {
     assert_eq!(crds.len(), 2, "ClusterCatalog and ClusterExtension");
     let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
     olm.cluster.try_kubectl(&args, Some(&crds.join("\n---\n"))).unwrap_or_else(|why| panic!("{why}"));
-    olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]);
+    olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"]);
 }
 
 fn recipe(package: &str, file: &str) -> String {
@@ -51,7 +52,7 @@ fn the_recipes_of_either_olm_are_valid_to_the_letter() {
             // As OLM makes it.
             let crds = repository(&format!("config/{}/crd", package.name)).display().to_string();
             olm.cluster.kubectl(&["apply", "--server-side", "-f", &crds]);
-            olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]);
+            olm.cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"]);
             for file in [
                 "olm/catalogsource.yaml",
                 "olm/subscription.yaml",
@@ -107,7 +108,7 @@ async fn extension_goes_and_leaves_the_fleet(olm: &Olm) {
     // Without that word it goes, as the page says.
     extension();
     olm.cluster.kubectl(&["delete", "clusterextension", "oneagent-operator"]);
-    eventually("the CRD is gone", Duration::from_secs(60), || async {
+    eventually("the CRD is gone", SOON, || async {
         if crd().await.is_none() { Ok(()) } else { Err("it is there".to_owned()) }
     })
     .await;

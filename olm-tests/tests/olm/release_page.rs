@@ -12,7 +12,7 @@ use olm_tests::checkout::{self, Checkout, compiler};
 use olm_tests::cluster::documents;
 use olm_tests::front::{Front, PASSWORD, USER};
 use olm_tests::images::{Config, home, said};
-use olm_tests::lab::{Lab, V1};
+use olm_tests::lab::{Lab, SOON, V1};
 use olm_tests::olm::{CATALOGS, Olm, PACKAGE};
 use olm_tests::pages::blocks;
 use olm_tests::tools::tool;
@@ -261,7 +261,7 @@ fn the_page_goes_from_an_empty_registry_to_a_second_release_and_nothing_that_was
         olm.installed("dynatrace", &preview).await;
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 2).await;
         lab.oneagent(&json!({}));
-        lab.all_at("agent", V1, 2, std::time::Duration::from_secs(60)).await;
+        lab.all_at("agent", V1, 2, SOON).await;
         let agents = lab.uids("agent").await;
 
         maintainer.releases(FIRST, "");

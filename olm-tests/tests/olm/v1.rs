@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use olm_tests::cluster::{documents, repository};
 use olm_tests::eventually;
@@ -42,7 +41,7 @@ async fn catalogd(olm: &Olm) -> (Process, String) {
     cluster.kubectl(&[
         "wait",
         "--for=condition=Established",
-        "--timeout=30s",
+        "--timeout=240s",
         "crd/clustercatalogs.olm.operatorframework.io",
     ]);
     // It reads who it is where a Pod would: in files of a mount that only it sees.
@@ -106,7 +105,7 @@ fn catalogd_serves_the_catalog_as_opm_renders_it() {
             .to_string(),
         );
         let catalog = || olm.cluster.kubectl(&["get", "clustercatalog", "oneagent", "-o", "json"]);
-        eventually("the ClusterCatalog is served", Duration::from_secs(60), || async {
+        eventually("the ClusterCatalog is served", SOON, || async {
             let status = serde_json::from_str::<Value>(&catalog()).unwrap()["status"].clone();
             let serving = status["conditions"]
                 .as_array()
@@ -250,7 +249,7 @@ fn the_installer_of_olm_v1_has_the_rights_it_needs_and_the_operator_needs_nothin
         .await;
         let lab = Lab::in_namespace(&olm.cluster, "dynatrace", 2).await;
         lab.oneagent(&json!({}));
-        lab.all_at("agent", V1, 2, Duration::from_secs(60)).await;
+        lab.all_at("agent", V1, 2, SOON).await;
         olm.judge("dynatrace");
     });
 }

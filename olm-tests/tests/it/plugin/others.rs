@@ -27,7 +27,7 @@ fn a_daemonset_of_others_is_seen_and_steered_like_our_own() {
         assert!(said.starts_with(&format!("agent  {good}  complete 4/4\n")) && said.contains(" ■■■■ 4/4"), "{said}");
         lab.fails("two", Fault::CrashLoop);
         let waits =
-            person.typing(&["status", "agent", "--wait", "--for", "canaries", "--fail-fast", "--timeout", "80s"]);
+            person.typing(&["status", "agent", "--wait", "--for", "canaries", "--fail-fast", "--timeout", "240s"]);
         lab.deploy(&lab.daemonset_saying("two"));
         let message = lab.rollout_is("Degraded", "True", "RolloutFailed").await;
         let bad = lab.revision().await;
@@ -75,7 +75,7 @@ fn a_configwatcher_is_seen_paused_and_tried_again() {
         person.says(0, &with(&["pause", "watcher"]));
         lab.message("two");
         lab.watcher_is("watcher", "Progressing", "False", "Paused").await;
-        let held = person.typing(&with(&["status", "watcher", "--wait", "--for", "paused", "--timeout", "80s"]));
+        let held = person.typing(&with(&["status", "watcher", "--wait", "--for", "paused", "--timeout", "240s"]));
         assert_eq!(held.wait().await.code, Some(0));
         person.says(0, &with(&["resume", "watcher"]));
         lab.all_say("webapp", "two", 4, LONG).await;

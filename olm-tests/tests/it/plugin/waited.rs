@@ -83,7 +83,7 @@ fn what_no_operator_has_looked_at_has_not_come() {
         assert_eq!(code, Some(3), "{said}");
         let is_told = said.contains("the operator does not run: Lease ") && said.contains(" has no holder");
         assert!(is_told, "{said}");
-        let waits = person.typing(&["status", "agent", "--wait", "--timeout", "80s"]);
+        let waits = person.typing(&["status", "agent", "--wait", "--timeout", "240s"]);
         lab.operators.clear();
         lab.start_operator(&SHORT_LEASE).await;
         let Came { code, said, noted } = waits.wait().await;

@@ -29,7 +29,7 @@ fn a_kind_that_replaces_pods_brings_only_its_domain() {
     olm_tests::run(async {
         let cluster = Cluster::shared().await;
         cluster.apply(&package::crd());
-        let established = ["wait", "--for=condition=Established", "crd/refreshes.toys.example", "--timeout=60s"];
+        let established = ["wait", "--for=condition=Established", "crd/refreshes.toys.example", "--timeout=240s"];
         cluster.try_kubectl(&established, None).unwrap();
         let lab = Lab::without_operator(cluster, "toys", 3).await;
         lab.message("one");
