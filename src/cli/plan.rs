@@ -6,6 +6,7 @@
 use chrono::{DateTime, Utc};
 
 use super::asked::{PodKind, Subject};
+use super::duration::time;
 use super::read::Edited;
 use super::read::Reader;
 use super::{daemonset_rollout, oneagent};
@@ -30,8 +31,8 @@ pub(super) struct Args {
     /// Kind of the object.
     #[arg(long, value_enum, default_value_t)]
     kind: PodKind,
-    /// Plan as of this time, such as 2026-12-20T02:00:00Z. Default: now.
-    #[arg(long, value_name = "TIME")]
+    /// Plan as of this time, such as 2026-12-20T02:00:00Z, or 2026-12-20 for its midnight in UTC. Default: now.
+    #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<DateTime<Utc>>,
     /// Format of the output.
     #[arg(short, long, value_enum, default_value_t)]

@@ -24,7 +24,8 @@ const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true; set it to false to go on" };
 const STOPPED: Hold = Hold {
     state: State::Stopped,
-    why: "ConfigMap configwatcher-operator in the operator's namespace has key stop; delete the ConfigMap to go on",
+    why: "ConfigMap configwatcher-operator in the operator's namespace has key stop; to continue, delete the key, \
+        or use kubectl oneagent resume --all --kind configwatcher",
 };
 const UNREAD: Hold = Hold { state: State::Held, why: "the ConfigMap is not there, or cannot be read" };
 /// While a change may not be the last one.

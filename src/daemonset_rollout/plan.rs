@@ -23,7 +23,8 @@ use crate::rollout::{self, Desired, Hold, Inventory, Policy, Share, State, Waiti
 /// The stop for the whole cluster.
 pub const STOPPED: Hold = Hold {
     state: State::Stopped,
-    why: "ConfigMap daemonset-rollout-operator in the operator's namespace has key stop; delete the ConfigMap to go on",
+    why: "ConfigMap daemonset-rollout-operator in the operator's namespace has key stop; to continue, delete the key, \
+        or use kubectl oneagent resume --all --kind daemonsetrollout",
 };
 /// Its DaemonSet may not be served.
 const HANDS_OFF: Hold =

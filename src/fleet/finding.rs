@@ -115,8 +115,8 @@ impl Told<'_> {
             return finding(Kind::Act, what, Some(remedy));
         };
         if status.observed != self.metadata.generation {
-            let what = "its last edit was not looked at yet: does the operator run?".to_owned();
-            return finding(Kind::Act, what, None);
+            let what = "the operator has not observed its last edit yet".to_owned();
+            return finding(Kind::Well, what, None);
         }
         let degraded = status.condition("Degraded", "True");
         let rollout = status.rollout.cloned().unwrap_or_default();

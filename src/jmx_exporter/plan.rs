@@ -24,7 +24,7 @@ use crate::rollout::{self, Decision, Desired, Hold, Inventory, Policy, Words};
 const PAUSED: Hold = Hold { state: rollout::State::Paused, why: "rollout.paused is true; set it to false to go on" };
 const STOPPED: Hold = Hold {
     state: rollout::State::Stopped,
-    why: "ConfigMap jmx-exporter-operator in the operator's namespace has key stop; delete the ConfigMap to go on",
+    why: "ConfigMap jmx-exporter-operator in the operator's namespace has key stop; to continue, delete the key",
 };
 const HARMED: Hold = Hold {
     state: rollout::State::Failed,

@@ -162,7 +162,7 @@ fn findings(facts: &StatusFacts<'_>, parts: &[(&Part, State)], summary: &Summary
     let ready = if is_whole {
         Finding::new(C::Ready, true, R::AllServing, format!("all {components} components serve"))
     } else if facts.seen.stopped {
-        let message = format!("{progress}; nothing is changed: delete key stop of ConfigMap tf-operator to go on");
+        let message = format!("{progress}; nothing is changed: to continue, delete key stop of ConfigMap tf-operator");
         Finding::new(C::Ready, false, R::Stopped, message)
     } else if let Some((reason, message)) = &trouble {
         Finding::new(C::Ready, false, *reason, format!("{progress}; {message}{starts}"))

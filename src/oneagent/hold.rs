@@ -7,7 +7,8 @@ use crate::rollout::{Hold, State};
 /// The stop for the whole cluster.
 pub const STOPPED: Hold = Hold {
     state: State::Stopped,
-    why: "ConfigMap oneagent-operator in the operator's namespace has key stop; delete the ConfigMap to go on",
+    why: "ConfigMap oneagent-operator in the operator's namespace has key stop; to continue, delete the key, or use \
+        kubectl oneagent resume --all",
 };
 /// An older agent is wanted, and that is not allowed.
 pub const DOWNGRADE: Hold = Hold {

@@ -109,7 +109,10 @@ fn waits_for_template<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<V
     let soaked = bounds.canaries.as_ref().and_then(|canaries| canaries.until(reading.now));
     if memory.stall_phase() != Some(StallPhase::Back) {
         let waiting_on = if is_idle { Vec::new() } else { vec![WaitingOn::Template] };
-        return Some(Verdict { next: soaked, ..Verdict::new(memory, state, waiting_on) });
+        let is_begun = memory.started().is_some();
+        let verdict = Verdict { next: soaked, ..Verdict::new(memory, state, waiting_on) };
+        // The way back from a failure begins no rollout.
+        return Some(if is_begun { verdict } else { rolled_back(reading, still_failed(verdict)) });
     }
     let tried = stall_until(reading, &memory);
     let may_go = context.is_free && bounds.has_room(reading, false);

@@ -73,7 +73,7 @@ complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s f -l file -d 'File with the edited objects, or with the DaemonSet of a DaemonSetRollout. - is standard input' -r -F
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -l kind -d 'Kind of the object' -r -f -a "oneagent\t'Agents of Dynatrace'
 daemonsetrollout\t'Any DaemonSet'"
-complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -l at -d 'Plan as of this time, such as 2026-12-20T02:00:00Z. Default: now' -r
+complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -l at -d 'Plan as of this time, such as 2026-12-20T02:00:00Z, or 2026-12-20 for its midnight in UTC. Default: now' -r
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s o -l output -d 'Format of the output' -r -f -a "text\t'For people'
 json\t'A list with one entry per object'"
 complete -c oneagent-operator -n "__fish_oneagent_operator_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'

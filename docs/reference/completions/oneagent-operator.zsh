@@ -93,7 +93,7 @@ _arguments "${_arguments_options[@]}" : \
 '--file=[File with the edited objects, or with the DaemonSet of a DaemonSetRollout. - is standard input]:FILE:_files' \
 '--kind=[Kind of the object]:KIND:((oneagent\:"Agents of Dynatrace"
 daemonsetrollout\:"Any DaemonSet"))' \
-'--at=[Plan as of this time, such as 2026-12-20T02\:00\:00Z. Default\: now]:TIME:_default' \
+'--at=[Plan as of this time, such as 2026-12-20T02\:00\:00Z, or 2026-12-20 for its midnight in UTC. Default\: now]:TIME:_default' \
 '-o+[Format of the output]:OUTPUT:((text\:"For people"
 json\:"A list with one entry per object"))' \
 '--output=[Format of the output]:OUTPUT:((text\:"For people"

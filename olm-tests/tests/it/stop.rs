@@ -26,7 +26,7 @@ fn the_stop_for_the_whole_cluster_holds_every_oneagent() {
             let said = lab.condition("agent", "Progressing", "False", "Stopped").await;
             assert!(said.contains("nothing will be: ConfigMap oneagent-operator"), "{said}");
             let waits = lab.status("agent").await.rollout.unwrap().waiting_on;
-            assert!(waits.iter().any(|waits| waits.contains("delete the ConfigMap to go on")), "{waits:?}");
+            assert!(waits.iter().any(|waits| waits.contains("to continue, delete the key")), "{waits:?}");
             stop("False");
             lab.condition("agent", "Progressing", "False", "AsExpected").await;
         }
@@ -34,7 +34,7 @@ fn the_stop_for_the_whole_cluster_holds_every_oneagent() {
         lab.condition("agent", "Progressing", "False", "Stopped").await;
         lab.cluster.vendor.publish(&lab.name, V2);
         let message = lab.says("agent", "Progressing", "ConfigMap oneagent-operator").await;
-        assert!(message.contains("delete the ConfigMap to go on"), "{message}");
+        assert!(message.contains("to continue, delete the key"), "{message}");
         lab.is_polled().await;
         assert!(lab.pods("agent").await.values().all(|pod| version_of(pod).as_deref() == Some(V1)));
         stop("false");

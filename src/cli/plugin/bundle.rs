@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -19,6 +20,7 @@ use serde_json::{Map, Value, json};
 use super::live::{Judged, listed};
 use super::managed::Managed;
 use super::object::{Object, objects};
+use super::paint::note;
 use super::redact::Redactor;
 use super::{Cx, WELL, version};
 use crate::cli::read::Reader;
@@ -28,7 +30,7 @@ use crate::kernel::{Reached, review};
 /// Arguments of `support-bundle`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// File to write. Default: oneagent-support.tar.gz.
+    /// File to write, or - for standard output. Default: oneagent-support.tar.gz.
     #[arg(short, long)]
     file: Option<PathBuf>,
     /// Replace the names of nodes and namespaces with other names.
@@ -131,14 +133,21 @@ pub(super) async fn bundle(cx: &Cx, args: &Args) -> Result<u8, String> {
         (*name, *text) = (redactor.text(name), redactor.text(text));
     }
     parts.sort();
-    say!("it holds:");
+    let path = args.file.clone().unwrap_or_else(|| PathBuf::from("oneagent-support.tar.gz"));
+    let is_stdout = path.as_os_str() == "-" && !args.dry_run;
+    let mut content = String::new();
     for (name, text) in &parts {
-        say!("  {name} ({} bytes)", text.len());
+        let _ = write!(content, "\n  {name} ({} bytes)", text.len());
     }
+    if is_stdout {
+        note(&format!("it holds:{content}"));
+        let packed = packed(std::io::stdout().lock(), &parts);
+        return packed.map(|_| WELL).map_err(|error| format!("cannot write to standard output: {error}"));
+    }
+    say!("it holds:{content}");
     if args.dry_run {
         return Ok(WELL);
     }
-    let path = args.file.clone().unwrap_or_else(|| PathBuf::from("oneagent-support.tar.gz"));
     written(&path, &parts).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     say!("written to {}; read it before you send it", path.display());
     Ok(WELL)
@@ -219,13 +228,22 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
-fn written(path: &PathBuf, parts: &[Part]) -> std::io::Result<()> {
-    let mut archive = tar::Builder::new(GzEncoder::new(File::create(path)?, Compression::default()));
+/// Writes a file that nobody but its owner can read.
+fn written(path: &Path, parts: &[Part]) -> std::io::Result<()> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    packed(options.open(path)?, parts)?.sync_all()
+}
+
+fn packed<W: Write>(to: W, parts: &[Part]) -> std::io::Result<W> {
+    let mut archive = tar::Builder::new(GzEncoder::new(to, Compression::default()));
     for (name, text) in parts {
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);
         header.set_mode(0o600);
         archive.append_data(&mut header, format!("oneagent-support/{name}"), text.as_bytes())?;
     }
-    archive.into_inner()?.finish()?.sync_all()
+    archive.into_inner()?.finish()
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use clap::Parser;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
 use super::managed::Managed;
@@ -79,6 +80,9 @@ fn parsed(before: &[String]) -> (Vec<&str>, Vec<String>) {
 async fn candidates(last: &str, before: &[String]) -> Vec<String> {
     let grammar = command();
     let (plain, flags) = parsed(before);
+    if let Some(flag) = before.last().filter(|word| word.starts_with('-')) {
+        return values(&grammar, flag, flags).await;
+    }
     let verb = plain.first().and_then(|verb| grammar.find_subcommand(verb));
     if last.starts_with('-') {
         let arguments = grammar.get_arguments().chain(verb.into_iter().flat_map(clap::Command::get_arguments));
@@ -100,6 +104,20 @@ async fn candidates(last: &str, before: &[String]) -> Vec<String> {
     }
 }
 
+/// What a flag may be followed by.
+async fn values(grammar: &clap::Command, flag: &str, flags: Vec<String>) -> Vec<String> {
+    let is_it = |argument: &&clap::Arg| {
+        let long = argument.get_long().is_some_and(|long| flag == format!("--{long}"));
+        long || argument.get_short().is_some_and(|short| flag == format!("-{short}"))
+    };
+    let mut all = grammar.get_arguments().chain(grammar.get_subcommands().flat_map(clap::Command::get_arguments));
+    let Some(argument) = all.find(is_it) else { return Vec::new() };
+    if argument.get_id() == "namespace" {
+        return namespaces(flags).await.unwrap_or_default();
+    }
+    argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
+}
+
 fn cx(flags: Flags) -> Cx {
     Cx { screen: Screen::of(flags.color), clock: Clock::default(), flags }
 }
@@ -114,6 +132,16 @@ async fn nodes(flags: Flags) -> Result<Vec<String>, String> {
     let reached = cx(flags).reach().await?;
     let nodes = Reader::of(&reached, Managed::Oneagent.operator()).all::<NodeFacts>("nodes").await?;
     Ok(nodes.iter().map(ResourceExt::name_any).collect())
+}
+
+async fn namespaces(flags: Vec<String>) -> Result<Vec<String>, String> {
+    // The flag itself has no value yet.
+    let given = flags.split_last().map_or(&[][..], |(_, given)| given);
+    let line = [vec!["kubectl-oneagent".to_owned()], given.to_vec(), vec!["version".to_owned()]].concat();
+    let Line { flags, .. } = Line::try_parse_from(line).map_err(|error| error.to_string())?;
+    let reached = cx(flags).reach().await?;
+    let all = Reader::of(&reached, Managed::Oneagent.operator()).all::<Namespace>("namespaces").await?;
+    Ok(all.iter().map(ResourceExt::name_any).collect())
 }
 
 /// Prints the script of a shell.
@@ -153,6 +181,9 @@ mod tests {
         let flags = offered("--", &["status"]).await;
         assert!(flags.contains(&"--watch".to_owned()) && flags.contains(&"--namespace".to_owned()));
         assert!(offered("x", &["lint"]).await.is_empty());
+        assert!(offered("", &["status", "--kind"]).await.contains(&"daemonsetrollout".to_owned()));
+        assert!(offered("", &["-o"]).await.contains(&"json".to_owned()));
+        assert!(offered("", &["status", "a", "--wait", "--for"]).await.contains(&"canaries".to_owned()));
     }
 
     #[test]

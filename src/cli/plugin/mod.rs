@@ -31,6 +31,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use serde::Serialize;
 
 use super::asked::Subject;
+use super::duration::time;
 use super::oneagent::check;
 use super::plan;
 use crate::clock::Clock;
@@ -135,8 +136,8 @@ enum Verb {
         /// File with the edited objects. - is standard input.
         #[arg(short, long)]
         file: Option<PathBuf>,
-        /// Plan as of this time, such as 2026-12-20T02:00:00Z. Default: now.
-        #[arg(long, value_name = "TIME")]
+        /// Plan as of this time, such as 2026-12-20T02:00:00Z, or 2026-12-20 for its midnight in UTC. Default: now.
+        #[arg(long, value_name = "TIME", value_parser = time)]
         at: Option<DateTime<Utc>>,
     },
     /// Say what the API server would reject in files, and what looks wrong in them. Needs no cluster.

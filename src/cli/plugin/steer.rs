@@ -122,11 +122,20 @@ pub(super) async fn retry(cx: &Cx, again: &Again) -> Result<u8, String> {
 /// What failed last.
 fn failed(object: &Object) -> Result<String, String> {
     let failure = object.rollout().failure;
+    // A version that a newer one has replaced since is not tried again, whatever is written.
+    let desired = object.to().and_then(|to| to.parse::<Version>().ok());
+    let may_come = |name: &String| {
+        let version = name.parse::<Version>().ok();
+        version.is_none_or(|version| desired.is_none_or(|desired| version >= desired))
+    };
     let of_failure = failure.and_then(|failure| {
         let hash = Some(failure.hash).filter(|_| object.kind == Managed::Daemonsetrollout);
-        failure.version.or(hash).filter(|name| !name.is_empty())
+        failure.version.or(hash).filter(|name| !name.is_empty()).filter(&may_come)
     });
-    let rejected = || object.status.as_ref().and_then(|status| status.rejected_versions.last().cloned());
+    let rejected = || {
+        let mut rejected = object.status.iter().flat_map(|status| &status.rejected_versions);
+        rejected.rfind(|name| may_come(name)).cloned()
+    };
     of_failure.or_else(rejected).ok_or_else(|| {
         format!("nothing of {} has failed: name a {} to try it again", object.who(), object.kind.revision())
     })
@@ -172,6 +181,7 @@ pub(super) async fn rollback(cx: &Cx, one: &One) -> Result<u8, String> {
         let update = json!({ "version": version, "allowDowngrade": true });
         Ok(vec![json!({ "spec": { "update": update } })])
     };
+    note("note: Dynatrace does not support downgrades; to follow the newest version again, use kubectl oneagent unpin");
     write(cx, &one.name, &one.how, patch).await
 }
 
@@ -226,10 +236,13 @@ async fn write(
     if let Some(source) = source(&object.whole.metadata) {
         note(&format!("note: {source} manages {} and may revert this: change it there, too", object.who()));
     }
+    let would = consequence(cx, &reached, (&object, &patches)).await?;
     if how.dry_run {
         return Ok(WELL);
     }
-    if !agreed(cx, &reached, (&object, &patches), how).await? {
+    if let Some(would) = would
+        && !asked(&would, how)?
+    {
         say!("nothing was changed");
         return Ok(WELL);
     }
@@ -257,31 +270,31 @@ fn commands(cx: &Cx, object: &Object, patches: &[Value]) {
     }
 }
 
-/// Whether the person agrees to what would be replaced, if anything would be.
-async fn agreed(cx: &Cx, reached: &Reached, (object, patches): (&Object, &[Value]), how: &How) -> Result<bool, String> {
+/// Shows what would be replaced; says what a person must agree to, if anything.
+async fn consequence(
+    cx: &Cx,
+    reached: &Reached,
+    (object, patches): (&Object, &[Value]),
+) -> Result<Option<String>, String> {
     let is_pause = patches == [rollout("paused", true)];
-    let Ok(kind) = object.kind.of_nodes() else { return Ok(true) };
-    if is_pause {
-        return Ok(true);
-    }
+    let Some(kind) = object.kind.of_nodes().ok().filter(|_| !is_pause) else { return Ok(None) };
     let mut whole = serde_json::to_value(&object.whole).map_err(|error| error.to_string())?;
     for patch in patches {
         merged(&mut whole, patch);
     }
     let subject = Subject { name: Some(object.name()), namespace: Some(object.namespace()), file: None };
     let edited = Edited { shown: "the edit".to_owned(), objects: vec![whole] };
-    let would = match previews(reached, kind, (&subject, Some(edited)), cx.clock.now()).await {
-        Ok(found) if found.iter().all(|preview| preview.restarts == 0) => return Ok(true),
+    Ok(match previews(reached, kind, (&subject, Some(edited)), cx.clock.now()).await {
+        Ok(found) if found.iter().all(|preview| preview.restarts == 0) => None,
         Ok(found) => {
             for preview in &found {
                 cx.screen.print(planned(preview, cx.clock.now(), cx.screen));
             }
             let count: usize = found.iter().map(|preview| preview.restarts).sum();
-            format!("{count} {} are replaced", object.kind.pods())
+            Some(format!("{count} {} are replaced", object.kind.pods()))
         }
-        Err(why) => format!("what would be replaced cannot be said: {why}"),
-    };
-    asked(&would, how)
+        Err(why) => Some(format!("what would be replaced cannot be said: {why}")),
+    })
 }
 
 /// Whether the person agrees.

@@ -32,6 +32,16 @@ pub(super) enum Goal {
     Paused,
 }
 
+impl Goal {
+    fn said(self) -> &'static str {
+        match self {
+            Self::Done => "the end of the rollout",
+            Self::Canaries => "the end of the canaries",
+            Self::Paused => "a pause",
+        }
+    }
+}
+
 /// A wait.
 #[derive(Debug)]
 pub(super) struct Wait {
@@ -66,7 +76,9 @@ fn judge(wait: &Wait, object: &Object) -> Verdict {
         return Verdict::Goes;
     }
     let state = object.state();
-    let is_held = matches!(state.as_str(), "Paused" | "Stopped");
+    // What is complete stays so under a stop; its condition alone says that nothing follows.
+    let is_quiet = object.condition("Progressing").is_some_and(|progressing| progressing.reason == "Stopped");
+    let is_held = is_quiet || matches!(state.as_str(), "Paused" | "Stopped");
     let is_wanted = wait.version.as_ref().is_none_or(|wanted| object.to().is_some_and(|to| to.starts_with(wanted)));
     let is_ready = object.condition("Ready").is_some_and(|ready| ready.status == "True");
     let has_come = match wait.goal {
@@ -75,12 +87,33 @@ fn judge(wait: &Wait, object: &Object) -> Verdict {
         // What has failed is paused, too, once that is asked for.
         Goal::Paused => is_held || object.spec()["rollout"]["paused"] == true,
     };
-    let is_stopped = is_held || matches!(state.as_str(), "Failed" | "RolledBack") || object.degraded().is_some();
+    // A rollout goes on beside Pods that are unavailable, until the operator rejects what it rolls out.
+    let is_moving = matches!(state.as_str(), "Rolling" | "Waiting");
+    let must_act = object.degraded().is_some_and(|degraded| !is_moving || degraded.reason != "AgentsUnavailable");
+    let is_stopped = is_held || matches!(state.as_str(), "Failed" | "RolledBack") || must_act;
     match (has_come, is_stopped) {
         (true, _) => Verdict::Reached,
         (false, true) => Verdict::Stopped,
         (false, false) => Verdict::Goes,
     }
+}
+
+/// Whether a version or revision of the object may begin so.
+fn may_begin(object: &Object, version: &str) -> Result<(), String> {
+    let is_one = match object.kind {
+        Managed::Oneagent => version.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-')),
+        Managed::Daemonsetrollout => version.chars().all(|c| c.is_ascii_alphanumeric()),
+        Managed::Configwatcher => false,
+    };
+    let such = match object.kind {
+        Managed::Oneagent => "write the beginning of one, such as 1.301.72",
+        Managed::Daemonsetrollout => "write the beginning of a hash, as status.daemonSet.revision has it",
+        Managed::Configwatcher => "a ConfigWatcher has none",
+    };
+    if is_one && !version.is_empty() {
+        return Ok(());
+    }
+    Err(format!("--version: {version:?} begins no {} of {}: {such}", object.kind.revision(), object.who()))
 }
 
 /// Whether there is an operator is asked again after so long.
@@ -91,6 +124,7 @@ pub(super) async fn wait(cx: &Cx, reached: &Reached, object: &Object, wait: &Wai
     if wait.goal == Goal::Canaries && object.canaries().is_none() {
         return Err(format!("{} has no canaries: spec.rollout.canary is not set", object.who()));
     }
+    wait.version.as_deref().map_or(Ok(()), |version| may_begin(object, version))?;
     let (kind, who, uid) = (object.kind, object.who(), object.whole.uid());
     let namespace = object.namespace();
     let mut events = Box::pin(events(reached, kind, Some(&namespace), Some(&object.name())));
@@ -126,7 +160,8 @@ pub(super) async fn wait(cx: &Cx, reached: &Reached, object: &Object, wait: &Wai
             return Ok(ACT);
         }
         if deadline.is_some_and(|at| at <= Instant::now()) {
-            say!("{who} is still under way");
+            let version = wait.version.as_ref().map(|version| format!(" with {version}")).unwrap_or_default();
+            say!("{who}: {}{version} was not reached in time; {}", wait.goal.said(), now.conclusion().what);
             return Ok(UNDER_WAY);
         }
         let looks_again = Instant::now() + OPERATOR;
@@ -272,8 +307,22 @@ mod tests {
         assert_eq!(done(None, &unmet), Verdict::Stopped, "somebody must act");
         let degraded = json!({ "conditions": [{ "type": "Degraded", "status": "True", "reason": "PodsRefused" }] });
         assert_eq!(done(None, &object("Rolling", &degraded)), Verdict::Stopped, "somebody must act");
+        let down = json!({ "conditions": [{ "type": "Degraded", "status": "True", "reason": "AgentsUnavailable" }] });
+        assert_eq!(done(None, &object("Rolling", &down)), Verdict::Goes, "the operator has rejected nothing");
+        assert_eq!(done(None, &object("Complete", &down)), Verdict::Stopped);
+        let quiet = json!({ "conditions": [{ "type": "Progressing", "status": "False", "reason": "Stopped" }] });
+        assert_eq!(judge(&wait(Goal::Paused, None), &object("Complete", &quiet)), Verdict::Reached, "a stop of all");
         assert_eq!(judge(&wait(Goal::Paused, None), &object("Paused", &json!({}))), Verdict::Reached);
         assert_eq!(judge(&wait(Goal::Paused, None), &object("Rolling", &json!({}))), Verdict::Goes);
+    }
+
+    #[test]
+    fn what_begins_no_version_is_refused() {
+        let object = object("Rolling", &json!({}));
+        assert_eq!(may_begin(&object, "1.301"), Ok(()));
+        for wrong in ["abc", "", "v1.301", "1.301 "] {
+            assert!(may_begin(&object, wrong).unwrap_err().contains("such as 1.301.72"), "{wrong:?}");
+        }
     }
 
     #[test]

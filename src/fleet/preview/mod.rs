@@ -159,7 +159,7 @@ pub fn foresee<'n, W: World>(
     let zone = |node: &'n Node| Some((&*node.name, node.labels.get(ZONE)?.clone()));
     let zones: BTreeMap<&str, String> = nodes.filter_map(zone).collect();
     let said = |report: &Report| report.waiting_on.iter().map(|waits| waits.said(&W::WORDS)).collect::<Vec<_>>();
-    let (mut last, mut idle) = (Report::default(), 0);
+    let (mut last, mut idle, mut is_template_seen) = (Report::default(), 0, false);
     for look in 0..looks {
         let at = world.scene().now;
         let done = world.step()?;
@@ -167,8 +167,12 @@ pub fn foresee<'n, W: World>(
             (preview.from, preview.to) = (done.from, done.to);
             preview.template_changes |= done.template_changes;
             preview.selected = done.report.selected;
-            preview.waiting_on = said(&done.report);
             preview.notes.extend(done.problems.clone());
+        }
+        // What it waits for on the way there says nothing of the fleet.
+        if !is_template_seen {
+            is_template_seen = !done.report.waiting_on.iter().any(|waits| matches!(waits, WaitingOn::Template));
+            preview.waiting_on = if is_template_seen { said(&done.report) } else { Vec::new() };
         }
         idle = if world.scene().is_moving() || !done.restarts.is_empty() { 0 } else { idle + 1 };
         preview.gains.extend(done.gains);

@@ -251,7 +251,9 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
         (State::Waiting, _) => finding(true, R::WaitingForVersion, waiting()),
         (State::Held, _) => finding(true, R::Held, waiting()),
         (State::Failed, _) => finding(false, R::RolloutFailed, waiting()),
-        (State::RolledBack, _) => finding(false, R::RolledBack, "nothing is under way".to_owned()),
+        (State::RolledBack, _) if !facts.seen.stopped => {
+            finding(false, R::RolledBack, "nothing is under way".to_owned())
+        }
         (State::Paused, _) => finding(false, R::Paused, waiting()),
         (State::Stopped, _) => finding(false, R::Stopped, waiting()),
         (State::Rolling, _) => finding(
@@ -276,10 +278,10 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
                 joining => format!("{joining} nodes start their agents: {}", report.such_as(Bucket::Starting)),
             },
         ),
-        (State::Complete, _) if facts.seen.stopped => {
+        (State::Complete | State::RolledBack, _) if facts.seen.stopped => {
             finding(false, R::Stopped, format!("nothing is under way, and nothing will be: {}", STOPPED.why))
         }
-        (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
+        (State::Complete | State::RolledBack, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
     }
 }
 

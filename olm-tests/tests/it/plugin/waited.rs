@@ -48,7 +48,10 @@ fn a_wait_ends_as_what_it_waits_for_does() {
         }
         let Came { code, said, .. } = person.typing(&wait(&["--timeout", "7s"])).wait().await;
         assert_eq!(code, Some(3), "{said}");
-        assert!(said.contains("OneAgent plugin-waits/agent is still under way"), "it had failed before: {said}");
+        assert!(
+            said.contains("OneAgent plugin-waits/agent: the end of the rollout was not reached in time"),
+            "it had failed before: {said}"
+        );
         lab.edit("agent", json!({ "rollout": { "paused": true } })).await;
         person.says(0, &wait(&["--for", "paused"]));
         let before = person.watches();

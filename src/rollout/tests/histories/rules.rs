@@ -87,6 +87,27 @@ pub(super) fn as_many_failures_as_the_budget_stop_the_rollout_and_the_template_g
 }
 
 #[test]
+fn a_rollout_that_failed_has_failed_while_the_template_that_goes_back_is_not_seen_yet() {
+    let mut fleet = Fleet::new(10, 1);
+    fleet.template = revision(2);
+    fleet.rolling_since(0);
+    for number in [0, 1] {
+        fleet.pods[number] = pod(number, &format!("node-{number:03}"), 2, 10, false);
+        fleet.change(number, |pod| pod.trouble = Some(Trouble::Crash("CrashLoopBackOff".into())));
+    }
+    fleet.memory.rollout.last_good = Some(revision(1));
+    let failed = fleet.plan(&policy(Share::Count(2)), &desired(2), 20);
+    assert_eq!((failed.template, failed.report.state), (Template::GoBack, State::Failed));
+    (fleet.template, fleet.memory) = (revision(1), failed.memory);
+    let places = fleet.places(&desired(1));
+    for settled in [false, true] {
+        let inventory = Inventory { settled, ..fleet.inventory(&places) };
+        let plan = rollout::plan(&policy(Share::Count(2)), Some(&desired(1)), &inventory, at(21));
+        assert_eq!((plan.report.state, plan.steps.len()), (State::Failed, 0), "settled: {settled}");
+    }
+}
+
+#[test]
 fn a_failure_on_a_node_that_joined_does_not_stop_a_rollout() {
     let mut fleet = Fleet::new(10, 2);
     fleet.rolling_since(0);
