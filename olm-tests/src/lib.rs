@@ -9,6 +9,7 @@
 #![allow(clippy::missing_panics_doc, reason = "see above")]
 
 pub mod audit;
+pub mod browser;
 pub mod catalogs;
 pub mod checkout;
 pub mod clients;
@@ -35,6 +36,7 @@ pub mod programs;
 pub mod pty;
 pub mod publishing;
 pub mod reference;
+pub mod relay;
 pub mod sandbox;
 pub mod tools;
 pub mod vendor;

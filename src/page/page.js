@@ -270,8 +270,9 @@
       compact(to);
     });
     source.addEventListener("trouble", (event) => {
-      connection.hidden = event.data === "";
-      connection.textContent = event.data;
+      const why = JSON.parse(event.data);
+      connection.hidden = why === null;
+      connection.textContent = why || "";
     });
   }
 

@@ -101,6 +101,7 @@ impl World {
             }
             Act::Refuse(words) => {
                 self.refuses.clone_from(words);
+                self.reconsider();
                 let words = words.as_deref().unwrap_or("nothing any more");
                 format!("the API server refuses new Pods: {words}")
             }

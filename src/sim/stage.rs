@@ -93,14 +93,14 @@ impl Stage {
         }
     }
 
-    /// Asks for a look at whichever of these times comes first, in the whole seconds of this world; at once while the
-    /// watches have something to show.
-    pub fn look_again(&mut self, times: impl IntoIterator<Item = Option<DateTime<Utc>>>) {
+    /// Asks for a look at whichever of these times comes first, in the whole seconds of this world; after a pause where
+    /// the watches have something to show.
+    pub fn look_again(&mut self, times: impl IntoIterator<Item = Option<DateTime<Utc>>>, pause: TimeDelta) {
         let whole = |time: DateTime<Utc>| {
             let rest = time.timestamp_subsec_nanos();
             if rest == 0 { time } else { time + TimeDelta::nanoseconds(1_000_000_000 - i64::from(rest)) }
         };
-        let seen = self.world.has_news().then_some(self.world.now);
+        let seen = self.world.has_news().then_some(self.world.now + pause);
         self.next = times.into_iter().flatten().map(whole).chain(seen).min();
     }
 }

@@ -70,6 +70,8 @@ pub struct World {
     /// What silent kubelets have not said, by Pod.
     pub(super) unsaid: Vec<(String, Turn)>,
     events: Vec<Event>,
+    /// Nodes where the DaemonSet controller may have something to do; `None`: on all.
+    stale: Option<BTreeSet<String>>,
     count: u64,
     /// Decides which of those goes first that happen at one time, and how long things take; `None`: the older one goes
     /// first.
@@ -98,6 +100,7 @@ impl World {
             due: BTreeMap::new(),
             unsaid: Vec::new(),
             events: Vec::new(),
+            stale: None,
             count: 0,
             random: random.map(fastrand::Rng::with_seed),
         }
@@ -158,6 +161,7 @@ impl World {
                     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
                     self.on.get_mut(node).map(|pods| pods.remove(&name));
                     self.due.retain(|_, due| !due.is_of(&name));
+                    self.reconsider_node(node);
                     self.events.push(Event::PodGone(pod));
                 }
             }
@@ -169,8 +173,27 @@ impl World {
         self.due.retain(|_, due| !matches!(due, Due::Status(of, _) if of == pod));
     }
 
+    /// The watches show it.
     pub(super) fn show(&mut self, event: Event) {
         self.events.push(event);
+    }
+
+    /// Nodes where the DaemonSet controller may have something to do since the last time.
+    pub fn take_stale(&mut self) -> Vec<String> {
+        let stale = self.stale.replace(BTreeSet::new());
+        stale.map_or_else(|| self.nodes(), |stale| stale.into_iter().collect())
+    }
+
+    /// What belongs on any node is otherwise than before.
+    pub fn reconsider(&mut self) {
+        self.stale = None;
+    }
+
+    /// What belongs on a node may be otherwise than before.
+    pub fn reconsider_node(&mut self, node: &str) {
+        if let Some(stale) = &mut self.stale {
+            stale.insert(node.to_owned());
+        }
     }
 
     /// What runs on a node and is Ready, of a DaemonSet: the annotation of its Pod.
@@ -187,16 +210,19 @@ impl World {
 
     /// The template of a DaemonSet's new Pods: the metadata that they get.
     pub fn set_template(&mut self, set: &str, metadata: Value) {
-        self.templates.insert(set.to_owned(), metadata);
+        let before = self.templates.insert(set.to_owned(), metadata);
+        if before.as_ref() != self.templates.get(set) {
+            self.reconsider();
+        }
     }
 
-    /// What the DaemonSet controller does: a Pod on every node that shall have one and has none, and none where there
-    /// shall not be one.
-    pub fn control(&mut self, set: &str, shall_have: impl Fn(&str) -> Option<bool>) {
+    /// What the DaemonSet controller does on these nodes: it makes a Pod where one belongs and is missing, and deletes
+    /// those that do not belong there.
+    pub fn control(&mut self, set: &str, nodes: &[String], shall_have: impl Fn(&str) -> Option<bool>) {
         let Some(metadata) = self.templates.get(set).cloned() else { return };
         let is_its = |world: &Self, name: &&String| is_of(&world.pods[*name], set);
-        let nodes: Vec<String> = self.nodes.keys().cloned().collect();
-        for node in nodes {
+        let there: Vec<String> = nodes.iter().filter(|node| self.nodes.contains_key(*node)).cloned().collect();
+        for node in there {
             let shall = shall_have(&node);
             let has = self.on.get(&node).is_some_and(|pods| pods.iter().any(|name| is_its(self, &name)));
             match (shall, has) {

@@ -63,7 +63,7 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
             asked = Some(Instant::now());
         }
         let began = Instant::now();
-        if let Some(Err(refused)) = watched.trouble.lock().clone() {
+        if let Some(Err(refused)) = watched.trouble() {
             break Err(refused);
         }
         let count = match draw(&mut terminal, cx, &watched, (&shown, &view)) {
@@ -151,7 +151,7 @@ fn draw<B: Backend>(
         }
         None => (None, None, 0),
     };
-    let trouble = watched.trouble.lock().clone().and_then(Result::ok);
+    let trouble = watched.trouble().and_then(Result::ok);
     terminal.draw(|frame| {
         let area = frame.area();
         let screen = Screen { width: area.width, ..cx.screen };

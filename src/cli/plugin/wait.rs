@@ -133,7 +133,7 @@ pub(super) async fn wait(cx: &Cx, reached: &Reached, object: &Object, wait: &Wai
     let mut before = (judge(wait, object) == Verdict::Stopped).then(|| stop(object));
     let (mut now, mut stopped, mut said): (Object, Option<(Instant, Stop)>, String) =
         (object.clone(), None, String::new());
-    let mut is_listed = true;
+    let (mut is_listed, mut trouble): (bool, Option<String>) = (true, None);
     loop {
         let verdict = judge(wait, &now);
         let known = stop(&now);
@@ -143,7 +143,8 @@ pub(super) async fn wait(cx: &Cx, reached: &Reached, object: &Object, wait: &Wai
         let counts = verdict == Verdict::Stopped && before.is_none();
         // Another stop has its time from the start.
         stopped = stopped.filter(|(_, of)| counts && *of == known).or(counts.then(|| (Instant::now(), known)));
-        let mut line = now.conclusion().what;
+        // While the watch has no answer, what was seen last is neither news nor a reason to give up.
+        let mut line = trouble.clone().unwrap_or_else(|| now.conclusion().what);
         if verdict == Verdict::Reached {
             match operator(&reached.client, (kind.operator(), Some(&namespace)), cx.clock.now()).await {
                 None => {
@@ -155,7 +156,7 @@ pub(super) async fn wait(cx: &Cx, reached: &Reached, object: &Object, wait: &Wai
         }
         tell(cx, &mut said, line)?;
         let patience = Duration::from_secs(if wait.fail_fast { 0 } else { now.wait_ready_seconds() });
-        let gives_up = stopped.as_ref().map(|(since, _)| *since + patience);
+        let gives_up = stopped.as_ref().filter(|_| trouble.is_none()).map(|(since, _)| *since + patience);
         if gives_up.is_some_and(|at| at <= Instant::now()) {
             return Ok(ACT);
         }
@@ -173,15 +174,26 @@ pub(super) async fn wait(cx: &Cx, reached: &Reached, object: &Object, wait: &Wai
                     if whole.uid() != uid {
                         return Err(format!("{who} was deleted and created again"));
                     }
-                    now = Object::of(kind, whole);
+                    (now, trouble) = (Object::of(kind, whole), None);
                 }
                 Some(Ok(Event::Init)) => is_listed = false,
-                Some(Ok(Event::InitDone)) if is_listed => {}
+                Some(Ok(Event::InitDone)) if is_listed => trouble = None,
                 Some(Ok(Event::Delete(_) | Event::InitDone)) => return Err(format!("{who} was deleted")),
-                Some(Err(why)) => tell(cx, &mut said, unanswered(reached, kind, &why)?)?,
+                Some(Err(why)) => {
+                    let why = unanswered(reached, kind, &kind.resource().plural, &why)?;
+                    trouble.get_or_insert(why);
+                }
                 None => return Err("the watch ended".to_owned()),
             },
-            () = tokio::time::sleep_until(next) => {}
+            () = tokio::time::sleep_until(next) => {
+                // A watch that has an answer again may have nothing to show.
+                if trouble.is_some()
+                    && let Ok(live) = api(&reached.client, kind, Some(&namespace)).get_opt(&object.name()).await
+                {
+                    let whole = live.filter(|live| live.uid() == uid).ok_or_else(|| format!("{who} was deleted"))?;
+                    (now, trouble) = (Object::of(kind, whole), None);
+                }
+            }
         }
     }
 }
@@ -200,14 +212,18 @@ fn events(
 }
 
 /// What is said while a watch has no answer; a refusal is an error.
-pub(super) fn unanswered(reached: &Reached, kind: Managed, why: &watcher::Error) -> Result<String, String> {
+pub(super) fn unanswered(
+    reached: &Reached,
+    kind: Managed,
+    plural: &str,
+    why: &watcher::Error,
+) -> Result<String, String> {
     let (watcher::Error::InitialListFailed(error)
     | watcher::Error::WatchStartFailed(error)
     | watcher::Error::WatchFailed(error)) = why
     else {
         return Ok(format!("the watch was interrupted: {}", crate::kernel::chain(why)));
     };
-    let plural = kind.resource().plural;
     let said = Reader::of(reached, kind.operator()).unanswered(&format!("watch {plural}"), error);
     match error {
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => Err(said),
@@ -257,7 +273,7 @@ pub(super) async fn follow(cx: &Cx, reached: &Reached, found: &[Object]) -> Resu
                 (who.clone(), format!("{who} was deleted"))
             }
             Ok(Event::Init | Event::InitDone) => continue,
-            Err(why) => (String::new(), unanswered(reached, kind, &why)?),
+            Err(why) => (String::new(), unanswered(reached, kind, &kind.resource().plural, &why)?),
         };
         if tell(cx, said.entry(who).or_default(), line).is_err() {
             break;

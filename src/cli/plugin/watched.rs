@@ -2,14 +2,16 @@
 //!
 //! Reads only, with the caller's rights. Must not judge anything.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use kube::Resource;
-use kube::api::{Api, ObjectMeta};
+use kube::api::{Api, ListParams, ObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher::{self, watcher};
@@ -27,6 +29,12 @@ use crate::api::oneagent::OneAgent;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::Reached;
 
+/// A watch that had no answer may have one again, and nothing to show: after so long it is found out.
+const ASKS_AGAIN: Duration = Duration::from_secs(5);
+
+/// Why watches have no answer, by kind; the error ends them all.
+type Troubles = Arc<Mutex<BTreeMap<String, Result<String, String>>>>;
+
 /// What watches have shown of the objects of one kind in one namespace.
 pub(super) struct Watched {
     kind: Managed,
@@ -37,8 +45,7 @@ pub(super) struct Watched {
     sets: Store<DaemonSet>,
     revisions: Store<ControllerRevision>,
     pub(super) changed: Arc<Notify>,
-    /// Why a watch has no answer; the error ends it.
-    pub(super) trouble: Arc<Mutex<Option<Result<String, String>>>>,
+    troubles: Troubles,
     _tasks: JoinSet<()>,
 }
 
@@ -48,7 +55,7 @@ impl Watched {
             reached: reached.clone(),
             kind,
             changed: Arc::default(),
-            trouble: Arc::default(),
+            troubles: Arc::default(),
             tasks: JoinSet::new(),
         };
         let client = || reached.client.clone();
@@ -64,7 +71,7 @@ impl Watched {
             sets: watches.keep(true, Api::namespaced(client(), namespace), labelled),
             revisions: watches.keep(is_set, Api::namespaced(client(), namespace), config()),
             changed: watches.changed,
-            trouble: watches.trouble,
+            troubles: watches.troubles,
             _tasks: watches.tasks,
         }
     }
@@ -88,6 +95,11 @@ impl Watched {
         }
     }
 
+    /// Why a watch has no answer, if one has none; the error ends it.
+    pub(super) fn trouble(&self) -> Option<Result<String, String>> {
+        self.troubles.lock().values().next().cloned()
+    }
+
     /// The object of this name, as it is now.
     pub(super) fn object(&self, fleet: &Fleet, name: &str) -> Option<Object> {
         let is_it = |metadata: &ObjectMeta| metadata.name.as_deref() == Some(name);
@@ -104,7 +116,7 @@ struct Watches {
     reached: Reached,
     kind: Managed,
     changed: Arc<Notify>,
-    trouble: Arc<Mutex<Option<Result<String, String>>>>,
+    troubles: Troubles,
     tasks: JoinSet<()>,
 }
 
@@ -119,12 +131,29 @@ impl Watches {
         if !is_wanted {
             return store;
         }
-        let (changed, trouble, reached, kind) =
-            (self.changed.clone(), self.trouble.clone(), self.reached.clone(), self.kind);
+        let (changed, troubles, reached, kind) =
+            (self.changed.clone(), self.troubles.clone(), self.reached.clone(), self.kind);
+        let plural = K::plural(&K::DynamicType::default()).into_owned();
         self.tasks.spawn(async move {
-            let mut events = Box::pin(watcher(api, config).default_backoff().reflect(writer));
-            while let Some(event) = events.next().await {
-                *trouble.lock() = event.err().map(|why| unanswered(&reached, kind, &why));
+            let mut events = Box::pin(watcher(api.clone(), config).default_backoff().reflect(writer));
+            loop {
+                let is_troubled = troubles.lock().contains_key(&plural);
+                let why = tokio::select! {
+                    event = events.next() => match event {
+                        Some(event) => event.err().map(|why| unanswered(&reached, kind, &plural, &why)),
+                        None => return,
+                    },
+                    () = tokio::time::sleep(ASKS_AGAIN), if is_troubled => {
+                        if api.list_metadata(&ListParams::default().limit(1)).await.is_err() {
+                            continue;
+                        }
+                        None
+                    }
+                };
+                match why {
+                    Some(why) => _ = troubles.lock().insert(plural.clone(), why),
+                    None => _ = troubles.lock().remove(&plural),
+                }
                 changed.notify_one();
             }
         });

@@ -159,7 +159,7 @@ impl sim::Operator for Operator {
             Ok(resolved) => resolved,
             Err(why) => {
                 self.stage.line("  ", &format!("refused: {why}"));
-                self.stage.look_again([]);
+                self.stage.look_again([], TimeDelta::zero());
                 return Ok(());
             }
         };
@@ -173,7 +173,7 @@ impl sim::Operator for Operator {
         self.say(&resolved, &before, &plan);
         let after = |wait: Duration| TimeDelta::from_std(wait).ok().map(|wait| self.stage.world.now + wait);
         let unblocked = self.kept.blocked.ends_in().and_then(after);
-        self.stage.look_again([plan.next, unblocked]);
+        self.stage.look_again([plan.next, unblocked], TimeDelta::zero());
         Ok(())
     }
 }

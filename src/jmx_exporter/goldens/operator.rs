@@ -193,7 +193,7 @@ impl sim::Operator for Operator {
             Ok(resolved) => resolved,
             Err(why) => {
                 self.stage.line("  ", &format!("refused: {why}"));
-                self.stage.look_again([]);
+                self.stage.look_again([], TimeDelta::zero());
                 return Ok(());
             }
         };
@@ -210,7 +210,7 @@ impl sim::Operator for Operator {
         let after = |wait: Duration| TimeDelta::from_std(wait).ok().map(|wait| self.stage.world.now + wait);
         let unblocked = self.kept.blocked.ends_in().and_then(after);
         let settled = self.kept.settles_in(&self.content).and_then(after);
-        self.stage.look_again([plan.next, unblocked, settled]);
+        self.stage.look_again([plan.next, unblocked, settled], TimeDelta::zero());
         Ok(())
     }
 }

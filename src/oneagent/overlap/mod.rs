@@ -75,12 +75,16 @@ pub fn exclude_older(
     yielded: &BTreeSet<String>,
 ) -> Resolved {
     let own = resolved.placement.clone();
-    let selected: Vec<&Arc<Node>> = nodes.iter().filter(|node| own.verdict(node) == Verdict::Selected).collect();
-    let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.node).collect();
     let is_among = |other: &str| others.iter().any(|another| another.name == other);
     resolved.remembers = yielded.iter().filter(|older| !is_among(older)).take(REMEMBERED).cloned().collect();
-    let rivals = others.iter().filter(|other| !are_disjoint(&own, &other.placement));
+    let rivals: Vec<&Other> = others.iter().filter(|other| !are_disjoint(&own, &other.placement)).collect();
+    if rivals.is_empty() {
+        return resolved;
+    }
+    let selected: Vec<&Arc<Node>> = nodes.iter().filter(|node| own.verdict(node) == Verdict::Selected).collect();
+    let has_pod: HashSet<&str> = pods.iter().filter(|pod| !pod.deleting).map(|pod| &*pod.node).collect();
     let mut rivals: Vec<(&Other, Vec<&Arc<Node>>)> = rivals
+        .into_iter()
         .map(|other| {
             let is_shared = |node: &&&Arc<Node>| other.placement.verdict(node) == Verdict::Selected;
             (other, selected.iter().copied().filter(|node| is_shared(&node)).collect())

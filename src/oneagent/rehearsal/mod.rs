@@ -6,6 +6,7 @@
 mod act;
 mod kept;
 mod operator;
+mod own;
 mod record;
 mod text;
 

@@ -2,18 +2,15 @@
 //!
 //! Must not judge anything.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use kube::core::DeserializeGuard;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::context::OneAgents;
 use super::super::done::Done;
 use super::super::explain::Around;
-use super::super::fleet::Fleet;
 use super::super::listed::Cluster;
 use super::super::memory;
 use super::super::observe::{Observed, able};
@@ -21,8 +18,9 @@ use super::super::plan::{Plan, plan, template_revision};
 use super::super::preview::{Surroundings, applied, observed};
 use super::super::resolve::Resolved;
 use super::super::status::{self, StatusFacts};
-use super::act::{Act, Own};
+use super::act::Act;
 use super::kept::{Kept, NAMESPACE};
+use super::own::show;
 use super::record::{Record, Step};
 use super::text::{short, shortened};
 use crate::api::oneagent::{DEFAULT_IMAGE, OneAgent, OneAgentStatus};
@@ -32,7 +30,7 @@ use crate::k8s::facts::VERSION_ANNOTATION;
 use crate::k8s::placement::Verdict;
 use crate::k8s::watch::Change;
 use crate::kernel::kind::Kind;
-use crate::sim::{self, Event, Script, Stage, World, edit, how};
+use crate::sim::{self, Event, Script, Stage, World, how};
 
 /// Nothing happens any more once nothing has happened for so long: windows open again within it.
 const IDLE: TimeDelta = TimeDelta::days(35);
@@ -41,15 +39,17 @@ const WITHDRAWN: TimeDelta = TimeDelta::hours(1);
 
 /// An operator, its world, and what it keeps.
 pub struct Operator {
-    stage: Stage,
-    cluster: Cluster,
-    all: Vec<Kept>,
-    stopped: bool,
+    pub(super) stage: Stage,
+    pub(super) cluster: Cluster,
+    pub(super) all: Vec<Kept>,
+    pub(super) stopped: bool,
     /// When the environments answer this process.
-    answers_at: DateTime<Utc>,
-    deciding_since: DateTime<Utc>,
+    pub(super) answers_at: DateTime<Utc>,
+    pub(super) deciding_since: DateTime<Utc>,
     /// Whether what becomes of each node is recorded, and not each event looked at.
     records: bool,
+    /// Whether the watches have shown something since the last look.
+    is_news: bool,
 }
 
 impl Operator {
@@ -79,6 +79,7 @@ impl Operator {
             deciding_since: script.begins,
             stage,
             records,
+            is_news: true,
         };
         operator.note();
         Ok(operator)
@@ -96,84 +97,24 @@ impl Operator {
     }
 
     /// The OneAgents know of one another.
-    fn note(&self) {
+    pub(super) fn note(&self) {
         for kept in &self.all {
             self.cluster.note(&DeserializeGuard(Ok(kept.agent.clone())));
         }
     }
 
-    fn own(&mut self, act: &Own) -> Result<String, String> {
-        let now = self.stage.world.now;
-        Ok(match act {
-            Own::Publish(version) => {
-                self.all.iter_mut().for_each(|kept| kept.publish(version, now));
-                format!("the environment offers {version}")
-            }
-            Own::PublishTo(all) => {
-                for (name, version) in all {
-                    self.named(name, |kept| kept.publish(version, now));
-                }
-                format!("environments offer versions: {all:?}")
-            }
-            Own::EnvironmentAway(away) => {
-                self.all.iter_mut().for_each(|kept| kept.set_away(*away));
-                (if *away { "the environment is unreachable" } else { "the environment answers again" }).to_owned()
-            }
-            Own::Edit(patch) => self.edit(|_| Some(patch))?,
-            Own::EditOf(all) => self.edit(|name| all.get(name))?,
-            Own::Pause(paused) => {
-                let patch = json!({ "rollout": { "paused": paused } });
-                self.edit(|_| Some(&patch))?
-            }
-            Own::Stop(stopped) => {
-                self.stopped = *stopped;
-                (if *stopped { "somebody stops everything" } else { "nothing is stopped any more" }).to_owned()
-            }
-            Own::Restart => {
-                let before = std::mem::replace(&mut self.cluster, Cluster::new(self.stage.clock()));
-                // A new process lists what is there.
-                self.stage.world.list().into_iter().for_each(|event| show(&self.cluster.fleet, event));
-                for kept in &mut self.all {
-                    if let Some(daemonset) = before.fleet.daemonset(&kept.key()) {
-                        self.cluster.fleet.daemonset_change(Change::Applied((*daemonset).clone()));
-                    }
-                    kept.forget();
-                }
-                self.note();
-                (self.deciding_since, self.answers_at) = (now, now + TimeDelta::seconds(1));
-                "the operator starts again".to_owned()
-            }
-            Own::WipeStatus => {
-                self.all.iter_mut().for_each(|kept| kept.agent.status = None);
-                "somebody empties the status".to_owned()
-            }
-        })
-    }
-
-    fn named(&mut self, name: &str, act: impl Fn(&mut Kept)) {
-        self.all.iter_mut().filter(|kept| kept.name() == name).for_each(act);
-    }
-
-    /// Edits the specs of those that have a patch.
-    fn edit<'p>(&mut self, patch: impl Fn(&str) -> Option<&'p Value>) -> Result<String, String> {
-        let mut said = String::new();
-        for kept in &mut self.all {
-            if let Some(patch) = patch(&kept.name()) {
-                said = edit(&mut kept.agent.spec, &mut kept.agent.metadata, patch)?;
-            }
-        }
-        self.note();
-        Ok(said)
-    }
-
     /// What the DaemonSet controller makes of what is there.
     fn control(&mut self) {
+        let stale = self.stage.world.take_stale();
+        if stale.is_empty() {
+            return;
+        }
         let nodes = self.cluster.fleet.nodes();
-        let by_name: HashMap<&str, _> = nodes.iter().map(|node| (&*node.name, node)).collect();
+        let named = |name: &str| nodes.binary_search_by(|node| (*node.name).cmp(name)).ok().map(|at| &nodes[at]);
         for kept in &self.all {
             let Ok(resolved) = self.cluster.resolved(&kept.agent, &nodes) else { continue };
-            self.stage.world.control(&kept.name(), |node| {
-                let node = by_name.get(node)?;
+            self.stage.world.control(&kept.name(), &stale, |node| {
+                let node = named(node)?;
                 match resolved.placement.verdict(node) {
                     Verdict::Selected => Some(true),
                     Verdict::Untolerated(taint) if taint.effect == "NoExecute" => Some(false),
@@ -215,13 +156,19 @@ impl Operator {
             complaint: None,
         };
         let (status, told) = status::status(&facts, now).map_err(failed)?;
-        self.stage.events(&told, shortened);
-        self.say(&before, &status);
+        if !self.records {
+            self.stage.events(&told, shortened);
+            self.say(&before, &status);
+        }
         let seconds = self.stage.seconds();
         let kept = &mut self.all[at];
         kept.agent.status = Some(status.clone());
         if self.records {
             kept.record.say(seconds, &status, told);
+        }
+        // Where nothing was shown or done, and every node is counted as before, each is as before.
+        let is_other = self.is_news || wrote || !plan.steps.is_empty() || before.nodes != status.nodes;
+        if self.records && is_other {
             kept.record.see(seconds, &self.cluster.looks(&kept.agent, &Around::default(), now).unwrap_or_default());
         }
         kept.last = Some(status);
@@ -315,7 +262,7 @@ impl Operator {
                 kept.record.bad.entry(version.to_owned()).or_default().insert(node.to_owned());
             }
         });
-        if let Some(how) = how(pod) {
+        if let Some(how) = how(pod).filter(|_| !self.records) {
             self.stage.line("", &format!("agent {} on {node}: {how}", short(version)));
         }
     }
@@ -351,7 +298,15 @@ impl sim::Operator for Operator {
 
     fn reconcile(&mut self) -> Result<(), String> {
         self.control();
-        for event in self.stage.world.take() {
+        let events = self.stage.world.take();
+        // What a Pod or node is belongs to a second look, once the watches have shown it.
+        for event in &events {
+            if let Event::Node(node) | Event::NodeGone(node) = event {
+                self.stage.world.reconsider_node(node["metadata"]["name"].as_str().unwrap_or_default());
+            }
+        }
+        self.is_news = !events.is_empty();
+        for event in events {
             self.tell(&event);
             show(&self.cluster.fleet, event);
         }
@@ -359,7 +314,9 @@ impl sim::Operator for Operator {
         for at in 0..self.all.len() {
             times.extend(self.look(at)?);
         }
-        self.stage.look_again(times);
+        // The real one waits a moment for more, too.
+        let pause = TimeDelta::seconds(i64::from(self.records));
+        self.stage.look_again(times, pause);
         Ok(())
     }
 
@@ -381,19 +338,5 @@ impl sim::Operator for Operator {
                 _ => idle > IDLE.num_seconds(),
             }
         })
-    }
-}
-
-fn show(fleet: &Fleet, event: Event) {
-    /// The world says what the API would: all of it can be read.
-    fn read<T: DeserializeOwned>(object: Value) -> Option<T> {
-        serde_json::from_value(object).ok()
-    }
-    match event {
-        Event::Node(node) => drop(read(node).map(|node| fleet.node(&Change::Applied(node)))),
-        Event::NodeGone(node) => drop(read(node).map(|node| fleet.node(&Change::Deleted(node)))),
-        Event::Pod(pod) => drop(read(pod).map(|pod| fleet.pod(&Change::Applied(pod)))),
-        Event::PodGone(pod) => drop(read(pod).map(|pod| fleet.pod(&Change::Deleted(pod)))),
-        Event::ReplicaSet(_) => {}
     }
 }

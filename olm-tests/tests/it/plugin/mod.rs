@@ -2,6 +2,7 @@
 //!
 //! Must not try again what `explain` and `plan` are tried with: the words are theirs.
 
+mod browsed;
 mod others;
 mod paged;
 mod rights;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use olm_tests::audit::{self, Request};
 use olm_tests::lab::Lab;
 use olm_tests::operator::beside;
+use olm_tests::relay::Relay;
 use serde_json::{Value, json};
 
 use crate::explain::on_call_with;
@@ -47,6 +49,17 @@ impl<'l> Person<'l> {
     pub async fn who_steers(lab: &'l Lab<'l>) -> Self {
         let patches = json!({ "apiGroups": ["dynatrace.com"], "resources": ["oneagents"], "verbs": ["patch"] });
         Self { lab, kubeconfig: on_call_with(lab, "oneagent-operator", patches).await }
+    }
+
+    /// The same person behind a relay.
+    pub async fn behind_a_relay(&mut self) -> Relay {
+        let file = std::fs::read_to_string(&self.kubeconfig).unwrap();
+        let server = file.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap().to_owned();
+        let (host, port) = server.rsplit_once(':').unwrap();
+        let relay = Relay::before(port.trim_matches(['"', '/']).parse().unwrap()).await;
+        self.kubeconfig += ".relay";
+        std::fs::write(&self.kubeconfig, file.replace(&server, &format!("{host}:{}", relay.port))).unwrap();
+        relay
     }
 
     /// Types it; nobody answers a question.

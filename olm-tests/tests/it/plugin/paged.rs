@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use super::Person;
 
 /// A dashboard that runs.
-struct Dashboard {
-    child: Child,
-    port: u16,
+pub(super) struct Dashboard {
+    pub(super) child: Child,
+    pub(super) port: u16,
     token: String,
 }
 
@@ -29,7 +29,7 @@ impl Drop for Dashboard {
 }
 
 impl Dashboard {
-    fn start(person: &Person<'_>) -> Self {
+    pub(super) fn start(person: &Person<'_>) -> Self {
         let mut command = Command::new(beside("kubectl-oneagent"));
         command.args(["dashboard", "-n", &person.lab.name]).env("KUBECONFIG", &person.kubeconfig);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the plugin");
@@ -38,6 +38,11 @@ impl Dashboard {
         let (address, token) = line.trim().split_once("/?token=").unwrap_or_else(|| panic!("an address: {line}"));
         let port = address.strip_prefix("http://127.0.0.1:").and_then(|port| port.parse().ok()).expect("a port");
         Self { child, port, token: token.to_owned() }
+    }
+
+    /// What opens its page.
+    pub(super) fn address(&self) -> String {
+        format!("http://127.0.0.1:{}/?token={}", self.port, self.token)
     }
 
     fn cookie(&self) -> String {

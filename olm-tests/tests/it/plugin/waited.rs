@@ -68,6 +68,37 @@ fn a_wait_ends_as_what_it_waits_for_does() {
 }
 
 #[test]
+fn a_wait_outlives_an_api_server_that_is_unreachable_for_a_time() {
+    olm_tests::run(async {
+        let lab = Lab::new("plugin-cut", 2).await;
+        lab.oneagent(&json!({}));
+        lab.all_at("agent", V1, 2, SOON).await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        let mut person = Person::who_observes(&lab).await;
+        let relay = person.behind_a_relay().await;
+        let mut waits = person.typing(&["status", "agent", "--wait", "--version", V2]);
+        eventually("it waits", SOON, || async {
+            if person.watches() > 0 { Ok(()) } else { Err("no watch".to_owned()) }
+        })
+        .await;
+        relay.cut(true);
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.all_at("agent", V2, 2, SOON).await;
+        lab.condition("agent", "Ready", "True", "AllUpdated").await;
+        assert!(waits.goes_on(), "what it cannot see has not come");
+        let cut_off = person.types(&["status", "agent"]);
+        assert!(cut_off.code == Some(2) && cut_off.noted.contains("does not answer"), "{}", cut_off.noted);
+        relay.cut(false);
+        let Came { code, said, noted } = waits.wait().await;
+        assert_eq!(code, Some(0), "{said}{noted}");
+        let of_outage = |line: &&str| line.contains("watch was interrupted") || line.contains("does not answer");
+        assert_eq!(said.lines().filter(of_outage).count(), 1, "{said}");
+        assert_eq!(said.matches(&format!("Complete: version {V1}")).count(), 1, "{said}");
+        lab.end().await;
+    });
+}
+
+#[test]
 fn what_no_operator_has_looked_at_has_not_come() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(Cluster::shared().await, "plugin-away", 1).await;

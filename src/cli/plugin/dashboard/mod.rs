@@ -129,7 +129,7 @@ fn all(shown: &[(Object, Arc<Watched>)], now: DateTime<Utc>, began: DateTime<Utc
     let one = |(known, watched): &(Object, Arc<Watched>)| {
         let name = format!("{} {}/{}", known.kind.name(), known.namespace(), known.name());
         let fleet = watched.fleet();
-        let trouble = match watched.trouble.lock().clone() {
+        let trouble = match watched.trouble() {
             Some(Ok(why) | Err(why)) => why,
             None => down.unwrap_or_default().to_owned(),
         };

@@ -100,7 +100,8 @@ impl Told {
             let news = changes.iter().filter(has_news);
             all.extend(news.filter_map(|change| event("change", change)));
         }
-        all.push(Event::default().event("trouble").data(trouble.unwrap_or_default()));
+        // A browser passes an event without data over, so that there is none has a word of its own.
+        all.extend(event("trouble", &trouble));
         all.reverse();
         self.queue = all;
     }
