@@ -8,6 +8,7 @@ mod kept;
 mod operator;
 mod own;
 mod record;
+mod shown;
 mod text;
 
 pub use act::{Act, Own};

@@ -3,16 +3,15 @@
 //! Must not look at anything.
 
 use chrono::TimeDelta;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::fleet::Fleet;
 use super::super::listed::Cluster;
 use super::act::Own;
 use super::kept::Kept;
 use super::operator::Operator;
+use super::shown::show;
 use crate::k8s::watch::Change;
-use crate::sim::{Event, edit};
+use crate::sim::edit;
 
 impl Operator {
     pub(super) fn own(&mut self, act: &Own) -> Result<String, String> {
@@ -78,20 +77,5 @@ impl Operator {
         self.note();
         self.stage.world.reconsider();
         Ok(said)
-    }
-}
-
-/// The watches show it to the operator.
-pub(super) fn show(fleet: &Fleet, event: Event) {
-    /// The world says what the API would: all of it can be read.
-    fn read<T: DeserializeOwned>(object: Value) -> Option<T> {
-        serde_json::from_value(object).ok()
-    }
-    match event {
-        Event::Node(node) => drop(read(node).map(|node| fleet.node(&Change::Applied(node)))),
-        Event::NodeGone(node) => drop(read(node).map(|node| fleet.node(&Change::Deleted(node)))),
-        Event::Pod(pod) => drop(read(pod).map(|pod| fleet.pod(&Change::Applied(pod)))),
-        Event::PodGone(pod) => drop(read(pod).map(|pod| fleet.pod(&Change::Deleted(pod)))),
-        Event::ReplicaSet(_) => {}
     }
 }
