@@ -83,7 +83,7 @@ publish:
 # The pull requests by which the community's catalogs take the newest published release of a package:
 # make submission PACKAGE=… REVIEWERS="githubname …" [FOLDER=target/submission]
 submission:
-	@test -n "$(PACKAGE)" || { echo "make submission PACKAGE=…: name oneagent-operator or configwatcher-operator"; exit 1; }
+	@test -n "$(PACKAGE)" || { echo "make submission PACKAGE=…: name a package, such as oneagent-operator"; exit 1; }
 	@$(RELEASE) submit $(PACKAGE) $(if $(FOLDER),--folder $(FOLDER))
 
 clean:

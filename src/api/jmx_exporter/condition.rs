@@ -54,7 +54,7 @@ pub enum Reason {
     ConfigMapNotFound,
     /// The ConfigMap lacks the key: add it, or correct `config.configMapKey`. JVMs that export continue.
     ConfigKeyNotFound,
-    /// The ConfigMap cannot be read: grant the operator get, list and watch on ConfigMaps of this namespace.
+    /// The ConfigMap cannot be read: grant the operator list and watch on ConfigMaps of this namespace.
     ConfigMapUnreadable,
     /// The configuration could end a JVM, or is not YAML, or the exporter did not take it. The message names the key
     /// and its line. Correct the ConfigMap: the next one is tried. JVMs that export keep the previous one.

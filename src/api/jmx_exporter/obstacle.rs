@@ -58,7 +58,8 @@ pub enum Obstacle {
     /// the ConfigMap.
     ConfigRejected,
     /// The container was started again less than ten minutes after it had been started, and may end as soon again. It
-    /// is joined once it has run for as long as the one before, or for a minute, and longer with each such restart.
+    /// is joined once it has run for as long as the one before, or for 30 seconds. Each run that joined one of its
+    /// predecessors doubles that time.
     Restarting,
     /// The kubelet of the Pod's node does not report, so the operator cannot tell what runs there. It continues once
     /// the kubelet reports: see `kubectl get nodes`.

@@ -234,7 +234,11 @@ fn written(path: &Path, parts: &[Part]) -> std::io::Result<()> {
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    packed(options.open(path)?, parts)?.sync_all()
+    let file = options.open(path)?;
+    // One that was there keeps its mode otherwise.
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    packed(file, parts)?.sync_all()
 }
 
 fn packed<W: Write>(to: W, parts: &[Part]) -> std::io::Result<W> {

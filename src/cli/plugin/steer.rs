@@ -34,7 +34,7 @@ const OBSERVED: Duration = Duration::from_secs(60);
 /// How a verb writes.
 #[derive(Debug, clap::Args)]
 pub(super) struct How {
-    /// Print the kubectl command, and write nothing.
+    /// Print the kubectl command and what it would replace, and write nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Do not ask for confirmation, although Pods are replaced.

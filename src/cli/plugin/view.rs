@@ -3,8 +3,6 @@
 //! Reads only: no key changes anything in the cluster. Leaves the terminal as it was, whatever ends it. Must not judge
 //! a node: that is the operator's own code.
 
-use std::time::Duration;
-
 use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
 use futures::StreamExt;
 use ratatui::Terminal;
@@ -19,20 +17,11 @@ use super::live::Judged;
 use super::object::Object;
 use super::overview::Overview;
 use super::paint::{Screen, finding};
-use super::watched::Watched;
+use super::watched::{AGAIN, OPERATOR, Watched, rest};
 use super::{Cx, WELL};
 use crate::cli::explain::operator;
 use crate::fleet::finding::Finding;
 use crate::kernel::Reached;
-
-/// No more than five pictures a second.
-const BETWEEN: Duration = Duration::from_millis(200);
-/// A picture takes at most one twentieth of the time.
-const SHARE: u32 = 20;
-/// What is said of times is true again within this.
-const AGAIN: Duration = Duration::from_secs(5);
-/// Whether there is an operator is asked so often.
-const OPERATOR: Duration = Duration::from_secs(30);
 
 /// What is shown, and what somebody chose.
 struct View {
@@ -70,7 +59,7 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
             Ok(count) => count,
             Err(error) => break Err(format!("the terminal cannot be written: {error}")),
         };
-        let rest = (began.elapsed() * SHARE).max(BETWEEN);
+        let rest = rest(began.elapsed());
         let settled = async {
             tokio::time::sleep_until(began + rest).await;
             tokio::select! {

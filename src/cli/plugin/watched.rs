@@ -31,6 +31,19 @@ use crate::kernel::Reached;
 
 /// A watch that had no answer may have one again, and nothing to show: after so long it is found out.
 const ASKS_AGAIN: Duration = Duration::from_secs(5);
+/// No more than so many pictures a second are drawn.
+const BETWEEN: Duration = Duration::from_millis(200);
+/// A picture takes at most one twentieth of the time.
+const SHARE: u32 = 20;
+/// Times in what is said are true again within this.
+pub(super) const AGAIN: Duration = Duration::from_secs(5);
+/// Whether there is an operator is asked so often.
+pub(super) const OPERATOR: Duration = Duration::from_secs(30);
+
+/// How long to wait after a picture that took so long.
+pub(super) fn rest(took: Duration) -> Duration {
+    (took * SHARE).max(BETWEEN)
+}
 
 /// Why watches have no answer, by kind; the error ends them all.
 type Troubles = Arc<Mutex<BTreeMap<String, Result<String, String>>>>;

@@ -6,6 +6,8 @@
 mod guard;
 mod told;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +27,7 @@ use tokio::time::Instant;
 use super::live::Judged;
 use super::managed::Managed;
 use super::object::{Object, objects};
-use super::watched::Watched;
+use super::watched::{AGAIN, OPERATOR, Watched, rest};
 use super::{Cx, WELL};
 use crate::cli::explain::operator;
 use crate::clock::Clock;
@@ -36,16 +38,11 @@ use crate::page::{self, SCRIPT, STYLE};
 use guard::{Asked, Guard, guarded, token};
 use told::Now;
 
-/// No more than so many pictures a second are made.
-const BETWEEN: Duration = Duration::from_millis(200);
-/// Times in what is said are true again within this.
-const AGAIN: Duration = Duration::from_secs(5);
-/// A picture takes at most one twentieth of the time.
-const SHARE: u32 = 20;
-/// Whether there is an operator is asked so often.
-const OPERATOR: Duration = Duration::from_secs(30);
 /// A connection without news is kept open so.
 const ALIVE: Duration = Duration::from_secs(15);
+
+/// Which operators do not run, by name and the namespace that they must watch.
+type Downs = BTreeMap<(&'static str, String), Option<String>>;
 
 /// What is served.
 #[derive(Clone)]
@@ -80,7 +77,7 @@ pub(super) async fn dashboard(cx: &Cx) -> Result<u8, String> {
     let address: SocketAddr = listener.local_addr().map_err(|error| format!("cannot listen on 127.0.0.1: {error}"))?;
     let began = cx.clock.now();
     let shown = Arc::new(shown);
-    let (send, now) = watch::channel(Arc::new(all(&shown, began, began, None)));
+    let (send, now) = watch::channel(Arc::new(all(&shown, began, began, &Downs::new())));
     let token: Arc<str> = token()?.into();
     let port = address.port();
     let hosts = Arc::new([format!("127.0.0.1:{port}"), format!("localhost:{port}")]);
@@ -91,22 +88,27 @@ pub(super) async fn dashboard(cx: &Cx) -> Result<u8, String> {
     let clock = cx.clock.clone();
     let keep = async move {
         let mut asked: Option<Instant> = None;
-        let mut down = None;
+        let mut downs = Downs::new();
         loop {
             if asked.is_none_or(|at| at.elapsed() > OPERATOR) {
-                let (object, _) = &shown[0];
-                let of = (object.kind.operator(), object.whole.metadata.namespace.as_deref());
-                down = operator(&reached.client, of, clock.now()).await.map(said);
+                downs.clear();
+                for (object, _) in shown.iter() {
+                    let (name, namespace) = (object.kind.operator(), object.namespace());
+                    if let Entry::Vacant(unknown) = downs.entry((name, namespace.clone())) {
+                        let down = operator(&reached.client, (name, Some(&namespace)), clock.now()).await;
+                        unknown.insert(down.map(said));
+                    }
+                }
                 asked = Some(Instant::now());
             }
             let began_at = Instant::now();
-            let next = Arc::new(all(&shown, clock.now(), began, down.as_deref()));
+            let next = Arc::new(all(&shown, clock.now(), began, &downs));
             send.send_if_modified(|last| {
                 let is_news = **last != *next;
                 *last = next;
                 is_news
             });
-            tokio::time::sleep((began_at.elapsed() * SHARE).max(BETWEEN)).await;
+            tokio::time::sleep(rest(began_at.elapsed())).await;
             let changed =
                 futures::future::select_all(sources.iter().map(|(_, watched)| Box::pin(watched.changed.notified())));
             tokio::select! {
@@ -125,13 +127,13 @@ pub(super) async fn dashboard(cx: &Cx) -> Result<u8, String> {
 }
 
 /// How all objects are.
-fn all(shown: &[(Object, Arc<Watched>)], now: DateTime<Utc>, began: DateTime<Utc>, down: Option<&str>) -> Vec<Now> {
+fn all(shown: &[(Object, Arc<Watched>)], now: DateTime<Utc>, began: DateTime<Utc>, downs: &Downs) -> Vec<Now> {
     let one = |(known, watched): &(Object, Arc<Watched>)| {
         let name = format!("{} {}/{}", known.kind.name(), known.namespace(), known.name());
         let fleet = watched.fleet();
         let trouble = match watched.trouble() {
             Some(Ok(why) | Err(why)) => why,
-            None => down.unwrap_or_default().to_owned(),
+            None => downs.get(&(known.kind.operator(), known.namespace())).cloned().flatten().unwrap_or_default(),
         };
         let Some(object) = watched.object(&fleet, &known.name()) else {
             return Now { name, trouble, ..Now::default() };
