@@ -251,9 +251,6 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
         (State::Waiting, _) => finding(true, R::WaitingForVersion, waiting()),
         (State::Held, _) => finding(true, R::Held, waiting()),
         (State::Failed, _) => finding(false, R::RolloutFailed, waiting()),
-        (State::RolledBack, _) if !facts.seen.stopped => {
-            finding(false, R::RolledBack, "nothing is under way".to_owned())
-        }
         (State::Paused, _) => finding(false, R::Paused, waiting()),
         (State::Stopped, _) => finding(false, R::Stopped, waiting()),
         (State::Rolling, _) => finding(
@@ -281,7 +278,8 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
         (State::Complete | State::RolledBack, _) if facts.seen.stopped => {
             finding(false, R::Stopped, format!("nothing is under way, and nothing will be: {}", STOPPED.why))
         }
-        (State::Complete | State::RolledBack, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
+        (State::RolledBack, _) => finding(false, R::RolledBack, "nothing is under way".to_owned()),
+        (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
     }
 }
 
