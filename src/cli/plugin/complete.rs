@@ -80,20 +80,21 @@ fn parsed(before: &[String]) -> (Vec<&str>, Vec<String>) {
 async fn candidates(last: &str, before: &[String]) -> Vec<String> {
     let grammar = command();
     let (plain, flags) = parsed(before);
-    if let Some(flag) = before.last().filter(|word| word.starts_with('-')) {
-        return values(&grammar, flag, flags).await;
-    }
     let verb = plain.first().and_then(|verb| grammar.find_subcommand(verb));
+    let of_verb = verb.into_iter().flat_map(clap::Command::get_arguments);
+    let arguments: Vec<&clap::Arg> = grammar.get_arguments().chain(of_verb).collect();
+    let asked = before.last().and_then(|flag| arguments.iter().find(|argument| takes(argument, flag)));
+    if let Some(argument) = asked {
+        return values(argument, &flags).await;
+    }
     if last.starts_with('-') {
-        let arguments = grammar.get_arguments().chain(verb.into_iter().flat_map(clap::Command::get_arguments));
-        return arguments.filter_map(|argument| Some(format!("--{}", argument.get_long()?))).collect();
+        return arguments.iter().filter_map(|argument| Some(format!("--{}", argument.get_long()?))).collect();
     }
     let Some(verb) = verb else {
         return grammar.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     };
     let takes_name = ["name", "what"].iter().any(|id| verb.get_arguments().any(|argument| argument.get_id() == id));
-    let line = [vec!["kubectl-oneagent".to_owned()], flags, vec!["version".to_owned()]].concat();
-    let Ok(Line { flags, .. }) = Line::try_parse_from(line) else { return Vec::new() };
+    let Some(flags) = of_cluster(&flags) else { return Vec::new() };
     match plain[1..] {
         [] if takes_name => {
             let more = (verb.get_name() == "explain").then(|| "node".to_owned());
@@ -104,18 +105,30 @@ async fn candidates(last: &str, before: &[String]) -> Vec<String> {
     }
 }
 
+/// Whether this flag, as it is typed, is followed by a value of the argument.
+fn takes(argument: &clap::Arg, flag: &str) -> bool {
+    let is_long = argument.get_long().is_some_and(|long| flag == format!("--{long}"));
+    let is_it = is_long || argument.get_short().is_some_and(|short| flag == format!("-{short}"));
+    is_it && argument.get_action().takes_values()
+}
+
 /// What a flag may be followed by.
-async fn values(grammar: &clap::Command, flag: &str, flags: Vec<String>) -> Vec<String> {
-    let is_it = |argument: &&clap::Arg| {
-        let long = argument.get_long().is_some_and(|long| flag == format!("--{long}"));
-        long || argument.get_short().is_some_and(|short| flag == format!("-{short}"))
-    };
-    let mut all = grammar.get_arguments().chain(grammar.get_subcommands().flat_map(clap::Command::get_arguments));
-    let Some(argument) = all.find(is_it) else { return Vec::new() };
+async fn values(argument: &clap::Arg, flags: &[String]) -> Vec<String> {
     if argument.get_id() == "namespace" {
-        return namespaces(flags).await.unwrap_or_default();
+        // The flag itself has no value yet.
+        let given = flags.split_last().and_then(|(_, given)| of_cluster(given));
+        return match given {
+            Some(given) => namespaces(given).await.unwrap_or_default(),
+            None => Vec::new(),
+        };
     }
     argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
+}
+
+/// What these words say of the cluster.
+fn of_cluster(words: &[String]) -> Option<Flags> {
+    let line = ["kubectl-oneagent"].into_iter().chain(words.iter().map(String::as_str)).chain(["version"]);
+    Line::try_parse_from(line).ok().map(|line| line.flags)
 }
 
 fn cx(flags: Flags) -> Cx {
@@ -134,11 +147,7 @@ async fn nodes(flags: Flags) -> Result<Vec<String>, String> {
     Ok(nodes.iter().map(ResourceExt::name_any).collect())
 }
 
-async fn namespaces(flags: Vec<String>) -> Result<Vec<String>, String> {
-    // The flag itself has no value yet.
-    let given = flags.split_last().map_or(&[][..], |(_, given)| given);
-    let line = [vec!["kubectl-oneagent".to_owned()], given.to_vec(), vec!["version".to_owned()]].concat();
-    let Line { flags, .. } = Line::try_parse_from(line).map_err(|error| error.to_string())?;
+async fn namespaces(flags: Flags) -> Result<Vec<String>, String> {
     let reached = cx(flags).reach().await?;
     let all = Reader::of(&reached, Managed::Oneagent.operator()).all::<Namespace>("namespaces").await?;
     Ok(all.iter().map(ResourceExt::name_any).collect())
@@ -183,6 +192,7 @@ mod tests {
         assert!(offered("x", &["lint"]).await.is_empty());
         assert!(offered("", &["status", "--kind"]).await.contains(&"daemonsetrollout".to_owned()));
         assert!(offered("", &["-o"]).await.contains(&"json".to_owned()));
+        assert!(offered("", &["lint", "-A"]).await.is_empty(), "it takes no value");
         assert!(offered("", &["status", "a", "--wait", "--for"]).await.contains(&"canaries".to_owned()));
     }
 
