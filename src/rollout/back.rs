@@ -16,7 +16,7 @@ use super::place::{Pod, Revision, Trouble};
 use super::reading::Reading;
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
-use super::zones::next_ones;
+use super::zones::{age, next_ones};
 use super::{Desired, LOOK_AGAIN, Source, Step};
 
 /// A way back.
@@ -193,7 +193,7 @@ impl<R: Revision> Rollback<R> {
         let open = || reading.cells.iter().filter(|cell| self.is_open(cell));
         let mut broken: Vec<&Cell<'_, R>> =
             open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).collect();
-        broken.sort_unstable_by_key(|cell| cell.pod().map(|pod| (pod.created, pod.name.clone())));
+        broken.sort_unstable_by(|a, b| age(a).cmp(&age(b)));
         (broken, open().filter(|cell| cell.is_available() && !only_broken).collect())
     }
 }

@@ -78,9 +78,9 @@ pub(super) fn next_ones<'c, 'a, R>(
     next
 }
 
-/// By which the oldest agent comes first.
+/// By which the oldest agent comes first. Names of Pods are random: of those of one second the place's name decides.
 pub(super) fn age<'c, R>(cell: &'c Cell<'_, R>) -> Option<(DateTime<Utc>, &'c str)> {
-    cell.pod().map(|pod| (pod.created, &*pod.name))
+    cell.pod().map(|pod| (pod.created, cell.name()))
 }
 
 /// So many of them, those of the lowest rank first, and of these the oldest Pods. Of a large fleet a few are wanted:

@@ -69,8 +69,13 @@ impl World {
                     is[key] = was[key].clone();
                 }
             }
+            // One that runs on was started when it was.
+            let runs = |one: &Value| one["state"].get("running").is_some();
+            if runs(was) && runs(is) && is["restartCount"].as_i64() <= was["restartCount"].as_i64() {
+                is["state"] = was["state"].clone();
+            }
             is["restartCount"] = is["restartCount"].as_i64().max(was["restartCount"].as_i64()).into();
-            if is["state"].get("running").is_some() && is.get("containerID").is_none() {
+            if runs(is) && is.get("containerID").is_none() {
                 is["containerID"] = format!("container-{version}").into();
             }
         }

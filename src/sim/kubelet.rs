@@ -7,11 +7,13 @@ use serde_json::Value;
 
 use super::fate::Fate;
 use super::pool::Times;
-use super::status::{crashing, creating, no_image, ready, refused};
+use super::status::{crashing, creating, no_image, ready, refused, starting};
 use super::world::{Due, World};
 
 /// A fault shows after so long.
 const SHOWS: i64 = 1;
+/// Of a Pod that is Ready so soon the watches show nothing before.
+const SOON: i64 = 5;
 /// The DaemonSet controller waits so long before it replaces a Pod that its kubelet refused.
 const BACK_OFF: i64 = 10;
 
@@ -31,7 +33,8 @@ impl World {
             (seconds, Due::Status(name.to_owned(), status(self.now + TimeDelta::seconds(seconds))))
         };
         let all = match fate {
-            Fate::Ready(after) => vec![status(after, ready)],
+            Fate::Ready(after) if after <= SOON => vec![status(after, ready)],
+            Fate::Ready(after) => vec![status(SHOWS, starting), status(after, ready)],
             Fate::Crashes => vec![status(SHOWS, crashing)],
             Fate::CrashesAfter(after) => vec![status(SHOWS, ready), status(SHOWS + after, crashing)],
             Fate::Pulls(after) => vec![status(SHOWS, creating), status(after, ready)],

@@ -40,6 +40,10 @@ pub(super) fn ready(at: DateTime<Utc>) -> Value {
     container(true, 0, &json!({ "running": { "startedAt": text(at) } }), at)
 }
 
+pub(super) fn starting(at: DateTime<Utc>) -> Value {
+    container(false, 0, &json!({ "running": { "startedAt": text(at) } }), at)
+}
+
 pub(super) fn crashing(at: DateTime<Utc>) -> Value {
     let state =
         json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off restarting failed container" } });

@@ -12,7 +12,9 @@ pub enum Fault {
     CrashLoop,
     /// It is Ready for so long, and then does that.
     CrashesAfter(Duration),
-    /// Its node is NotReady after so long, and stays so.
+    /// Its node is NotReady once it has started, and stays so.
+    KillsNode,
+    /// It is Ready, and its node NotReady after so long.
     KillsNodeAfter(Duration),
     /// It starts and never becomes Ready.
     NeverReady,

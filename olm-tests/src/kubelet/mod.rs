@@ -277,6 +277,11 @@ impl Kubelet {
                 self.write(pod, running(pod, false)).await;
                 return;
             }
+            Some(Fault::KillsNode) => {
+                self.write(pod, running(pod, false)).await;
+                self.kill_node(pod).await;
+                return;
+            }
             Some(Fault::Held) => {
                 self.write(pod, running(pod, false)).await;
                 while fault() == Some(Fault::Held) {

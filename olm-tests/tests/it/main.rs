@@ -39,6 +39,7 @@ mod plugin;
 mod policies;
 mod recover;
 mod refused;
+mod rehearsed;
 mod releases;
 mod restored;
 mod rights;

@@ -28,6 +28,8 @@ pub(super) struct Kept {
     /// The status that this process wrote last.
     pub(super) last: Option<OneAgentStatus>,
     pub(super) environment: Snapshot,
+    /// Versions that its environment offers, and could not say so yet.
+    unheard: Vec<String>,
     pub(super) ledger: Ledger,
     pub(super) missing: Missing,
     /// What hosts report, whatever runs there now.
@@ -59,6 +61,7 @@ impl Kept {
             agent,
             last: None,
             environment,
+            unheard: Vec::new(),
             ledger: Ledger::default(),
             missing: Missing::new(),
             reported: BTreeMap::new(),
@@ -77,6 +80,10 @@ impl Kept {
 
     /// Its environment offers a version, as the newest.
     pub(super) fn publish(&mut self, version: &str, now: DateTime<Utc>) {
+        if self.environment.away {
+            self.unheard.push(version.to_owned());
+            return;
+        }
         self.environment.latest = version.parse().ok();
         let offered = self.environment.offered.iter().flat_map(|offered| offered.iter().copied());
         let offered: Vec<Version> = self.environment.latest.into_iter().chain(offered).collect();
@@ -85,9 +92,14 @@ impl Kept {
     }
 
     /// Its environment stops answering, or answers again.
-    pub(super) fn set_away(&mut self, away: bool) {
+    pub(super) fn set_away(&mut self, away: bool, now: DateTime<Utc>) {
         self.environment.away = away;
         self.environment.trouble = away.then(|| "connection refused".to_owned());
+        if !away {
+            for version in std::mem::take(&mut self.unheard) {
+                self.publish(&version, now);
+            }
+        }
     }
 
     /// The process that kept it has ended.
