@@ -5,6 +5,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+
 /// How a Pod fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -53,6 +56,17 @@ pub struct Behaviour {
     pub is_silent: bool,
     /// Whether hosts refuse an agent older than the newest that was installed on them.
     pub refuse_downgrade: bool,
+}
+
+impl Behaviour {
+    /// How a Pod of a version fails.
+    pub(super) fn fault(&self, pod: &Pod, version: Option<&String>) -> Option<Fault> {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+        let by_node = node.and_then(|node| self.nodes.get(node));
+        let by_name = || self.pods.iter().find(|(begin, _)| pod.name_any().starts_with(*begin)).map(|(_, fault)| fault);
+        let by_version = || version.and_then(|version| self.versions.get(version));
+        by_node.or_else(by_name).or_else(by_version).copied()
+    }
 }
 
 impl Default for Behaviour {

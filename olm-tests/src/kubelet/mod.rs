@@ -219,6 +219,10 @@ impl Kubelet {
         false
     }
 
+    fn fault(&self, pod: &Pod, version: Option<&String>) -> Option<Fault> {
+        self.behaviour(&pod.namespace().unwrap_or_default()).fault(pod, version)
+    }
+
     async fn begin(&self, pod: &Pod) {
         if self.begin_olms(pod).await || self.begin_containers(pod).await {
             return;
@@ -227,14 +231,9 @@ impl Kubelet {
         let node = pod.spec.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default();
         let installer = installer_url(pod).and_then(|url| self.vendor.installer(&url));
         let mut version = installer.as_ref().map(|(_, version)| version.clone());
-        let fault_of = |version: Option<&String>| {
-            let now = self.behaviour(&pod.namespace().unwrap_or_default());
-            let by_name = now.pods.iter().find(|(begin, _)| pod.name_any().starts_with(*begin)).map(|(_, fault)| fault);
-            now.nodes.get(&node).or(by_name).or_else(|| version.and_then(|v| now.versions.get(v))).copied()
-        };
         // What the world keeps from starting is tried again until it starts, or is gone.
         loop {
-            let held = match fault_of(version.as_ref()) {
+            let held = match self.fault(pod, version.as_ref()) {
                 Some(Fault::Refused) => {
                     let message = "Node didn't have enough resource: cpu, requested: 100, used: 950, capacity: 1000";
                     json!({ "phase": "Failed", "reason": "OutOfcpu", "message": message })
@@ -257,7 +256,7 @@ impl Kubelet {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        let fault = || fault_of(version.as_ref());
+        let fault = || self.fault(pod, version.as_ref());
         if !self.initialize(pod, fault).await {
             return;
         }

@@ -1,8 +1,8 @@
 //! `simulate` and a real control plane: one scenario gives the same agents in the same batches, and the same verdict.
 //!
-//! A phase is what happens at one time of a scenario, until the next. The next phase begins on the control plane once the
-//! operator is where the simulated one was then: real agents become Ready when they do. So the order of replacements is
-//! compared, cut where a simulated batch ends. Must not know why an agent is replaced.
+//! A phase is what happens at one time of a scenario, until the next. On the control plane the next phase begins once
+//! the operator is where the simulated one was then: real agents become Ready when they do. So the order of
+//! replacements is compared, cut where a simulated batch ends. Must not know why an agent is replaced.
 
 mod real;
 

@@ -112,7 +112,7 @@ impl Real {
             for number in 0..pool.count {
                 let node = join(&mut self.lab, &pool, number).await;
                 eventually("an agent is created, and its second is over", SOON, || async {
-                    let created = self.lab.pods("agent").await.get(&node).and_then(|pod| pod.creation_timestamp());
+                    let created = self.lab.pods("agent").await.get(&node).and_then(ResourceExt::creation_timestamp);
                     let is_over = created.is_some_and(|at| at.0.as_second() < chrono::Utc::now().timestamp());
                     if is_over { Ok(()) } else { Err(format!("{node}: not yet")) }
                 })
@@ -254,7 +254,7 @@ fn head(head: Head) -> Head {
 /// An agent that takes so many seconds is late.
 const LATE: i64 = 600;
 
-/// What a kubelet of the rig makes of it; `None`: nothing is wrong. A late agent is held until another fate releases it.
+/// What a kubelet of the rig makes of it; `None`: nothing is wrong. A late agent is held until a fate releases it.
 fn fault(fate: Fate) -> Option<Fault> {
     match fate {
         Fate::Ready(seconds) => (seconds >= LATE).then_some(Fault::Held),
