@@ -146,20 +146,26 @@ pub(super) async fn operator(
     let labelled = ListParams::default().labels(&format!("app.kubernetes.io/name={operator}"));
     let found = deployments.list(&labelled).await.map(|list| list.items).unwrap_or_default();
     let namespace = leases.items[0].namespace().unwrap_or_default();
-    let (what, remedy) = match found.first() {
-        Some(deployment) if deployment.spec.as_ref().and_then(|spec| spec.replicas) == Some(0) => {
+    Some(stopped(operator, &namespace, found.first()))
+}
+
+/// What is said of an operator that does not run.
+pub(super) fn stopped(operator: &str, namespace: &str, deployment: Option<&Deployment>) -> Finding {
+    let scaled = deployment.filter(|one| one.spec.as_ref().and_then(|spec| spec.replicas) == Some(0));
+    let (what, remedy) = match scaled {
+        Some(deployment) => {
             let (namespace, name) = (deployment.namespace().unwrap_or_default(), deployment.name_any());
             (
                 format!("does not run: Deployment {namespace}/{name} is scaled to 0, and what follows may be old"),
                 format!("kubectl -n {namespace} scale deployment {name} --replicas=1"),
             )
         }
-        _ => (
+        None => (
             format!("does not run: Lease {namespace}/{operator} has no holder, and what follows may be old"),
             format!("kubectl -n {namespace} get pods -l app.kubernetes.io/name={operator}"),
         ),
     };
-    Some(Finding { who: "the operator".to_owned(), what, remedy: Some(remedy), kind: Kind::Act })
+    Finding { who: "the operator".to_owned(), what, remedy: Some(remedy), kind: Kind::Act }
 }
 
 /// Those that have nothing to do with a node stand in one line.

@@ -6,6 +6,8 @@
 mod bundle;
 mod complete;
 mod dashboard;
+#[cfg(test)]
+mod goldens;
 mod history;
 mod lint;
 mod live;

@@ -58,15 +58,20 @@ impl Screen {
             clap::ColorChoice::Always => anstream::ColorChoice::AlwaysAnsi,
             clap::ColorChoice::Never => anstream::ColorChoice::Never,
         };
+        let mut out = AutoStream::new(std::io::stdout(), choice);
+        out.write_all(self.text(lines).as_bytes())?;
+        out.flush()
+    }
+
+    /// Lines as they are printed, with all styles.
+    pub(super) fn text<'l>(self, lines: impl IntoIterator<Item = Line<'l>>) -> String {
         let mut text = String::new();
         for line in lines {
             for line in self.folded(line) {
                 write_line(&mut text, &line);
             }
         }
-        let mut out = AutoStream::new(std::io::stdout(), choice);
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        text
     }
 
     /// A line in as many as it takes.

@@ -90,6 +90,12 @@ impl Operator {
         self.all.iter().map(|kept| (&kept.agent, &kept.record))
     }
 
+    /// What it has seen, and the OneAgents, each with what came of it.
+    #[must_use]
+    pub fn into_parts(self) -> (Cluster, Vec<(OneAgent, Record)>) {
+        (self.cluster, self.all.into_iter().map(|kept| (kept.agent, kept.record)).collect())
+    }
+
     /// The world that it is in.
     #[must_use]
     pub fn world(&self) -> &World {

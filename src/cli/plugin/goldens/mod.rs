@@ -1,0 +1,182 @@
+//! What the plugin says of an object in each situation: `status` at several widths, with colours and in ASCII, what
+//! `explain` says of the object and of the nodes that need somebody, and the Events. Beside this file is a text for each.
+//!
+//! The situations are the phases of the scenarios that a real control plane is compared with. For tests alone. Must not
+//! choose words.
+
+use std::path::PathBuf;
+
+use ratatui::text::Line;
+use serde_json::Value;
+
+use super::live::Judged;
+use super::managed::Managed;
+use super::object::Object;
+use super::overview::Overview;
+use super::paint::{Screen, finding};
+use crate::cli::explain::stopped;
+use crate::fleet::finding::Finding;
+use crate::oneagent::explain::told;
+use crate::oneagent::rehearsal::{Act, Operator};
+use crate::sim::{Script, Span, play};
+
+const SCREEN: Screen = Screen { width: 100, is_unicode: true, is_terminal: true, color: clap::ColorChoice::Always };
+
+/// What is said at the end of a script.
+struct Said {
+    object: Object,
+    overview: Overview,
+    explained: Vec<Finding>,
+    events: Vec<String>,
+    now: chrono::DateTime<chrono::Utc>,
+}
+
+impl Said {
+    /// Of a script, and of a finding that comes before all others.
+    fn of(script: &Script<Act>, since: i64, first: Option<Finding>) -> Self {
+        let mut operator = Operator::new(script, None, true).unwrap();
+        play(&mut operator, script).unwrap();
+        let now = script.begins + script.until.0;
+        let (cluster, mut all) = operator.into_parts();
+        let (agent, record) = all.swap_remove(0);
+        let whole = serde_json::from_value(serde_json::to_value(&agent).unwrap()).unwrap();
+        let object = Object::of(Managed::Oneagent, whole);
+        let judged = Judged::Agents(Box::new((cluster, agent.clone())));
+        let looks = judged.looks(now);
+        let worst = judged.worst(&object, &looks, now);
+        let nodes: Vec<Finding> = worst.iter().filter_map(|one| judged.node(one.who.as_str(), now)).collect();
+        let explained = told(&agent).findings().into_iter().chain(nodes).collect();
+        let told = record.told.iter().filter(|told| told.at >= since);
+        let events = told.map(|told| format!("{}: {}", told.what.reason, told.what.message)).collect();
+        Self { overview: Overview::of(&object, &looks, worst, first), object, explained, events, now }
+    }
+
+    fn status(&self, screen: Screen) -> String {
+        screen.text(self.overview.lines(screen, self.now, (40, None)))
+    }
+
+    /// All of it.
+    fn text(&self) -> String {
+        let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
+        let as_usual = self.status(SCREEN);
+        let mut all = format!("exit code {}\n{}", self.object.code(), plain(&as_usual));
+        for (what, screen) in [
+            ("60 columns", Screen { width: 60, ..SCREEN }),
+            ("200 columns", Screen { width: 200, ..SCREEN }),
+            ("ASCII", Screen { is_unicode: false, ..SCREEN }),
+        ] {
+            let text = plain(&self.status(screen));
+            let wide = text.lines().find(|line| Line::raw(*line).width() > usize::from(screen.width));
+            assert_eq!(wide, None, "wider than the screen");
+            assert!(screen.is_unicode || text.is_ascii(), "{text}");
+            if text != plain(&as_usual) {
+                all += &format!("-- {what}\n{text}");
+            }
+        }
+        all += &format!("-- colours\n{}", as_usual.replace('\u{1b}', ""));
+        let wide = Screen { width: 200, ..SCREEN };
+        all += &format!("-- explain\n{}", plain(&wide.text(self.explained.iter().flat_map(finding))));
+        if !self.events.is_empty() {
+            all += &format!("-- Events\n{}\n", self.events.join("\n"));
+        }
+        is_said_once(&plain(&self.status(Screen { width: u16::MAX, ..SCREEN })));
+        of_no_zone(&all)
+    }
+}
+
+/// No sentence stands twice in one answer.
+fn is_said_once(text: &str) {
+    let mut clauses: Vec<&str> = text.lines().flat_map(|line| line.split("; ")).map(str::trim).collect();
+    clauses.retain(|clause| clause.len() > 25);
+    clauses.sort_unstable();
+    let twice: Vec<_> = clauses.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    assert!(twice.is_empty(), "said twice: {twice:?}\n{text}");
+}
+
+/// Without the times of the machine's own time zone.
+fn of_no_zone(text: &str) -> String {
+    let is_time = |word: &str| {
+        let digits = word.trim_start_matches('~');
+        digits.len() == 5
+            && digits.bytes().enumerate().all(|(at, byte)| if at == 2 { byte == b':' } else { byte.is_ascii_digit() })
+    };
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let named = |at: usize| if at > 0 && is_time(words[at - 1]) { "ZONE" } else { words[at] };
+        let shown = |at: usize| if is_time(words[at]) { "HH:MM" } else { named(at) };
+        (0..words.len()).map(shown).collect::<Vec<_>>().join(" ")
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test reads its own files")]
+fn scenarios() -> Vec<(String, Value)> {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "olm-tests/tests/it/rehearsed"].iter().collect();
+    let files = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
+    let mut all: Vec<(String, Value)> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            (path.file_stem().unwrap().to_str().unwrap().to_owned(), serde_yaml::from_str(&text).unwrap())
+        })
+        .collect();
+    all.sort_by(|one, other| one.0.cmp(&other.0));
+    all
+}
+
+/// The script until each of its phases is over, and when that began.
+fn phases(whole: &Value) -> Vec<(Script<Act>, i64)> {
+    let script: Script<Act> = Script::read(whole.clone()).unwrap();
+    let mut times: Vec<i64> = script.timeline.iter().map(|entry| entry.at.0.num_seconds()).collect();
+    times.dedup();
+    let last = times.last().copied().unwrap_or_default();
+    let ends: Vec<i64> = times.iter().skip(1).map(|at| at - 1).chain([last + 3600]).collect();
+    let of = |(began, end): (&i64, i64)| {
+        let mut script = script.clone();
+        script.timeline.retain(|entry| entry.at.0.num_seconds() <= end);
+        script.until = Span::seconds(end);
+        (script, *began)
+    };
+    times.iter().zip(ends).map(of).collect()
+}
+
+fn settled() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path([env!("CARGO_MANIFEST_DIR"), "src/cli/plugin/goldens"].iter().collect::<PathBuf>());
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings
+}
+
+#[test]
+fn each_situation_is_told_as_its_text_has_it() {
+    let mut settings = settled();
+    for (name, whole) in scenarios() {
+        let mut all = String::new();
+        // Of the first phase, in which the agents come, there is nothing to say.
+        for (script, since) in phases(&whole).iter().skip(1) {
+            let acts: Vec<String> = script
+                .timeline
+                .iter()
+                .filter(|entry| entry.at.0.num_seconds() == *since)
+                .map(|entry| format!("{:?}", entry.act))
+                .collect();
+            all += &format!(
+                "==== after {}: {}\n{}\n",
+                Span::seconds(*since),
+                acts.join(", "),
+                Said::of(script, *since, None).text()
+            );
+        }
+        settings.set_description(whole["about"].as_str().unwrap_or_default());
+        settings.bind(|| insta::assert_snapshot!(name, all));
+    }
+}
+
+#[test]
+fn an_operator_that_does_not_run_comes_first() {
+    let (_, whole) = scenarios().into_iter().find(|(name, _)| name == "a_canary_crashes").unwrap();
+    let (script, since) = phases(&whole).pop().unwrap();
+    let first = stopped("oneagent-operator", "dynatrace", None);
+    settled().bind(|| insta::assert_snapshot!("no_operator", Said::of(&script, since, Some(first)).text()));
+}
