@@ -14,7 +14,7 @@ use super::observe::Seen;
 use super::places::{SKIP, WORDS, is_skipped, places};
 use super::revision::{Own, Pod};
 use crate::api::daemonset_rollout::DaemonSetRollout;
-use crate::fleet::finding::{Finding, Kind, Status, Told, remedy, stands, unlike, untaint, who};
+use crate::fleet::finding::{Finding, Kind, Status, Told, progress, remedy, unlike, untaint, who};
 use crate::fleet::refusal;
 use crate::k8s::node::Node;
 use crate::k8s::placement::Verdict;
@@ -87,9 +87,9 @@ impl Listed {
         let skip = is_skipped(found, &resolved.name).then(|| format!("kubectl label node {node} {SKIP}-"));
         let Some(cause) = cause else {
             let what = runs(&seen, (found, pod), standing, &self.own(&set));
-            return finding(Kind::Well, format!("{what}{}", stands(rollout)), skip);
+            return finding(Kind::Well, format!("{what}{}", progress(rollout, "")), skip);
         };
-        let what = format!("no available Pod: {cause}{}{unread}", stands(rollout));
+        let what = format!("no available Pod: {cause}{}{unread}", progress(rollout, &cause.to_string()));
         let is_well = matches!(cause, Cause::Starting(_) | Cause::Terminating(false));
         let refused = around.refused.as_ref().filter(|_| cause.bucket() == Bucket::Admission);
         let helps = match refused {

@@ -18,6 +18,7 @@ use crate::api::daemonset_rollout::{DaemonSetRollout, DaemonSetRolloutStatus, Da
 use crate::api::rollout::{FailureStatus, RolloutStatus};
 use crate::fleet::closed::UNTOLERATED;
 use crate::fleet::counts::{counts, to_the_minute};
+use crate::fleet::finding::pairs;
 use crate::fleet::milestones::{Change, Naming};
 use crate::fleet::refusal;
 use crate::k8s::source::{owner, source};
@@ -248,8 +249,7 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
     if report.lacking > 0 {
         let named = [report.troubled.as_slice(), &report.ceased].concat();
         let reason = if named.is_empty() { R::RollingOut } else { R::PodsUnavailable };
-        let pairs: Vec<String> = named.iter().map(|(node, why)| format!("{node} ({why})")).collect();
-        let named = if pairs.is_empty() { String::new() } else { format!(": {}", pairs.join("; ")) };
+        let named = if named.is_empty() { String::new() } else { format!(": {}", pairs(&named)) };
         return not(reason, format!("{} of {} nodes have no Ready Pod{named}", report.lacking, report.selected));
     }
     let progress = format!("{} of {} nodes run the current revision", report.updated, report.selected);
@@ -266,9 +266,8 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
             _ if report.outdated == 0 => R::RolloutFailed,
             _ => R::Outdated,
         };
-        let waits: Vec<String> = report.postponed.iter().map(|(node, why)| format!("{node} ({why})")).collect();
-        let waits =
-            if waits.is_empty() { String::new() } else { format!("; waiting for their node: {}", waits.join("; ")) };
+        let waits = pairs(&report.postponed);
+        let waits = if waits.is_empty() { waits } else { format!("; waiting for their node: {waits}") };
         return not(reason, format!("{progress}{waits}"));
     }
     if report.running == 0 || report.joining > 0 {

@@ -33,7 +33,8 @@ impl Cell {
     #[must_use]
     pub fn of(look: &Look) -> Self {
         let Some(cause) = &look.cause else {
-            return if look.standing == Some(Standing::Outdated) { Self::Old } else { Self::New };
+            let is_old = matches!(look.standing, Some(Standing::Outdated | Standing::HeldBack));
+            return if is_old { Self::Old } else { Self::New };
         };
         match (cause, cause.bucket()) {
             (Cause::Starting(Start::Settling(_)), _) => Self::Proving,

@@ -2,6 +2,7 @@
 //!
 //! Pure, for any kind that replaces the Pods of nodes. Must not judge anything: it words what was judged.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use kube::api::ObjectMeta;
@@ -85,7 +86,8 @@ impl Told<'_> {
         let evidence = degraded.into_iter().chain(ready).map(|condition| condition.message.as_str()).chain(waits);
         for text in evidence {
             // One sentence may be part of another.
-            if said.len() < 3 && !said.iter().any(|known| known.contains(text) || text.contains(known)) {
+            let is_known = |known: &&str| known.contains(text) || text.contains(known) || repeats(text, known);
+            if said.len() < 3 && !said.iter().any(is_known) {
                 said.push(text);
             }
         }
@@ -144,15 +146,47 @@ pub fn who(metadata: &ObjectMeta) -> String {
     format!("{}/{}", metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }
 
-/// Where the rollout stands, when that is what is waited for.
+/// The causes, each with the names of its nodes.
+pub fn by_cause<'n, C: PartialEq>(nodes: impl IntoIterator<Item = &'n (String, C)>) -> Vec<(&'n C, Vec<&'n str>)> {
+    let mut causes: Vec<(&C, Vec<&str>)> = Vec::new();
+    for (node, why) in nodes {
+        match causes.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, nodes)) => nodes.push(node),
+            None => causes.push((why, vec![node])),
+        }
+    }
+    causes
+}
+
+/// Nodes with their causes, each cause once.
 #[must_use]
-pub fn stands(rollout: Option<&RolloutStatus>) -> String {
+pub fn pairs<C: PartialEq + Display>(nodes: &[(String, C)]) -> String {
+    let causes = by_cause(nodes).into_iter();
+    causes.map(|(why, nodes)| format!("{} ({why})", nodes.join(", "))).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a text about nodes names a cause that was said before.
+#[must_use]
+pub fn repeats(text: &str, before: &str) -> bool {
+    let of_nodes = text.strip_prefix("node ").or_else(|| text.strip_prefix("nodes "));
+    let named = of_nodes.and_then(|rest| rest.split_once(": "));
+    let last = || text.strip_suffix(')').and_then(|text| text.rsplit_once(" ("));
+    named.or_else(last).is_some_and(|(_, cause)| before.contains(cause))
+}
+
+/// How far the rollout is, and what it waits for, unless that names the `cause` that was said already.
+#[must_use]
+pub fn progress(rollout: Option<&RolloutStatus>, cause: &str) -> String {
     let Some(rollout) = rollout.filter(|rollout| !rollout.state.is_empty() && rollout.state != "Complete") else {
         return String::new();
     };
-    let waits = rollout.waiting_on.first().map(|waits| format!(", {waits}")).unwrap_or_default();
-    format!(" (rollout: {}{waits})", rollout.state)
+    let waits = rollout.waiting_on.first().filter(|waits| cause.is_empty() || !waits.contains(cause));
+    let waits = waits.map(|waits| format!(", {waits}")).unwrap_or_default();
+    format!("{PROGRESS}{}{waits})", rollout.state)
 }
+
+/// What the progress of a rollout begins with.
+pub const PROGRESS: &str = " (rollout: ";
 
 /// How a node differs from a node selector, if it does; `of`: where that stands.
 #[must_use]

@@ -19,7 +19,7 @@ use super::resolve::{Resolved, Wish};
 use super::revision::{Desired, Pod, Reported, Revision};
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::fleet::finding::{self, Finding, Kind, Status, Told, remedy, stands, untaint, who};
+use crate::fleet::finding::{self, Finding, Kind, Status, Told, progress, remedy, untaint, who};
 use crate::fleet::kept_out::is_ignored;
 use crate::fleet::refusal::{self, Refusal};
 use crate::k8s::node::Node;
@@ -82,7 +82,7 @@ impl Cluster {
         let Some((cause, standing)) = judged else {
             let what = format!(
                 "no available agent: the namespace's own node selector excludes it{}{}",
-                stands(status.rollout.as_ref()),
+                progress(status.rollout.as_ref(), ""),
                 unread(around)
             );
             return finding(Kind::Act, what, Some(lift_selectors(&resolved.namespace)));
@@ -90,7 +90,7 @@ impl Cluster {
         match (cause, refusal) {
             (Some(cause), Some(refusal)) if cause.bucket() == Bucket::Admission => finding(
                 Kind::Act,
-                format!("no available agent: {cause}{}", stands(status.rollout.as_ref())),
+                format!("no available agent: {cause}{}", progress(status.rollout.as_ref(), &cause.to_string())),
                 Some(refusal.full),
             ),
             (Some(cause), _) => {
@@ -102,7 +102,10 @@ impl Cluster {
                 let is_vague = matches!(cause.bucket(), Bucket::Starting | Bucket::Overdue);
                 let reason = known.filter(|_| is_vague).map_or_else(|| cause.to_string(), |known| known.reason.clone());
                 let since = since.unwrap_or_default();
-                let what = format!("no available agent{since}: {reason}{}{unread}", stands(status.rollout.as_ref()));
+                let what = format!(
+                    "no available agent{since}: {reason}{}{unread}",
+                    progress(status.rollout.as_ref(), &reason)
+                );
                 let kind = if matches!(cause, Cause::Starting(_) | Cause::Terminating(false)) {
                     Kind::Well
                 } else {
@@ -216,7 +219,7 @@ fn runs(standing: Option<Standing>, pod: Option<&Arc<Pod>>, node: &Node, status:
     let version = pod.and_then(|pod| pod.revision.as_ref()?.version).map(|version| format!(" {version}"));
     let version = version.unwrap_or_default();
     let desired = status.desired_version.as_deref().unwrap_or("another");
-    let rollout = stands(status.rollout.as_ref());
+    let rollout = progress(status.rollout.as_ref(), "");
     match standing {
         Some(Standing::Outdated) if node.busy.is_some() || is_left_out(node) => {
             format!("runs agent{version}; {desired} is desired, and the node is left alone{}", busy(node))

@@ -162,17 +162,22 @@ impl Judge<'_> {
         match (version.cmp(&wanted), same_hash) {
             // Automatic update never goes backwards, not even to bring in another template.
             (Ordering::Greater, false) => Standing::HeldBack,
+            // One that was rejected keeps running, and is not what is desired.
+            (Ordering::Greater, true) if self.is_rejected(made_from) => Standing::HeldBack,
             (Ordering::Greater | Ordering::Equal, true) => Standing::Current,
             _ if may_be_newer => Standing::Unheard,
             _ => Standing::Outdated,
         }
     }
 
+    fn is_rejected(&self, version: Option<Version>) -> bool {
+        self.rejected.iter().any(|rejected| Some(*rejected) == version)
+    }
+
     /// Whether a Pod was made from a newer version than is wanted now, and its agent never ran: that version was
     /// recalled before it could be downloaded. What failed is another matter: there going back needs somebody's word.
     fn never_ran_and_was_recalled(&self, pod: &Pod, made_from: Option<Version>, reported: Option<Version>) -> bool {
-        let was_rejected = || self.rejected.iter().any(|rejected| Some(*rejected) == made_from);
-        let is_recalled = made_from > self.desired.revision.version && !was_rejected();
+        let is_recalled = made_from > self.desired.revision.version && !self.is_rejected(made_from);
         let never_had_it = never_ran(pod) && reported < made_from;
         !self.desired.strict && pod.revision.is_some() && is_recalled && never_had_it
     }

@@ -13,7 +13,7 @@ use crate::api::daemonset_rollout::DaemonSetRollout;
 use crate::api::oneagent::OneAgent;
 use crate::daemonset_rollout::explain::Around;
 use crate::daemonset_rollout::listed::{Listed, Lists};
-use crate::fleet::finding::{Finding, stands};
+use crate::fleet::finding::{Finding, PROGRESS};
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::Reached;
 use crate::oneagent::listed::Cluster;
@@ -111,11 +111,10 @@ impl Judged {
     }
 
     /// The nodes that most need somebody; what is said of the whole rollout is not said of each.
-    pub(super) fn worst(&self, object: &Object, looks: &[Look], now: DateTime<Utc>) -> Vec<Finding> {
-        let whole = stands(Some(&object.rollout()));
+    pub(super) fn worst(&self, looks: &[Look], now: DateTime<Utc>) -> Vec<Finding> {
         worst(looks, |name| {
             let said = self.node(name, now)?;
-            let what = said.what.strip_suffix(&whole).unwrap_or(&said.what).to_owned();
+            let what = said.what.split_once(PROGRESS).map_or(said.what.as_str(), |(what, _)| what).to_owned();
             Some(Finding { what, ..said })
         })
     }

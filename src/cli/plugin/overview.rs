@@ -15,7 +15,7 @@ use super::object::Object;
 use super::paint::{Screen, command};
 use crate::api::rollout::{NodeCounts, PastRollout};
 use crate::fleet::cells::{Cell, Zone, zones};
-use crate::fleet::finding::{Finding, Kind};
+use crate::fleet::finding::{Finding, Kind, repeats};
 use crate::rollout::Look;
 
 /// So many nodes are named.
@@ -101,6 +101,9 @@ impl Overview {
         let counts = object.status.as_ref().and_then(|status| status.nodes.clone()).unwrap_or_default();
         let degraded = object.degraded();
         let conclusion = object.conclusion();
+        // Of nodes that wait for themselves only this condition tells.
+        let ready = object.condition("Ready").filter(|ready| ready.status == "False" && degraded.is_none());
+        let unready = ready.map(|ready| ready.message.clone()).into_iter().collect();
         let is_out = |look: &&Look| look.cause.is_some() && Cell::of(look) != Cell::Missing;
         Self {
             kind: object.kind.name(),
@@ -118,7 +121,7 @@ impl Overview {
             budget: rollout.budget,
             out: looks.iter().filter(is_out).count(),
             expected_finish: rollout.expected_finish.clone(),
-            waiting_on: rollout.waiting_on.clone(),
+            waiting_on: if rollout.waiting_on.is_empty() { unready } else { rollout.waiting_on.clone() },
             zones: zones(looks),
             worst,
             last: rollout.history.first().cloned(),
@@ -152,8 +155,10 @@ impl Overview {
             lines.extend(remedy.iter().map(|remedy| command(format!("     {remedy}"))));
         }
         for LeftOut { cause, nodes, examples } in &self.left_out {
-            let names = if examples.is_empty() { String::new() } else { format!(", such as {}", examples.join(", ")) };
-            lines.push(Line::raw(format!(" {nodes} more can run none: {cause}{names}")));
+            let such = if i32::try_from(examples.len()) == Ok(*nodes) { ": " } else { ", such as " };
+            let names = if examples.is_empty() { String::new() } else { format!("{such}{}", examples.join(", ")) };
+            let more = if *nodes == 1 { "1 more node gets" } else { &format!("{nodes} more nodes get") };
+            lines.push(Line::raw(format!(" {more} no new Pod: {cause}{names}")));
         }
         if let Some(message) = &self.message {
             let reason = self.reason.as_deref().unwrap_or_default();
@@ -161,8 +166,10 @@ impl Overview {
         } else if self.is_wrong {
             lines.push(Line::styled(format!(" {}", self.conclusion), Style::new().fg(Color::Red)));
         }
+        let is_part = |said: &String, text: &str| said.contains(text) || text.contains(said.as_str());
         let is_new = |text: &&String| {
-            !self.message.as_ref().is_some_and(|said| said.contains(text.as_str()) || text.contains(said.as_str()))
+            let is_said = |said: &String| is_part(said, text) || repeats(text, said);
+            !self.message.iter().chain(self.worst.iter().map(|worst| &worst.what)).any(is_said)
         };
         lines.extend(self.waiting_on.iter().take(2).filter(is_new).map(|waits| Line::raw(format!(" waits: {waits}"))));
         if let Some(last) = self.last.as_ref().filter(|_| self.state == "Complete") {
@@ -194,14 +201,16 @@ impl Overview {
         let mut spans = vec![
             Span::styled(self.name.clone(), Style::new().add_modifier(Modifier::BOLD)),
             Span::raw(format!("  {versions}  ")),
-            Span::styled(
-                format!("{} {}/{}", self.state.to_lowercase(), self.updated, self.selected),
-                Style::new().fg(colour),
-            ),
+            Span::styled(format!("{} {}/{}", words(&self.state), self.updated, self.selected), Style::new().fg(colour)),
         ];
         if let Some(passed) = self.canaries_passed.filter(|_| self.state != "Complete") {
-            let marks = if screen.is_unicode { ["…", "✔"] } else { ["...", "passed"] };
-            spans.push(Span::raw(format!("  canary {}", marks[usize::from(passed)])));
+            let marks = if screen.is_unicode { ["…", "✖", "✔"] } else { ["...", "failed", "passed"] };
+            let mark = match (passed, self.state.as_str()) {
+                (true, _) => marks[2],
+                (false, "Failed" | "RolledBack") => marks[1],
+                (false, _) => marks[0],
+            };
+            spans.push(Span::raw(format!("  canary {mark}")));
         }
         if let Some(budget) = self.budget.filter(|_| self.state == "Rolling") {
             spans.push(Span::raw(format!("  {} of {budget} out", self.out)));
@@ -214,6 +223,18 @@ impl Overview {
         }
         Line::from(spans)
     }
+}
+
+/// A state as a sentence has it: `RolledBack` as rolled back.
+fn words(state: &str) -> String {
+    let mut words = String::new();
+    for letter in state.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words
 }
 
 /// Zones with a glyph for each node; with bars, where those do not fit.

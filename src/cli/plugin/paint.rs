@@ -80,7 +80,7 @@ impl Screen {
         if !self.is_terminal || line.width() <= width {
             return vec![line];
         }
-        let style = line.spans.last().map(|span| span.style).unwrap_or_default();
+        let style = line.style.patch(line.spans.last().map(|span| span.style).unwrap_or_default());
         let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
         let indent = " ".repeat(text.len() - text.trim_start().len() + 2);
         let options = textwrap::Options::new(width).subsequent_indent(&indent);

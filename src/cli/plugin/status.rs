@@ -76,7 +76,7 @@ async fn one(cx: &Cx, reached: &Reached, object: &Object) -> Result<(), String> 
     let looks = judged.looks(now);
     let namespace = object.namespace();
     let first = operator(&reached.client, (object.kind.operator(), Some(&namespace)), now).await;
-    let overview = Overview::of(object, &looks, judged.worst(object, &looks, now), first);
+    let overview = Overview::of(object, &looks, judged.worst(&looks, now), first);
     if !cx.data(&overview)? {
         cx.screen.print(overview.lines(cx.screen, now, (ROWS, None)));
     }

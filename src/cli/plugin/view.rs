@@ -131,7 +131,7 @@ fn draw<B: Backend>(
         Some(object) => {
             let judged = Judged::of(fleet, object);
             let looks = judged.looks(now);
-            let worst = judged.worst(object, &looks, now);
+            let worst = judged.worst(&looks, now);
             let overview = Overview::of(object, &looks, worst, view.first.clone());
             let nodes = overview.nodes();
             let chosen = view.chosen.and_then(|at| nodes.get(at).or(nodes.last())).cloned();

@@ -12,6 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
 use super::daemonsets::ZONE;
+use super::finding::pairs;
 use crate::api::condition::timestamp;
 use crate::k8s::node::Node;
 use crate::rollout::{Report, State, WaitingOn, Words};
@@ -203,7 +204,7 @@ pub fn foresee<'n, W: World>(
             "{} {} keep what they are for as long as their nodes are left alone: {}",
             last.waiting,
             preview.nouns.many,
-            last.postponed.iter().map(|(node, why)| format!("{node} ({why})")).collect::<Vec<_>>().join(", ")
+            pairs(&last.postponed)
         ));
     }
     Ok(preview)

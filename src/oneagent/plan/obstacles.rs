@@ -18,6 +18,7 @@ use super::versions::downloads;
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::Snapshot;
+use crate::fleet::finding::by_cause;
 use crate::fleet::kept_out::outside;
 use crate::fleet::refusal;
 use crate::rollout::{self, Source};
@@ -158,6 +159,7 @@ pub(super) fn refused(resolved: &Resolved, seen: &Observed) -> Option<refusal::R
 /// How a version that failed is tried again, by what the spec names already.
 fn how_to_retry(resolved: &Resolved, failure: &rollout::Failure<Revision>) -> String {
     match (resolved.retry, failure.revision.version) {
+        _ if failure.by_hand => "remove spec.rollout.reject to have it tried again".to_owned(),
         (Some(retried), Some(failed)) if retried == failed => {
             "remove spec.rollout.retry and set it again to have the version tried once more".to_owned()
         }
@@ -177,9 +179,9 @@ fn rolled_back(resolved: &Resolved, decision: &Decision) -> Option<Problem> {
     Some((
         Reason::RolledBack,
         format!(
-            "{}; all agents that had it run {good} again. A newer version is taken automatically; or correct the \
-            cause, and {}",
+            "{}; all agents that had it run {good} again. A newer version is taken automatically; or {}{}",
             failure.message,
+            if failure.by_hand { "" } else { "correct the cause, and " },
             how_to_retry(resolved, failure)
         ),
     ))
@@ -235,10 +237,10 @@ pub(super) fn complaints(
         } else {
             "correct the cause: when these nodes' agents recover, the rollout continues"
         };
-        let remedy = format!(
-            "the other agents keep the previous version, and nodes that join get that one; {by_itself}; or {}, {next}",
-            how_to_retry(resolved, failure)
-        );
+        let again = how_to_retry(resolved, failure);
+        let again = if failure.by_hand { again } else { format!("{by_itself}; or {again}") };
+        let remedy =
+            format!("the other agents keep the previous version, and nodes that join get that one; {again}, {next}");
         // An outage there looks like a version that fails.
         let asked = resolved.versions.is_none() || !downloads(resolved);
         let unasked = "; the environment that agents download from is not asked (spec.update.source is ConfigMap): see \
@@ -288,9 +290,10 @@ pub(super) fn complaints(
     if !is_now {
         // Refusals are said already, once for all.
         let others = report.troubled.iter().filter(|(_, why)| why.bucket() != rollout::Bucket::Admission);
-        let nodes: Vec<String> = others.map(|(node, why)| format!("{node}: {why}")).collect();
-        if !nodes.is_empty() {
-            problems.push((Reason::AgentsUnavailable, nodes.join("; ")));
+        let causes = by_cause(others);
+        let causes: Vec<String> = causes.iter().map(|(why, nodes)| format!("{}: {why}", nodes.join(", "))).collect();
+        if !causes.is_empty() {
+            problems.push((Reason::AgentsUnavailable, causes.join("; ")));
         }
     }
     let is_back = report.state == rollout::State::RolledBack;

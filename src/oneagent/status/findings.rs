@@ -2,8 +2,6 @@
 //!
 //! Pure. Must not decide anything that a plan has not.
 
-use std::fmt::Display;
-
 use super::super::conflict::Conflict;
 use super::super::hold::STOPPED;
 use super::super::observe::Token;
@@ -13,6 +11,7 @@ use super::StatusFacts;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
 use crate::fleet::closed;
+use crate::fleet::finding::pairs;
 use crate::rollout::{Bucket, Report, State, WaitingOn};
 
 /// What conditions say; and what a human must fix, most important first.
@@ -362,16 +361,4 @@ fn kept(type_: C, reason: R, facts: &StatusFacts<'_>) -> Option<Finding> {
     let held = facts.before.conditions.iter().find(|c| c.type_ == type_.to_string())?;
     (held.reason == reason.to_string())
         .then(|| Finding::new(type_, held.status == "True", reason, held.message.clone()))
-}
-
-/// Nodes with their causes, each cause once.
-fn pairs<C: PartialEq + Display>(nodes: &[(String, C)]) -> String {
-    let mut causes: Vec<(&C, Vec<&str>)> = Vec::new();
-    for (node, why) in nodes {
-        match causes.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, nodes)) => nodes.push(node),
-            None => causes.push((why, vec![node])),
-        }
-    }
-    causes.into_iter().map(|(why, nodes)| format!("{} ({why})", nodes.join(", "))).collect::<Vec<_>>().join(", ")
 }

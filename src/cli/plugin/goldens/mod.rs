@@ -1,9 +1,11 @@
 //! What the plugin says of an object in each situation: `status` at several widths, with colours and in ASCII, what
-//! `explain` says of the object and of the nodes that need somebody, and the Events. Beside this file is a text for each.
+//! `explain` says of the object and of the nodes that need somebody, and the Events. A text for each is beside this
+//! file.
 //!
 //! The situations are the phases of the scenarios that a real control plane is compared with. For tests alone. Must not
 //! choose words.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ratatui::text::Line;
@@ -27,6 +29,8 @@ struct Said {
     object: Object,
     overview: Overview,
     explained: Vec<Finding>,
+    /// So many of these are about the object; the others about nodes.
+    of_object: usize,
     events: Vec<String>,
     now: chrono::DateTime<chrono::Utc>,
 }
@@ -43,12 +47,14 @@ impl Said {
         let object = Object::of(Managed::Oneagent, whole);
         let judged = Judged::Agents(Box::new((cluster, agent.clone())));
         let looks = judged.looks(now);
-        let worst = judged.worst(&object, &looks, now);
+        let worst = judged.worst(&looks, now);
         let nodes: Vec<Finding> = worst.iter().filter_map(|one| judged.node(one.who.as_str(), now)).collect();
-        let explained = told(&agent).findings().into_iter().chain(nodes).collect();
+        let mut explained = told(&agent).findings();
+        let of_object = explained.len();
+        explained.extend(nodes);
         let told = record.told.iter().filter(|told| told.at >= since);
         let events = told.map(|told| format!("{}: {}", told.what.reason, told.what.message)).collect();
-        Self { overview: Overview::of(&object, &looks, worst, first), object, explained, events, now }
+        Self { overview: Overview::of(&object, &looks, worst, first), object, explained, of_object, events, now }
     }
 
     fn status(&self, screen: Screen) -> String {
@@ -70,24 +76,27 @@ impl Said {
             assert_eq!(wide, None, "wider than the screen");
             assert!(screen.is_unicode || text.is_ascii(), "{text}");
             if text != plain(&as_usual) {
-                all += &format!("-- {what}\n{text}");
+                let _ = write!(all, "-- {what}\n{text}");
             }
         }
-        all += &format!("-- colours\n{}", as_usual.replace('\u{1b}', ""));
+        let _ = write!(all, "-- colours\n{}", as_usual.replace('\u{1b}', ""));
         let wide = Screen { width: 200, ..SCREEN };
-        all += &format!("-- explain\n{}", plain(&wide.text(self.explained.iter().flat_map(finding))));
+        let _ = write!(all, "-- explain\n{}", plain(&wide.text(self.explained.iter().flat_map(finding))));
         if !self.events.is_empty() {
-            all += &format!("-- Events\n{}\n", self.events.join("\n"));
+            let _ = write!(all, "-- Events\n{}\n", self.events.join("\n"));
         }
+        let of_object = self.explained.iter().take(self.of_object).map(|said| said.what.as_str());
+        is_said_once(&of_object.collect::<Vec<_>>().join("\n"));
         is_said_once(&plain(&self.status(Screen { width: u16::MAX, ..SCREEN })));
         of_no_zone(&all)
     }
 }
 
-/// No sentence stands twice in one answer.
+/// No clause is twice in one answer.
 fn is_said_once(text: &str) {
-    let mut clauses: Vec<&str> = text.lines().flat_map(|line| line.split("; ")).map(str::trim).collect();
-    clauses.retain(|clause| clause.len() > 25);
+    let clauses = text.lines().flat_map(|line| line.split("; ")).flat_map(|part| part.split(": "));
+    let mut clauses: Vec<&str> = clauses.flat_map(|part| part.split([',', '(', ')'])).map(str::trim).collect();
+    clauses.retain(|clause| clause.len() > 20);
     clauses.sort_unstable();
     let twice: Vec<_> = clauses.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
     assert!(twice.is_empty(), "said twice: {twice:?}\n{text}");
@@ -161,7 +170,8 @@ fn each_situation_is_told_as_its_text_has_it() {
                 .filter(|entry| entry.at.0.num_seconds() == *since)
                 .map(|entry| format!("{:?}", entry.act))
                 .collect();
-            all += &format!(
+            let _ = write!(
+                all,
                 "==== after {}: {}\n{}\n",
                 Span::seconds(*since),
                 acts.join(", "),
