@@ -20,7 +20,7 @@ demo:
 test:
 	CARGO="$(CARGO)" .ci/test
 
-# Measures the release build on a real control plane and prints a table. ONLY="plan latency rollout watchers jvms manyjvms stacks large zones flap fifty memory" for a part.
+# Measures the release build on a real control plane and prints a table. ONLY="plan latency rollout watchers jvms manyjvms stacks large zones flap fifty memory plugin" for a part.
 bench:
 	$(CARGO) build --release --quiet --package oneagent-operator
 	$(CARGO) build --release --quiet --package olm-tests --bin bench

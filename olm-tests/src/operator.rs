@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt};
 
-use crate::process::{Process, free_port};
+use crate::process::{Process, cpu, free_port, memory};
 
 /// Where the operator's binary is: `OPERATOR_BINARY`, else beside the test's own.
 #[must_use]
@@ -111,23 +111,13 @@ impl Operator {
     /// Its memory in MiB, by a field of `/proc/PID/status` such as VmRSS (now) or VmHWM (the most so far).
     #[must_use]
     pub fn memory(&self, field: &str) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("a process");
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
-            .unwrap_or_else(|| panic!("no {field}"));
-        line.split_whitespace().next().and_then(|kib| kib.parse::<f64>().ok()).expect("a number") / 1024.0
+        memory(self.process.id(), field).unwrap_or_else(|| panic!("no {field}"))
     }
 
     /// CPU time that it has used, in steps of 10 ms.
     #[must_use]
     pub fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("a process");
-        let fields: Vec<&str> =
-            stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
-        // utime and stime, 100 a second; the state is the first of these fields.
-        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
-        Duration::from_millis(ticks * 10)
+        cpu(self.process.id())
     }
 
     /// What it printed so far.

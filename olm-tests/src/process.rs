@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 type Job = (Command, Sender<std::io::Result<Child>>);
 
@@ -59,6 +60,24 @@ fn memory_limit() -> &'static str {
         let kibibytes: u64 = total.and_then(|total| total.parse().ok()).unwrap_or(8 << 20);
         format!("{}MiB", (kibibytes >> 10) / 24)
     })
+}
+
+/// A number that the kernel says of a process, in MiB: VmRSS now, VmHWM at most so far. `None`: it has ended.
+#[must_use]
+pub fn memory(id: u32, field: &str) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
+}
+
+/// CPU time that a process has used, in steps of 10 ms; none once it has ended.
+#[must_use]
+pub fn cpu(id: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    // utime and stime, 100 a second; the state is the first of these fields.
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 /// A process that is killed when this is dropped.

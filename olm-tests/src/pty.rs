@@ -7,9 +7,12 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+
+use crate::process::cpu;
 
 /// A program in its terminal.
 pub struct Terminal {
@@ -88,13 +91,10 @@ impl Terminal {
         self.child.try_wait().expect("a program").and_then(|status| status.code())
     }
 
-    /// Share of a core that it has used so far, in seconds.
+    /// CPU time that it has used.
     #[must_use]
-    pub fn cpu(&self) -> f64 {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or_default();
-        (ticks(11) + ticks(12)) / 100.0
+    pub fn cpu(&self) -> Duration {
+        cpu(self.child.id())
     }
 }
 

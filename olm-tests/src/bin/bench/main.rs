@@ -7,6 +7,7 @@
 
 mod daemonsets;
 mod jvms;
+mod plugin;
 mod scale;
 mod stacks;
 mod watchers;
@@ -42,7 +43,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What can be asked for alone: `make bench ONLY="latency plan"`.
-const SECTIONS: [&str; 14] = [
+const SECTIONS: [&str; 15] = [
     "plan",
     "latency",
     "rollout",
@@ -57,6 +58,7 @@ const SECTIONS: [&str; 14] = [
     "flap",
     "fifty",
     "memory",
+    "plugin",
 ];
 /// Between two rounds of a latency: what the last one set off has come to rest.
 const REST: Duration = Duration::from_millis(300);
@@ -86,7 +88,14 @@ fn main() {
     if wanted("watchers") {
         watchers::looks(10_000);
     }
+    if wanted("plugin") {
+        plugin::alone();
+    }
     olm_tests::run(async {
+        if wanted("plugin") {
+            plugin::status(5000).await;
+            plugin::view(1000).await;
+        }
         if wanted("watchers") {
             watchers::edit(200).await;
         }

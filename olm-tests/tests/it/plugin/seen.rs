@@ -29,6 +29,13 @@ fn a_rollout_is_seen_zone_by_zone_and_what_is_wrong_with_the_command_that_helps(
         let lines: Vec<&str> = said.lines().collect();
         assert!(lines[0].starts_with("agent  1.300.10  complete 6/6"), "{said}");
         assert_eq!(&lines[1..3], [" a ■■■ 3/3", " b ■■■ 3/3"], "{said}");
+        // The same fleet in memory: its nodes, one at a time.
+        let live: Value = serde_json::from_str(&person.says(0, &["simulate", "--live", "-o", "json"])).unwrap();
+        let batches = live["oneAgents"][0]["batches"].as_array().unwrap();
+        let nodes = batches.iter().flat_map(|batch| batch["nodes"].as_array().unwrap());
+        let mut nodes: Vec<&str> = nodes.map(|node| node.as_str().unwrap()).collect();
+        nodes.sort_unstable();
+        assert_eq!((batches.len(), nodes), (6, lab.nodes.iter().map(String::as_str).collect()), "{live:#}");
         lab.behave(|b| {
             b.versions.insert(V2.to_owned(), Fault::CrashLoop);
         });
