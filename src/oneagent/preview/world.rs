@@ -92,6 +92,15 @@ impl World {
                     .to_owned(),
             );
         }
+        if let Wish::Pin { version, .. } = self.resolved.wish
+            && self.resolved.versions.is_none()
+            && !is_known(&status, version)
+        {
+            notes.push(format!(
+                "a plan does not ask the environment whether it offers {version}: if it does not, no agent is \
+                replaced, and condition Degraded names the versions that it offers"
+            ));
+        }
         notes
     }
 }
@@ -180,6 +189,13 @@ fn environment(world: &World, status: &OneAgentStatus) -> Snapshot {
         offered: offered.map(|offered| Arc::new(offered.into_iter().rev().collect())),
         ..Snapshot::default()
     }
+}
+
+/// Whether the status has a version as one that there was.
+fn is_known(status: &OneAgentStatus, version: Version) -> bool {
+    let ran = status.instances.values().map(|instance| &instance.version);
+    let named = [&status.desired_version, &status.last_good_version].into_iter().chain(ran).flatten();
+    named.chain(&status.rejected_versions).any(|known| known.parse() == Ok(version))
 }
 
 /// Whether the status says that the environment does not offer a version.

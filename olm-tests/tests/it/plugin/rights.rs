@@ -1,14 +1,17 @@
-//! Rights: ClusterRole `steer` with its policy lets people change four fields, and nothing else of a OneAgent.
+//! Rights: ClusterRole `observe` has none that nothing reads; `steer` with its policy lets people change four fields,
+//! and nothing else of a OneAgent.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use olm_tests::cluster::repository;
+use olm_tests::audit;
+use olm_tests::cluster::{documents, repository};
 use olm_tests::eventually;
 use olm_tests::lab::{Lab, SOON, V1, V3};
 use olm_tests::operator::token;
 use serde_json::{Value, json};
 
-use super::Person;
+use super::{Came, Person};
 
 /// Some value that a field may have.
 fn value(schema: &Value) -> Value {
@@ -25,6 +28,46 @@ fn value(schema: &Value) -> Value {
         Some("array") => json!([]),
         _ => json!({}),
     }
+}
+
+/// What verbs and namespaces there are is left out: people type kubectl, too, and that gets, lists and watches.
+#[test]
+fn each_resource_that_observers_may_read_is_read() {
+    olm_tests::run(async {
+        let lab = Lab::new("plugin-reads", 1).await;
+        lab.oneagent(&json!({ "openshift": { "pauseDuringClusterUpdate": true } }));
+        lab.all_at("agent", V1, 1, SOON).await;
+        let person = Person::who_observes(&lab).await;
+        let bundle = lab.cluster.path("plugin-reads.tar.gz").display().to_string();
+        for words in [
+            &["status", "agent"][..],
+            &["explain", "agent"],
+            &["explain", "node", &lab.nodes[0]],
+            &["history"],
+            &["plan"],
+            &["version"],
+            &["support-bundle", "-f", &bundle],
+        ] {
+            let Came { code, said, noted } = person.types(words);
+            assert_ne!(code, Some(2), "{words:?}: {said}{noted}");
+        }
+        let requests = audit::requests(&lab.cluster.path("audit.log"), &lab.name, "on-call");
+        let read: BTreeSet<(String, String)> = requests.into_iter().map(|one| (one.group, one.resource)).collect();
+        let roles = std::fs::read_to_string(repository("config/oneagent-operator/user-roles.yaml")).unwrap();
+        let observe = documents(&roles)
+            .into_iter()
+            .find(|role| role["metadata"]["name"].as_str().is_some_and(|name| name.ends_with("-observe")));
+        let texts = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
+        for rule in observe.unwrap()["rules"].as_array().unwrap() {
+            for resource in texts(&rule["resources"]) {
+                // Only `check` reads a proxy, after a Secret that an observer may not read, or a token of the shell's.
+                let is_of_check = resource == "proxies";
+                let right = (texts(&rule["apiGroups"])[0].clone(), resource);
+                assert!(is_of_check || read.contains(&right), "{right:?} is never read: {read:?}");
+            }
+        }
+        lab.end().await;
+    });
 }
 
 #[test]
