@@ -29,12 +29,15 @@ impl World {
         let of_its_own = value.and_then(|value| self.fates.get(value));
         let fate = self.fates_on.get(&node).or(of_its_own).copied();
         let fate = fate.unwrap_or_else(|| Fate::Ready(self.time_to_ready(&node)));
+        // A slow one runs at once, and is not Ready.
+        if matches!(fate, Fate::Ready(after) if after > SOON) {
+            self.set_status(name, starting(self.now));
+        }
         let status = |seconds: i64, status: fn(DateTime<Utc>) -> Value| {
             (seconds, Due::Status(name.to_owned(), status(self.now + TimeDelta::seconds(seconds))))
         };
         let all = match fate {
-            Fate::Ready(after) if after <= SOON => vec![status(after, ready)],
-            Fate::Ready(after) => vec![status(SHOWS, starting), status(after, ready)],
+            Fate::Ready(after) => vec![status(after, ready)],
             Fate::Crashes => vec![status(SHOWS, crashing)],
             Fate::CrashesAfter(after) => vec![status(SHOWS, ready), status(SHOWS + after, crashing)],
             Fate::Pulls(after) => vec![status(SHOWS, creating), status(after, ready)],

@@ -56,9 +56,12 @@ pub(super) async fn listed(reached: &Reached, object: &Object) -> Result<Fleet, 
             fleet.revisions = reader.within(within, "controllerrevisions", "").await?;
         }
     }
-    fleet.nodes = reader.all("nodes").await?;
-    fleet.pods = reader.within(within, "pods", label(object.kind)).await?;
-    fleet.sets = reader.within(within, "daemonsets", label(object.kind)).await?;
+    // While the API server makes a page of one list, a page of another is read.
+    (fleet.nodes, fleet.pods, fleet.sets) = tokio::try_join!(
+        reader.all("nodes"),
+        reader.within(within, "pods", label(object.kind)),
+        reader.within(within, "daemonsets", label(object.kind)),
+    )?;
     Ok(fleet)
 }
 
