@@ -123,7 +123,8 @@ pub struct NodeCounts {
     /// Nodes whose agent's version is unknown. They are left alone.
     #[serde(default)]
     pub version_unknown: i32,
-    /// Nodes whose agent is newer than desired, so that a change of the template does not reach it.
+    /// Nodes whose agent is newer than desired and keeps running: a change of the template does not reach it, or its
+    /// version was rejected.
     #[serde(default)]
     pub held_back: i32,
     /// Nodes whose agent was created from a template that is no longer desired.

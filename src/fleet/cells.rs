@@ -20,7 +20,7 @@ pub enum Cell {
     Proving,
     /// Its Pod starts, or goes so that another one comes.
     Starting,
-    /// It has an available Pod that is to be replaced.
+    /// It has an available Pod that is not as desired: it is to be replaced, or was made from what was rejected.
     Old,
     /// It has no available Pod, and something is wrong with that one.
     Failing,

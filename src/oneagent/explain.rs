@@ -128,7 +128,13 @@ impl Cluster {
         let pods = self.fleet.pods(&(resolved.namespace.clone(), resolved.name.clone()));
         let account = &resolved.pod.service_account;
         let refusal = around.refused.as_ref().map(|why| refusal::read(why, "OneAgent", &resolved.namespace, account));
-        Ok(self.judged(agent, &resolved, &nodes, (&pods, (refusal.as_ref(), &around.selector)), now))
+        let mut looks = self.judged(agent, &resolved, &nodes, (&pods, (refusal.as_ref(), &around.selector)), now);
+        // What is desired is not in the DaemonSet's template yet.
+        if agent.status.as_ref().is_some_and(waits) {
+            let current = looks.iter_mut().filter(|look| look.standing == Some(Standing::Current));
+            current.for_each(|look| look.standing = Some(Standing::Outdated));
+        }
+        Ok(looks)
     }
 
     /// Those that its namespace's node selector excludes are not among them.

@@ -6,7 +6,7 @@
     ["new", "■", "runs the desired agent"],
     ["proving", "◑", "its new agent is Ready and must stay so"],
     ["starting", "◐", "its agent starts or is being replaced"],
-    ["old", "□", "runs an agent that is to be replaced"],
+    ["old", "□", "runs an agent that is not the desired one"],
     ["failing", "✖", "has no available agent: something is wrong with it"],
     ["missing", "·", "has no available agent: its node is the cause"],
   ];

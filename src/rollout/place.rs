@@ -169,7 +169,7 @@ pub enum Standing {
     Unknown,
     /// Somebody will say, and has not yet: it may have updated itself.
     Unheard,
-    /// Newer than desired, so that another template cannot be brought to it.
+    /// Newer than desired, and left alone: another template cannot be brought to it, or it was rejected.
     HeldBack,
 }
 

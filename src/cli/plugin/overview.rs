@@ -146,12 +146,14 @@ impl Overview {
         lines.push(self.head(screen, now));
         lines.extend(cells(&self.zones, screen, (rows, chosen)));
         for Finding { who, what, remedy, .. } in &self.worst {
-            let mark = Cell::Failing.glyph(screen.is_unicode);
+            let mut cells = self.zones.iter().flat_map(|zone| &zone.cells);
+            let cell = cells.find(|(node, _)| **node == **who).map_or(Cell::Failing, |(_, cell)| *cell);
+            let mark = cell.glyph(screen.is_unicode);
             // What the message says of this node need not be said twice.
             let cause = what.split_once(": ").map_or(what.as_str(), |(_, cause)| cause);
             let is_said = self.message.as_ref().is_some_and(|message| message.contains(cause));
             let what = if is_said { String::new() } else { format!(": {what}") };
-            lines.push(Line::styled(format!(" {mark} {who}{what}"), style(Cell::Failing)));
+            lines.push(Line::styled(format!(" {mark} {who}{what}"), style(cell)));
             lines.extend(remedy.iter().map(|remedy| command(format!("     {remedy}"))));
         }
         for LeftOut { cause, nodes, examples } in &self.left_out {
@@ -203,14 +205,11 @@ impl Overview {
             Span::raw(format!("  {versions}  ")),
             Span::styled(format!("{} {}/{}", words(&self.state), self.updated, self.selected), Style::new().fg(colour)),
         ];
-        if let Some(passed) = self.canaries_passed.filter(|_| self.state != "Complete") {
-            let marks = if screen.is_unicode { ["…", "✖", "✔"] } else { ["...", "failed", "passed"] };
-            let mark = match (passed, self.state.as_str()) {
-                (true, _) => marks[2],
-                (false, "Failed" | "RolledBack") => marks[1],
-                (false, _) => marks[0],
-            };
-            spans.push(Span::raw(format!("  canary {mark}")));
+        // With the verdict they are forgotten.
+        let is_proving = !matches!(self.state.as_str(), "Complete" | "Failed" | "RolledBack");
+        if let Some(passed) = self.canaries_passed.filter(|_| is_proving) {
+            let marks = if screen.is_unicode { ["…", "✔"] } else { ["...", "passed"] };
+            spans.push(Span::raw(format!("  canary {}", marks[usize::from(passed)])));
         }
         if let Some(budget) = self.budget.filter(|_| self.state == "Rolling") {
             spans.push(Span::raw(format!("  {} of {budget} out", self.out)));
@@ -313,7 +312,9 @@ fn shortened(from: Option<&str>, to: Option<&str>) -> (Option<String>, Option<St
 pub(super) fn when(at: &str, now: DateTime<Utc>) -> String {
     let Ok(time) = DateTime::parse_from_rfc3339(at) else { return at.to_owned() };
     let away = time.to_utc() - now;
-    let here = jiff::Timestamp::from_second(time.timestamp()).map(|time| time.to_zoned(TimeZone::system()));
+    // What tests compare does not depend on where they run.
+    let zone = if cfg!(test) { TimeZone::UTC } else { TimeZone::system() };
+    let here = jiff::Timestamp::from_second(time.timestamp()).map(|time| time.to_zoned(zone));
     let form = if away.abs() < TimeDelta::hours(18) { "%H:%M %Z" } else { "%a %-d %b %H:%M %Z" };
     let text = here.map_or_else(|_| at.to_owned(), |time| time.strftime(form).to_string());
     if away >= TimeDelta::zero() {

@@ -15,6 +15,8 @@ use crate::fleet::finding::{Finding, Kind};
 const WIDTH: u16 = 100;
 /// Nothing is cut to less.
 const NARROWEST: u16 = 20;
+/// The style of something to type.
+const COMMAND: Style = Style::new().fg(Color::Cyan);
 
 /// Where text goes.
 #[derive(Debug, Clone, Copy)]
@@ -74,16 +76,18 @@ impl Screen {
         text
     }
 
-    /// A line in as many as it takes.
+    /// A line in as many as it takes; a command stays in one, to be copied.
     fn folded(self, line: Line<'_>) -> Vec<Line<'_>> {
         let width = usize::from(self.width);
-        if !self.is_terminal || line.width() <= width {
+        if !self.is_terminal || line.width() <= width || line.style == COMMAND {
             return vec![line];
         }
         let style = line.style.patch(line.spans.last().map(|span| span.style).unwrap_or_default());
         let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
         let indent = " ".repeat(text.len() - text.trim_start().len() + 2);
         let options = textwrap::Options::new(width).subsequent_indent(&indent);
+        // Names have hyphens.
+        let options = options.word_splitter(textwrap::WordSplitter::NoHyphenation);
         textwrap::wrap(&text, options).into_iter().map(|one| Line::styled(one.into_owned(), style)).collect()
     }
 }
@@ -136,7 +140,7 @@ pub(super) fn finding(finding: &Finding) -> Vec<Line<'static>> {
 
 /// Something to type.
 pub(super) fn command(text: String) -> Line<'static> {
-    Line::styled(text, Style::new().fg(Color::Cyan))
+    Line::styled(text, COMMAND)
 }
 
 /// A table: each column as wide as its widest cell.

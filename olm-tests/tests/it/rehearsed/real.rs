@@ -220,7 +220,6 @@ impl Real {
         comes().await;
         // What else it would do it does now.
         self.lab.is_polled().await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
         comes().await;
         let replaced = self.replaced();
         self.before += replaced.len();
