@@ -29,6 +29,6 @@ pub use span::Span;
 pub use stage::{Operator, Stage, edit, play};
 pub use status::how;
 #[cfg(test)]
-pub use tests::{Tried, advance, check};
+pub use tests::{Tried, advance, beside, check};
 pub use turn::Turn;
 pub use world::{Event, World};

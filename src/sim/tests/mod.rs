@@ -46,6 +46,16 @@ fn read<A: DeserializeOwned>(path: &Path) -> Script<A> {
     read.unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
+/// Texts are compared with those that lie in a folder, under their names alone.
+#[must_use]
+pub fn beside(folder: &Path) -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(folder);
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings
+}
+
 /// Runs every script of a folder below `src`, and compares each log with the one that lies beside it.
 ///
 /// # Panics
@@ -60,10 +70,7 @@ where
     scripts.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     scripts.sort();
     assert!(!scripts.is_empty());
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path(&folder);
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
+    let mut settings = beside(&folder);
     let names: Vec<String> = scripts.iter().filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
     let scripts: Vec<Script<O::Act>> = scripts.iter().map(|path| read(path)).collect();
     // Each order in a thread of its own.

@@ -14,7 +14,7 @@ use olm_tests::cluster::Cluster;
 use olm_tests::jvm::{Beside, runtimes};
 use olm_tests::lab::Lab;
 use olm_tests::lab::jmx_exporter::PORT;
-use olm_tests::process::free_port;
+use olm_tests::process::{free_port, memory};
 use oneagent_operator::api::jmx_exporter::PrometheusJmxExporterStatus;
 use oneagent_operator::api::jmx_exporter::package::PACKAGE;
 use serde_json::json;
@@ -80,12 +80,7 @@ pub(super) async fn first_answers(count: usize) {
 
 /// Of a process that is there: milliseconds of CPU time so far, most resident memory, and memory of its own, in MiB.
 fn usage(id: u32) -> Option<(f64, f64, f64)> {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let of = |key: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-        line.split_whitespace().next()?.parse::<f64>().ok()
-    };
-    let (most, own) = (of("VmHWM:")? / MIB, of("RssAnon:")? / MIB);
+    let (most, own) = (memory(id, "VmHWM")?, memory(id, "RssAnon")?);
     let tasks = std::fs::read_dir(format!("/proc/{id}/task")).ok()?.flatten();
     let spent = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok());
     let spent: f64 = spent.filter_map(|text| text.split_whitespace().next()?.parse::<f64>().ok()).sum();

@@ -6,7 +6,7 @@
 //! choose words.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ratatui::text::Line;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use crate::cli::explain::stopped;
 use crate::fleet::finding::Finding;
 use crate::oneagent::explain::told;
 use crate::oneagent::rehearsal::{Act, Operator};
-use crate::sim::{Script, Span, play};
+use crate::sim::{Script, Span, beside, play};
 
 const SCREEN: Screen = Screen { width: 100, is_unicode: true, is_terminal: true, color: clap::ColorChoice::Always };
 
@@ -135,11 +135,7 @@ fn phases(whole: &Value) -> Vec<(Script<Act>, i64)> {
 }
 
 fn settled() -> insta::Settings {
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path([env!("CARGO_MANIFEST_DIR"), "src/cli/plugin/goldens"].iter().collect::<PathBuf>());
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings
+    beside(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/plugin/goldens")))
 }
 
 #[test]
