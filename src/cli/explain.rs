@@ -12,6 +12,7 @@ use kube::{Client, ResourceExt};
 use super::asked::{PodKind, Question, Said};
 use super::read::Reader;
 use super::{daemonset_rollout, oneagent};
+use crate::api::condition::timestamp;
 use crate::api::nearest::nearest;
 use crate::clock::Clock;
 use crate::fleet::finding::{Finding, Kind};
@@ -134,10 +135,8 @@ pub(super) async fn operator(
         leases.items.retain(|lease| lease.namespace().as_deref() == namespace);
     }
     let is_held = |lease: &Lease| {
-        let spec = lease.spec.clone().unwrap_or_default();
-        let valid = spec.lease_duration_seconds.unwrap_or_default().max(15);
-        let since = spec.renew_time.map_or(0, |time| time.0.as_second());
-        spec.holder_identity.is_some_and(|holder| !holder.is_empty()) && now.timestamp() - since <= 2 * i64::from(valid)
+        let valid = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default().max(15);
+        renewed(lease).is_some_and(|since| now.timestamp() - since <= 2 * i64::from(valid))
     };
     if leases.items.is_empty() || leases.items.iter().any(is_held) {
         return None;
@@ -145,12 +144,24 @@ pub(super) async fn operator(
     let deployments: Api<Deployment> = Api::all(client.clone());
     let labelled = ListParams::default().labels(&format!("app.kubernetes.io/name={operator}"));
     let found = deployments.list(&labelled).await.map(|list| list.items).unwrap_or_default();
-    let namespace = leases.items[0].namespace().unwrap_or_default();
-    Some(stopped(operator, &namespace, found.first()))
+    Some(stopped(operator, &leases.items[0], found.first()))
+}
+
+/// When its holder, if it has one, renewed a Lease the last time, in seconds since 1970.
+fn renewed(lease: &Lease) -> Option<i64> {
+    let spec = lease.spec.as_ref()?;
+    spec.holder_identity.as_ref().filter(|holder| !holder.is_empty())?;
+    Some(spec.renew_time.as_ref().map_or(0, |time| time.0.as_second()))
 }
 
 /// What is said of an operator that does not run.
-pub(super) fn stopped(operator: &str, namespace: &str, deployment: Option<&Deployment>) -> Finding {
+pub(super) fn stopped(operator: &str, lease: &Lease, deployment: Option<&Deployment>) -> Finding {
+    let namespace = lease.namespace().unwrap_or_default();
+    let name = format!("Lease {namespace}/{operator}");
+    let ended = match renewed(lease).and_then(|since| DateTime::from_timestamp(since, 0)) {
+        Some(since) => format!("{name} was renewed at {} the last time", timestamp(since)),
+        None => format!("{name} has no holder"),
+    };
     let scaled = deployment.filter(|one| one.spec.as_ref().and_then(|spec| spec.replicas) == Some(0));
     let (what, remedy) = match scaled {
         Some(deployment) => {
@@ -161,7 +172,7 @@ pub(super) fn stopped(operator: &str, namespace: &str, deployment: Option<&Deplo
             )
         }
         None => (
-            format!("does not run: Lease {namespace}/{operator} has no holder, and what follows may be old"),
+            format!("does not run: {ended}, and what follows may be old"),
             format!("kubectl -n {namespace} get pods -l app.kubernetes.io/name={operator}"),
         ),
     };

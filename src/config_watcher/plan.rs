@@ -13,6 +13,7 @@ use super::memory::Memory;
 use super::places::{Fingerprint, Obstacle, Survey, SurveyInput, WORDS};
 use super::resolve::Resolved;
 use super::revision::Config;
+use crate::fleet::policy::PAUSED;
 use crate::kernel::kind::Planned;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
@@ -21,7 +22,6 @@ use crate::rollout::{self, Desired, Hold, Inventory, Policy, State, Workload};
 /// What no watch tells is looked at again after so long.
 const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 
-const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true; set it to false to go on" };
 const STOPPED: Hold = Hold {
     state: State::Stopped,
     why: "ConfigMap configwatcher-operator in the operator's namespace has key stop; to continue, delete the key, \

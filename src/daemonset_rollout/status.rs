@@ -18,7 +18,7 @@ use crate::api::daemonset_rollout::{DaemonSetRollout, DaemonSetRolloutStatus, Da
 use crate::api::rollout::{FailureStatus, RolloutStatus};
 use crate::fleet::closed::UNTOLERATED;
 use crate::fleet::counts::{counts, to_the_minute};
-use crate::fleet::finding::pairs;
+use crate::fleet::finding::{self, pairs};
 use crate::fleet::milestones::{Change, Naming};
 use crate::fleet::refusal;
 use crate::k8s::source::{owner, source};
@@ -68,7 +68,8 @@ pub fn status(
     let (conditions, mut transitions) = merge(&before.conditions, &findings(facts, &problems), generation, now);
     let remembered = memory::read(before).engine;
     let change = Change {
-        naming: Hashes(seen.revisions.known().map(|known| known.current.clone())),
+        naming: Hashes,
+        desired: seen.revisions.known().map(|known| &known.current),
         was: before.rollout.as_ref(),
         before: &remembered,
         memory: &plan.memory.engine,
@@ -90,8 +91,8 @@ pub fn status(
     Ok((status, transitions))
 }
 
-/// What the milestones call revisions: by the hash of the one that is rolled out, if it is known.
-struct Hashes(Option<Revision>);
+/// What the milestones call revisions: by their hash.
+struct Hashes;
 
 impl Naming for Hashes {
     type Revision = Revision;
@@ -105,12 +106,8 @@ impl Naming for Hashes {
         Some(revision.0.clone())
     }
 
-    fn wanted(&self) -> String {
-        self.0.as_ref().map_or_else(|| "the new revision".to_owned(), ToString::to_string)
-    }
-
-    fn desired(&self) -> Option<String> {
-        self.0.as_ref().map(|revision| revision.0.clone())
+    fn changed(&self, revision: Option<&Revision>) -> String {
+        revision.map_or_else(|| "the new revision".to_owned(), ToString::to_string)
     }
 }
 
@@ -175,8 +172,12 @@ fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
         Some(source) => format!("revert it where it comes from, which is {source}"),
         None => format!("kubectl -n {} rollout undo daemonset/{}{to}", resolved.namespace, resolved.daemon_set),
     };
-    let retry = || format!("spec.rollout.retry: {}", failure.revision.0);
-    let again = if failure.by_hand { "remove spec.rollout.reject".to_owned() } else { retry() };
+    let (namespace, name, hash) = (&resolved.namespace, &resolved.name, &failure.revision.0);
+    let again = if failure.by_hand {
+        "remove spec.rollout.reject".to_owned()
+    } else {
+        format!("kubectl oneagent -n {namespace} retry {name} (spec.rollout.retry: {hash})")
+    };
     let (reason, template) = match &facts.plan.back {
         Back::Undone(writers) => {
             let by = if writers.is_empty() { String::new() } else { format!(" by {}", writers.join(" or ")) };
@@ -187,7 +188,7 @@ fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
     };
     let message = format!(
         "{}{template}; no further Pod is replaced, and nodes that join get it as the DaemonSet has it; to go back: \
-        {back}; to have it tried again: {again}",
+        {back}; to try it again: {again}",
         failure.message
     );
     Some((reason, message))
@@ -283,13 +284,8 @@ fn promotion(facts: &StatusFacts<'_>) -> Option<String> {
     let is_it = |waits: &&WaitingOn| matches!(waits, WaitingOn::Promotion(_));
     let waits = facts.report().waiting_on.iter().find(is_it)?;
     let (resolved, current) = (&facts.seen.resolved, &facts.seen.revisions.known()?.current.0);
-    let say = |field: &str| {
-        format!(
-            "kubectl -n {} patch dsr {} --type=merge -p '{{\"spec\":{{\"rollout\":{{\"{field}\":\"{current}\"}}}}}}'",
-            resolved.namespace, resolved.name
-        )
-    };
-    Some(format!("{}: {}; or: {}", waits.said(&WORDS), say("promote"), say("reject")))
+    let [promote, reject] = finding::promotion("dsr", (&resolved.namespace, &resolved.name), current);
+    Some(format!("{}: {promote}; or: {reject}", waits.said(&WORDS)))
 }
 
 fn progressing(facts: &StatusFacts<'_>) -> Finding {

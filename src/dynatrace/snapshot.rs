@@ -65,8 +65,13 @@ impl Snapshot {
     /// Whether an installer can be downloaded from it, as far as is known.
     #[must_use]
     pub fn serves_installers(&self) -> bool {
-        let accepted = !matches!(self.paas, TokenState::Unauthorized(_) | TokenState::ScopeMissing(_));
-        !self.away && self.answered_at.is_some() && accepted
+        !self.away && self.answered_at.is_some() && !self.rejects_token()
+    }
+
+    /// Whether it rejects the token that downloads installers.
+    #[must_use]
+    pub fn rejects_token(&self) -> bool {
+        matches!(self.paas, TokenState::Unauthorized(_) | TokenState::ScopeMissing(_))
     }
 
     /// Whether no question was answered yet, well or not.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use kube::api::ObjectMeta;
 use serde::Serialize;
 
-use crate::api::condition::Condition;
-use crate::api::rollout::{NodeCounts, RolloutStatus};
+use crate::api::condition::{Condition, has};
+use crate::api::rollout::{NodeCounts, RolloutStatus, WithoutAgent};
 use crate::k8s::node::{Node, Taint};
-use crate::rollout::{Bucket, Cause, Pod};
+use crate::rollout::{Bucket, Cause, Pod, Start};
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -94,13 +94,22 @@ impl Told<'_> {
         let kind = findings[0].kind;
         let finding = |text: &str| Finding { who: self.who(), what: text.to_owned(), remedy: None, kind };
         findings.extend(said.into_iter().map(finding));
-        if kind == Kind::Act
-            && let Some(last) = findings.last_mut()
-        {
-            let name = self.metadata.name.as_deref().unwrap_or_default();
-            last.remedy = Some(format!("kubectl -n {namespace} describe {} {name}", self.resource));
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let describe = || format!("kubectl -n {namespace} describe {} {name}", self.resource);
+        let promote = self.promotion().map(|[promote, _]| promote);
+        if let Some(last) = findings.last_mut() {
+            last.remedy = if kind == Kind::Act { Some(describe()) } else { promote };
         }
         findings
+    }
+
+    /// The commands by which a person says what follows the canaries, while that is awaited.
+    #[must_use]
+    pub fn promotion(&self) -> Option<[String; 2]> {
+        let is_awaited = has(self.status?.conditions, "Progressing", "AwaitingPromotion");
+        let (name, namespace) = (self.metadata.name.as_deref()?, self.metadata.namespace.as_deref()?);
+        let revision = self.to.1.filter(|_| is_awaited)?;
+        Some(promotion(self.resource, (namespace, name), revision))
     }
 
     /// How it is, in a line.
@@ -123,18 +132,16 @@ impl Told<'_> {
         let degraded = status.condition("Degraded", "True");
         let rollout = status.rollout.cloned().unwrap_or_default();
         let counts = status.nodes.cloned().unwrap_or_default();
-        let (word, to) = self.to;
-        let to = to.map(|to| format!(" {word} {to}")).unwrap_or_default();
+        let (pods, (word, to)) = (self.pods, self.to);
         let from = rollout.from.as_ref().filter(|_| rollout.state == "Rolling").map(|from| format!(" from {from}"));
+        let from = from.unwrap_or_default();
+        let to = to.map(|to| format!(" ({word} {to}{from})")).unwrap_or_default();
         let finish = rollout.expected_finish.as_ref().map(|at| format!(", finishes about {at}")).unwrap_or_default();
         let reason = degraded.map(|degraded| format!(" ({})", degraded.reason)).unwrap_or_default();
         let state = if rollout.state.is_empty() { "Unknown" } else { &rollout.state };
         let what = format!(
-            "{state}{reason}:{to}{} on {} nodes, {} on {} nodes{finish}",
-            from.unwrap_or_default(),
-            counts.progress,
-            self.pods,
-            counts.agents,
+            "{state}{reason}: desired {pods}{to} on {} nodes, available {pods} on {} nodes{finish}",
+            counts.progress, counts.agents,
         );
         finding(if degraded.is_some() { Kind::Act } else { Kind::Well }, what, None)
     }
@@ -174,6 +181,14 @@ pub fn repeats(text: &str, before: &str) -> bool {
     named.or_else(last).is_some_and(|(_, cause)| before.contains(cause))
 }
 
+/// Why a node has no available Pod. What the kubelet said of a Pod that is gone, only the operator saw: that is known
+/// from the status.
+#[must_use]
+pub fn reason(cause: &Cause, known: Option<&WithoutAgent>) -> String {
+    let is_vague = matches!(cause.bucket(), Bucket::Starting | Bucket::Overdue);
+    known.filter(|_| is_vague).map_or_else(|| cause.to_string(), |known| known.reason.clone())
+}
+
 /// How far the rollout is, and what it waits for, unless that names the `cause` that was said already.
 #[must_use]
 pub fn progress(rollout: Option<&RolloutStatus>, cause: &str) -> String {
@@ -182,11 +197,8 @@ pub fn progress(rollout: Option<&RolloutStatus>, cause: &str) -> String {
     };
     let waits = rollout.waiting_on.first().filter(|waits| cause.is_empty() || !waits.contains(cause));
     let waits = waits.map(|waits| format!(", {waits}")).unwrap_or_default();
-    format!("{PROGRESS}{}{waits})", rollout.state)
+    format!(" (rollout: {}{waits})", rollout.state)
 }
-
-/// What the progress of a rollout begins with.
-pub const PROGRESS: &str = " (rollout: ";
 
 /// How a node differs from a node selector, if it does; `of`: where that stands.
 #[must_use]
@@ -198,6 +210,17 @@ pub fn unlike<'s>(
     let (key, value) = selector.into_iter().find(|(key, value)| node.labels.get(*key) != Some(value))?;
     let has = node.labels.get(key).map_or("without that label".to_owned(), |has| format!("{key}={has}"));
     Some(format!("{of} wants {key}={value}, and the node is {has}"))
+}
+
+/// The commands that let others follow the canaries, and that reject what these run.
+#[must_use]
+pub fn promotion(resource: &str, (namespace, name): (&str, &str), revision: &str) -> [String; 2] {
+    ["promote", "reject"].map(|field| {
+        format!(
+            "kubectl -n {namespace} patch {resource} {name} --type=merge -p \
+            '{{\"spec\":{{\"rollout\":{{\"{field}\":\"{revision}\"}}}}}}'"
+        )
+    })
 }
 
 /// The command that removes a taint.
@@ -224,6 +247,10 @@ pub fn remedy<R>(
         Bucket::NodeNotReady | Bucket::NodeLost => of_node(),
         Bucket::NodeBusy => skip.unwrap_or_else(of_node),
         Bucket::Crash => of_pod("logs", " --previous"),
+        // It runs, and says itself why it is not Ready.
+        Bucket::Overdue if matches!(cause, Cause::Overdue(Start::NotReady(..) | Start::Ceased(..))) => {
+            of_pod("logs", "")
+        }
         // A Pod keeps the node selector that its namespace had when it was made.
         Bucket::Capacity if cause.to_string().contains("node affinity/selector") => of_pod(
             "delete pod",

@@ -28,17 +28,16 @@ pub trait Naming {
     /// In the history, if it has a name there.
     fn short(&self, revision: &Self::Revision) -> Option<String>;
 
-    /// What is rolled out, in a sentence.
-    fn wanted(&self) -> String;
-
-    /// What is rolled out, in the history.
-    fn desired(&self) -> Option<String>;
+    /// In a sentence, where only the Pod template is another one, or no more is known.
+    fn changed(&self, revision: Option<&Self::Revision>) -> String;
 }
 
 /// What became of a rollout between two looks.
 #[derive(Debug)]
 pub struct Change<'c, N: Naming> {
     pub naming: N,
+    /// What is rolled out.
+    pub desired: Option<&'c N::Revision>,
     /// The rollout as the status had it.
     pub was: Option<&'c RolloutStatus>,
     /// What was remembered,
@@ -85,6 +84,18 @@ impl<N: Naming> Change<'_, N> {
         (all.filter_map(Milestone::told).collect(), history)
     }
 
+    /// What is rolled out, in a sentence.
+    fn wanted(&self) -> String {
+        let Some(desired) = self.desired else { return self.naming.changed(None) };
+        let short = self.naming.short(desired);
+        match &self.before.last_good {
+            Some(good) if good == desired => format!("{} to the other nodes", self.naming.named(desired)),
+            Some(good) if self.naming.short(good) == short => self.naming.changed(Some(desired)),
+            _ if short.is_none() => self.naming.changed(Some(desired)),
+            _ => self.naming.named(desired),
+        }
+    }
+
     fn started(&self) -> Option<Milestone> {
         let since = self.memory.started()?;
         if self.before.started().is_some_and(|known| is_same(known, since)) {
@@ -95,9 +106,11 @@ impl<N: Naming> Change<'_, N> {
             Who::Some(Share::Percent(percent)) => format!("; canaries first: {percent}%"),
             Who::Marked => "; the marked canaries first".to_owned(),
         });
+        let superseded = self.before.started().and(self.was).and_then(|was| was.to.as_ref());
+        let superseded = superseded.map(|to| format!(", before that of {to} was complete")).unwrap_or_default();
         let message = format!(
-            "The rollout of {} started{}: {} of {} nodes are to be updated, at most {} at a time{}.",
-            self.naming.wanted(),
+            "The rollout of {} started{}{superseded}: {} of {} nodes are to be updated, at most {} at a time{}.",
+            self.wanted(),
             self.memory.from.as_ref().map(|from| format!(" from {}", self.naming.named(from))).unwrap_or_default(),
             self.report.outdated + self.report.unknown.count,
             self.report.selected,
@@ -114,11 +127,13 @@ impl<N: Naming> Change<'_, N> {
             return None;
         }
         self.memory.started()?;
-        let soak = self.policy.canary.as_ref()?.soak;
+        let canary = self.policy.canary.as_ref()?;
+        let ran = proof.since.map_or(canary.soak, |since| self.now - since + TimeDelta::seconds(proof.served));
+        let by = if canary.by_hand { " They were promoted (spec.rollout.promote)." } else { "" };
         let message = format!(
-            "The canaries have run {} for {}: the other nodes follow.",
+            "The canaries have run {} for {}: the other nodes follow.{by}",
             self.naming.named(&proof.revision),
-            lasted(soak)
+            lasted(ran)
         );
         Some(Milestone { reason: "CanariesReady", is_warning: false, message, result: "", to: None })
     }
@@ -169,12 +184,12 @@ impl<N: Naming> Change<'_, N> {
         }
         let message = format!(
             "The rollout of {} is complete after {}: {} of {} nodes run it.",
-            self.naming.wanted(),
+            self.wanted(),
             lasted(at - since),
             self.report.updated,
             self.report.selected
         );
-        let to = self.naming.desired();
+        let to = self.desired.and_then(|desired| self.naming.short(desired));
         Some(Milestone { reason: "RolloutComplete", is_warning: false, message, result: "Complete", to })
     }
 
@@ -182,16 +197,19 @@ impl<N: Naming> Change<'_, N> {
     fn superseded(&self) -> Option<Milestone> {
         let (before, now) = (self.before.started()?, self.memory.started()?);
         let to = self.was?.to.clone();
-        let message = format!("Superseded by the rollout of {}.", self.naming.wanted());
+        let message = format!("Superseded by the rollout of {}.", self.wanted());
         let superseded = Milestone { reason: "", is_warning: false, message, result: "Superseded", to };
         (!is_same(before, now)).then_some(superseded)
     }
 
     fn past(&self, milestone: &Milestone) -> PastRollout {
         let short = |revision: &N::Revision| self.naming.short(revision);
-        let (started, from) = match milestone.result {
-            "RolledBack" => (None, self.memory.failure.as_ref().and_then(|failure| short(&failure.revision))),
-            _ => (self.before.started(), self.before.from.as_ref().and_then(short)),
+        let (started, from) = if milestone.result == "RolledBack" {
+            (None, self.memory.failure.as_ref().and_then(|failure| short(&failure.revision)))
+        } else {
+            // An edit leads from a release to the same.
+            let good = self.before.last_good.as_ref().filter(|good| Some(*good) != self.desired);
+            (self.before.started(), self.before.from.as_ref().or(good).and_then(short))
         };
         PastRollout {
             result: milestone.result.to_owned(),

@@ -12,7 +12,10 @@ use crate::rollout::calendar::{self, Calendar, LONGEST, Zone};
 use crate::rollout::{self, Hold, Order, Policy, Share, State, Who};
 
 /// `rollout.paused`.
-pub const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true" };
+pub const PAUSED: Hold = Hold {
+    state: State::Paused,
+    why: "rollout.paused is true; to continue, set it to false, or use kubectl oneagent resume",
+};
 
 /// What the pace of a rollout means where places are nodes. What is wrong is added to `wrong`.
 pub fn of_nodes(pace: &Pace, wait_ready: TimeDelta, wrong: &mut Vec<String>) -> Policy {

@@ -21,7 +21,8 @@ use crate::kernel::kind::Planned;
 use crate::rollout::ledger::Ledger;
 use crate::rollout::{self, Decision, Desired, Hold, Inventory, Policy, Words};
 
-const PAUSED: Hold = Hold { state: rollout::State::Paused, why: "rollout.paused is true; set it to false to go on" };
+const PAUSED: Hold =
+    Hold { state: rollout::State::Paused, why: "rollout.paused is true; to continue, set it to false" };
 const STOPPED: Hold = Hold {
     state: rollout::State::Stopped,
     why: "ConfigMap jmx-exporter-operator in the operator's namespace has key stop; to continue, delete the key",

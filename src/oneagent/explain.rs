@@ -19,7 +19,7 @@ use super::resolve::{Resolved, Wish};
 use super::revision::{Desired, Pod, Reported, Revision};
 use crate::api::name::Version;
 use crate::api::oneagent::{OneAgent, OneAgentStatus};
-use crate::fleet::finding::{self, Finding, Kind, Status, Told, progress, remedy, untaint, who};
+use crate::fleet::finding::{self, Finding, Kind, Status, Told, progress, reason, remedy, untaint, who};
 use crate::fleet::kept_out::is_ignored;
 use crate::fleet::refusal::{self, Refusal};
 use crate::k8s::node::Node;
@@ -95,12 +95,11 @@ impl Cluster {
             ),
             (Some(cause), _) => {
                 let unread = unread(around);
-                // What the kubelet said of a Pod that is gone only the operator saw.
                 let known = status.nodes.iter().flat_map(|nodes| &nodes.without_agent);
                 let known = known.clone().find(|without| *without.node == *node.name);
-                let since = known.and_then(|known| known.since.as_ref()).map(|since| format!(" since {since}"));
-                let is_vague = matches!(cause.bucket(), Bucket::Starting | Bucket::Overdue);
-                let reason = known.filter(|_| is_vague).map_or_else(|| cause.to_string(), |known| known.reason.clone());
+                let since =
+                    known.as_ref().and_then(|known| known.since.as_ref()).map(|since| format!(" since {since}"));
+                let reason = reason(&cause, known);
                 let since = since.unwrap_or_default();
                 let what = format!(
                     "no available agent{since}: {reason}{}{unread}",

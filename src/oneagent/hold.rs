@@ -25,11 +25,21 @@ pub const TOKENS: Hold = Hold {
     state: State::Held,
     why: "the Secret with the tokens is not as Pods need it; condition PaaSToken says what to fix",
 };
-/// The environment that Pods download from does not answer, refuses the token or does not offer the version.
+/// The environment that Pods download from does not answer.
 pub const ENVIRONMENT: Hold = Hold {
     state: State::Held,
-    why: "the environment does not answer this paasToken, or does not offer the version: a new Pod could not download \
-        its agent; see conditions PaaSToken and Degraded",
+    why: "the environment does not answer: a new Pod could not download its agent; condition Degraded says why",
+};
+/// The environment that Pods download from rejects the token.
+pub const TOKEN_REJECTED: Hold = Hold {
+    state: State::Held,
+    why: "the environment rejects the paasToken: a new Pod could not download its agent; condition PaaSToken says why",
+};
+/// The environment that Pods download from does not offer the version.
+pub const NOT_OFFERED: Hold = Hold {
+    state: State::Held,
+    why: "the environment does not offer the desired version any more: a new Pod could not download its agent; \
+        condition Degraded names what it offers",
 };
 /// No question to the environment has been answered yet.
 pub const AWAITED: Hold =

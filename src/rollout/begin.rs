@@ -56,13 +56,8 @@ pub(super) fn begun<R: Revision>(context: &Context<'_, '_, '_, R>) -> Memory<R> 
         // Never completed by us, or forgotten, yet it is what agents run: better than nothing to go back to.
         memory.last_good = inventory.template.filter(|template| **template != desired.revision).cloned();
     }
-    let is_from = |from: &&R| from.is_another_release(&desired.revision);
-    if !inventory.writes_template {
-        // The template is there already.
-        memory.from = memory.last_good.as_ref().filter(is_from).cloned();
-    } else if let Some(from) = inventory.template.filter(is_from) {
-        memory.from = Some(from.clone());
-    }
+    // What it replaces may never have been available; an edit of the last good release comes from no other one.
+    memory.from = memory.last_good.as_ref().filter(|good| good.is_another_release(&desired.revision)).cloned();
     memory
 }
 

@@ -8,6 +8,7 @@ use super::bucket::read;
 use super::cell::{Cell, Look};
 use super::context::{Context, remembered};
 use super::count::count;
+use super::failure::limit;
 use super::pace::Bounds;
 use super::place::Revision;
 use super::remember::missing;
@@ -33,6 +34,7 @@ pub fn plan<R: Revision>(
         steps: Vec::new(),
         missing: missing(&reading),
         budget: bounds.budget,
+        failure_limit: bounds.budget,
         needs_proof: reading.cells.iter().any(|cell| cell.suspect),
         report: Report::default(),
         memory: inventory.memory.clone(),
@@ -44,6 +46,7 @@ pub fn plan<R: Revision>(
     };
     let context = Context::of(&reading, desired, bounds, memory, report);
     let said = verdict(&context);
+    let failure_limit = limit(policy, desired, context.bounds.budget, &said.memory);
     let Context { report, template, next, .. } = context;
     // One that is not ours stays as it is; what the rules would make of ours holds its Pods back all the same.
     let template = if inventory.writes_template { template } else { Template::Keep };
@@ -52,6 +55,7 @@ pub fn plan<R: Revision>(
         steps: said.steps,
         report: Report { state: said.state, waiting_on: said.waiting_on, finish: said.finish, ..report },
         memory: said.memory,
+        failure_limit,
         next: [plan.next, next, said.next].into_iter().flatten().min(),
         ..plan
     }

@@ -56,12 +56,16 @@ pub(super) fn judge<R: Revision>(
         let is_stuck = failures > 0 && reading.open().next().is_none();
         is_stuck && !reading.is_named() && reading.in_flight().all(|cell| cell.counts_as_failure)
     };
-    let one_is_enough = is_unproven(reading.policy, desired, memory);
-    let limit = reading.policy.max_failures.unwrap_or(if one_is_enough { 1 } else { budget });
+    let limit = limit(reading.policy, desired, budget, memory);
     let joined_fail = reading.failing_joined() >= JOINED;
     if failures >= limit || joined_fail || all_fail() || nothing_goes() {
         reject(reading, desired, "", memory);
     }
+}
+
+/// So many failing places stop the rollout.
+pub(super) fn limit<R: Revision>(policy: &Policy, desired: &Desired<R>, budget: usize, memory: &Memory<R>) -> usize {
+    policy.max_failures.unwrap_or(if is_unproven(policy, desired, memory) { 1 } else { budget })
 }
 
 /// A rollout that stands still has failed, though `maxFailures` allows more: all that is in flight has failed with the

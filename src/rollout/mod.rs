@@ -315,6 +315,8 @@ pub struct Plan<R> {
     pub missing: Vec<(Arc<str>, DateTime<Utc>)>,
     /// How many Pods may be unavailable because of us.
     pub budget: usize,
+    /// So many failing places stop the rollout.
+    pub failure_limit: usize,
     /// Whether a fresh check of the source is needed.
     pub needs_proof: bool,
     /// What everything is waiting for.

@@ -126,7 +126,7 @@ impl WaitingOn {
     pub fn said(&self, words: &Words) -> String {
         match self {
             Self::Hold(hold) => hold.why.to_owned(),
-            Self::Calendar(closed) => closed.to_string(),
+            Self::Calendar(closed) => format!("none is replaced {closed}"),
             Self::Unheard(agents, authority) => {
                 format!("{authority}, because {agents} agents may have updated themselves")
             }
@@ -187,6 +187,9 @@ impl WaitingOn {
                     words.lacking
                 )
             }
+            Self::Budget { of: None, used, whole } if used > whole => {
+                format!("{used} {} are {}, and only {whole} may be", words.places, words.lacking)
+            }
             Self::Budget { of: None, used, whole } => {
                 format!("{used} of at most {whole} {} {} {}", words.places, are(*used), words.lacking)
             }
@@ -198,7 +201,7 @@ impl WaitingOn {
             Self::Places { names, count, cause, until } => format!(
                 "{}: {cause}{}",
                 named(words, names, *count),
-                until.map(|until| format!(" (until {})", until.format("%H:%M:%SZ"))).unwrap_or_default()
+                until.map(|until| format!(" (deadline {})", until.format("%H:%M:%SZ"))).unwrap_or_default()
             ),
             Self::Closed { names, count, by } => format!(
                 "{}: its agent was being replaced when {}{} came, which keeps the new one off",

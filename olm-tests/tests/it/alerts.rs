@@ -85,6 +85,11 @@ const CASES: &[(&str, u32, Option<&str>)] = &[
     ),
     ("oneagent_condition{C=\"Degraded\",status=\"True\",reason=\"RolloutFailed\"}", 1, Some("OneAgentRolloutFailed")),
     (
+        "oneagent_condition{C=\"Progressing\",status=\"True\",reason=\"AwaitingPromotion\"}",
+        1,
+        Some("OneAgentPromotionAwaited"),
+    ),
+    (
         "oneagent_condition{C=\"Degraded\",status=\"True\",reason=\"EnvironmentUnreachable\"}",
         1,
         Some("OneAgentEnvironmentUnreachable"),

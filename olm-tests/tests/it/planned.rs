@@ -207,7 +207,7 @@ fn a_plan_says_what_holds_it_and_what_cannot_be_said() {
             "blackouts": [{ "from": "2026-01-01T00:00:00Z", "to": "2027-03-01T00:00:00Z", "reason": "freeze" }] } });
         let (code, text) = ask(march.clone(), &["--at", "2027-02-27T12:00:00Z"]);
         assert_eq!(code, Some(1), "{text}");
-        assert!(text.contains("waits: in a blackout (freeze) until 2027-03-01T00:00:00Z"), "{text}");
+        assert!(text.contains("waits: none is replaced in a blackout (freeze) until 2027-03-01T00:00:00Z"), "{text}");
         assert!(text.contains("1      2027-03-01T00:00:0"), "{text}");
         // The stop of everything: nothing is under way, and nothing will be.
         let stop = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "stop": "true" },

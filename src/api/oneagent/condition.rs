@@ -37,7 +37,9 @@ impl condition::Type for ConditionType {
         match (self, reason) {
             (Self::Ready | Self::Available, Reason::AgentsUnavailable) => Weight::Warning,
             (Self::Ready, Reason::NoNodesSelected)
-            | (Self::Progressing, Reason::Paused | Reason::Stopped | Reason::Held) => Weight::Normal,
+            | (Self::Progressing, Reason::Paused | Reason::Stopped | Reason::Held | Reason::AwaitingPromotion) => {
+                Weight::Normal
+            }
             // Of rollouts the milestones tell; and what Degraded warns of the others do not tell again.
             (_, Reason::RolloutFailed | Reason::RolledBack)
             | (Self::Ready | Self::Available | Self::Progressing, _) => Weight::Quiet,

@@ -196,6 +196,13 @@ const ALERTS: &[Alert] = &[
             stopped it.",
     },
     Alert {
+        name: "OneAgentPromotionAwaited",
+        expr: "max by (namespace, name) (oneagent_condition{reason=\"AwaitingPromotion\"}) == 1",
+        lasts: "24h",
+        summary: "The canaries of OneAgent {{ $labels.namespace }}/{{ $labels.name }} soaked a day ago, and their \
+            version is neither promoted nor rejected.",
+    },
+    Alert {
         name: "OneAgentEnvironmentUnreachable",
         expr: "max by (namespace, name) (oneagent_condition{reason=\"EnvironmentUnreachable\"}) == 1",
         lasts: "2h",

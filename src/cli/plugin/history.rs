@@ -6,8 +6,8 @@ use chrono::DateTime;
 use serde::Serialize;
 
 use super::object::objects;
-use super::overview::{lasting, when};
 use super::paint::table;
+use super::wording::{lasting, when};
 use super::{Cx, WELL};
 use crate::api::rollout::PastRollout;
 

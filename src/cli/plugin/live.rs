@@ -8,12 +8,11 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use super::super::read::Reader;
 use super::managed::Managed;
 use super::object::Object;
-use super::overview::worst;
 use crate::api::daemonset_rollout::DaemonSetRollout;
 use crate::api::oneagent::OneAgent;
 use crate::daemonset_rollout::explain::Around;
 use crate::daemonset_rollout::listed::{Listed, Lists};
-use crate::fleet::finding::{Finding, PROGRESS};
+use crate::fleet::finding::Finding;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::Reached;
 use crate::oneagent::listed::Cluster;
@@ -113,12 +112,8 @@ impl Judged {
         }
     }
 
-    /// The nodes that most need somebody; what is said of the whole rollout is not said of each.
-    pub(super) fn worst(&self, looks: &[Look], now: DateTime<Utc>) -> Vec<Finding> {
-        worst(looks, |name| {
-            let said = self.node(name, now)?;
-            let what = said.what.split_once(PROGRESS).map_or(said.what.as_str(), |(what, _)| what).to_owned();
-            Some(Finding { what, ..said })
-        })
+    /// What helps a node, or tells more.
+    pub(super) fn remedy(&self, name: &str, now: DateTime<Utc>) -> Option<String> {
+        self.node(name, now)?.remedy
     }
 }

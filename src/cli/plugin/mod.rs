@@ -25,6 +25,7 @@ mod version;
 mod view;
 mod wait;
 mod watched;
+mod wording;
 
 use std::path::PathBuf;
 

@@ -98,9 +98,8 @@ impl Object {
         self.status.is_some() && observed == self.whole.metadata.generation
     }
 
-    /// How it is, in a line.
-    pub(super) fn conclusion(&self) -> Finding {
-        let told = Told {
+    fn told(&self) -> Told<'_> {
+        Told {
             metadata: &self.whole.metadata,
             resource: self.kind.typed(),
             operator: self.kind.operator(),
@@ -112,8 +111,17 @@ impl Object {
                 rollout: status.rollout.as_ref(),
                 nodes: status.nodes.as_ref(),
             }),
-        };
-        let conclusion = told.conclusion();
+        }
+    }
+
+    /// The commands by which a person says what follows the canaries, while that is awaited.
+    pub(super) fn promotion(&self) -> Option<[String; 2]> {
+        self.told().promotion()
+    }
+
+    /// How it is, in a line.
+    pub(super) fn conclusion(&self) -> Finding {
+        let conclusion = self.told().conclusion();
         let ready = self.condition("Ready").filter(|_| self.is_observed());
         match (self.kind, self.degraded().or(ready)) {
             (Managed::Configwatcher, Some(said)) => {
@@ -129,13 +137,20 @@ impl Object {
         if state.is_empty() { "Unknown".to_owned() } else { state }
     }
 
+    /// Whether nothing is left to wait for, where the rollout is over. Pods of a node that is cordoned, NotReady or
+    /// left out wait for their node, as long as that may take.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_under_way = self.condition("Progressing").is_some_and(|progressing| progressing.status == "True");
+        let ready = self.condition("Ready").filter(|_| !is_under_way);
+        ready.is_some_and(|ready| ready.status == "True" || ready.reason == "Outdated")
+    }
+
     /// The exit code that says how it is.
     pub(super) fn code(&self) -> u8 {
-        let is_ready = self.condition("Ready").is_some_and(|ready| ready.status == "True");
-        let is_over = self.is_observed() && is_ready && matches!(self.state().as_str(), "Complete" | "RolledBack");
+        let is_over = self.is_observed() && matches!(self.state().as_str(), "Complete" | "RolledBack");
         match self.conclusion().kind {
             Kind::Act => ACT,
-            _ if is_over => WELL,
+            _ if is_over && self.is_settled() => WELL,
             _ => UNDER_WAY,
         }
     }

@@ -5,17 +5,17 @@
 
 use std::fmt::Write as _;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use jiff::tz::TimeZone;
+use chrono::{DateTime, Utc};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use serde::Serialize;
 
 use super::object::Object;
 use super::paint::{Screen, command};
-use crate::api::rollout::{NodeCounts, PastRollout};
+use super::wording::{ended, shortened, when, words};
+use crate::api::rollout::{NodeCounts, PastRollout, WithoutAgent};
 use crate::fleet::cells::{Cell, Zone, zones};
-use crate::fleet::finding::{Finding, Kind, repeats};
+use crate::fleet::finding::{Finding, Kind, reason, repeats};
 use crate::rollout::Look;
 
 /// So many nodes are named.
@@ -58,7 +58,7 @@ pub(super) struct Overview {
     waiting_on: Vec<String>,
     pub(super) zones: Vec<Zone>,
     /// The nodes that most need somebody.
-    worst: Vec<Finding>,
+    worst: Vec<Worst>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<PastRollout>,
     /// What somebody must do before all that is said is believed, such as to start the operator.
@@ -66,10 +66,32 @@ pub(super) struct Overview {
     first: Option<Finding>,
     /// Nodes that match and can run no Pod: how many for each cause, with some names.
     left_out: Vec<LeftOut>,
+    /// The commands that let others follow the canaries, or none, while that is awaited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    promotion: Option<[String; 2]>,
+    /// The version that failed, where another one is desired since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
     #[serde(skip)]
     is_wrong: bool,
     #[serde(skip)]
     conclusion: String,
+}
+
+/// A node that needs somebody.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Worst {
+    node: String,
+    #[serde(skip)]
+    cell: Cell,
+    /// Why it has no available Pod, and since when.
+    cause: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
+    /// The command that helps or tells more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
 }
 
 /// Nodes that can run no Pod for one cause.
@@ -96,7 +118,12 @@ fn left_out(counts: &NodeCounts) -> Vec<LeftOut> {
 
 impl Overview {
     /// Of an object, its nodes, and what there is to say of those that need somebody.
-    pub(super) fn of(object: &Object, looks: &[Look], worst: Vec<Finding>, first: Option<Finding>) -> Self {
+    pub(super) fn of(
+        object: &Object,
+        looks: &[Look],
+        remedy: impl Fn(&str) -> Option<String>,
+        first: Option<Finding>,
+    ) -> Self {
         let rollout = object.rollout();
         let counts = object.status.as_ref().and_then(|status| status.nodes.clone()).unwrap_or_default();
         let degraded = object.degraded();
@@ -123,10 +150,12 @@ impl Overview {
             expected_finish: rollout.expected_finish.clone(),
             waiting_on: if rollout.waiting_on.is_empty() { unready } else { rollout.waiting_on.clone() },
             zones: zones(looks),
-            worst,
+            worst: worst(looks, &counts.without_agent, remedy),
             last: rollout.history.first().cloned(),
             first,
             left_out: left_out(&counts),
+            promotion: object.promotion(),
+            failed: rollout.failure.as_ref().and_then(|failure| failure.version.clone()),
             is_wrong: conclusion.kind == Kind::Act,
             conclusion: conclusion.what,
         }
@@ -145,15 +174,13 @@ impl Overview {
         }
         lines.push(self.head(screen, now));
         lines.extend(cells(&self.zones, screen, (rows, chosen)));
-        for Finding { who, what, remedy, .. } in &self.worst {
-            let mut cells = self.zones.iter().flat_map(|zone| &zone.cells);
-            let cell = cells.find(|(node, _)| **node == **who).map_or(Cell::Failing, |(_, cell)| *cell);
+        for Worst { node, cell, cause, since, remedy } in &self.worst {
             let mark = cell.glyph(screen.is_unicode);
-            // What the message says of this node need not be said twice.
-            let cause = what.split_once(": ").map_or(what.as_str(), |(_, cause)| cause);
+            let since = since.as_ref().map(|since| format!(", since {}", when(since, now))).unwrap_or_default();
+            // What the message says need not be said twice.
             let is_said = self.message.as_ref().is_some_and(|message| message.contains(cause));
-            let what = if is_said { String::new() } else { format!(": {what}") };
-            lines.push(Line::styled(format!(" {mark} {who}{what}"), style(cell)));
+            let cause = if is_said { String::new() } else { format!(": {cause}") };
+            lines.push(Line::styled(format!(" {mark} {node}{since}{cause}"), style(*cell)));
             lines.extend(remedy.iter().map(|remedy| command(format!("     {remedy}"))));
         }
         for LeftOut { cause, nodes, examples } in &self.left_out {
@@ -171,9 +198,10 @@ impl Overview {
         let is_part = |said: &String, text: &str| said.contains(text) || text.contains(said.as_str());
         let is_new = |text: &&String| {
             let is_said = |said: &String| is_part(said, text) || repeats(text, said);
-            !self.message.iter().chain(self.worst.iter().map(|worst| &worst.what)).any(is_said)
+            !self.message.iter().chain(self.worst.iter().map(|worst| &worst.cause)).any(is_said)
         };
         lines.extend(self.waiting_on.iter().take(2).filter(is_new).map(|waits| Line::raw(format!(" waits: {waits}"))));
+        lines.extend(self.promotion.iter().flatten().map(|line| command(format!("     {line}"))));
         if let Some(last) = self.last.as_ref().filter(|_| self.state == "Complete") {
             lines.push(Line::styled(format!(" last: {}", ended(last, now)), Style::new().add_modifier(Modifier::DIM)));
         }
@@ -183,6 +211,12 @@ impl Overview {
     /// The names of all nodes, in the order in which they are shown.
     pub(super) fn nodes(&self) -> Vec<std::sync::Arc<str>> {
         self.zones.iter().flat_map(|zone| &zone.cells).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The names of the nodes that most need somebody.
+    #[cfg(test)]
+    pub(super) fn worst(&self) -> impl Iterator<Item = &str> {
+        self.worst.iter().map(|worst| worst.node.as_str())
     }
 
     /// Name, versions, state, canaries, budget and finish.
@@ -200,11 +234,18 @@ impl Overview {
             "Complete" => Color::Green,
             _ => Color::Yellow,
         };
-        let mut spans = vec![
-            Span::styled(self.name.clone(), Style::new().add_modifier(Modifier::BOLD)),
-            Span::raw(format!("  {versions}  ")),
-            Span::styled(format!("{} {}/{}", words(&self.state), self.updated, self.selected), Style::new().fg(colour)),
-        ];
+        let mut spans = vec![Span::styled(self.name.clone(), Style::new().add_modifier(Modifier::BOLD))];
+        let (state, counts) = (words(&self.state), format!("{}/{}", self.updated, self.selected));
+        let is_over = matches!(self.state.as_str(), "Failed" | "RolledBack");
+        let failed = self.failed.as_deref().filter(|failed| is_over && Some(*failed) != self.to.as_deref());
+        if let Some(failed) = shortened(failed, self.to.as_deref()).0 {
+            // The nodes are counted of another version than the one that the state is about.
+            spans.push(Span::styled(format!("  {failed} {state}"), Style::new().fg(colour)));
+            spans.push(Span::raw(format!("  {versions} {counts}")));
+        } else {
+            spans.push(Span::raw(format!("  {versions}  ")));
+            spans.push(Span::styled(format!("{state} {counts}"), Style::new().fg(colour)));
+        }
         // With the verdict they are forgotten.
         let is_proving = !matches!(self.state.as_str(), "Complete" | "Failed" | "RolledBack");
         if let Some(passed) = self.canaries_passed.filter(|_| is_proving) {
@@ -222,18 +263,6 @@ impl Overview {
         }
         Line::from(spans)
     }
-}
-
-/// A state as a sentence has it: `RolledBack` as rolled back.
-fn words(state: &str) -> String {
-    let mut words = String::new();
-    for letter in state.chars() {
-        if letter.is_uppercase() && !words.is_empty() {
-            words.push(' ');
-        }
-        words.extend(letter.to_lowercase());
-    }
-    words
 }
 
 /// Zones with a glyph for each node; with bars, where those do not fit.
@@ -295,66 +324,20 @@ pub(super) fn style(cell: Cell) -> Style {
     }
 }
 
-/// Versions without the time at which they were built, if they can still be told apart.
-fn shortened(from: Option<&str>, to: Option<&str>) -> (Option<String>, Option<String>) {
-    let short = |version: &str| match version.rsplit_once('.') {
-        Some((release, built)) if built.len() == 15 && built.contains('-') => release.to_owned(),
-        _ => version.to_owned(),
-    };
-    let (one, other) = (from.map(short), to.map(short));
-    if one.is_some() && one == other {
-        return (from.map(str::to_owned), to.map(str::to_owned));
-    }
-    (one, other)
-}
-
-/// A time as people here say it, and how far away it is.
-pub(super) fn when(at: &str, now: DateTime<Utc>) -> String {
-    let Ok(time) = DateTime::parse_from_rfc3339(at) else { return at.to_owned() };
-    let away = time.to_utc() - now;
-    // What tests compare does not depend on where they run.
-    let zone = if cfg!(test) { TimeZone::UTC } else { TimeZone::system() };
-    let here = jiff::Timestamp::from_second(time.timestamp()).map(|time| time.to_zoned(zone));
-    let form = if away.abs() < TimeDelta::hours(18) { "%H:%M %Z" } else { "%a %-d %b %H:%M %Z" };
-    let text = here.map_or_else(|_| at.to_owned(), |time| time.strftime(form).to_string());
-    if away >= TimeDelta::zero() {
-        format!("{text} (in {})", lasting(away))
-    } else {
-        format!("{text} ({} ago)", lasting(-away))
-    }
-}
-
-/// A duration in its two largest units.
-pub(super) fn lasting(time: TimeDelta) -> String {
-    let (days, hours, minutes) = (time.num_days(), time.num_hours() % 24, time.num_minutes() % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{} s", time.num_seconds()),
-        (0, 0, minutes) => format!("{minutes} min"),
-        (0, hours, minutes) => format!("{hours} h {minutes} min"),
-        (days, hours, _) => format!("{days} d {hours} h"),
-    }
-}
-
-/// An end, in a sentence.
-fn ended(past: &PastRollout, now: DateTime<Utc>) -> String {
-    let (from, to) = shortened(past.from.as_deref(), past.to.as_deref());
-    let way = match (from, to) {
-        (Some(from), Some(to)) if from == to => format!("a changed Pod template of {to}"),
-        (from, to) => [from, to].into_iter().flatten().collect::<Vec<_>>().join(" to "),
-    };
-    format!("{} {way}, {}", past.result.to_lowercase(), when(&past.ended_at, now))
-}
-
 /// The nodes that most need somebody: those that fail first, then those without a Pod; by name.
-pub(super) fn worst(looks: &[Look], about: impl Fn(&str) -> Option<Finding>) -> Vec<Finding> {
-    let class = |look: &Look| match Cell::of(look) {
-        Cell::Failing => Some(0),
-        Cell::Missing => Some(1),
-        _ => None,
+fn worst(looks: &[Look], known: &[WithoutAgent], remedy: impl Fn(&str) -> Option<String>) -> Vec<Worst> {
+    let mut found: Vec<(Cell, &Look)> = looks.iter().map(|look| (Cell::of(look), look)).collect();
+    found.retain(|(cell, _)| matches!(cell, Cell::Failing | Cell::Missing));
+    found.sort_unstable_by_key(|(cell, look)| (*cell == Cell::Missing, &look.name));
+    let worst = |(cell, look): (Cell, &Look)| {
+        let known = known.iter().find(|known| *known.node == *look.name);
+        Some(Worst {
+            node: look.name.to_string(),
+            cell,
+            cause: reason(look.cause.as_ref()?, known),
+            since: known.and_then(|known| known.since.clone()),
+            remedy: remedy(&look.name),
+        })
     };
-    let mut found: Vec<(i32, &str)> =
-        looks.iter().filter_map(|look| class(look).map(|class| (class, &*look.name))).collect();
-    found.sort_unstable();
-    let named = |(_, name): (i32, &str)| about(name).map(|said| Finding { who: name.to_owned(), ..said });
-    found.into_iter().take(WORST).filter_map(named).collect()
+    found.into_iter().filter_map(worst).take(WORST).collect()
 }

@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 use chrono::{DateTime, Utc};
 use ratatui::text::{Line, Span};
 
-use super::overview::{BAR, style, when};
+use super::overview::{BAR, style};
 use super::paint::Screen;
+use super::wording::when;
 use crate::fleet::cells::Cell;
 use crate::fleet::preview::Preview;
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::live::{Judged, listed};
 use super::managed::Managed;
 use super::object::{Object, objects};
-use super::overview::{Overview, when};
+use super::overview::Overview;
 use super::paint::{finding, table};
 use super::wait::{Goal, Wait};
+use super::wording::when;
 use super::{ACT, Cx, Output, UNDER_WAY, WELL, view, wait};
 use crate::cli::duration::duration;
 use crate::cli::explain::operator;
@@ -76,7 +77,7 @@ async fn one(cx: &Cx, reached: &Reached, object: &Object) -> Result<(), String> 
     let looks = judged.looks(now);
     let namespace = object.namespace();
     let first = operator(&reached.client, (object.kind.operator(), Some(&namespace)), now).await;
-    let overview = Overview::of(object, &looks, judged.worst(&looks, now), first);
+    let overview = Overview::of(object, &looks, |node| judged.remedy(node, now), first);
     if !cx.data(&overview)? {
         cx.screen.print(overview.lines(cx.screen, now, (ROWS, None)));
     }
@@ -85,7 +86,7 @@ async fn one(cx: &Cx, reached: &Reached, object: &Object) -> Result<(), String> 
 
 async fn many(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<(), String> {
     let now = cx.clock.now();
-    let of = |object: &Object| Overview::of(object, &[], Vec::new(), None);
+    let of = |object: &Object| Overview::of(object, &[], |_| None, None);
     if cx.data(&found.iter().map(of).collect::<Vec<_>>())? {
         return Ok(());
     }

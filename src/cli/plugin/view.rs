@@ -131,8 +131,7 @@ fn draw<B: Backend>(
         Some(object) => {
             let judged = Judged::of(fleet, object);
             let looks = judged.looks(now);
-            let worst = judged.worst(&looks, now);
-            let overview = Overview::of(object, &looks, worst, view.first.clone());
+            let overview = Overview::of(object, &looks, |node| judged.remedy(node, now), view.first.clone());
             let nodes = overview.nodes();
             let chosen = view.chosen.and_then(|at| nodes.get(at).or(nodes.last())).cloned();
             let said = chosen.and_then(|node| Some((node.clone(), judged.node(&node, now)?)));

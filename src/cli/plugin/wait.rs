@@ -80,9 +80,8 @@ fn judge(wait: &Wait, object: &Object) -> Verdict {
     let is_quiet = object.condition("Progressing").is_some_and(|progressing| progressing.reason == "Stopped");
     let is_held = is_quiet || matches!(state.as_str(), "Paused" | "Stopped");
     let is_wanted = wait.version.as_ref().is_none_or(|wanted| object.to().is_some_and(|to| to.starts_with(wanted)));
-    let is_ready = object.condition("Ready").is_some_and(|ready| ready.status == "True");
     let has_come = match wait.goal {
-        Goal::Done => is_wanted && is_ready && state == "Complete" && object.degraded().is_none(),
+        Goal::Done => is_wanted && object.is_settled() && state == "Complete" && object.degraded().is_none(),
         Goal::Canaries => is_wanted && object.canaries() == Some(true),
         // What has failed is paused, too, once that is asked for.
         Goal::Paused => is_held || object.spec()["rollout"]["paused"] == true,
@@ -313,6 +312,11 @@ mod tests {
         assert_eq!(done(Some("1.302"), &object("Complete", &json!({}))), Verdict::Goes, "another version");
         let unready = json!({ "conditions": [{ "type": "Ready", "status": "False" }] });
         assert_eq!(done(None, &object("Complete", &unready)), Verdict::Goes);
+        let waits = json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "Outdated" }] });
+        assert_eq!(done(None, &object("Complete", &waits)), Verdict::Reached, "a cordoned node keeps its Pod");
+        let goes = json!({ "conditions": [{ "type": "Ready", "status": "True" },
+            { "type": "Progressing", "status": "True", "reason": "Starting" }] });
+        assert_eq!(done(None, &object("Complete", &goes)), Verdict::Goes, "a node joined");
         assert_eq!(done(None, &object("Rolling", &json!({}))), Verdict::Goes);
         for state in ["Failed", "RolledBack", "Paused", "Stopped"] {
             assert_eq!(done(None, &object(state, &json!({}))), Verdict::Stopped, "{state}");

@@ -28,7 +28,7 @@ use super::MANAGER;
 use super::build::daemonset::architectures;
 use super::build::pull_secret::PullSecret;
 use super::build::record::{Base, Record};
-use super::hold::{AWAITED, DOWNGRADE, ENVIRONMENT, LIST, NAMESPACE_SELECTOR, RETURNING, STOPPED, TOKENS};
+use super::hold::{DOWNGRADE, LIST, NAMESPACE_SELECTOR, RETURNING, STOPPED, TOKENS};
 use super::known::{Known, News};
 use super::memory::Memory;
 use super::observe::Observed;
@@ -121,6 +121,8 @@ impl Planned for Plan {
 pub struct Assessment {
     /// The version that was chosen.
     pub choice: Choice,
+    /// What agents shall be.
+    pub desired: Option<Revision>,
     /// What the engine says.
     pub decision: Decision,
     /// The version of the DaemonSet's template.
@@ -194,14 +196,13 @@ fn plan_beside(
     let older = older_image(resolved.wish, running_version, memory.last_good_version()).filter(|_| adopted);
     let source = source(resolved, seen.environment.as_ref());
     let kept_out = kept_out(resolved, seen);
-    let no_source = cannot_download(source, environment, choice.version);
     let found = [
-        (older.is_some(), DOWNGRADE),
-        (behind.is_some(), LIST),
-        (kept_out.is_some(), NAMESPACE_SELECTOR),
-        (missing_token(resolved, seen), TOKENS),
-        (no_source, if source == rollout::Source::Awaited { AWAITED } else { ENVIRONMENT }),
-        (returning::is_awaited(running.as_ref(), memory, resolved, seen, now), RETURNING),
+        older.is_some().then_some(DOWNGRADE),
+        behind.is_some().then_some(LIST),
+        kept_out.is_some().then_some(NAMESPACE_SELECTOR),
+        missing_token(resolved, seen).then_some(TOKENS),
+        cannot_download(source, environment, choice.version),
+        returning::is_awaited(running.as_ref(), memory, resolved, seen, now).then_some(RETURNING),
     ];
     let (policy, placement) =
         (policy(resolved, seen, found, choice.version), placement(resolved, live.filter(|_| adopted)));
@@ -249,7 +250,7 @@ fn plan_beside(
     }
     // Said only where it keeps somebody from something.
     problems.extend(behind.filter(|_| decision.plan.report.state == State::Held));
-    problems.extend(complaints(resolved, seen, &decision, refused, environment));
+    problems.extend(complaints(resolved, seen, &decision, refused, (environment, choice.version)));
 
     let (known, gone) = gone(seen, &placement, hands_off.is_some(), now);
     let is_free = hands_off.is_none() && kept_out.is_none();
@@ -268,6 +269,7 @@ fn plan_beside(
         nudge,
         assessment: Assessment {
             choice,
+            desired: desired.map(|desired| desired.revision),
             decision,
             template: template_version.or(running_version),
             problems,
@@ -294,11 +296,10 @@ fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) ->
 }
 
 /// The policy, as what is found changes it: the first hold that applies is the one that is said.
-fn policy(resolved: &Resolved, seen: &Observed, found: [(bool, Hold); 6], desired: Option<Version>) -> Policy {
+fn policy(resolved: &Resolved, seen: &Observed, found: [Option<Hold>; 6], desired: Option<Version>) -> Policy {
     let users = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
-    let hold = users
-        .or_else(|| found.into_iter().find_map(|(applies, hold)| applies.then_some(hold)))
-        .or_else(|| from_cluster::cluster_update(resolved, seen));
+    let hold =
+        users.or_else(|| found.into_iter().flatten().next()).or_else(|| from_cluster::cluster_update(resolved, seen));
     let word = desired.and_then(|desired| Word::of(&desired, resolved.promote.as_ref(), resolved.reject.as_ref()));
     Policy { hold, word, ..resolved.policy.clone() }
 }

@@ -8,6 +8,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 
 use super::super::build::template::{self};
+use super::super::hold::{AWAITED, ENVIRONMENT, NOT_OFFERED, TOKEN_REJECTED};
 use super::super::observe::{Named, Observed, Token};
 use super::super::places::{Decision, WORDS};
 use super::super::problem::{Problem, lift_selectors, whose_selector};
@@ -21,7 +22,7 @@ use crate::dynatrace::Snapshot;
 use crate::fleet::finding::by_cause;
 use crate::fleet::kept_out::outside;
 use crate::fleet::refusal;
-use crate::rollout::{self, Source};
+use crate::rollout::{self, Hold, Source};
 
 /// Why nothing of ours may be touched at all.
 pub(super) fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
@@ -114,13 +115,19 @@ pub(super) fn not_adoptable(resolved: &Resolved, live: &DaemonSet) -> Option<&'s
     other.then_some("belongs to another object (its controller owner differs)")
 }
 
-/// Whether a new Pod could not download its agent now.
-pub(super) fn cannot_download(source: Source, environment: Option<&Snapshot>, version: Option<Version>) -> bool {
-    let withdrawn = version.is_some_and(|version| environment.is_some_and(|environment| environment.lacks(version)));
+/// Why a new Pod could not download its agent now.
+pub(super) fn cannot_download(
+    source: Source,
+    environment: Option<&Snapshot>,
+    version: Option<Version>,
+) -> Option<Hold> {
+    let lacks = version.is_some_and(|version| environment.is_some_and(|environment| environment.lacks(version)));
     match source {
-        Source::NotNeeded | Source::Unasked => false,
-        Source::Awaited | Source::Away => true,
-        Source::Answers(_) => withdrawn,
+        Source::NotNeeded | Source::Unasked => None,
+        Source::Awaited => Some(AWAITED),
+        Source::Away if environment.is_some_and(Snapshot::rejects_token) => Some(TOKEN_REJECTED),
+        Source::Away => Some(ENVIRONMENT),
+        Source::Answers(_) => lacks.then_some(NOT_OFFERED),
     }
 }
 
@@ -158,16 +165,65 @@ pub(super) fn refused(resolved: &Resolved, seen: &Observed) -> Option<refusal::R
 
 /// How a version that failed is tried again, by what the spec names already.
 fn how_to_retry(resolved: &Resolved, failure: &rollout::Failure<Revision>) -> String {
-    match (resolved.retry, failure.revision.version) {
-        _ if failure.by_hand => "remove spec.rollout.reject to have it tried again".to_owned(),
-        (Some(retried), Some(failed)) if retried == failed => {
-            "remove spec.rollout.retry and set it again to have the version tried once more".to_owned()
-        }
-        (Some(named), Some(failed)) => {
-            format!("name {failed} in spec.rollout.retry, which names {named}, to have it tried again")
-        }
-        _ => "name the version in spec.rollout.retry to have it tried again".to_owned(),
+    if failure.by_hand {
+        return "to try it again, remove spec.rollout.reject".to_owned();
     }
+    let field = match (resolved.retry, failure.revision.version) {
+        (Some(retried), Some(failed)) if retried == failed => "remove spec.rollout.retry, and set it again".to_owned(),
+        (_, Some(failed)) => format!("spec.rollout.retry: {failed}"),
+        (_, None) => "spec.rollout.retry".to_owned(),
+    };
+    format!("to try it again: {} ({field})", plugin("retry", resolved))
+}
+
+/// A verb of the kubectl plugin, of this object.
+fn plugin(verb: &str, resolved: &Resolved) -> String {
+    format!("kubectl oneagent -n {} {verb} {}", resolved.namespace, resolved.name)
+}
+
+/// How nodes that have what failed get another agent.
+fn how_to_leave(resolved: &Resolved, decision: &Decision, failure: &rollout::Failure<Revision>) -> String {
+    if resolved.policy.rolls_back {
+        return "agents that have it go back to the last good version".to_owned();
+    }
+    if !failure.rejects {
+        return "or change the Pod template back in the spec".to_owned();
+    }
+    let newer = "a newer version is taken automatically";
+    match (resolved.wish, decision.memory.last_good_version()) {
+        (Wish::Image { .. } | Wish::UserUrl, _) => "or choose another version".to_owned(),
+        (wish, Some(good)) => format!(
+            "to put {good} on these nodes: {} (spec.update.version){}",
+            plugin("rollback", resolved),
+            if matches!(wish, Wish::Newest) { format!("; {newer}") } else { String::new() }
+        ),
+        (_, None) => format!("or pin a good one (spec.update.version); {newer}"),
+    }
+}
+
+/// What stopped the rollout, and what there is to do.
+fn rollout_failed(resolved: &Resolved, decision: &Decision) -> Option<Problem> {
+    let failure = decision.memory.rollout.failure.as_ref()?;
+    let by_itself = if decision.memory.rollout.is_final() {
+        "these nodes' agents recovered twice before, so their recovery does not end this any more; "
+    } else {
+        "correct the cause: when these nodes' agents recover, the rollout continues; "
+    };
+    // An outage there looks like a version that fails.
+    let asked = resolved.versions.is_none() || !downloads(resolved);
+    let unasked = "; the environment that agents download from is not asked (spec.update.source is ConfigMap): see \
+        whether these nodes reach it";
+    Some((
+        Reason::RolloutFailed,
+        format!(
+            "{}{}; the other agents keep the previous version, and nodes that join get that one; {}{}; {}",
+            failure.message,
+            if asked { "" } else { unasked },
+            if failure.by_hand { "" } else { by_itself },
+            how_to_retry(resolved, failure),
+            how_to_leave(resolved, decision, failure)
+        ),
+    ))
 }
 
 /// What there is to do once agents went back.
@@ -179,9 +235,8 @@ fn rolled_back(resolved: &Resolved, decision: &Decision) -> Option<Problem> {
     Some((
         Reason::RolledBack,
         format!(
-            "{}; all agents that had it run {good} again. A newer version is taken automatically; or {}{}",
+            "{}; all agents that had it run {good} again; a newer version is taken automatically; {}",
             failure.message,
-            if failure.by_hand { "" } else { "correct the cause, and " },
             how_to_retry(resolved, failure)
         ),
     ))
@@ -221,35 +276,13 @@ pub(super) fn complaints(
     seen: &Observed,
     decision: &Decision,
     refused: Option<refusal::Refusal>,
-    environment: Option<&Snapshot>,
+    (environment, chosen): (Option<&Snapshot>, Option<Version>),
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     let report = &decision.plan.report;
-    let failure = decision.memory.rollout.failure.as_ref().map(|failure| {
-        let is_pinned = matches!(resolved.wish, Wish::Pin { .. } | Wish::AgentVersion(_) | Wish::Image { .. });
-        let next = if is_pinned {
-            "or wish for another version"
-        } else {
-            "or pin a good one (spec.update.version); a newer one is taken automatically"
-        };
-        let by_itself = if decision.memory.rollout.is_final() {
-            "these nodes' agents recovered twice before, so their recovery does not lift this any more"
-        } else {
-            "correct the cause: when these nodes' agents recover, the rollout continues"
-        };
-        let again = how_to_retry(resolved, failure);
-        let again = if failure.by_hand { again } else { format!("{by_itself}; or {again}") };
-        let remedy =
-            format!("the other agents keep the previous version, and nodes that join get that one; {again}, {next}");
-        // An outage there looks like a version that fails.
-        let asked = resolved.versions.is_none() || !downloads(resolved);
-        let unasked = "; the environment that agents download from is not asked (spec.update.source is ConfigMap): see \
-            whether these nodes reach it";
-        (Reason::RolloutFailed, format!("{}{}; {remedy}", failure.message, if asked { "" } else { unasked }))
-    });
     problems.extend(refuses_the_old(decision));
     problems.extend(undeletable(seen));
-    // While another revision is rolled out, what failed before it is history.
+    let failure = rollout_failed(resolved, decision);
     let is_now = report.state == rollout::State::Failed;
     problems.extend(failure.clone().filter(|_| is_now));
     problems.extend(rolled_back(resolved, decision));
@@ -293,10 +326,23 @@ pub(super) fn complaints(
         let causes = by_cause(others);
         let causes: Vec<String> = causes.iter().map(|(why, nodes)| format!("{}: {why}", nodes.join(", "))).collect();
         if !causes.is_empty() {
-            problems.push((Reason::AgentsUnavailable, causes.join("; ")));
+            let goes_on = match report.state {
+                rollout::State::Rolling => {
+                    let limit = decision.plan.failure_limit;
+                    format!(
+                        "; the rollout stops once new agents fail on {limit} node{}",
+                        if limit == 1 { "" } else { "s" }
+                    )
+                }
+                _ => String::new(),
+            };
+            problems.push((Reason::AgentsUnavailable, format!("{}{goes_on}", causes.join("; "))));
         }
     }
+    // What failed before a newer version, or before the rollout under way, is history.
+    let failed = decision.memory.rollout.failure.as_ref().and_then(|failure| failure.revision.version);
+    let is_history = decision.memory.rollout.started().is_some() || failed.is_some_and(|failed| chosen > Some(failed));
     let is_back = report.state == rollout::State::RolledBack;
-    problems.extend(failure.filter(|_| !is_now && !is_back));
+    problems.extend(failure.filter(|_| !is_now && !is_back && !is_history));
     problems
 }

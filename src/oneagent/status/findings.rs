@@ -3,7 +3,6 @@
 //! Pure. Must not decide anything that a plan has not.
 
 use super::super::conflict::Conflict;
-use super::super::hold::STOPPED;
 use super::super::observe::Token;
 use super::super::places::WORDS;
 use super::super::problem::{Problem, lift_selectors, whose_selector};
@@ -11,7 +10,7 @@ use super::StatusFacts;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
 use crate::fleet::closed;
-use crate::fleet::finding::pairs;
+use crate::fleet::finding::{self, pairs};
 use crate::rollout::{Bucket, Report, State, WaitingOn};
 
 /// What conditions say; and what a human must fix, most important first.
@@ -252,13 +251,10 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
         (State::Failed, _) => finding(false, R::RolloutFailed, waiting()),
         (State::Paused, _) => finding(false, R::Paused, waiting()),
         (State::Stopped, _) => finding(false, R::Stopped, waiting()),
+        (State::Rolling, _) if let Some(said) = promotion(facts) => finding(true, R::AwaitingPromotion, said),
         (State::Rolling, _) => finding(
             true,
-            if report.waiting_on.iter().any(|waits| matches!(waits, WaitingOn::Promotion(_))) {
-                R::AwaitingPromotion
-            } else {
-                R::RollingOut
-            },
+            R::RollingOut,
             format!(
                 "{} of {} nodes run the desired agent{}",
                 report.updated,
@@ -274,12 +270,22 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
                 joining => format!("{joining} nodes start their agents: {}", report.such_as(Bucket::Starting)),
             },
         ),
-        (State::Complete | State::RolledBack, _) if facts.seen.stopped => {
-            finding(false, R::Stopped, format!("nothing is under way, and nothing will be: {}", STOPPED.why))
+        (State::Complete | State::RolledBack, _) if let Some(hold) = facts.at_rest() => {
+            let reason = if hold.state == State::Stopped { R::Stopped } else { R::Paused };
+            finding(false, reason, format!("nothing is under way, and nothing will be: {}", hold.why))
         }
         (State::RolledBack, _) => finding(false, R::RolledBack, "nothing is under way".to_owned()),
         (State::Complete, _) => finding(false, R::AsExpected, "nothing is under way".to_owned()),
     }
+}
+
+/// The canaries have soaked, and a person must say what follows.
+fn promotion(facts: &StatusFacts<'_>) -> Option<String> {
+    let is_it = |waits: &&WaitingOn| matches!(waits, WaitingOn::Promotion(_));
+    let waits = facts.report().waiting_on.iter().find(is_it)?;
+    let (resolved, version) = (facts.resolved, facts.assessment.choice.version?.to_string());
+    let [promote, reject] = finding::promotion("oneagent", (&resolved.namespace, &resolved.name), &version);
+    Some(format!("{}: {promote}; or: {reject}", waits.said(&WORDS)))
 }
 
 fn after_waiting(waits: &str) -> String {

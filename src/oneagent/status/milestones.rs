@@ -8,7 +8,6 @@ use super::super::memory;
 use super::super::revision::Revision;
 use super::StatusFacts;
 use crate::api::condition::Transition;
-use crate::api::name::Version;
 use crate::api::rollout::PastRollout;
 use crate::fleet::milestones::{Change, Naming};
 
@@ -16,9 +15,9 @@ use crate::fleet::milestones::{Change, Naming};
 pub(super) fn milestones(facts: &StatusFacts<'_>, now: DateTime<Utc>) -> (Vec<Transition>, Vec<PastRollout>) {
     let before = memory::read(facts.before).rollout;
     let memory = &facts.memory().rollout;
-    let from = memory.from.as_ref().and_then(|from| from.version);
     let change = Change {
-        naming: Named { version: facts.assessment.choice.version, from },
+        naming: Versions,
+        desired: facts.assessment.desired.as_ref(),
         was: facts.before.rollout.as_ref(),
         before: &before,
         memory,
@@ -30,12 +29,9 @@ pub(super) fn milestones(facts: &StatusFacts<'_>, now: DateTime<Utc>) -> (Vec<Tr
     change.milestones()
 }
 
-struct Named {
-    version: Option<Version>,
-    from: Option<Version>,
-}
+struct Versions;
 
-impl Naming for Named {
+impl Naming for Versions {
     type Revision = Revision;
     const PODS: (&'static str, &'static str) = ("agents", "Agents");
 
@@ -47,15 +43,8 @@ impl Naming for Named {
         revision.version.map(|version| version.to_string())
     }
 
-    fn wanted(&self) -> String {
-        match self.version {
-            Some(version) if self.from != Some(version) => format!("version {version}"),
-            Some(version) => format!("the changed Pod template (version {version})"),
-            None => "the changed Pod template".to_owned(),
-        }
-    }
-
-    fn desired(&self) -> Option<String> {
-        self.version.map(|version| version.to_string())
+    fn changed(&self, revision: Option<&Revision>) -> String {
+        let version = revision.and_then(|revision| revision.version).map(|version| format!(" (version {version})"));
+        format!("the changed Pod template{}", version.unwrap_or_default())
     }
 }

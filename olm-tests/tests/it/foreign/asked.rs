@@ -176,7 +176,10 @@ fn a_person_is_told_what_a_deployment_would_do_and_why_a_node_waits() {
         assert!(outcomes[3].1.contains(&unlabel), "{outcomes:#?}");
         let (code, text) = say(&["explain", "agent", "--kind", "daemonsetrollout"]);
         let degraded = lab.rollout_is("Degraded", "True", "RolloutFailed").await;
-        assert!(code == Some(1) && text.starts_with("ds-asked/agent: Failed (RolloutFailed): revision "), "{text}");
+        assert!(
+            code == Some(1) && text.starts_with("ds-asked/agent: Failed (RolloutFailed): desired Pods (revision "),
+            "{text}"
+        );
         assert!(text.contains(&degraded) && text.lines().count() <= 6, "{text}");
         let (_, fleet) = say(&["explain"]);
         assert_eq!(fleet.lines().next(), text.lines().next());

@@ -27,7 +27,8 @@ fn a_wait_ends_as_what_it_waits_for_does() {
         assert_eq!(code, Some(0), "{said}{noted}");
         let lines: Vec<&str> = said.lines().collect();
         assert!(
-            lines.len() >= 3 && lines.last().unwrap().contains(&format!("Complete: version {V2} on 3/3")),
+            lines.len() >= 3
+                && lines.last().unwrap().contains(&format!("Complete: desired agents (version {V2}) on 3/3")),
             "{said}"
         );
         assert!(lines.windows(2).all(|two| two[0][9..] != two[1][9..]), "one line for each change: {said}");
@@ -93,7 +94,7 @@ fn a_wait_outlives_an_api_server_that_is_unreachable_for_a_time() {
         assert_eq!(code, Some(0), "{said}{noted}");
         let of_outage = |line: &&str| line.contains("watch was interrupted") || line.contains("does not answer");
         assert_eq!(said.lines().filter(of_outage).count(), 1, "{said}");
-        assert_eq!(said.matches(&format!("Complete: version {V1}")).count(), 1, "{said}");
+        assert_eq!(said.matches(&format!("Complete: desired agents (version {V1})")).count(), 1, "{said}");
         lab.end().await;
     });
 }
@@ -115,7 +116,7 @@ fn what_no_operator_has_looked_at_has_not_come() {
         .await;
         let Came { code, said, .. } = person.typing(&["status", "agent", "--wait", "--timeout", "2s"]).wait().await;
         assert_eq!(code, Some(3), "{said}");
-        let is_told = said.contains("the operator does not run: Lease ") && said.contains(" has no holder");
+        let is_told = said.contains("the operator does not run: Lease ") && said.contains(" was renewed at ");
         assert!(is_told, "{said}");
         let waits = person.typing(&["status", "agent", "--wait", "--timeout", "240s"]);
         lab.operators.clear();

@@ -290,7 +290,10 @@ fn a_change_outside_of_every_window_waits_for_one() {
         lab.message("two");
         lab.watcher_shows("watcher", "it waits for a window", |status| {
             let rollout = status.rollout.clone().unwrap_or_default();
-            rollout.waiting_on.iter().any(|waits| waits.starts_with("outside of every window until 20"))
+            rollout
+                .waiting_on
+                .iter()
+                .any(|waits| waits.starts_with("none is replaced outside of every window until 20"))
         })
         .await;
         assert_eq!(lab.uids_of("webapp").await, before);

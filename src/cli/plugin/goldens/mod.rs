@@ -8,6 +8,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::ObjectMeta;
 use ratatui::text::Line;
 use serde_json::Value;
 
@@ -47,14 +49,14 @@ impl Said {
         let object = Object::of(Managed::Oneagent, whole);
         let judged = Judged::Agents(Box::new((cluster, agent.clone())));
         let looks = judged.looks(now);
-        let worst = judged.worst(&looks, now);
-        let nodes: Vec<Finding> = worst.iter().filter_map(|one| judged.node(one.who.as_str(), now)).collect();
+        let overview = Overview::of(&object, &looks, |node| judged.remedy(node, now), first);
+        let nodes: Vec<Finding> = overview.worst().filter_map(|node| judged.node(node, now)).collect();
         let mut explained = told(&agent).findings();
         let of_object = explained.len();
         explained.extend(nodes);
         let told = record.told.iter().filter(|told| told.at >= since);
         let events = told.map(|told| format!("{}: {}", told.what.reason, told.what.message)).collect();
-        Self { overview: Overview::of(&object, &looks, worst, first), object, explained, of_object, events, now }
+        Self { object, overview, explained, of_object, events, now }
     }
 
     fn status(&self, screen: Screen) -> String {
@@ -168,6 +170,7 @@ fn each_situation_is_told_as_its_text_has_it() {
 fn an_operator_that_does_not_run_comes_first() {
     let (_, whole) = scenarios().into_iter().find(|(name, _)| name == "a_canary_crashes").unwrap();
     let (script, since) = phases(&whole).pop().unwrap();
-    let first = stopped("oneagent-operator", "dynatrace", None);
+    let metadata = ObjectMeta { namespace: Some("dynatrace".to_owned()), ..ObjectMeta::default() };
+    let first = stopped("oneagent-operator", &Lease { metadata, spec: None }, None);
     settled().bind(|| insta::assert_snapshot!("no_operator", Said::of(&script, since, Some(first)).text()));
 }

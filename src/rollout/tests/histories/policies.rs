@@ -225,7 +225,7 @@ fn outside_of_windows_no_template_advances_and_no_pod_goes_and_what_is_in_flight
     drive.run(2, 0, 1_000);
     let last = drive.last.as_ref().unwrap();
     assert_eq!((last.template, last.report.state, drive.nodes().len()), (Template::Keep, State::Held, 0));
-    assert_eq!(drive.waits(), "outside of every window until 1970-01-13T02:00:00Z");
+    assert_eq!(drive.waits(), "none is replaced outside of every window until 1970-01-13T02:00:00Z");
     assert!(last.next.is_some_and(|next| next <= at(1_600)), "the clock may be set");
     drive.run(2, OPENS, OPENS + 600);
     let done = drive.nodes().len();
@@ -256,7 +256,7 @@ fn a_blackout_holds_and_says_why() {
     let mut drive = Drive::new(100, Policy { calendar, ..policy(Share::Count(1)) });
     drive.run(2, 0, 400);
     assert_eq!(drive.nodes().len(), 9);
-    assert_eq!(drive.waits(), "in a blackout (freeze) until 1970-01-12T13:55:00Z");
+    assert_eq!(drive.waits(), "none is replaced in a blackout (freeze) until 1970-01-12T13:55:00Z");
     drive.run(2, 500, 510);
     assert_eq!(drive.nodes().len(), 10);
 }
