@@ -196,10 +196,12 @@ fn a_plan_says_what_holds_it_and_what_cannot_be_said() {
             let output = plan(&lab, &kubeconfig, &[&["-f", &file], more].concat());
             (output.status.code(), said(&output))
         };
-        let env = json!([{ "name": "A", "value": "b" }]);
+        let env = json!([{ "name": "A", "value": "a-secret" }]);
+        let differs = "  differs: containers[dynatrace-oneagent].env[A] is added";
         let (code, text) = ask(json!({ "env": env }), &[]);
         assert_eq!(code, Some(1), "{text}");
         assert!(text.contains(&format!("OneAgent plan-held/agent: agents stay at {V1}, and the Pod template changes")));
+        assert!(text.lines().any(|line| line == differs) && !text.contains("a-secret"), "{text}");
         assert!(text.contains("3 nodes selected; 3 agents are replaced, in 3 batches"), "{text}");
         assert!(text.contains("finishes at ") && text.contains("(median of 3 that run)"), "{text}");
         // A window that opens in March, and one that never does.
@@ -220,10 +222,8 @@ fn a_plan_says_what_holds_it_and_what_cannot_be_said() {
         lab.condition("agent", "Progressing", "False", "AsExpected").await;
         let (code, text) = ask(json!({ "env": env, "rollout": { "paused": true } }), &[]);
         assert_eq!(code, Some(0), "{text}");
-        assert!(
-            text.contains("no agent is replaced as things are") && text.contains("rollout.paused is true"),
-            "{text}"
-        );
+        let is_held = text.contains("no agent is replaced as things are") && text.contains("rollout.paused is true");
+        assert!(is_held && text.contains(differs), "{text}");
         // Placement is outside of every budget.
         let nowhere = json!({ "nodeSelector": { "lab": "elsewhere" } });
         let (code, text) = ask(nowhere, &[]);

@@ -44,6 +44,7 @@ use crate::fleet::closed;
 use crate::k8s::api_group::Wanted;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::Placement;
+use crate::k8s::template::differences;
 use crate::kernel::kind::Planned;
 use crate::kernel::refused::QUIET;
 use crate::rollout::guard::Guard;
@@ -143,17 +144,31 @@ pub fn plan(
     default_image: &str,
     now: DateTime<Utc>,
 ) -> Result<Plan, serde_json::Error> {
-    let ours = seen.daemonset.as_deref().filter(|live| is_adopted(MANAGER, live.managed_fields()));
-    let record = ours.map(Record::of).unwrap_or_default();
-    let recorded = ours.and_then(|live| record.template(template_hash(live)?)).map(|base| base.from_cluster.clone());
-    let from_cluster = from_cluster::from_cluster(resolved, seen, recorded.as_ref());
-    let base = base(resolved, seen, &record, from_cluster, default_image)?;
+    let (record, base) = wanted(resolved, seen, default_image)?;
     let again = |memory: &Memory| plan_beside(memory, resolved, seen, (&record, &base), default_image, now);
     let memory = memory.retrying(resolved.retry, now).without_a_word(resolved.reject);
     let plan = again(&memory)?;
     // Until a verdict is withdrawn another version is wanted: what was found of that one is not true any more.
     let is_withdrawn = is_withdrawn(&memory, &plan.assessment.decision.memory);
     if is_withdrawn { again(&plan.assessment.decision.memory) } else { Ok(plan) }
+}
+
+/// What the DaemonSet remembers, and what the spec asks for now.
+fn wanted(resolved: &Resolved, seen: &Observed, default_image: &str) -> Result<(Record, Base), serde_json::Error> {
+    let ours = seen.daemonset.as_deref().filter(|live| is_adopted(MANAGER, live.managed_fields()));
+    let record = ours.map(Record::of).unwrap_or_default();
+    let recorded = ours.and_then(|live| record.template(template_hash(live)?)).map(|base| base.from_cluster.clone());
+    let from_cluster = from_cluster::from_cluster(resolved, seen, recorded.as_ref());
+    let base = base(resolved, seen, &record, from_cluster, default_image)?;
+    Ok((record, base))
+}
+
+/// How what the spec asks for differs from the DaemonSet's Pod template, as far as the record has that.
+pub fn changes(resolved: &Resolved, seen: &Observed, default_image: &str) -> Result<Vec<String>, serde_json::Error> {
+    let (record, base) = wanted(resolved, seen, default_image)?;
+    let live = seen.daemonset.as_deref().and_then(template_hash).filter(|hash| *hash != base.hash);
+    let live = live.and_then(|hash| record.template(hash));
+    Ok(live.map(|live| differences(&live.template, &base.template, &[])).unwrap_or_default())
 }
 
 /// Whether a verdict that stood is gone.

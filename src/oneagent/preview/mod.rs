@@ -36,9 +36,11 @@ pub fn preview(
         return Err(why);
     }
     let (each, measured_on) = world.scene.usual;
+    let differences = world.changes()?;
     let known = Preview {
         seconds_each: each.num_seconds(),
         measured_on,
+        differences,
         first_cause: cause::first_cause(agent, world.resolved.versions.is_none()),
         notes: world.notes(agent),
         ..Preview::of(NOUNS, (&world.resolved.namespace, &world.resolved.name), now)

@@ -15,7 +15,7 @@ use super::super::listed::Cluster;
 use super::super::memory::{self, Memory};
 use super::super::observe::{Observed, in_its_place};
 use super::super::places::WORDS;
-use super::super::plan::{plan, template_revision};
+use super::super::plan::{changes, plan, template_revision};
 use super::super::resolve::{Resolved, Wish};
 use super::seen::{Surroundings, observed};
 use crate::api::name::Version;
@@ -55,6 +55,11 @@ impl World {
         };
         (world.seen.environment, world.seen.unlisted) = (environment, unlisted);
         world
+    }
+
+    /// How the Pod template that the spec asks for differs from that of the DaemonSet.
+    pub(super) fn changes(&self) -> Result<Vec<String>, String> {
+        changes(&self.resolved, &self.seen, &self.image).map_err(failed)
     }
 
     /// Why nobody but the environment can say which version is wanted.
@@ -123,7 +128,6 @@ impl preview::World for World {
 
     fn step(&mut self) -> Result<Done, String> {
         let now = self.scene.now;
-        let failed = |error: serde_json::Error| format!("the Pod template cannot be made: {error}");
         let plan = plan(&self.memory, &self.resolved, &self.seen, &self.image, now).map_err(failed)?;
         let decision = plan.assessment.decision;
         let template = |seen: &Observed| seen.daemonset.as_deref().and_then(template_revision);
@@ -153,6 +157,11 @@ impl preview::World for World {
         done.next = self.scene.next(&self.resolved.policy.calendar, decision.plan.next, done.changed);
         Ok(done)
     }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "as map_err hands it")]
+fn failed(error: serde_json::Error) -> String {
+    format!("the Pod template cannot be made: {error}")
 }
 
 /// The environment, as far as the status tells.
