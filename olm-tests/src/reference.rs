@@ -1,41 +1,148 @@
-//! The reference pages: every field of every kind as the CRDs have it, and every command as the program says it.
+//! The reference pages: every field of every kind as the CRDs have it, with a value from a sample and the release in
+//! which it came; and every command as the program says it.
 //!
 //! Must not add a word of its own to what types and commands say of themselves.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use clap::Command;
 use clap_complete::Shell;
 use oneagent_operator::api::package::{Kind, Package};
 use oneagent_operator::api::schema;
 use oneagent_operator::olm::manifests::File;
+use oneagent_operator::olm::release::Released;
+use serde::Deserialize;
 use serde_json::Value;
 
+/// Objects with values of fields that no sample has.
+const EXAMPLES: &str = "docs/examples";
 /// What Kubernetes itself documents is not opened.
 const KUBERNETES: [&str; 4] = ["affinity", "env", "resources", "tolerations"];
 const MADE: &str = "<!-- Made by `make generate` from the types and the program; edits are lost. -->";
 
-/// The page of each kind of a package.
-pub fn kinds(package: &Package) -> Result<Vec<File>, serde_json::Error> {
-    package.kinds.iter().map(page).collect()
+/// Where the pages of the kinds of a package come from.
+pub struct Pages<'a> {
+    pub root: &'a Path,
+    pub package: &'a Package,
+    /// Its releases, oldest first.
+    pub releases: &'a [Released],
+    /// The version of the present code.
+    pub version: &'a str,
 }
 
-fn page(kind: &Kind) -> Result<File, serde_json::Error> {
-    let crd = schema::crd(kind)?;
-    let version = &crd["spec"]["versions"][0];
-    let (group, name) = (kind.group, version["name"].as_str().unwrap_or_default());
-    let mut text = format!("{MADE}\n\n# {} ({group}/{name})\n\n", kind.name);
-    let schema = &version["schema"]["openAPIV3Schema"];
-    let _ = writeln!(text, "{}\n", said(schema));
-    for (part, title) in [("spec", "Spec"), ("status", "Status")] {
-        let _ = writeln!(text, "## {title}\n");
-        blocks(&mut text, &format!("{part}."), &schema["properties"][part]);
+/// What a page takes from elsewhere than its schema.
+struct Known<'a> {
+    /// The fields of each release, oldest first.
+    releases: Vec<(&'a str, BTreeSet<String>)>,
+    /// The release in which the kind came.
+    since: &'a str,
+    version: &'a str,
+    /// Objects of the kind.
+    examples: Vec<Value>,
+    /// Fields of which none of these has a value.
+    missing: Vec<String>,
+    /// What was opened, with its path: what is the same elsewhere refers to it.
+    opened: Vec<(&'a Value, String)>,
+}
+
+impl Pages<'_> {
+    /// The page of each kind.
+    pub fn kinds(&self) -> Result<Vec<File>, String> {
+        self.package.kinds.iter().map(|kind| self.page(kind)).collect()
     }
-    Ok(file(&format!("{}.md", kind.name.to_lowercase()), text.as_bytes()))
+
+    fn page(&self, kind: &Kind) -> Result<File, String> {
+        let crd = schema::crd(kind).map_err(|error| format!("cannot make the CRD of {}: {error}", kind.name))?;
+        let version = &crd["spec"]["versions"][0];
+        let (group, name) = (kind.group, version["name"].as_str().unwrap_or_default());
+        let schema = &version["schema"]["openAPIV3Schema"];
+        let fields = |released: &'_ Released| {
+            let crds = released.manifests("CustomResourceDefinition").into_iter();
+            let mut found = BTreeSet::new();
+            for crd in crds.filter(|crd| crd["spec"]["names"]["kind"] == kind.name) {
+                paths("", &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], &mut found);
+            }
+            found
+        };
+        let releases = self.releases.iter().map(|one| (one.release.version.as_str(), fields(one)));
+        let releases: Vec<(&str, BTreeSet<String>)> = releases.filter(|(_, fields)| !fields.is_empty()).collect();
+        let since = releases.first().map_or(self.version, |(version, _)| *version);
+        let examples = self.examples(kind)?;
+        let mut known =
+            Known { releases, since, version: self.version, examples, missing: Vec::new(), opened: Vec::new() };
+        let mut text = format!("{MADE}\n\n# {} ({group}/{name})\n\n{}\n\n", kind.name, said(schema));
+        let _ = writeln!(text, "Available since release {since}. Fields of a later release name it.\n");
+        for (part, title) in [("spec", "Spec"), ("status", "Status")] {
+            let _ = writeln!(text, "## {title}\n");
+            blocks(&mut text, &format!("{part}."), &schema["properties"][part], &mut known);
+        }
+        let name = kind.name.to_lowercase();
+        if known.missing.is_empty() {
+            Ok(file(&format!("{name}.md"), text.as_bytes()))
+        } else {
+            Err(format!("no sample, nor {EXAMPLES}/{name}.yaml, has a value of {}", known.missing.join(", ")))
+        }
+    }
+
+    /// The samples of a kind, and the objects that have what these do not.
+    fn examples(&self, kind: &Kind) -> Result<Vec<Value>, String> {
+        let path = self.root.join(EXAMPLES).join(format!("{}.yaml", kind.name.to_lowercase()));
+        let read =
+            || std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()));
+        let more = if path.is_file() { read()? } else { String::new() };
+        let mut found = Vec::new();
+        for text in self.package.samples.iter().map(|sample| sample.yaml).chain([more.as_str()]) {
+            for document in serde_yaml::Deserializer::from_str(text) {
+                let object = Value::deserialize(document).map_err(|error| format!("{}: {error}", path.display()))?;
+                found.extend((object["kind"] == kind.name).then_some(object));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Every field of a schema by its path, with `[]` behind one that is a list.
+fn paths(above: &str, schema: &Value, found: &mut BTreeSet<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{above}{name}");
+        let (inner, mark) = inner(field);
+        paths(&format!("{path}{mark}."), inner, found);
+        found.insert(path);
+    }
+}
+
+/// The anchor of a heading, as Markdown has it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    kept.collect::<String>().to_lowercase()
+}
+
+/// What is within a field, and what its path has behind it.
+fn inner(field: &Value) -> (&Value, &'static str) {
+    if field["type"] == "array" { (&field["items"], "[]") } else { (field, "") }
+}
+
+/// The first value of a path.
+fn value<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let at = object.get(first.trim_end_matches("[]")).filter(|value| !value.is_null())?;
+    match (rest, at) {
+        (None, _) => Some(at),
+        (Some(rest), Value::Array(items)) => items.iter().find_map(|item| value(item, rest)),
+        (Some(rest), _) => value(at, rest),
+    }
+}
+
+/// A field with its value, as a line of YAML has it.
+fn written(name: &str, value: &Value) -> String {
+    let plain = value.as_str().filter(|text| serde_yaml::from_str::<Value>(text).is_ok_and(|read| read == *value));
+    plain.map_or_else(|| format!("{name}: {value}"), |plain| format!("{name}: {plain}"))
 }
 
 /// A block for each field, those of objects below their own.
-fn blocks(text: &mut String, above: &str, schema: &Value) {
+fn blocks<'v>(text: &mut String, above: &str, schema: &'v Value, known: &mut Known<'v>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{above}{name}");
         let _ = writeln!(text, "### {path}\n");
@@ -47,17 +154,31 @@ fn blocks(text: &mut String, above: &str, schema: &Value) {
             }
             _ => (said.as_str(), None),
         };
-        let _ = writeln!(text, "{meaning}\n\n- Type: {}", kind_of(field));
+        let meaning = if meaning.is_empty() { String::new() } else { format!("{meaning}\n\n") };
+        let _ = writeln!(text, "{meaning}- Type: {}", kind_of(field));
         let default = default.map(|default| format!("Default: {}", default.trim_end_matches('.')));
-        for fact in default.into_iter().chain(bounds(field)) {
+        let (inner, mark) = inner(field);
+        let is_whole = KUBERNETES.contains(&name.as_str()) || !inner["properties"].is_object();
+        let found = if is_whole { known.examples.iter().find_map(|object| value(object, &path)) } else { None };
+        let example = found.map(|value| format!("Example: `{}`", written(name, value)));
+        let has = |(_, fields): &&(&str, BTreeSet<String>)| fields.contains(&path);
+        let since = known.releases.iter().find(has).map_or(known.version, |(version, _)| *version);
+        let since = (since != known.since).then(|| format!("Since: {since}"));
+        let fields = inner["properties"].is_object().then_some(&inner["properties"]).filter(|_| !is_whole);
+        let opened = fields.and_then(|fields| known.opened.iter().find(|(known, _)| *known == fields));
+        let fields_of = opened.map(|(_, path)| format!("Fields: as those of [{path}](#{})", anchor(path)));
+        let is_opened = opened.is_some();
+        for fact in default.into_iter().chain(bounds(field)).chain(fields_of).chain(example).chain(since) {
             let _ = writeln!(text, "- {fact}");
         }
         text.push('\n');
-        if KUBERNETES.contains(&name.as_str()) {
-            continue;
+        if is_whole {
+            let is_missing = found.is_none() && path.starts_with("spec.");
+            known.missing.extend(is_missing.then_some(path));
+        } else if !is_opened {
+            known.opened.extend(fields.map(|fields| (fields, path.clone())));
+            blocks(text, &format!("{path}{mark}."), inner, known);
         }
-        let (inner, mark) = if field["type"] == "array" { (&field["items"], "[]") } else { (field, "") };
-        blocks(text, &format!("{path}{mark}."), inner);
     }
 }
 

@@ -111,11 +111,20 @@ impl<'c> Reader<'c> {
                 format!("cannot {request}: the API server does not accept your credentials ({why}); log in again")
             }
             kube::Error::Api(_) => format!("cannot {request}: {why}"),
+            kube::Error::SerdeError(_) => format!("cannot {request}: {}", unknown_form(&why)),
             _ => {
                 format!("cannot {request}: the API server at {} does not answer: {why}", self.address)
             }
         }
     }
+}
+
+/// That an object is of a form that this program does not know: an operator of another release made it, or its CRD.
+pub(super) fn unknown_form(why: &str) -> String {
+    format!(
+        "an object has a form that this program does not know ({why}): use the program of the operator's release, which \
+        kubectl oneagent version prints"
+    )
 }
 
 /// So many objects are asked for at once.

@@ -73,7 +73,8 @@ impl Inputs<'_> {
         for package in PACKAGES {
             let release = list.of_package(publisher, version, package);
             let bundles = bundles(self.root, publisher, package, list, self.new)?;
-            let published: Vec<Released> = bundles.into_iter().filter(|bundle| bundle.release.published).collect();
+            let published = || bundles.iter().filter(|bundle| bundle.release.published).cloned();
+            let published: Vec<Released> = published().collect();
             for one in What::value_variants().iter().copied().filter(|one| wanted(*one)) {
                 let made = match one {
                     What::Crds => manifests::crds(package),
@@ -88,7 +89,11 @@ impl Inputs<'_> {
                     What::Signatures => key.as_ref().map_or(Ok(Vec::new()), |key| signatures(package, publisher, key)),
                     // One for all packages.
                     What::Changelog | What::Containerfile => continue,
-                    What::Reference => reference::kinds(package).map_err(manifests::Error::from),
+                    What::Reference => {
+                        let pages = reference::Pages { root: self.root, package, releases: &bundles, version };
+                        files.extend(pages.kinds()?);
+                        continue;
+                    }
                 };
                 files.extend(made.map_err(|error| format!("cannot generate {one:?} of {}: {error}", package.name))?);
             }

@@ -242,3 +242,21 @@ fn the_csv_grants_what_config_grants_and_its_examples_apply() {
         }
     });
 }
+
+#[test]
+fn the_examples_of_the_reference_pages_are_accepted_as_they_are_written() {
+    olm_tests::run(async {
+        let cluster = Cluster::shared().await;
+        let files = std::fs::read_dir(repository("docs/examples")).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut objects: Vec<Value> =
+            files.flat_map(|name| objects(&format!("docs/examples/{}", name.display()))).collect();
+        let strict = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"];
+        for object in &mut objects {
+            object["metadata"]["namespace"] = json!("default");
+            cluster.try_kubectl(&strict, Some(&object.to_string())).unwrap();
+        }
+        objects[0]["spec"]["unheardOf"] = json!(1);
+        let refused = cluster.try_kubectl(&strict, Some(&objects[0].to_string())).unwrap_err();
+        assert!(refused.contains("unheardOf"), "{refused}");
+    });
+}

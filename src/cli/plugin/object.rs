@@ -7,7 +7,7 @@ use kube::{Client, ResourceExt};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::read::Reader;
+use super::super::read::{Reader, unknown_form};
 use super::managed::{Managed, SEEN};
 use super::{ACT, Cx, UNDER_WAY, WELL};
 use crate::api::condition::Condition;
@@ -23,6 +23,8 @@ pub(super) struct Object {
     pub(super) whole: DynamicObject,
     /// `None`: no operator has written a status yet.
     pub(super) status: Option<Head>,
+    /// Why the status that is there cannot be read.
+    unread: Option<String>,
 }
 
 /// What all their statuses have.
@@ -53,7 +55,9 @@ impl Object {
             let failure = FailureStatus { message, ..FailureStatus::default() };
             status["rollout"]["failure"] = serde_json::to_value(failure).unwrap_or_default();
         }
-        Self { kind, whole, status: Head::deserialize(status).ok() }
+        let status = Option::<Head>::deserialize(status).map_err(|error| error.to_string());
+        let unread = status.as_ref().err().cloned();
+        Self { kind, whole, status: status.ok().flatten(), unread }
     }
 
     pub(super) fn name(&self) -> String {
@@ -122,6 +126,9 @@ impl Object {
     /// How it is, in a line.
     pub(super) fn conclusion(&self) -> Finding {
         let conclusion = self.told().conclusion();
+        if let Some(why) = &self.unread {
+            return Finding { what: unknown_form(why), remedy: None, ..conclusion };
+        }
         let ready = self.condition("Ready").filter(|_| self.is_observed());
         match (self.kind, self.degraded().or(ready)) {
             (Managed::Configwatcher, Some(said)) => {
@@ -228,5 +235,39 @@ async fn list(reached: &Reached, kind: Managed, namespace: Option<&str>) -> Resu
         let is_absent = matches!(&error, kube::Error::Api(status) if status.code == 404);
         if is_absent { format!("the cluster does not serve {plural}: its operator is not installed") } else { why }
     })?;
-    Ok(found.items.into_iter().map(|whole| Object::of(kind, whole)).collect())
+    let found: Vec<Object> = found.items.into_iter().map(|whole| Object::of(kind, whole)).collect();
+    match found.iter().find_map(|object| Some((object.who(), object.unread.as_ref()?))) {
+        Some((who, why)) => Err(format!("cannot read the status of {who}: {}", unknown_form(why))),
+        None => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(status: &Value) -> Object {
+        let whole = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+            "metadata": { "name": "a", "namespace": "n", "generation": 1 }, "spec": {}, "status": status });
+        Object::of(Managed::Oneagent, serde_json::from_value(whole).unwrap())
+    }
+
+    #[test]
+    fn a_status_of_another_release_is_read_as_far_as_it_goes() {
+        // As 0.2.0 wrote it.
+        let older = object(&json!({ "observedGeneration": 1, "version": "1.300.10.20250101-100000",
+            "conditions": [{ "type": "Ready", "status": "True", "reason": "AllUpdated" }],
+            "rollout": { "state": "Complete" } }));
+        assert_eq!((older.code(), older.canaries()), (WELL, None));
+        assert!(older.conclusion().what.starts_with("Complete: "), "{:?}", older.conclusion());
+        let newer = object(&json!({ "observedGeneration": 1, "fresh": [1],
+            "conditions": [{ "type": "Verified", "status": "True", "reason": "New", "more": {} }],
+            "rollout": { "state": "Verifying" } }));
+        assert_eq!((newer.code(), newer.state().as_str()), (UNDER_WAY, "Verifying"));
+        let unknown = object(&json!({ "observedGeneration": 1, "conditions": {} }));
+        let said = unknown.conclusion();
+        assert!(said.kind == Kind::Act && said.what.contains("use the program of the operator's release"), "{said:?}");
+        assert!(object(&Value::Null).conclusion().what.starts_with("no operator has looked at it yet"));
+    }
 }
