@@ -122,13 +122,13 @@ impl<'c> Reader<'c> {
 /// That an object is of a form that this program does not know: an operator of another release made it, or its CRD.
 pub(super) fn unknown_form(why: &str) -> String {
     format!(
-        "an object has a form that this program does not know ({why}): use the program of the operator's release, which \
-        kubectl oneagent version prints"
+        "an object has a form that this program does not know ({why}): use the program of the operator's release, \
+        which kubectl oneagent version prints"
     )
 }
 
 /// So many objects are asked for at once.
-const PAGE: u32 = 500;
+const PAGE: u32 = 250;
 
 /// A list, page by page: the objects of a large cluster are never there twice.
 async fn paged<K>(api: &Api<K>, labels: &str) -> Result<Vec<K>, kube::Error>

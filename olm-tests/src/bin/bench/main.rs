@@ -93,6 +93,7 @@ fn main() {
     }
     olm_tests::run(async {
         if wanted("plugin") {
+            plugin::page(5000).await;
             plugin::status(5000).await;
             plugin::view(1000).await;
         }

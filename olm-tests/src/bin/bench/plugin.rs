@@ -5,6 +5,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use olm_tests::browser::Browser;
 use olm_tests::lab::{LONG, Lab, V1, V2};
 use olm_tests::nodes::Shape;
 use olm_tests::operator::beside;
@@ -42,6 +43,44 @@ pub(super) fn alone() {
     }
     let (took, _) = run("/dev/null", &["simulate", "--nodes", "200", "--runs", "200"]);
     row("… simulate 200 runs of 200 nodes", &format!("{took:.1} s"));
+}
+
+/// The page of a large fleet in a browser: until it is drawn, and until a change of it is.
+pub(super) async fn page(nodes: usize) {
+    if let Err(why) = olm_tests::browser::prepare() {
+        return row("… page", &why);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("page.html").display().to_string();
+    run("/dev/null", &["simulate", "--nodes", &nodes.to_string(), "--html", &file]);
+    let browser = Browser::open().await;
+    let mut drawn = Vec::new();
+    for _ in 0..5 {
+        browser.goto(&format!("file://{file}")).await;
+        let first = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0";
+        let at = browser.until("it is drawn", first, |at| at.as_f64() > Some(0.0)).await;
+        drawn.push(at.as_f64().unwrap_or_default());
+    }
+    row(&format!("… page of {nodes} nodes: drawn, median of five"), &format!("{:.0} ms", median(drawn)));
+    // Each step of its player is one change; two frames later it is on the screen.
+    let step = "
+        const frame = () => new Promise((drawn) => requestAnimationFrame(drawn));
+        const time = document.getElementById('time');
+        const took = [];
+        for (let at = 3600; at < 3700; at += 5) {
+            const began = performance.now();
+            time.value = at;
+            time.dispatchEvent(new Event('input'));
+            await frame();
+            await frame();
+            took.push(performance.now() - began);
+        }
+        return took;";
+    let took = browser.run(&format!("return (async () => {{ {step} }})()")).await;
+    let mut took: Vec<f64> = took.as_array().into_iter().flatten().filter_map(serde_json::Value::as_f64).collect();
+    took.sort_by(f64::total_cmp);
+    let most = took.last().copied().unwrap_or_default();
+    row("… and a change of it: median / longest of twenty", &format!("{:.0} / {most:.0} ms", median(took)));
 }
 
 /// A fleet in three zones.

@@ -23,7 +23,7 @@ const RIGHT: char = '\u{e014}';
 const END: char = '\u{e010}';
 
 /// The label of each node's cell, by zone.
-const CELLS: &str = r#"
+pub(super) const CELLS: &str = r#"
     const label = (cell) => cell.getAttribute("aria-label");
     const of = (zone) => [...zone.querySelectorAll("button.cell:not(.gone)")].map(label);
     return [...document.querySelectorAll(".zone")].map((zone) => [zone.querySelector("h2").textContent, of(zone)]);
@@ -73,7 +73,7 @@ const FOCUSED: &str = r#"
 "#;
 
 /// Cells as the page shows them: zone, node and state.
-fn cells(shown: &Value) -> BTreeMap<String, (String, String)> {
+pub(super) fn cells(shown: &Value) -> BTreeMap<String, (String, String)> {
     let mut all = BTreeMap::new();
     for zone in shown.as_array().into_iter().flatten() {
         let name = zone[0].as_str().unwrap_or_default().split(' ').next().unwrap_or_default().to_owned();

@@ -3,6 +3,7 @@
 //! Must not try again what `explain` and `plan` are tried with: the words are theirs.
 
 mod browsed;
+mod drawn;
 mod others;
 mod paged;
 mod rights;
