@@ -26,7 +26,7 @@ pub struct Debian {
 }
 
 /// All of them.
-pub const ALL: &[Debian] = &[RABBITMQ, REDIS, NAMED, DNSMASQ];
+pub const ALL: &[Debian] = &[RABBITMQ, REDIS, NAMED, DNSMASQ, ZSH, FISH];
 
 const RABBITMQ: Debian = Debian {
     name: "rabbitmq",
@@ -100,6 +100,19 @@ const DNSMASQ: Debian = Debian {
     folders: &["usr/sbin"],
 };
 
+/// The Z shell.
+pub const ZSH: Debian =
+    Debian { name: "zsh", package: "zsh", needs: &["zsh"], packages: &["zsh", "zsh-common"], folders: &["bin"] };
+
+/// The friendly interactive shell.
+pub const FISH: Debian = Debian {
+    name: "fish",
+    package: "fish",
+    needs: &["fish"],
+    packages: &["fish", "fish-common", "libpcre2-32-0"],
+    folders: &["usr/bin"],
+};
+
 /// Where Erlang believes that it is; its scripts say so.
 const ERLANG: &str = "/usr/lib/erlang";
 const SCRIPTS: &[&str] = &["bin/erl", "bin/start"];
@@ -124,6 +137,15 @@ impl Debian {
         let all =
             self.folders.iter().flat_map(|folder| fs::read_dir(done.join(folder)).into_iter().flatten().flatten());
         Ok(all.map(|entry| entry.path()).collect())
+    }
+
+    /// One of its programs, as a command that finds its libraries.
+    pub fn command(&self, name: &str) -> Result<Command, String> {
+        let programs = self.programs()?;
+        let program = programs.iter().find(|path| path.ends_with(name));
+        let mut command = Command::new(program.ok_or_else(|| format!("{} has no {name}", self.package))?);
+        command.envs(self.libraries().map(|folder| ("LD_LIBRARY_PATH", folder)));
+        Ok(command)
     }
 
     fn folder(&self) -> PathBuf {

@@ -8,6 +8,7 @@ mod others;
 mod paged;
 mod rights;
 mod seen;
+mod shells;
 mod steered;
 mod viewed;
 mod waited;
