@@ -3,6 +3,7 @@
 //! Must not try who is a canary.
 
 use olm_tests::lab::{LONG, Lab, SOON, V1, V2, V3};
+use olm_tests::pages::Shell;
 use serde_json::json;
 
 #[test]
@@ -14,16 +15,22 @@ fn where_a_person_promotes_others_follow_by_that_word_and_what_is_rejected_goes_
         lab.all_at("agent", V1, 4, SOON).await;
         lab.behave(|behaviour| behaviour.refuse_downgrade = false);
         lab.cluster.vendor.publish(&lab.name, V2);
-        let said = lab.condition("agent", "Progressing", "True", "AwaitingPromotion").await;
-        assert!(said.contains("rollout.promote") && said.contains("rollout.reject"), "{said}");
-        lab.edit("agent", json!({ "rollout": { "promote": V2 } })).await;
+        // As printed.
+        let shell = Shell::new(lab.cluster);
+        let commands = async |version: &str| {
+            lab.reached("agent", version, 1).await;
+            let said = lab.condition("agent", "Progressing", "True", "AwaitingPromotion").await;
+            let of = |command: &str| format!("kubectl {}", command.trim_end_matches("; or: "));
+            let commands: Vec<String> = said.split("kubectl ").skip(1).map(of).collect();
+            assert!(commands.len() == 2 && commands.iter().all(|command| command.contains(version)), "{said}");
+            commands
+        };
+        shell.run(&commands(V2).await[0], &[]);
         lab.all_at("agent", V2, 4, LONG).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
         // The word was about that version; the next one is rejected, and goes back.
         lab.cluster.vendor.publish(&lab.name, V3);
-        lab.condition("agent", "Progressing", "True", "AwaitingPromotion").await;
-        lab.reached("agent", V3, 1).await;
-        lab.edit("agent", json!({ "rollout": { "reject": V3 } })).await;
+        shell.run(&commands(V3).await[1], &[]);
         lab.all_at("agent", V2, 4, LONG).await;
         let status = lab.status("agent").await;
         assert_eq!(status.rejected_versions, [V3]);
