@@ -43,7 +43,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What can be asked for alone: `make bench ONLY="latency plan"`.
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 16] = [
     "plan",
     "latency",
     "rollout",
@@ -59,6 +59,7 @@ const SECTIONS: [&str; 15] = [
     "fifty",
     "memory",
     "plugin",
+    "page",
 ];
 /// Between two rounds of a latency: what the last one set off has come to rest.
 const REST: Duration = Duration::from_millis(300);
@@ -92,8 +93,10 @@ fn main() {
         plugin::alone();
     }
     olm_tests::run(async {
-        if wanted("plugin") {
+        if wanted("page") {
             plugin::page(5000).await;
+        }
+        if wanted("plugin") {
             plugin::status(5000).await;
             plugin::view(1000).await;
         }
