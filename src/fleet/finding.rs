@@ -106,7 +106,8 @@ impl Told<'_> {
     /// The commands by which a person says what follows the canaries, while that is awaited.
     #[must_use]
     pub fn promotion(&self) -> Option<[String; 2]> {
-        let is_awaited = has(self.status?.conditions, "Progressing", "AwaitingPromotion");
+        let status = self.status.filter(|status| status.observed == self.metadata.generation)?;
+        let is_awaited = has(status.conditions, "Progressing", "AwaitingPromotion");
         let (name, namespace) = (self.metadata.name.as_deref()?, self.metadata.namespace.as_deref()?);
         let revision = self.to.1.filter(|_| is_awaited)?;
         Some(promotion(self.resource, (namespace, name), revision))

@@ -114,7 +114,11 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
     }
     if report.lacking > 0 {
         let named = [report.troubled.as_slice(), &report.ceased].concat();
-        let who = if named.is_empty() { String::new() } else { format!(": {}", pairs(&named)) };
+        let more = match report.lacking.saturating_sub(named.len()) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let who = if named.is_empty() { String::new() } else { format!(": {}{more}", pairs(&named)) };
         // While the Pods of what was unavailable come and go, it still is.
         let is_known = kept(C::Ready, R::AgentsUnavailable, facts).is_some();
         let reason = if named.is_empty() && !is_known { R::RollingOut } else { R::AgentsUnavailable };
@@ -298,7 +302,10 @@ fn token(type_: C, token: &Token, state: Option<&TokenState>, key: &str, facts: 
     match token {
         Token::NoSecret => no(
             R::TokenSecretNotFound,
-            format!("Secret {namespace}/{secret} does not exist; create it with keys apiToken and paasToken"),
+            format!(
+                "Secret {namespace}/{secret} does not exist; create it with both tokens: kubectl -n {namespace} create \
+                secret generic {secret} --from-literal=apiToken=TOKEN --from-literal=paasToken=TOKEN"
+            ),
         ),
         Token::Unread(why) => {
             Finding::new(type_, None, R::TokenError, format!("Secret {namespace}/{secret} cannot be read: {why}"))
