@@ -112,7 +112,9 @@ fn what_is_wrong_with_tokens_is_said_and_mending_them_works_at_once() {
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "secret", "tokens"]);
         lab.oneagent(&json!({}));
         let message = lab.condition("agent", "PaaSToken", "False", "TokenSecretNotFound").await;
-        assert!(message.contains("fail-tokens/tokens") && message.contains("apiToken and paasToken"), "{message}");
+        let creates = "kubectl -n fail-tokens create secret generic tokens --from-literal=apiToken=TOKEN \
+            --from-literal=paasToken=TOKEN";
+        assert!(message.contains("fail-tokens/tokens") && message.ends_with(creates), "{message}");
         lab.condition("agent", "Degraded", "True", "TokenSecretNotFound").await;
         let waits = lab.status("agent").await.rollout.unwrap().waiting_on;
         assert!(waits[0].contains("Secret fail-tokens/tokens does not exist"), "{waits:?}");
