@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use clap::Command;
 use clap_complete::Shell;
@@ -17,14 +16,19 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// Objects with values of fields that no sample has.
-const EXAMPLES: &str = "docs/examples";
+const EXAMPLES: [(&str, &str); 5] = [
+    ("OneAgent", include_str!("../../docs/examples/oneagent.yaml")),
+    ("ConfigWatcher", include_str!("../../docs/examples/configwatcher.yaml")),
+    ("PrometheusJmxExporter", include_str!("../../docs/examples/prometheusjmxexporter.yaml")),
+    ("Manager", include_str!("../../docs/examples/manager.yaml")),
+    ("DaemonSetRollout", include_str!("../../docs/examples/daemonsetrollout.yaml")),
+];
 /// What Kubernetes itself documents is not opened.
 const KUBERNETES: [&str; 4] = ["affinity", "env", "resources", "tolerations"];
 const MADE: &str = "<!-- Made by `make generate` from the types and the program; edits are lost. -->";
 
 /// Where the pages of the kinds of a package come from.
 pub struct Pages<'a> {
-    pub root: &'a Path,
     pub package: &'a Package,
     /// Its releases, oldest first.
     pub releases: &'a [Released],
@@ -82,20 +86,18 @@ impl Pages<'_> {
         if known.missing.is_empty() {
             Ok(file(&format!("{name}.md"), text.as_bytes()))
         } else {
-            Err(format!("no sample, nor {EXAMPLES}/{name}.yaml, has a value of {}", known.missing.join(", ")))
+            Err(format!("no sample, nor docs/examples/{name}.yaml, has a value of {}", known.missing.join(", ")))
         }
     }
 
     /// The samples of a kind, and the objects that have what these do not.
     fn examples(&self, kind: &Kind) -> Result<Vec<Value>, String> {
-        let path = self.root.join(EXAMPLES).join(format!("{}.yaml", kind.name.to_lowercase()));
-        let read =
-            || std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()));
-        let more = if path.is_file() { read()? } else { String::new() };
+        let more = EXAMPLES.iter().filter(|(name, _)| *name == kind.name).map(|(_, text)| *text);
         let mut found = Vec::new();
-        for text in self.package.samples.iter().map(|sample| sample.yaml).chain([more.as_str()]) {
+        for text in self.package.samples.iter().map(|sample| sample.yaml).chain(more) {
             for document in serde_yaml::Deserializer::from_str(text) {
-                let object = Value::deserialize(document).map_err(|error| format!("{}: {error}", path.display()))?;
+                let object =
+                    Value::deserialize(document).map_err(|error| format!("an example of {}: {error}", kind.name))?;
                 found.extend((object["kind"] == kind.name).then_some(object));
             }
         }
@@ -137,7 +139,11 @@ fn value<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
 
 /// A field with its value, as a line of YAML has it.
 fn written(name: &str, value: &Value) -> String {
-    let plain = value.as_str().filter(|text| serde_yaml::from_str::<Value>(text).is_ok_and(|read| read == *value));
+    // Other readers take digits with a colon for a number.
+    let is_number =
+        |text: &&str| text.starts_with(|c: char| c.is_ascii_digit()) && text.len() < 9 && text.contains(':');
+    let is_plain = |text: &&str| serde_yaml::from_str::<Value>(text).is_ok_and(|read| read == *value);
+    let plain = value.as_str().filter(|text| !is_number(text)).filter(is_plain);
     plain.map_or_else(|| format!("{name}: {value}"), |plain| format!("{name}: {plain}"))
 }
 
@@ -216,8 +222,10 @@ fn kind_of(field: &Value) -> String {
     };
     match field["enum"].as_array() {
         Some(values) => {
-            let values: Vec<String> =
-                values.iter().filter_map(Value::as_str).map(|value| format!("`{value}`")).collect();
+            let values: Vec<String> = values
+                .iter()
+                .map(|value| format!("`{}`", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+                .collect();
             values.join(", ")
         }
         None => written,

@@ -13,7 +13,6 @@ use super::memory::Memory;
 use super::places::{Fingerprint, Obstacle, Survey, SurveyInput, WORDS};
 use super::resolve::Resolved;
 use super::revision::Config;
-use crate::fleet::policy::PAUSED;
 use crate::kernel::kind::Planned;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
@@ -22,6 +21,11 @@ use crate::rollout::{self, Desired, Hold, Inventory, Policy, State, Workload};
 /// What no watch tells is looked at again after so long.
 const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 
+const PAUSED: Hold = Hold {
+    state: State::Paused,
+    why: "rollout.paused is true; to continue, set it to false, or use kubectl oneagent resume NAME --kind \
+        configwatcher",
+};
 const STOPPED: Hold = Hold {
     state: State::Stopped,
     why: "ConfigMap configwatcher-operator in the operator's namespace has key stop; to continue, delete the key, \

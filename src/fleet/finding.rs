@@ -140,9 +140,13 @@ impl Told<'_> {
         let finish = rollout.expected_finish.as_ref().map(|at| format!(", finishes about {at}")).unwrap_or_default();
         let reason = degraded.map(|degraded| format!(" ({})", degraded.reason)).unwrap_or_default();
         let state = if rollout.state.is_empty() { "Unknown" } else { &rollout.state };
+        let surplus = match counts.surplus {
+            0 => String::new(),
+            count => format!(" and on {count} where no new one may start"),
+        };
         let what = format!(
-            "{state}{reason}: desired {pods}{to} on {} nodes, available {pods} on {} nodes{finish}",
-            counts.progress, counts.agents,
+            "{state}{reason}: desired {pods}{to} on {} nodes, available {pods} on {}/{} nodes{surplus}{finish}",
+            counts.progress, counts.running, counts.selected,
         );
         finding(if degraded.is_some() { Kind::Act } else { Kind::Well }, what, None)
     }

@@ -89,7 +89,7 @@ impl<N: Naming> Change<'_, N> {
         let Some(desired) = self.desired else { return self.naming.changed(None) };
         let short = self.naming.short(desired);
         match &self.before.last_good {
-            Some(good) if good == desired => format!("{} to the other nodes", self.naming.named(desired)),
+            Some(good) if good == desired => format!("{} to nodes without it", self.naming.named(desired)),
             Some(good) if self.naming.short(good) == short => self.naming.changed(Some(desired)),
             _ if short.is_none() => self.naming.changed(Some(desired)),
             _ => self.naming.named(desired),
@@ -106,7 +106,9 @@ impl<N: Naming> Change<'_, N> {
             Who::Some(Share::Percent(percent)) => format!("; canaries first: {percent}%"),
             Who::Marked => "; the marked canaries first".to_owned(),
         });
-        let superseded = self.before.started().and(self.was).and_then(|was| was.to.as_ref());
+        let is_another =
+            |to: &&String| Some(*to) != self.desired.and_then(|desired| self.naming.short(desired)).as_ref();
+        let superseded = self.before.started().and(self.was).and_then(|was| was.to.as_ref()).filter(is_another);
         let superseded = superseded.map(|to| format!(", before that of {to} was complete")).unwrap_or_default();
         let message = format!(
             "The rollout of {} started{}{superseded}: {} of {} nodes are to be updated, at most {} at a time{}.",

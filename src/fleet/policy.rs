@@ -14,7 +14,7 @@ use crate::rollout::{self, Hold, Order, Policy, Share, State, Who};
 /// `rollout.paused`.
 pub const PAUSED: Hold = Hold {
     state: State::Paused,
-    why: "rollout.paused is true; to continue, set it to false, or use kubectl oneagent resume",
+    why: "rollout.paused is true; to continue, set it to false, or use kubectl oneagent resume NAME",
 };
 
 /// What the pace of a rollout means where places are nodes. What is wrong is added to `wrong`.

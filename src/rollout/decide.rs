@@ -35,6 +35,7 @@ pub fn plan<R: Revision>(
         missing: missing(&reading),
         budget: bounds.budget,
         failure_limit: bounds.budget,
+        failing: reading.failing().len(),
         needs_proof: reading.cells.iter().any(|cell| cell.suspect),
         report: Report::default(),
         memory: inventory.memory.clone(),

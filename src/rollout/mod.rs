@@ -315,8 +315,10 @@ pub struct Plan<R> {
     pub missing: Vec<(Arc<str>, DateTime<Utc>)>,
     /// How many Pods may be unavailable because of us.
     pub budget: usize,
-    /// So many failing places stop the rollout.
+    /// So many failing places stop the rollout at the latest,
     pub failure_limit: usize,
+    /// and so many there are.
+    pub failing: usize,
     /// Whether a fresh check of the source is needed.
     pub needs_proof: bool,
     /// What everything is waiting for.

@@ -201,7 +201,12 @@ impl WaitingOn {
             Self::Places { names, count, cause, until } => format!(
                 "{}: {cause}{}",
                 named(words, names, *count),
-                until.map(|until| format!(" (deadline {})", until.format("%H:%M:%SZ"))).unwrap_or_default()
+                until
+                    .map(|until| {
+                        let first = if *count == 1 { "" } else { "first " };
+                        format!(" ({first}deadline {})", until.format("%H:%M:%SZ"))
+                    })
+                    .unwrap_or_default()
             ),
             Self::Closed { names, count, by } => format!(
                 "{}: its agent was being replaced when {}{} came, which keeps the new one off",

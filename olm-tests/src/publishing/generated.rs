@@ -90,7 +90,7 @@ impl Inputs<'_> {
                     // One for all packages.
                     What::Changelog | What::Containerfile => continue,
                     What::Reference => {
-                        let pages = reference::Pages { root: self.root, package, releases: &bundles, version };
+                        let pages = reference::Pages { package, releases: &bundles, version };
                         files.extend(pages.kinds()?);
                         continue;
                     }

@@ -314,6 +314,8 @@ mod tests {
         assert_eq!(done(None, &object("Complete", &unready)), Verdict::Goes);
         let waits = json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "Outdated" }] });
         assert_eq!(done(None, &object("Complete", &waits)), Verdict::Reached, "a cordoned node keeps its Pod");
+        let waits = json!({ "conditions": waits["conditions"], "nodes": { "heldBack": 1 } });
+        assert_eq!(done(None, &object("Complete", &waits)), Verdict::Goes, "an edit does not reach it");
         let goes = json!({ "conditions": [{ "type": "Ready", "status": "True" },
             { "type": "Progressing", "status": "True", "reason": "Starting" }] });
         assert_eq!(done(None, &object("Complete", &goes)), Verdict::Goes, "a node joined");

@@ -3,6 +3,7 @@
 //!
 //! Pure: the same arguments give the same plan, byte for byte. Must not send, wait, log, or ask for the time.
 
+mod failed;
 mod from_cluster;
 mod objects;
 mod obstacles;
@@ -265,7 +266,7 @@ fn plan_beside(
     }
     // Said only where it keeps somebody from something.
     problems.extend(behind.filter(|_| decision.plan.report.state == State::Held));
-    problems.extend(complaints(resolved, seen, &decision, refused, (environment, choice.version)));
+    problems.extend(complaints(resolved, seen, &decision, refused, (environment, &choice)));
 
     let (known, gone) = gone(seen, &placement, hands_off.is_some(), now);
     let is_free = hands_off.is_none() && kept_out.is_none();

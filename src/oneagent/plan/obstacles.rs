@@ -10,11 +10,11 @@ use kube::ResourceExt;
 use super::super::build::template::{self};
 use super::super::hold::{AWAITED, ENVIRONMENT, NOT_OFFERED, TOKEN_REJECTED};
 use super::super::observe::{Named, Observed, Token};
-use super::super::places::{Decision, WORDS};
+use super::super::places::Decision;
 use super::super::problem::{Problem, lift_selectors, whose_selector};
-use super::super::resolve::{Resolved, Wish};
-use super::super::revision::Revision;
-use super::super::version::withdrawn;
+use super::super::resolve::Resolved;
+use super::super::version::{Choice, withdrawn};
+use super::failed::{refuses_the_old, rolled_back, rollout_failed};
 use super::versions::downloads;
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
@@ -163,100 +163,6 @@ pub(super) fn refused(resolved: &Resolved, seen: &Observed) -> Option<refusal::R
     Some(refusal::read(why, "OneAgent", &resolved.namespace, &resolved.pod.service_account))
 }
 
-/// How a version that failed is tried again, by what the spec names already.
-fn how_to_retry(resolved: &Resolved, failure: &rollout::Failure<Revision>) -> String {
-    if failure.by_hand {
-        return "to try it again, remove spec.rollout.reject".to_owned();
-    }
-    let field = match (resolved.retry, failure.revision.version) {
-        (Some(retried), Some(failed)) if retried == failed => "remove spec.rollout.retry, and set it again".to_owned(),
-        (_, Some(failed)) => format!("spec.rollout.retry: {failed}"),
-        (_, None) => "spec.rollout.retry".to_owned(),
-    };
-    format!("to try it again: {} ({field})", plugin("retry", resolved))
-}
-
-/// A verb of the kubectl plugin, of this object.
-fn plugin(verb: &str, resolved: &Resolved) -> String {
-    format!("kubectl oneagent -n {} {verb} {}", resolved.namespace, resolved.name)
-}
-
-/// How nodes that have what failed get another agent.
-fn how_to_leave(resolved: &Resolved, decision: &Decision, failure: &rollout::Failure<Revision>) -> String {
-    if resolved.policy.rolls_back {
-        return "agents that have it go back to the last good version".to_owned();
-    }
-    if !failure.rejects {
-        return "or change the Pod template back in the spec".to_owned();
-    }
-    let newer = "a newer version is taken automatically";
-    match (resolved.wish, decision.memory.last_good_version()) {
-        (Wish::Image { .. } | Wish::UserUrl, _) => "or choose another version".to_owned(),
-        (wish, Some(good)) => format!(
-            "to put {good} on these nodes: {} (spec.update.version){}",
-            plugin("rollback", resolved),
-            if matches!(wish, Wish::Newest) { format!("; {newer}") } else { String::new() }
-        ),
-        (_, None) => format!("or pin a good one (spec.update.version); {newer}"),
-    }
-}
-
-/// What stopped the rollout, and what there is to do.
-fn rollout_failed(resolved: &Resolved, decision: &Decision) -> Option<Problem> {
-    let failure = decision.memory.rollout.failure.as_ref()?;
-    let by_itself = if decision.memory.rollout.is_final() {
-        "these nodes' agents recovered twice before, so their recovery does not end this any more; "
-    } else {
-        "correct the cause: when these nodes' agents recover, the rollout continues; "
-    };
-    // An outage there looks like a version that fails.
-    let asked = resolved.versions.is_none() || !downloads(resolved);
-    let unasked = "; the environment that agents download from is not asked (spec.update.source is ConfigMap): see \
-        whether these nodes reach it";
-    Some((
-        Reason::RolloutFailed,
-        format!(
-            "{}{}; the other agents keep the previous version, and nodes that join get that one; {}{}; {}",
-            failure.message,
-            if asked { "" } else { unasked },
-            if failure.by_hand { "" } else { by_itself },
-            how_to_retry(resolved, failure),
-            how_to_leave(resolved, decision, failure)
-        ),
-    ))
-}
-
-/// What there is to do once agents went back.
-fn rolled_back(resolved: &Resolved, decision: &Decision) -> Option<Problem> {
-    let engines = &decision.memory.rollout;
-    let failure = engines.failure.as_ref().filter(|_| decision.plan.report.state == rollout::State::RolledBack)?;
-    let good = decision.memory.last_good_version();
-    let good = good.map_or_else(|| "the last good Pod template".to_owned(), |version| format!("version {version}"));
-    Some((
-        Reason::RolledBack,
-        format!(
-            "{}; all agents that had it run {good} again; a newer version is taken automatically; {}",
-            failure.message,
-            how_to_retry(resolved, failure)
-        ),
-    ))
-}
-
-/// Why agents cannot go back to the last good version.
-fn refuses_the_old(decision: &Decision) -> Option<Problem> {
-    let mut waits = decision.plan.report.waiting_on.iter();
-    let refused = waits.find(|waits| matches!(waits, rollout::WaitingOn::Back { refused: Some(_), .. }))?;
-    Some((
-        Reason::DowngradeRefused,
-        format!(
-            "{}; the other agents are left as they are. If the host refuses the older agent, take a newer version (it \
-            is taken automatically, or pin it in spec.update.version), or remove the agent from that node with its \
-            uninstall script, and delete the Pod. If the node keeps both versions from starting, correct that first",
-            refused.said(&WORDS)
-        ),
-    ))
-}
-
 /// Agents that the API server does not let go.
 fn undeletable(seen: &Observed) -> Option<Problem> {
     let (first, others) = seen.undeletable.said.split_first()?;
@@ -276,13 +182,13 @@ pub(super) fn complaints(
     seen: &Observed,
     decision: &Decision,
     refused: Option<refusal::Refusal>,
-    (environment, chosen): (Option<&Snapshot>, Option<Version>),
+    (environment, choice): (Option<&Snapshot>, &Choice),
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     let report = &decision.plan.report;
     problems.extend(refuses_the_old(decision));
     problems.extend(undeletable(seen));
-    let failure = rollout_failed(resolved, decision);
+    let failure = rollout_failed(resolved, seen, decision);
     let is_now = report.state == rollout::State::Failed;
     problems.extend(failure.clone().filter(|_| is_now));
     problems.extend(rolled_back(resolved, decision));
@@ -326,22 +232,22 @@ pub(super) fn complaints(
         let causes = by_cause(others);
         let causes: Vec<String> = causes.iter().map(|(why, nodes)| format!("{}: {why}", nodes.join(", "))).collect();
         if !causes.is_empty() {
-            let goes_on = match report.state {
-                rollout::State::Rolling => {
-                    let limit = decision.plan.failure_limit;
-                    format!(
-                        "; the rollout stops once new agents fail on {limit} node{}",
-                        if limit == 1 { "" } else { "s" }
-                    )
-                }
+            let (failing, limit) = (decision.plan.failing, decision.plan.failure_limit);
+            let counts = match report.state {
+                rollout::State::Rolling if failing > 0 => format!(
+                    "; new agents have failed on {failing} {}, and the rollout stops at {limit} at the latest",
+                    if failing == 1 { "node" } else { "nodes" }
+                ),
                 _ => String::new(),
             };
-            problems.push((Reason::AgentsUnavailable, format!("{}{goes_on}", causes.join("; "))));
+            problems.push((Reason::AgentsUnavailable, format!("{}{counts}", causes.join("; "))));
         }
     }
-    // What failed before a newer version, or before the rollout under way, is history.
+    // What failed before a newer version, or before the one that a user insists on since, is history. An edit of the
+    // last good one is rolled out beside a failure that stands.
     let failed = decision.memory.rollout.failure.as_ref().and_then(|failure| failure.revision.version);
-    let is_history = decision.memory.rollout.started().is_some() || failed.is_some_and(|failed| chosen > Some(failed));
+    let is_another = choice.strict && decision.memory.rollout.started().is_some() && choice.version != failed;
+    let is_history = is_another || failed.is_some_and(|failed| choice.version > Some(failed));
     let is_back = report.state == rollout::State::RolledBack;
     problems.extend(failure.filter(|_| !is_now && !is_back && !is_history));
     problems

@@ -40,6 +40,9 @@ fn a_rollout_is_seen_zone_by_zone_and_what_is_wrong_with_the_command_that_helps(
             b.versions.insert(V2.to_owned(), Fault::CrashLoop);
         });
         lab.cluster.vendor.publish(&lab.name, V2);
+        lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
+        // The last good version is desired again a moment later.
+        lab.shows("it stays at the good one", SOON, |status| status.desired_version.as_deref() == Some(V1)).await;
         let message = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
         let said = person.says(1, &["status", "agent"]);
         assert!(said.starts_with("agent  1.301.20 failed  1.300.10 5/6"), "{said}");
