@@ -62,7 +62,7 @@ impl Pages<'_> {
         let version = &crd["spec"]["versions"][0];
         let (group, name) = (kind.group, version["name"].as_str().unwrap_or_default());
         let schema = &version["schema"]["openAPIV3Schema"];
-        let fields = |released: &'_ Released| {
+        let fields = |released: &Released| {
             let crds = released.manifests("CustomResourceDefinition").into_iter();
             let mut found = BTreeSet::new();
             for crd in crds.filter(|crd| crd["spec"]["names"]["kind"] == kind.name) {

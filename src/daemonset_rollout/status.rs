@@ -18,11 +18,11 @@ use crate::api::daemonset_rollout::{DaemonSetRollout, DaemonSetRolloutStatus, Da
 use crate::api::rollout::{FailureStatus, RolloutStatus};
 use crate::fleet::closed::UNTOLERATED;
 use crate::fleet::counts::{counts, to_the_minute};
-use crate::fleet::finding::{self, pairs};
+use crate::fleet::finding::{awaited, pairs};
 use crate::fleet::milestones::{Change, Naming};
 use crate::fleet::refusal;
 use crate::k8s::source::{owner, source};
-use crate::rollout::{Bucket, Report, State, WaitingOn};
+use crate::rollout::{Bucket, Report, State};
 
 /// How many images are named.
 const IMAGES: usize = 5;
@@ -281,11 +281,9 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
 
 /// The canaries have soaked, and a person must say what follows.
 fn promotion(facts: &StatusFacts<'_>) -> Option<String> {
-    let is_it = |waits: &&WaitingOn| matches!(waits, WaitingOn::Promotion(_));
-    let waits = facts.report().waiting_on.iter().find(is_it)?;
     let (resolved, current) = (&facts.seen.resolved, &facts.seen.revisions.known()?.current.0);
-    let [promote, reject] = finding::promotion("dsr", (&resolved.namespace, &resolved.name), current);
-    Some(format!("{}: {promote}; or: {reject}", waits.said(&WORDS)))
+    let object = (resolved.namespace.as_str(), resolved.name.as_str());
+    awaited(&facts.report().waiting_on, &WORDS, "dsr", object, current)
 }
 
 fn progressing(facts: &StatusFacts<'_>) -> Finding {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::api::condition::{Condition, has};
 use crate::api::rollout::{NodeCounts, RolloutStatus, WithoutAgent};
 use crate::k8s::node::{Node, Taint};
-use crate::rollout::{Bucket, Cause, Pod, Start};
+use crate::rollout::{Bucket, Cause, Pod, Start, WaitingOn, Words};
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -226,6 +226,20 @@ pub fn promotion(resource: &str, (namespace, name): (&str, &str), revision: &str
             '{{\"spec\":{{\"rollout\":{{\"{field}\":\"{revision}\"}}}}}}'"
         )
     })
+}
+
+/// What waits for a person, if the canaries have soaked and it does, with both commands.
+#[must_use]
+pub fn awaited(
+    waiting_on: &[WaitingOn],
+    words: &Words,
+    resource: &str,
+    object: (&str, &str),
+    revision: &str,
+) -> Option<String> {
+    let waits = waiting_on.iter().find(|waits| matches!(waits, WaitingOn::Promotion(_)))?;
+    let [promote, reject] = promotion(resource, object, revision);
+    Some(format!("{}: {promote}; or: {reject}", waits.said(words)))
 }
 
 /// The command that removes a taint.

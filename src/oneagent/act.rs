@@ -90,7 +90,7 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
     let compared = follows.then(|| cx.kind.optional_apis.period());
     let changed = deleted.has_changed.then_some(Duration::from_secs(1));
     // While nothing may be replaced, nothing that OLM could interrupt is under way.
-    let is_free = resolved.policy.hold.is_none() && !observed.stopped;
+    let is_free = resolved.held(observed.stopped).is_none();
     let latest = cx.in_flight.ledger(&resolved.uid).latest().filter(|_| is_free);
     Acted {
         error,

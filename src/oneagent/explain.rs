@@ -97,8 +97,7 @@ impl Cluster {
                 let unread = unread(around);
                 let known = status.nodes.iter().flat_map(|nodes| &nodes.without_agent);
                 let known = known.clone().find(|without| *without.node == *node.name);
-                let since =
-                    known.as_ref().and_then(|known| known.since.as_ref()).map(|since| format!(" since {since}"));
+                let since = known.and_then(|known| known.since.as_ref()).map(|since| format!(" since {since}"));
                 let reason = reason(&cause, known);
                 let since = since.unwrap_or_default();
                 let what = format!(

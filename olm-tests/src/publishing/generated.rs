@@ -73,8 +73,7 @@ impl Inputs<'_> {
         for package in PACKAGES {
             let release = list.of_package(publisher, version, package);
             let bundles = bundles(self.root, publisher, package, list, self.new)?;
-            let published = || bundles.iter().filter(|bundle| bundle.release.published).cloned();
-            let published: Vec<Released> = published().collect();
+            let published: Vec<Released> = bundles.iter().filter(|bundle| bundle.release.published).cloned().collect();
             for one in What::value_variants().iter().copied().filter(|one| wanted(*one)) {
                 let made = match one {
                     What::Crds => manifests::crds(package),

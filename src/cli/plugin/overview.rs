@@ -69,7 +69,7 @@ pub(super) struct Overview {
     /// The commands that let others follow the canaries, or none, while that is awaited.
     #[serde(skip_serializing_if = "Option::is_none")]
     promotion: Option<[String; 2]>,
-    /// The version that failed, where another one is desired since.
+    /// The version that failed last, as long as nothing newer is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
     #[serde(skip)]
@@ -326,8 +326,8 @@ pub(super) fn style(cell: Cell) -> Style {
 
 /// The nodes that most need somebody: those that fail first, then those without a Pod; by name.
 fn worst(looks: &[Look], known: &[WithoutAgent], remedy: impl Fn(&str) -> Option<String>) -> Vec<Worst> {
-    let mut found: Vec<(Cell, &Look)> = looks.iter().map(|look| (Cell::of(look), look)).collect();
-    found.retain(|(cell, _)| matches!(cell, Cell::Failing | Cell::Missing));
+    let of = looks.iter().map(|look| (Cell::of(look), look));
+    let mut found: Vec<(Cell, &Look)> = of.filter(|(cell, _)| matches!(cell, Cell::Failing | Cell::Missing)).collect();
     found.sort_unstable_by_key(|(cell, look)| (*cell == Cell::Missing, &look.name));
     let worst = |(cell, look): (Cell, &Look)| {
         let known = known.iter().find(|known| *known.node == *look.name);

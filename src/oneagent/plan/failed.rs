@@ -37,7 +37,7 @@ pub(super) fn rollout_failed(resolved: &Resolved, seen: &Observed, decision: &De
         goes_back(resolved, seen, decision),
         newer(resolved),
     ];
-    Some((Reason::RolloutFailed, said.into_iter().flatten().collect::<Vec<_>>().join("; ")))
+    Some((Reason::RolloutFailed, joined(said)))
 }
 
 /// What there is to do once agents went back.
@@ -52,7 +52,12 @@ pub(super) fn rolled_back(resolved: &Resolved, decision: &Decision) -> Option<Pr
         newer(resolved),
         how_to_retry(resolved, failure),
     ];
-    Some((Reason::RolledBack, said.into_iter().flatten().collect::<Vec<_>>().join("; ")))
+    Some((Reason::RolledBack, joined(said)))
+}
+
+/// What there is to say, as one sentence.
+fn joined(said: impl IntoIterator<Item = Option<String>>) -> String {
+    said.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Why agents cannot go back to the last good version.
@@ -119,7 +124,7 @@ fn how_to_leave(resolved: &Resolved, decision: &Decision, failure: &rollout::Fai
 /// That agents go back without a person's word.
 fn goes_back(resolved: &Resolved, seen: &Observed, decision: &Decision) -> Option<String> {
     let is_possible = decision.memory.rollout.last_good.is_some() && refused(decision).is_none();
-    let is_held = resolved.policy.hold.is_some() || seen.stopped;
+    let is_held = resolved.held(seen.stopped).is_some();
     (resolved.policy.rolls_back && is_possible).then(|| {
         let when = if is_held { " once the rollout is resumed" } else { "" };
         format!("agents that have it go back to the last good version{when}")

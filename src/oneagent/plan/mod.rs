@@ -29,7 +29,7 @@ use super::MANAGER;
 use super::build::daemonset::architectures;
 use super::build::pull_secret::PullSecret;
 use super::build::record::{Base, Record};
-use super::hold::{DOWNGRADE, LIST, NAMESPACE_SELECTOR, RETURNING, STOPPED, TOKENS};
+use super::hold::{DOWNGRADE, LIST, NAMESPACE_SELECTOR, RETURNING, TOKENS};
 use super::known::{Known, News};
 use super::memory::Memory;
 use super::observe::Observed;
@@ -313,7 +313,7 @@ fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) ->
 
 /// The policy, as what is found changes it: the first hold that applies is the one that is said.
 fn policy(resolved: &Resolved, seen: &Observed, found: [Option<Hold>; 6], desired: Option<Version>) -> Policy {
-    let users = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
+    let users = resolved.held(seen.stopped);
     let hold =
         users.or_else(|| found.into_iter().flatten().next()).or_else(|| from_cluster::cluster_update(resolved, seen));
     let word = desired.and_then(|desired| Word::of(&desired, resolved.promote.as_ref(), resolved.reject.as_ref()));

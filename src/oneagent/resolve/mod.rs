@@ -31,7 +31,8 @@ use crate::k8s::affinity::terms;
 use crate::k8s::placement::Placement;
 use crate::k8s::quantity::quantity;
 use crate::oneagent::conflict::{Conflict, Doubt};
-use crate::rollout::Policy;
+use crate::oneagent::hold::STOPPED;
+use crate::rollout::{Hold, Policy};
 
 use hosts::{IMAGE_ARCHITECTURES, INSTALLER_ARCHITECTURES, check_system, installer_arch};
 pub use image::FromImage;
@@ -149,6 +150,14 @@ impl Wish {
     #[must_use]
     pub fn is_users_own(self) -> bool {
         matches!(self, Self::UserUrl | Self::Image { .. })
+    }
+}
+
+impl Resolved {
+    /// What people hold a rollout by, whether or not there is one; `stopped`: all of the cluster's are.
+    #[must_use]
+    pub fn held(&self, stopped: bool) -> Option<Hold> {
+        if stopped { Some(STOPPED) } else { self.policy.hold }
     }
 }
 

@@ -10,8 +10,8 @@ use super::StatusFacts;
 use crate::api::oneagent::condition::{ConditionType as C, Finding, Reason as R};
 use crate::dynatrace::{Snapshot, TokenState};
 use crate::fleet::closed;
-use crate::fleet::finding::{self, pairs};
-use crate::rollout::{Bucket, Report, State, WaitingOn};
+use crate::fleet::finding::{awaited, pairs};
+use crate::rollout::{Bucket, Report, State};
 
 /// What conditions say; and what a human must fix, most important first.
 pub(super) fn findings(facts: &StatusFacts<'_>) -> (Vec<Finding>, Vec<Problem>) {
@@ -274,7 +274,7 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
                 joining => format!("{joining} nodes start their agents: {}", report.such_as(Bucket::Starting)),
             },
         ),
-        (State::Complete | State::RolledBack, _) if let Some(hold) = facts.at_rest() => {
+        (State::Complete | State::RolledBack, _) if let Some(hold) = facts.resolved.held(facts.seen.stopped) => {
             let reason = if hold.state == State::Stopped { R::Stopped } else { R::Paused };
             finding(false, reason, format!("nothing is under way, and nothing will be: {}", hold.why))
         }
@@ -285,11 +285,9 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
 
 /// The canaries have soaked, and a person must say what follows.
 fn promotion(facts: &StatusFacts<'_>) -> Option<String> {
-    let is_it = |waits: &&WaitingOn| matches!(waits, WaitingOn::Promotion(_));
-    let waits = facts.report().waiting_on.iter().find(is_it)?;
     let (resolved, version) = (facts.resolved, facts.assessment.choice.version?.to_string());
-    let [promote, reject] = finding::promotion("oneagent", (&resolved.namespace, &resolved.name), &version);
-    Some(format!("{}: {promote}; or: {reject}", waits.said(&WORDS)))
+    let object = (resolved.namespace.as_str(), resolved.name.as_str());
+    awaited(&facts.report().waiting_on, &WORDS, "oneagent", object, &version)
 }
 
 fn after_waiting(waits: &str) -> String {

@@ -13,7 +13,6 @@ use chrono::{DateTime, Utc};
 use findings::{all_updated_before, findings};
 
 use super::done::Done;
-use super::hold::STOPPED;
 use super::memory::{self, Memory};
 use super::observe::Observed;
 use super::places::WORDS;
@@ -28,7 +27,7 @@ use crate::api::oneagent::{OneAgent, OneAgentStatus};
 use crate::api::rollout::RolloutStatus;
 use crate::dynatrace::Snapshot;
 use crate::fleet::counts::{counts, to_the_minute};
-use crate::rollout::{Hold, Report, State};
+use crate::rollout::{Report, State};
 
 /// All that a status is made from.
 #[derive(Clone, Copy)]
@@ -69,11 +68,6 @@ impl<'a> StatusFacts<'a> {
         self.complaint.into_iter().chain(&self.assessment.problems).cloned().chain(istio).collect()
     }
 
-    /// What would hold a rollout, were there one.
-    fn at_rest(&self) -> Option<Hold> {
-        if self.seen.stopped { Some(STOPPED) } else { self.resolved.policy.hold }
-    }
-
     /// What is waited for. Where that is nothing, or a version, what a human must fix comes first: it is what a list
     /// of OneAgents shows.
     fn waiting_on(&self, report: &Report, findings: &[Finding], problems: &[Problem]) -> Vec<String> {
@@ -83,7 +77,7 @@ impl<'a> StatusFacts<'a> {
         let problem = problem.map(|(reason, message)| format!("{reason}: {message}"));
         let ready = || findings.iter().find(|finding| finding.type_ == C::Ready).map(|ready| ready.message.clone());
         let none = if is_quiet && report.selected == 0 { ready() } else { None };
-        let stop = self.at_rest().filter(|_| is_quiet).map(|hold| hold.why.to_owned());
+        let stop = self.resolved.held(self.seen.stopped).filter(|_| is_quiet).map(|hold| hold.why.to_owned());
         problem.or(none).into_iter().chain(stop).chain(waits).collect()
     }
 }
