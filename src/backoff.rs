@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_to_a_bound_and_start_anew_after_a_success() {
+    fn waits_grow_to_a_bound_and_restart_after_a_success() {
         let backoff = Backoff::default();
         let waits: Vec<Duration> = (0..20).map(|_| backoff.failed(&"a")).collect();
         assert!(waits[0] >= FIRST && waits[0] < FIRST * 2);

@@ -1,4 +1,4 @@
-//! Holds the house together: who may use whom, what the pure rooms must not reach for, and how much stands in a file.
+//! Holds the house together: which room may use which, what the pure rooms must not reach for, and how long a file is.
 //!
 //! What no room may reach for (clocks, variables, writes outside of the kernel) is held by `clippy.toml`.
 //! Reads the sources, so that a wrong arrow fails here and not in a review.

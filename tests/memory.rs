@@ -15,7 +15,7 @@ static HEAP: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, us
 
 const SIZE: usize = 10_000;
 
-/// A used node: labels, conditions, addresses, and 50 images that nobody here needs.
+/// A used node: labels, conditions, addresses, and 50 images that no code here needs.
 fn node(number: usize) -> NodeFacts {
     let time = "2026-01-01T00:00:00Z";
     let condition = |type_: &str, status: &str| {
@@ -91,7 +91,7 @@ fn ten_thousand_nodes_and_pods_take_little_memory_and_a_relist_hardly_more() {
         most / SIZE,
         after / SIZE
     );
-    // Measured: 1,404, 1,638 and 1,484. A field more may cost a little; a second set, or what the API sends besides,
+    // Measured: 1,404, 1,638 and 1,484. A field more may cost a little; a second set, or what else the API sends,
     // does not fit.
     assert!(
         kept / SIZE < 1_600 && most / SIZE < 1_900 && after / SIZE < 1_700,

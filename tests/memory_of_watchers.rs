@@ -94,6 +94,6 @@ fn ten_thousand_pods_and_twenty_thousand_configmaps_take_little_memory() {
         config_maps,
         pods / PODS
     );
-    // Measured: 1,067, 4,000 and 1,487. A field more may cost a little; what the API sends besides does not fit.
+    // Measured: 1,067, 4,000 and 1,487. A field more may cost a little; the rest of what the API sends does not fit.
     assert!(watchers / WATCHERS < 1_300 && config_maps < 10_000 && pods / PODS < 1_750);
 }

@@ -1,6 +1,7 @@
 //! Holds what people read to docs/style.md: how long sentences are, and which words they do without.
 //!
-//! It reads every page, and the texts in the code that users see. Must not know what a text is about.
+//! It reads every page, the texts in the code that users see, and the comments that the next engineer reads. Must not
+//! know what a text is about.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "reads the sources")]
@@ -37,6 +38,22 @@ const FORBIDDEN: [(&str, &str); 19] = [
     (r"(?i)\b(is|are) told of\b", "is notified of"),
     (r"(?i)\bto be had\b", "available"),
     (r"(?i)\bcondemn(s|ed)?\b", "reject"),
+];
+
+/// Words and turns that no comment has. Fewer than [`FORBIDDEN`]: a comment may be a phrase such as "What it says".
+const FORBIDDEN_IN_COMMENTS: [(&str, &str); 12] = [
+    (r"(?i)\bwhoever\b", "name the actor"),
+    (r"(?i)\b(some|any|no)body\b", "a user, another client, no one; or say that it is unknown"),
+    (r"(?i)\bwhom\b", "name the actor"),
+    (r"(?i)\bbut for\b", "except for"),
+    (r"(?i)\b(anew|besides)\b", "again, also"),
+    (r"(?i)\b(mend(s|ed|ing)?|condemn(s|ed)?)\b", "fix, reject"),
+    (r"(?i)\bshall\b", "should, must, is to"),
+    (r"(?i)\b(of before|to be had)\b", "previous, available"),
+    (r"(?i)\b(stands|goes)\b", "the verb that says what happens"),
+    (r"(?i)\b(speaks?|spoke) (up |yet )?against\b", "counts as a failure of"),
+    (r"(?i)\b(is|are|was|were|be) away\b", "unreachable, missing"),
+    (r"(?i)\b(is|are) told of\b", "is notified of"),
 ];
 
 fn root() -> &'static Path {
@@ -146,7 +163,11 @@ fn offences(text: &str, forbidden: &[(Regex, &str)]) -> Vec<String> {
 }
 
 fn forbidden() -> Vec<(Regex, &'static str)> {
-    FORBIDDEN.iter().map(|(pattern, instead)| (Regex::new(pattern).unwrap(), *instead)).collect()
+    compiled(&FORBIDDEN)
+}
+
+fn compiled(table: &'static [(&str, &str)]) -> Vec<(Regex, &'static str)> {
+    table.iter().map(|(pattern, instead)| (Regex::new(pattern).unwrap(), *instead)).collect()
 }
 
 /// What is wrong with a page.
@@ -189,7 +210,7 @@ fn texts(source: &str) -> Vec<String> {
 }
 
 #[test]
-fn messages_do_without_the_words_that_nobody_else_uses() {
+fn messages_keep_to_the_words_of_the_field() {
     let forbidden = forbidden();
     let mut sources = Vec::new();
     files(&root().join("src"), "rs", &mut sources);
@@ -206,6 +227,44 @@ fn messages_do_without_the_words_that_nobody_else_uses() {
                 if !offence.contains("words in one sentence") {
                     writeln!(wrong, "{name}: {offence}").unwrap();
                 }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "docs/style.md says how to write:\n{wrong}");
+}
+
+/// The comments of a source. Lines that follow one another are one.
+fn comments(source: &str) -> Vec<String> {
+    let comment = Regex::new(r"^\s*//[/!]?\s?(.*)$").unwrap();
+    let mut all = vec![String::new()];
+    for line in source.lines() {
+        match comment.captures(line) {
+            Some(found) if !found[1].trim().is_empty() => {
+                let last = all.last_mut().unwrap();
+                last.push(' ');
+                last.push_str(found[1].trim());
+            }
+            _ => all.push(String::new()),
+        }
+    }
+    all.retain(|text| !text.is_empty());
+    all
+}
+
+#[test]
+fn comments_keep_to_the_words_of_the_field() {
+    let forbidden = compiled(&FORBIDDEN_IN_COMMENTS);
+    let mut sources = Vec::new();
+    for folder in ["src", "olm-tests/src", "olm-tests/tests", "tests"] {
+        files(&root().join(folder), "rs", &mut sources);
+    }
+    sources.sort();
+    let mut wrong = String::new();
+    for path in sources {
+        let name = path.strip_prefix(root()).unwrap().display().to_string();
+        for text in comments(&std::fs::read_to_string(&path).unwrap()) {
+            for offence in offences(&text, &forbidden).iter().filter(|found| !found.contains("words in one sentence")) {
+                writeln!(wrong, "{name}: {offence}").unwrap();
             }
         }
     }
@@ -248,5 +307,10 @@ fn one_planted_offence_of_each_kind_is_caught() {
         format!("# A title\n\n{}.\n\n| a table | counts |\n|---|---|\n| not | so |\n", ["word"; MEAN + 1].join(" "));
     assert_eq!(of_page(&page), ["18.0 words in the mean of 1 sentences"]);
     assert!(of_page("`code of one two three four five` is one word. So is a [link](of.md).\n").is_empty());
+    let comments =
+        comments("fn f() {}\n    // The Pod\n    // goes.\n\n/// Somebody cordons it.\nlet x = 1; // shall\n");
+    assert_eq!(comments, [" The Pod goes.", " Somebody cordons it."]);
+    let in_comments = compiled(&FORBIDDEN_IN_COMMENTS);
+    assert!(comments.iter().all(|text| offences(text, &in_comments).len() == 1));
     assert_eq!(texts("let x = \"It shall \\\n    run.\"; // \"shall be\"\n"), ["It shall run."]);
 }

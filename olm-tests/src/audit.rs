@@ -88,7 +88,7 @@ pub fn once_rights_came(requests: Vec<Request>) -> Vec<Request> {
 }
 
 /// Requests that were forbidden, a line each. Not those that came while the resource's own CRD was going: that is a
-/// 403, too, but no right was missing, and nobody can know of it before asking.
+/// 403, too, but no right was missing, and it cannot be known before asking.
 #[must_use]
 pub fn forbidden(requests: &[Request]) -> Vec<String> {
     let going = "not allowed while custom resource definition is terminating";

@@ -245,8 +245,8 @@ impl ControlPlane {
     }
 
     /// Starts the controller manager or the scheduler, again if it runs. The garbage collector learns the kinds that
-    /// exist when it starts, and else every 30 seconds. Of a kind that it does not know it hears no deletion, but asks,
-    /// and twice as long after each time, so that a dependant may outlive its owner by minutes.
+    /// exist when it starts, and otherwise every 30 seconds. Of a kind that it does not know it hears no deletion, but
+    /// asks, and twice as long after each time, so that a dependant may outlive its owner by minutes.
     pub fn start_controller(&mut self, name: &str) {
         self.kill_controller(name);
         let log = self.path(&format!("{name}.log"));
@@ -298,7 +298,7 @@ impl ControlPlane {
         client(&self.admin_kubeconfig()).await
     }
 
-    /// Sends etcd a signal: stopped, it answers nobody.
+    /// Sends etcd a signal: stopped, it answers no one.
     pub fn signal_etcd(&self, signal: &str) {
         self.etcd.iter().for_each(|etcd| etcd.signal(signal));
     }

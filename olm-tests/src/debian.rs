@@ -16,7 +16,7 @@ use crate::tools::{cache, made_once};
 pub struct Debian {
     /// What the image is called that has it.
     pub name: &'static str,
-    /// What it is called where somebody installs it.
+    /// Its name where an administrator installs it.
     package: &'static str,
     /// Programs that must be there.
     needs: &'static [&'static str],
@@ -169,7 +169,7 @@ impl Debian {
         let mut output =
             download().map_err(|e| format!("cannot run apt-get ({e}); install {name} and put it on PATH"))?;
         if !output.status.success() {
-            // Nobody has told this machine yet which packages there are.
+            // This machine has no package lists yet.
             let _ = Command::new("apt-get").arg("update").output();
             output = download().map_err(|e| e.to_string())?;
         }

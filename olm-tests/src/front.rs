@@ -1,4 +1,4 @@
-//! The front of a registry as public ones are: everybody may read, who writes must log in, and it may be away.
+//! The front of a registry as public ones are: everyone may read, writers must log in, and it may be unreachable.
 //!
 //! Must not keep anything: requests are handed on to the registry behind it.
 

@@ -118,7 +118,7 @@ pub struct Image {
     pub folder: PathBuf,
     pub words: Vec<String>,
     pub environment: Vec<(String, String)>,
-    /// As whom it runs where nobody says.
+    /// Its user where none is given.
     pub user: u32,
 }
 
@@ -186,7 +186,7 @@ fn compile(folder: &Path) {
     said(Command::new("javac").args(for_java_8).arg(folder).arg(folder.join("Main.java")));
 }
 
-/// A JVM, and what stands beside it.
+/// A JVM, and what is beside it.
 #[derive(Debug, Clone)]
 pub struct Beside<'a> {
     pub home: &'a Path,

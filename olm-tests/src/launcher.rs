@@ -18,7 +18,7 @@ use crate::webapp::Containers;
 /// Starts programs of ours, and of OLM's, for their Pods.
 pub struct Launcher {
     folder: PathBuf,
-    /// Kubeconfig with all rights, for what stands in for a Pod's own.
+    /// Kubeconfig with all rights, for what replaces a Pod's own.
     admin: PathBuf,
     /// Makes a kubeconfig from the path of a token.
     kubeconfig: Box<dyn Fn(&Path) -> String + Send + Sync>,
@@ -37,7 +37,7 @@ pub struct Launcher {
 pub struct Images {
     mirrors: Arc<Mutex<Vec<(String, String)>>>,
     pulled: Arc<Mutex<Vec<String>>>,
-    /// Held while an operator's image is pulled: nobody starts a program that is still being written.
+    /// Held while an operator's image is pulled: no test starts a program that is still being written.
     pulling: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -152,7 +152,7 @@ impl Launcher {
         name.is_some_and(|name| PACKAGES.iter().any(|package| package.name == name))
     }
 
-    /// The binary of an image of ours: out of the registry if it is there, else the one that was just built.
+    /// The binary of an image of ours: out of the registry if it is there, otherwise the one that was just built.
     async fn binary(&self, image: &str) -> Result<PathBuf, String> {
         if !self.images.resolve(image).starts_with("127.0.0.1:") {
             return Ok(binary());

@@ -14,7 +14,7 @@ use kube::{Client, ResourceExt};
 
 use crate::process::{Process, cpu, free_port, memory};
 
-/// Where the operator's binary is: `OPERATOR_BINARY`, else beside the test's own.
+/// Where the operator's binary is: `OPERATOR_BINARY`, otherwise the one beside the test's own.
 #[must_use]
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("OPERATOR_BINARY") {

@@ -1,6 +1,6 @@
 //! What the original operator left behind: its DaemonSet, its status, its CSV.
 //!
-//! Here because several tests move from it. Must not run it: it is not to be had as a module.
+//! Here because several tests move from it. Must not run it: it is not available as a module.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;

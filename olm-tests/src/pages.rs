@@ -42,7 +42,7 @@ fn fenced(text: &str, language: &str) -> Vec<String> {
     text.split(&fence).skip(1).map(|block| block.split("\n```").next().unwrap_or_default().to_owned()).collect()
 }
 
-/// The command that stands in a sentence of a page, below a heading.
+/// The command in a sentence of a page, below a heading.
 #[must_use]
 pub fn command(page: &str, heading: &str, begins: &str) -> String {
     let text = below(page, heading);
@@ -50,7 +50,7 @@ pub fn command(page: &str, heading: &str, begins: &str) -> String {
     found.unwrap_or_else(|| panic!("no {begins} below {heading} on {page}")).replace('\n', " ")
 }
 
-/// Somebody's shell, as the administrator of a cluster.
+/// The shell of a cluster's administrator.
 pub struct Shell {
     folder: TempDir,
     kubeconfig: String,

@@ -34,7 +34,7 @@ fn starter() -> &'static std::sync::Mutex<Sender<Job>> {
 /// Below the ports that the kernel gives to outgoing connections, so that none takes one before its server does.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// A port of 127.0.0.1 that nobody listens on, and that is given to nobody else in this process.
+/// A port of 127.0.0.1 that has no listener, and that no other test of this process gets.
 #[must_use]
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -85,12 +85,12 @@ pub fn cpu(id: u32) -> Duration {
 pub struct Process {
     name: String,
     child: Child,
-    /// Whether somebody here ended it.
+    /// Whether this process ended it.
     told: AtomicBool,
 }
 
 impl Process {
-    /// Starts `program`; what it prints goes to `log`.
+    /// Starts `program`; what it prints is written to `log`.
     #[must_use]
     pub fn start(name: &str, program: &Path, args: &[String], env: &[(String, String)], log: &Path) -> Self {
         let out = File::options()
@@ -132,7 +132,7 @@ impl Process {
         status.code().or_else(|| status.signal().map(|signal| 128 + signal))
     }
 
-    /// How it ended, if it did so by itself.
+    /// How it ended, if it did so on its own.
     pub fn died(&mut self) -> Option<String> {
         self.ended().filter(|_| !self.told.load(Ordering::Relaxed))
     }

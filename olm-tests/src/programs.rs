@@ -94,7 +94,7 @@ const LOGS: &[(&str, &str)] = &[
     ("logback-tools.xml", "<configuration><root level=\"OFF\"/></configuration>"),
 ];
 
-/// Programs of OpenSDN, whose images are not to be had: the same stand-in, by the name under which it is started.
+/// Programs of OpenSDN, whose images are not available: the same stand-in, by the name under which it is started.
 const OPENSDN: &[&str] = &[
     "contrail-analytics-api",
     "contrail-api",

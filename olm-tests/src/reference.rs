@@ -267,7 +267,7 @@ pub fn page_of(path: &str, command: Command) -> File {
     file(path, text.as_bytes())
 }
 
-/// What variables are set to where this runs is nobody's business.
+/// What variables are set to where this runs must not matter.
 fn without_values(command: Command) -> Command {
     let command = command.mut_args(|argument| argument.hide_env_values(true));
     command.mut_subcommands(without_values)

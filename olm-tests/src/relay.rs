@@ -41,7 +41,7 @@ impl Relay {
     }
 }
 
-/// Waits until nobody holds the relay any more.
+/// Waits until no client holds the relay any more.
 async fn gone(cut: &mut watch::Receiver<bool>) {
     while cut.changed().await.is_ok() {}
 }

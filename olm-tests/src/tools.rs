@@ -210,7 +210,7 @@ pub(crate) fn made_once(done: &Path, name: &str, make: impl FnOnce(&Path) -> Res
     fs::rename(&making, done).map_err(|e| e.to_string())
 }
 
-/// Where caches of the rig are: `RIG_CACHE`, else the user's cache folder.
+/// Where caches of the rig are: `RIG_CACHE`, otherwise the user's cache folder.
 #[must_use]
 pub fn cache() -> PathBuf {
     let user = || {

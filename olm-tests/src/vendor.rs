@@ -33,7 +33,7 @@ pub enum Mood {
     Empty,
     /// Half an answer.
     Truncated,
-    /// More than anybody wants to read.
+    /// More than a reader can use.
     Huge,
     /// The right answer, late.
     Slow(Duration),
@@ -320,7 +320,7 @@ fn hosts(environment: &Environment, query: &str, allowed: bool) -> Response {
     }
     let parameter =
         |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")).map(str::to_owned));
-    // As the real one: the key of a next page carries the first page's parameters, and goes alone.
+    // As the real one: the key of a next page carries the first page's parameters, and is sent alone.
     let (from, size): (usize, usize) = match parameter("nextPageKey") {
         Some(key) => {
             let (from, size) = key.split_once('-').unwrap_or(("0", "500"));

@@ -17,7 +17,7 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, OnceCell};
 
-/// All objects of a kind, watched from when somebody first asks.
+/// All objects of a kind, watched from the first request on.
 pub struct Watched<K: Resource<DynamicType = ()> + 'static>(OnceCell<Store<DeserializeGuard<K>>>);
 
 impl<K: Resource<DynamicType = ()> + 'static> Default for Watched<K> {
@@ -48,8 +48,8 @@ where
     store
 }
 
-/// All objects of a kind. Where the database was restored, a list is created again: a watch that goes on would wait for
-/// the earlier revisions.
+/// All objects of a kind. Where the database was restored, a list is created again: a watch that continues would wait
+/// for the earlier revisions.
 pub fn events<K>(api: Api<K>) -> impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -63,8 +63,8 @@ where
 /// The database of a control plane was restored.
 pub(crate) static RESTORED: Notify = Notify::const_new();
 
-/// A watch that broke is begun again after a moment, however often: an API server that was away is back when a test
-/// says so.
+/// A watch that broke is begun again after a moment, however often: an API server that was unreachable is back when a
+/// test says so.
 pub struct Soon;
 
 impl Iterator for Soon {

@@ -123,7 +123,7 @@ impl Webhook {
         let configuration = serde_json::from_value(configuration).expect("a configuration");
         webhooks(client).create(&PostParams::default(), &configuration).await.expect("the webhook is registered");
         if operations == ["DELETE"] || resource == "pods/eviction" {
-            // Nothing is there that could go for a try: the first that goes shows whether it is called.
+            // Nothing is there that could go for a try: the first deletion shows whether it is called.
             return Self { client: client.clone(), name };
         }
         // The API server takes a moment to hear of it.

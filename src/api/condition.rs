@@ -61,7 +61,7 @@ pub trait Type: Copy + PartialEq + Display + IntoEnumIterator {
     const INVALID_SPEC: Self::Reason;
     /// The reason while the operator lacks a right.
     const RIGHTS_MISSING: Self::Reason;
-    /// The reason while what is asked of the API server goes on failing.
+    /// The reason while requests to the API server keep failing.
     const WRITE_REFUSED: Self::Reason;
     const READY: Self;
     const PROGRESSING: Self;
@@ -91,7 +91,7 @@ pub(crate) use common_conditions;
 /// What an Event is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// None: all is well, or something else tells of it.
+    /// None: all is well, or another condition says so.
     Quiet,
     Normal,
     Warning,

@@ -1,4 +1,4 @@
-//! What somebody may have meant who misspelt a name.
+//! What a misspelt name may have meant.
 //!
 //! Must not guess where nothing is near.
 

@@ -40,7 +40,7 @@ pub trait ObjectStatus: Clone + Default + PartialEq + Serialize + DeserializeOwn
     fn stamp(&mut self, _now: DateTime<Utc>) {}
 }
 
-/// In `impl ObjectStatus`: what is the same in the status of every kind stands in fields of the same names.
+/// In `impl ObjectStatus`: what is the same in the status of every kind is in fields of the same names.
 #[macro_export]
 macro_rules! status_head {
     () => {

@@ -38,7 +38,7 @@ pub struct Package {
     pub samples: &'static [Sample],
     /// What samples want to be tried with; objects that are not of its kinds.
     pub companions: &'static [Sample],
-    /// What an administrator may apply besides, in special cases.
+    /// What an administrator may also apply, in special cases.
     pub extras: &'static [Sample],
     /// What an administrator should be told by the cluster's monitoring.
     pub alerts: &'static [Alert],
@@ -64,7 +64,7 @@ pub struct Alert {
 /// A graph of a dashboard.
 #[derive(Debug, Clone, Copy)]
 pub struct Panel {
-    /// What stands above it.
+    /// The text above it.
     pub title: &'static str,
     /// What is drawn, in PromQL.
     pub expr: &'static str,
@@ -117,7 +117,7 @@ pub struct Step {
 pub struct Shown {
     /// Its path below `spec` or `status`.
     pub path: &'static str,
-    /// What stands before it.
+    /// The text before it.
     pub title: &'static str,
     /// The console's widgets for it; without one it is drawn as its schema says.
     pub widgets: &'static [&'static str],

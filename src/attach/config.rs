@@ -1,7 +1,7 @@
 //! The exporter's configuration: read here and written as JSON, so that two readers of YAML cannot see two things, and
 //! what could end the JVM is refused.
 //!
-//! Pure. What the exporter has besides is passed on, known to us or not. Must not read anything.
+//! Pure. All other keys of the exporter are passed on, known to us or not. Must not read anything.
 
 use serde_json::{Map, Number, Value};
 use serde_yaml::Value as Yaml;
@@ -9,7 +9,7 @@ use serde_yaml::Value as Yaml;
 /// So many bytes at most.
 const LONGEST: usize = 64 << 10;
 
-/// Keys that end the JVM, or make the exporter what it shall not be.
+/// Keys that end the JVM, or turn the exporter into something else.
 const REFUSED: [(&str, &str); 6] = [
     ("hostPort", "with it the exporter ends the JVM"),
     ("jmxUrl", "with it the exporter ends the JVM"),
@@ -19,7 +19,7 @@ const REFUSED: [(&str, &str); 6] = [
     ("httpServer", "Prometheus could not read the metrics"),
 ];
 
-/// The configuration as the exporter shall read it, or why not, with the line.
+/// The configuration for the exporter, or why not, with the line.
 pub fn checked(text: &str) -> Result<String, String> {
     if text.len() > LONGEST {
         return Err(format!("the configuration has {} bytes; at most {LONGEST} are taken", text.len()));
@@ -67,7 +67,7 @@ fn json(yaml: &Yaml, text: &str) -> Result<Value, String> {
     })
 }
 
-/// Where a key stands, as a sentence says it.
+/// The position of a key, in words.
 fn line(text: &str, key: &str) -> String {
     let names_it = |line: &str| {
         let start = line.trim_start().trim_start_matches("- ").trim_start_matches(['"', '\'', '{', ' ']);

@@ -1,6 +1,6 @@
 //! Attach: a helper beside a running JVM, which has it load the Prometheus exporter and serve metrics on a port.
 //!
-//! It runs as an ephemeral container in the JVM's PID namespace and trusts nobody: what could end the JVM it asks
+//! It runs as an ephemeral container in the JVM's PID namespace and trusts no one: what could end the JVM it asks
 //! before it does anything, and a JVM is made to load an agent once, ever. Its last words are a line of JSON, which the
 //! kubelet hands on as the termination message. Knows no Kubernetes. Must not end, stop or change any process but by
 //! that one load.
@@ -46,7 +46,7 @@ const ASKED: usize = 10;
 const LINGERS: Duration = Duration::from_secs(1);
 /// What is awaited is looked at so often.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Somebody who has ten seconds looks less often, and costs less.
+/// A caller that has ten seconds polls less often, which costs less.
 const REST: Duration = Duration::from_millis(500);
 /// How the exporter's jar, and its configuration, are named.
 const JAR: &str = ".jar";
@@ -57,11 +57,11 @@ const EMPTY: &str = "{\"rules\":[]}";
 /// What the helper is asked to do.
 #[derive(Debug, Clone)]
 pub struct Order {
-    /// The port that the JVM shall serve metrics on.
+    /// The port on which the JVM is to serve metrics.
     pub port: u16,
     /// The exporter's configuration, as the kubelet gave it to us.
     pub config: String,
-    /// The SHA-256 that it shall have, as hexadecimal digits: the kubelet's copy may be old.
+    /// The SHA-256 that it must have, as hexadecimal digits: the kubelet's copy may be old.
     pub sha256: String,
     /// The exporter's jar.
     pub jar: PathBuf,
@@ -98,7 +98,7 @@ pub enum Reason {
     ReadOnlyTmp,
     /// Its files cannot be reached: another user, more capabilities, another user namespace.
     NotReachable,
-    /// Somebody listens on the port.
+    /// A process listens on the port.
     PortInUse,
     /// An exporter is in it already.
     AlreadyExporting,
@@ -126,7 +126,7 @@ pub enum Reason {
 pub struct Refusal {
     pub reason: Reason,
     pub message: String,
-    /// As whom to come again, where that is why.
+    /// The user for the next run, where the user is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
     /// When the JVM was touched, if it was all the same.
@@ -251,7 +251,7 @@ pub async fn rewrite(order: &Order, now: DateTime<Utc>) -> Result<Done, Refusal>
     Ok(Done::Exporting { loaded_at: None })
 }
 
-/// The configuration that is meant, as the exporter shall read it.
+/// The desired configuration, as the exporter reads it.
 fn wanted(order: &Order, now: DateTime<Utc>) -> Result<String, Refusal> {
     if now > order.valid_until {
         let why = format!("the order was valid until {}", order.valid_until.format("%FT%TZ"));
@@ -355,7 +355,7 @@ impl Files {
         ))
     }
 
-    /// Written beside, then renamed: nobody reads a half.
+    /// Written beside, then renamed: no reader sees half of it.
     fn put(&self, config: &str) -> Result<(), Refusal> {
         let beside = self.path(".new");
         let written = write(&beside, &mut config.as_bytes()).and_then(|()| fs::rename(&beside, self.path(CONFIG)));
@@ -367,7 +367,7 @@ fn unwritable(error: &io::Error) -> Refusal {
     Refusal::of(Reason::ReadOnlyTmp, format!("/tmp of the JVM cannot be written: {error}; mount an emptyDir there"))
 }
 
-/// Writes a file that is not there: whatever somebody put in its place, a link for one, goes.
+/// Writes a file that is not there: anything that was put in its place, such as a link, is removed.
 fn write(path: &Path, from: &mut impl io::Read) -> io::Result<()> {
     let _ = fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;

@@ -143,7 +143,7 @@ fn has_memory(proc: &Proc, jvm: &Jvm, min_free: u64) -> Result<(), Refusal> {
     Err(Refusal::of(Reason::LowMemory, why))
 }
 
-/// `None`: there is no limit, or nobody says it.
+/// `None`: there is no limit, or it is unknown.
 fn free_memory(cgroup: &Path) -> Option<u64> {
     let read = |folder: &str, file: &str| -> Option<String> {
         let mut text = String::new();

@@ -43,7 +43,7 @@ pub(super) struct Args {
     namespace: Option<String>,
 }
 
-/// Returns whether somebody must act.
+/// Returns whether a person must act.
 pub(super) async fn explain(args: &Args) -> Result<bool, String> {
     let clock = Clock::default();
     let reached = kernel::reach(&Access::default(), &clock).await?;
@@ -58,7 +58,7 @@ pub(super) async fn explain(args: &Args) -> Result<bool, String> {
     Ok(must_act)
 }
 
-/// What there is to say of what somebody typed.
+/// The answer to what the user typed.
 pub(super) async fn findings(
     reached: &Reached,
     clock: &Clock,

@@ -1,6 +1,7 @@
 //! `jmx-attach`: what an ephemeral container beside a JVM runs.
 //!
-//! Nobody types it. Prints one line of JSON, which is the termination message, too. Must not judge anything itself.
+//! The operator calls it, not a user. Prints one line of JSON, which is the termination message, too. Must not judge
+//! anything itself.
 
 use std::path::PathBuf;
 use std::time::Duration;

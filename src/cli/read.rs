@@ -153,7 +153,7 @@ where
     }
 }
 
-/// Objects as they shall be, and where they are from.
+/// The desired objects, and where they come from.
 pub(super) struct Edited {
     pub(super) shown: String,
     pub(super) objects: Vec<Value>,

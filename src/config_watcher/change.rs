@@ -64,7 +64,7 @@ impl Tracked {
         Self { config_map: config_map.to_owned(), applied, pending: None, absent_since: None, gap: None }
     }
 
-    /// What the Pods shall be made with.
+    /// What the Pods are to be created with.
     #[must_use]
     pub fn desired(&self) -> &Config {
         self.pending.as_ref().map_or(&self.applied, |pending| &pending.config)
@@ -121,7 +121,7 @@ pub struct Change {
 #[must_use]
 pub fn miss(before: Option<&Tracked>, name: &str, now: DateTime<Utc>) -> Tracked {
     let known = before.filter(|tracked| tracked.config_map == name).cloned();
-    // Of Pods that are there already nobody knows better.
+    // Of existing Pods there is no better knowledge.
     let first = || Tracked { absent_since: Some(DateTime::UNIX_EPOCH), ..Tracked::baseline(name, Config::absent()) };
     let tracked = known.unwrap_or_else(first);
     Tracked { absent_since: tracked.absent_since.or(Some(now)), ..tracked }
@@ -138,7 +138,7 @@ pub fn follow(
     now: DateTime<Utc>,
 ) -> Change {
     let Some(tracked) = before.filter(|tracked| tracked.config_map == name) else {
-        // First sight restarts nobody: what Pods were made with before nobody can say.
+        // First sight restarts no Pod: what earlier Pods were created with is unknown.
         let tracked = Tracked::baseline(name, found.clone());
         return Change { tracked, debouncing: None, until: None };
     };
@@ -256,7 +256,7 @@ mod tests {
         assert!(!is_outdated(&changed, 1));
     }
 
-    /// What becomes of a baseline when nobody finds the ConfigMap from then on, and then this one.
+    /// What becomes of a baseline when the ConfigMap is missing from then on, and then this one appears.
     fn missed(before: Option<&Tracked>, since: i64, found: (&str, i64)) -> Tracked {
         let missed = miss(before, "c", at(since));
         assert_eq!(miss(Some(&missed), "c", at(since + 9)), missed, "it is absent since the first time");

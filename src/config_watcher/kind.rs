@@ -1,6 +1,6 @@
 //! ConfigWatchers, as the kernel reconciles them.
 //!
-//! Wiring: each step stands in a file of its own. Must not decide anything.
+//! Wiring: each step has a file of its own. Must not decide anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Kind for ConfigWatchers {
         memory: &Memory,
         _: DateTime<Utc>,
     ) -> Result<Observation<Seen>, Error> {
-        // What happened while others had their turn counts. Nobody waits for it here: other namespaces want the place.
+        // What happened while others had their turn counts. Nothing waits for it here: other namespaces want the place.
         let Some(turn) = cx.kind.turns.take(cx.key) else { return Ok(Observation::Later(TURN)) };
         let stopped = cx.is_stopped(cx.key).await?;
         let content = observe::content(cx, &resolved, memory.tracked.as_ref().map(Tracked::desired)).await?;

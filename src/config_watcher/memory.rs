@@ -1,6 +1,6 @@
 //! What must outlive us of a ConfigWatcher, as its status keeps it.
 //!
-//! Pure. What does not read is as if it were not there; what people read in the status stands in for it.
+//! Pure. What does not read is as if it were not there; what people read in the status takes its place.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub fn read(status: &ConfigWatcherStatus, config_map: &str) -> Memory {
     stored.unwrap_or_else(|| Memory { tracked: told(status, config_map), ..Memory::default() })
 }
 
-/// What people read there: of a memory that somebody took away, the baseline is left.
+/// What people read there: of a memory that was removed, the baseline is left.
 fn told(status: &ConfigWatcherStatus, config_map: &str) -> Option<Tracked> {
     let time = |text: &str| DateTime::parse_from_rfc3339(text).map(|time| time.to_utc()).ok();
     let changed_at = status.changed_at.as_deref().and_then(time).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Observe: the ConfigMap as it is now. Read when its watch shows another version, and else not at all.
+//! Observe: the ConfigMap as it is now. Read only when its watch shows another version.
 //!
 //! Must not decide what becomes of a change.
 
@@ -42,7 +42,7 @@ impl Seen {
         Self { resolved, content, stopped, is_edited, _turn: turn }
     }
 
-    /// Fewer Pods than there were are believed after so long, where nobody says how many there shall be.
+    /// Fewer Pods than there were are believed after so long, where their desired number is unknown.
     #[must_use]
     pub fn believed_after(&self) -> Duration {
         self.resolved.policy.wait_ready.to_std().unwrap_or(Duration::MAX)
@@ -58,7 +58,7 @@ pub async fn content(cx: &Cx<'_>, resolved: &Resolved, known: Option<&Config>) -
         Some((_, Content::Found(config))) => Some(config.clone()),
         _ => known.cloned(),
     };
-    // What may not be read is asked for again: nobody tells when that changes.
+    // What may not be read is asked for again: no event says when that changes.
     if let Some((_, data)) = before.filter(|(at, data)| *at == change && !matches!(data, Content::Forbidden(_))) {
         return Ok(data);
     }

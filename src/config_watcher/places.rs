@@ -27,7 +27,7 @@ pub const WORDS: Words = Words {
     closes: "",
 };
 
-/// Nobody knows whether it runs: no reason to evict it.
+/// Whether it runs is unknown: no reason to evict it.
 const SILENT: &str = "the kubelet of its node does not report; the Pod may well run (kubectl get nodes)";
 
 /// A selected Pod.
@@ -75,7 +75,7 @@ pub struct Survey {
     pub skipped: Vec<(Arc<str>, Cow<'static, str>)>,
     /// What keeps outdated Pods from being evicted, the worst of it.
     pub obstacle: Option<Obstacle>,
-    /// How many Pods there are of workloads whose size nobody says, by the UID of their controller.
+    /// How many Pods there are of workloads of unknown size, by the UID of their controller.
     pub counted: Vec<(Arc<str>, usize)>,
     /// A workload lacks replicas and has Pods that are not selected: no watch tells when they are available.
     pub is_unheard: bool,
@@ -250,7 +250,7 @@ fn selected(
     }
 }
 
-/// What a Pod has that is newer than the change. Where its kubelet is silent nobody knows how far it has come.
+/// What a Pod has that is newer than the change. Where its kubelet is silent its progress is unknown.
 fn made_from(replica: &Replica<Config>, config: &Config, is_silent: bool) -> Arc<Pod> {
     let mut pod = Pod { revision: Some(config.clone()), ..(*replica.pod).clone() };
     if is_silent && pod.ready_since.is_none() && pod.was_ready.is_none() {

@@ -1,6 +1,6 @@
 //! Plan: follows the ConfigMap, looks at the Pods, asks the engine.
 //!
-//! Pure: what is known comes in, what is to be kept goes out. Must not keep or send anything itself.
+//! Pure: what is known comes in, what is to be kept is returned. Must not keep or send anything itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub struct Plan {
     /// A change that is waited out.
     pub debouncing: Option<Debounce>,
     pub missing: Missing,
-    /// Pods of ours are away.
+    /// Pods of ours are missing.
     pub is_in_flight: bool,
     /// When to look again if nothing happens before.
     pub next: Option<DateTime<Utc>>,
@@ -195,8 +195,8 @@ fn ask(facts: &Facts<'_>, policy: &Policy, memory: Memory) -> Plan {
     Plan { decision, memory, survey, guard, ledger, debouncing: None, missing, is_in_flight, next: None }
 }
 
-/// Since when workloads lack the same replicas, as of this look: while they are replaced in turn, others are
-/// away each time.
+/// Since when workloads lack the same replicas, as of this look: while they are replaced in turn, others are missing
+/// each time.
 fn missing(before: &Missing, survey: &Survey, now: DateTime<Utc>) -> Missing {
     let lacking = survey.workloads.iter().zip(&survey.fingerprints).filter(|(workload, _)| workload.unavailable() > 0);
     let since = |(workload, fingerprint): (&Workload, &Fingerprint)| {

@@ -77,7 +77,7 @@ pub fn hash(object: &ConfigMap) -> String {
     hex(&hasher.finalize())
 }
 
-/// When somebody last wrote data, by the API server's clock: labels and annotations do not move it. Where nobody owns
+/// When data was last written, by the API server's clock: labels and annotations do not move it. Where no manager owns
 /// any, the object's creation.
 #[must_use]
 pub fn written_at(object: &ConfigMap) -> Option<DateTime<Utc>> {

@@ -62,13 +62,13 @@ impl Kept {
         }
     }
 
-    /// Nobody asks for an eviction for so long, twice as long each time that the API server refuses it again.
+    /// No eviction is requested for so long, twice as long each time that the API server refuses it again.
     pub fn step_aside(&self, key: &Arc<str>, obstacle: Obstacle, wait: Duration) {
         let grows = obstacle.by == By::Refusal;
         self.blocked.put(key, obstacle, wait, grows);
     }
 
-    /// One was evicted: what forbade others may forbid none any more. A refusal stands, except for its own workload.
+    /// One was evicted: what forbade others may forbid none any more. A refusal holds, except for its own workload.
     pub fn was_evicted(&self, workload: Option<&Arc<str>>) {
         self.blocked.retain(|key, obstacle| obstacle.by == By::Refusal && Some(key) != workload);
     }

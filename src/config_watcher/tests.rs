@@ -181,7 +181,7 @@ fn merge(into: &mut Value, more: &Value) {
 }
 
 #[test]
-fn only_pods_that_somebody_is_known_to_make_again_are_evicted() {
+fn only_pods_that_a_known_controller_recreates_are_evicted() {
     let mut world = World::new();
     world.replica_set("r", ("argoproj.io/v1alpha1", "Rollout", "shop"), 1);
     world.pod("good", RS, Some(101), &json!({}));
@@ -211,7 +211,7 @@ fn only_pods_that_somebody_is_known_to_make_again_are_evicted() {
 }
 
 #[test]
-fn a_template_that_somebody_holds_back_is_not_rolled_out_by_an_eviction() {
+fn a_held_template_is_not_rolled_out_by_an_eviction() {
     let hash = |revision: &str| json!({ "metadata": { "labels": { "controller-revision-hash": revision } } });
     let goes = |strategy: &Value| {
         let mut world = World::new();
@@ -265,7 +265,7 @@ fn a_configmap_that_was_absent_and_comes_is_a_change_for_pods_that_ran_without_i
 }
 
 #[test]
-fn a_rollout_of_somebody_elses_kind_is_not_ended_with_kubectl() {
+fn a_rollout_of_a_foreign_kind_is_not_ended_with_kubectl() {
     for (kind, is_named) in [("Deployment", true), ("Rollout", false)] {
         let mut world = World::new();
         for set in ["r1", "r2"] {

@@ -1,6 +1,6 @@
 //! Turns: of the watchers of a namespace one looks at a time, because the next must count what this one evicts.
 //!
-//! Nobody blocks: who finds the turn taken is noted, and woken when it ends. Must not know what a look does.
+//! No lock is held: who finds the turn taken is noted, and woken when it ends. Must not know what a look does.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::kernel::Key;
 
 type Wake = Box<dyn Fn(&Key) + Send + Sync>;
 
-/// The turns of all namespaces in which somebody looks or waits.
+/// The turns of all namespaces in which a reconcile looks or waits.
 #[derive(Default)]
 pub struct Turns {
     namespaces: Mutex<HashMap<String, Queue>>,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_turn_wakes_the_first_who_waits_and_nobody_twice_and_leaves_nothing() {
+    fn the_end_of_a_turn_wakes_the_first_in_line_once_and_leaves_nothing() {
         let (turns, woken) = (Arc::new(Turns::default()), Arc::new(Mutex::new(Vec::new())));
         let noted = woken.clone();
         turns.wake_by(move |key| noted.lock().push(key.1.clone()));

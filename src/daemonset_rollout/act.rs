@@ -37,8 +37,8 @@ fn basis(set: &DaemonSet) -> Basis {
     (metadata.uid.clone(), metadata.generation, strategy(set).to_owned(), metadata.deletion_timestamp.is_some())
 }
 
-/// The DaemonSet as etcd has it. Its watch may be behind that of the Pods: what it takes for outdated may be what
-/// somebody has just made of a newer template.
+/// The DaemonSet as etcd has it. Its watch may be behind that of the Pods: what it takes for outdated may just have
+/// been created from a newer template.
 async fn stored(client: &Client, (namespace, name): &Key) -> Result<Option<DaemonSet>, kernel::Error> {
     let api: Api<DaemonSet> = Api::namespaced(client.clone(), namespace);
     let params = ListParams::default().fields(&format!("metadata.name={name}"));

@@ -95,7 +95,7 @@ impl Fleet {
         before.as_ref().map(set) != after
     }
 
-    /// Whether nobody has edited a DaemonSetRollout since this generation, nor deleted it.
+    /// Whether a DaemonSetRollout is neither edited since this generation nor deleted.
     #[must_use]
     pub fn is_still(&self, key: &Key, generation: Option<i64>) -> bool {
         self.inner.read().named.get(key).is_some_and(|named| named.generation == generation)

@@ -79,7 +79,7 @@ pub struct Rollback {
     /// Whether that was done.
     #[serde(default)]
     pub is_done: bool,
-    /// Whether somebody has written another template since.
+    /// Whether another template was written since.
     #[serde(default)]
     pub is_over: bool,
 }
@@ -121,7 +121,7 @@ impl Memory {
     }
 
     /// What is remembered once the user names a revision to be tried again: no longer that it failed. Once for each
-    /// time that it is named; should it fail again, that stands.
+    /// time that it is named; if it fails again, that is final.
     #[must_use]
     pub fn retrying(mut self, revision: Option<&String>, now: DateTime<Utc>) -> Self {
         let known = self.retried.take().filter(|retried| Some(&retried.revision) == revision);

@@ -45,7 +45,7 @@ pub fn places<'a>(seen: &'a Seen, memory: &Memory) -> Vec<Place<'a, Revision>> {
             Verdict::NotMatching if memory.engine.touched.away.contains_key(&*node.name) => Selection::NotSelected,
             Verdict::NotMatching | Verdict::Architecture(_) | Verdict::Overlap(_) => continue,
         };
-        // Where no new Pod may start nobody is replaced.
+        // Where no new Pod may start, none is replaced.
         let revisions = seen.revisions.known().filter(|_| selection == Selection::Selected);
         let standing = |pod: &Pod| revisions.map_or(Standing::Current, |revisions| standing(pod, revisions, memory));
         let is_left_out = is_skipped(node, &seen.resolved.name);

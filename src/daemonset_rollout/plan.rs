@@ -38,14 +38,14 @@ const SETTLING: Hold = Hold {
 /// What its controller counts is believed after so long: until then one of the two watches may be behind.
 const MISCOUNTED: TimeDelta = TimeDelta::minutes(1);
 
-/// What shall be done.
+/// What is to be done.
 pub struct Plan {
     /// What the engine says; what it remembers is below.
     pub decision: rollout::Plan<Revision>,
     pub memory: Memory,
     pub guard: Guard,
     pub ledger: Ledger,
-    /// How it stands with the template.
+    /// The state of the template.
     pub back: Back,
     /// Why no Pod may be replaced.
     pub hands_off: Option<Problem>,
@@ -169,7 +169,7 @@ fn unstable(seen: &Seen, writers: &[&str]) -> Problem {
     (Reason::TemplateUnstable, message)
 }
 
-/// A word about a revision that nobody knows, while one is waited for: most likely a mistyped hash.
+/// A field that names an unknown revision, while one is waited for: most likely a mistyped hash.
 fn unheard(seen: &Seen, decision: &rollout::Plan<Revision>, engine: &rollout::Memory<Revision>) -> Option<Problem> {
     let (resolved, known) = (&seen.resolved, seen.revisions.known()?);
     let has_failed = decision.report.state == State::Failed && engine.failure.is_some();

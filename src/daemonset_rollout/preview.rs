@@ -20,8 +20,8 @@ use crate::rollout::Words;
 const NOUNS: Nouns =
     Nouns { kind: "DaemonSetRollout", one: "Pod", many: "Pods", unknown: "a revision that is not written yet" };
 
-/// What would become of the Pods; `object` is it as it shall be. `before`: the template that its DaemonSet has, where
-/// the lists have it as somebody edited it.
+/// What would become of the Pods; `object` is the desired one. `before`: the template that its DaemonSet has, where the
+/// lists have it as a user edited it.
 pub fn preview(
     listed: &Listed,
     object: &DaemonSetRollout,
@@ -63,7 +63,7 @@ struct World {
     scene: Scene,
     seen: Seen,
     memory: Memory,
-    /// What the template makes that somebody edits.
+    /// What an edited template leads to.
     from: Option<Revision>,
     /// Whether no controller has seen the template yet.
     is_edited: bool,

@@ -2,7 +2,7 @@
 //!
 //! Pure. No field of a DaemonSet says which revision is current, and two watches have no order: so its revisions are
 //! listed once its controller has seen its template, and the newest must be that template. A wrong answer would delete
-//! Pods that are as they shall be. Must not list them.
+//! Pods that are as desired. Must not list them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,7 +40,7 @@ pub struct Revisions {
     pub current: Revision,
     /// Those that differ from it in nothing but what is ignored, itself among them.
     pub alike: BTreeSet<String>,
-    /// Their numbers, by which `kubectl rollout undo` goes.
+    /// Their numbers, which `kubectl rollout undo` takes.
     pub numbers: BTreeMap<String, i64>,
 }
 
@@ -54,7 +54,7 @@ pub struct Own {
     pub data: Value,
 }
 
-/// A revision that nobody has written yet has this in the place of its hash.
+/// A revision that is not written yet has this in the place of its hash.
 pub const NEW: &str = "(new)";
 
 /// What a list of them said.

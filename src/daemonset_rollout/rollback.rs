@@ -1,8 +1,8 @@
 //! Rollback: whether the template of a failed revision is replaced with the last good one, and doing that: the only
 //! write to a DaemonSet, which the administrator must allow.
 //!
-//! Once for each revision that failed: should somebody put it back, that is said, and not fought. Must not replace a
-//! Pod.
+//! Once for each revision that failed: if it is put back, the status says so, and the operator does not fight. Must not
+//! replace a Pod.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::Api;
@@ -16,7 +16,7 @@ use super::source::writers;
 use crate::k8s::source::reverter;
 use crate::kernel::{self, Key, restore};
 
-/// How it stands with the template.
+/// The state of the template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Back {
     /// Nothing is to be put back.
@@ -25,7 +25,7 @@ pub enum Back {
     Due(Rollback),
     /// It was put back.
     Done(Rollback),
-    /// It was, and somebody has written the failed one again: those who write it.
+    /// It was, and the failed one was written again: those who write it.
     Undone(Vec<String>),
     /// It is not put back, for this.
     Refused(String),

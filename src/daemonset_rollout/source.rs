@@ -1,6 +1,6 @@
 //! Who writes a DaemonSet, and who else replaces its Pods.
 //!
-//! Pure. Must not ask anybody.
+//! Pure. Must not send requests.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;

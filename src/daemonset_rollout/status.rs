@@ -32,7 +32,7 @@ pub struct StatusFacts<'p> {
     pub object: &'p DaemonSetRollout,
     pub seen: &'p Seen,
     pub plan: &'p Plan,
-    /// What goes on failing.
+    /// What keeps failing.
     pub complaint: Option<&'p Problem>,
 }
 
@@ -153,7 +153,7 @@ fn rollout(facts: &StatusFacts<'_>) -> Result<RolloutStatus, serde_json::Error> 
     })
 }
 
-/// The current revision failed: what goes back, and what does not.
+/// The current revision failed: what is rolled back, and what is not.
 fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
     let engine = &facts.plan.memory.engine;
     if let Back::Done(Rollback { failed, to, .. }) = &facts.plan.back {
@@ -220,7 +220,7 @@ fn findings(facts: &StatusFacts<'_>, problems: &[Problem]) -> Vec<Finding> {
     vec![ready(facts), progressing(facts), degraded]
 }
 
-/// Why nobody can say how the fleet is.
+/// Why the state of the fleet is unknown.
 fn unknown(facts: &StatusFacts<'_>) -> Option<Problem> {
     let (seen, plan) = (facts.seen, facts.plan);
     let is_unknown = seen.set.is_none() || matches!(seen.revisions, Current::Unread(_));

@@ -168,7 +168,7 @@ fn outdated_pods_go_once_the_template_has_settled_and_the_last_good_one_is_what_
 }
 
 #[test]
-fn nothing_goes_while_nobody_can_say_which_revision_is_current_or_the_daemonset_may_not_be_served() {
+fn nothing_is_deleted_while_the_current_revision_is_unknown_or_not_ours() {
     let spec = json!({ "daemonSet": "a", "debounceSeconds": 3 });
     let known = settled(&seen(&[("h1", true)], &spec), &Memory::default(), 100).memory;
     let of = |change: &dyn Fn(&mut Seen)| {
@@ -218,7 +218,7 @@ fn two_pods_on_a_node_and_a_node_that_is_left_out_are_not_touched() {
 }
 
 #[test]
-fn where_a_daemonset_comes_from_and_who_else_replaces_its_pods_is_read_from_it() {
+fn a_daemonset_says_its_source_and_other_controllers_of_its_pods() {
     let with = |metadata: Value| -> DaemonSet { value(json!({ "metadata": metadata })) };
     let from = |metadata: Value| source(&with(metadata).metadata);
     assert_eq!(from(json!({})), None);
@@ -272,7 +272,7 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
     all.put_back = None;
     let later = plan(&undone.memory, &all, at(2000));
     assert_eq!((&undone.back, &later.back), (&Back::Undone(vec![]), &Back::Undone(vec![])));
-    // The good one is there: it need not settle, and is no change of somebody's.
+    // The good one is there: it need not settle, and is no user's change.
     let seen_last = due.memory.template.clone().unwrap();
     let back = due.memory.clone().seeing("d", &noted.to, at(1013)).template.unwrap();
     assert_eq!((&back.revision, back.since, back.changes), (&noted.to, seen_last.since, seen_last.changes));
@@ -295,7 +295,7 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
 }
 
 #[test]
-fn a_word_about_a_hash_that_nobody_knows_is_said_while_it_is_waited_for() {
+fn a_field_with_an_unknown_hash_is_reported_while_it_is_awaited() {
     let spec = |word: &Value| {
         let mut rollout = json!({ "canary": { "nodes": 1, "soak": "1m", "promotion": "Manual" } });
         rollout.as_object_mut().unwrap().extend(word.as_object().unwrap().clone());

@@ -204,7 +204,7 @@ impl Client {
         Err(Error::TooMany(PAGES * 2000))
     }
 
-    /// Tells that hosts are gone for good, so that nobody is called for them. By the newer API; where the environment
+    /// Tells that hosts are gone for good, so that no one is paged for them. By the newer API; where the environment
     /// has none, or the token not its scope, by the older one, which is content with the scope of the host list.
     pub async fn terminated(
         &self,

@@ -1,8 +1,8 @@
 //! Environments in use: one poller each, however many OneAgents share it; what they need is gathered for it, and
 //! each subscriber is told when the picture changes.
 //!
-//! Here so that a slow or lying environment costs nobody but itself: a reconcile only ever reads a [`Snapshot`].
-//! Must not decide what a picture means for an agent.
+//! Here so that a slow or lying environment costs only itself: a reconcile only ever reads a [`Snapshot`]. Must not
+//! decide what a picture means for an agent.
 
 use std::collections::HashMap;
 use std::sync::Arc;

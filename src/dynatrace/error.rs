@@ -24,7 +24,7 @@ pub enum Error {
     /// Any other refusal.
     #[error("the environment answers {code}: {message}")]
     Status {
-        /// The body's code when there is one, else the HTTP status.
+        /// The body's code when there is one, otherwise the HTTP status.
         code: u16,
         /// The body's message.
         message: String,

@@ -17,7 +17,7 @@ use super::{Client, Error};
 
 /// Nodes that go together are told together: when none has gone for so long.
 pub(super) const GATHER: Duration = Duration::from_secs(10);
-/// While others go all the time nobody waits longer.
+/// While others keep leaving, none waits longer.
 const AT_LAST: Duration = Duration::from_secs(60);
 /// After a failure it is tried again no sooner: each try reads the whole host list.
 pub(super) const AGAIN: Duration = Duration::from_secs(20);
@@ -121,7 +121,7 @@ pub(super) async fn tell(
     (outcomes, Ok(()))
 }
 
-/// What may stand in an entity selector without being something else.
+/// What may be in an entity selector without being something else.
 fn is_host(id: &str) -> bool {
     id.strip_prefix("HOST-").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_that_go_together_are_told_together_and_nobody_waits_for_ever() {
+    fn nodes_that_leave_together_are_reported_together_within_bounds() {
         let at = |second: i64| DateTime::from_timestamp(1_000_000 + second, 0).unwrap();
         let gone =
             |second: i64| (None, GoneNode { name: "n".into(), ip: IpAddr::from([10, 0, 0, 1]), since: at(second) });

@@ -1,6 +1,6 @@
 //! The vendor's REST API: what is asked, how answers and refusals read, and one shared poller per environment.
 //!
-//! Here so that nobody else knows a path, a scope or a status code of it. Must not know Kubernetes.
+//! Here so that no other room knows a path, a scope or a status code of it. Must not know Kubernetes.
 
 pub mod client;
 pub mod environments;

@@ -96,7 +96,7 @@ impl Access {
 pub(super) struct Shared {
     pub(super) reading: Arc<Semaphore>,
     subscribers: Mutex<HashMap<Subscriber, Interest>>,
-    /// What came of telling of nodes, for as long as somebody still wants it told.
+    /// What came of telling of nodes, for as long as an object still asks for it.
     told: Mutex<Vec<Outcome>>,
     pub(super) more: Notify,
 }
@@ -105,7 +105,7 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     pub(super) hosts: Option<DateTime<Utc>>,
-    /// Zones of the host list that somebody needs, or keeps.
+    /// Zones of the host list that an object needs, or keeps.
     pub(super) host_zones: BTreeSet<String>,
     pub(super) proof: bool,
     pub(super) offered: bool,
@@ -115,7 +115,7 @@ pub(super) struct Needs {
 }
 
 impl Shared {
-    /// Nobody's yet; host lists are read by the holder of `reading`.
+    /// No one's yet; host lists are read by the holder of `reading`.
     pub(super) fn new(reading: Arc<Semaphore>) -> Self {
         Self { reading, subscribers: Mutex::default(), told: Mutex::default(), more: Notify::new() }
     }

@@ -19,7 +19,7 @@ use super::types::{Hosts, zone_key};
 use super::{Client, Error};
 use crate::clock::Clock;
 
-/// While somebody must know whether the environment is there, it is asked this often at least.
+/// While an object must know whether the environment is there, it is asked this often at least.
 const PROOF: Duration = Duration::from_secs(30);
 
 /// When each question is due.
@@ -97,7 +97,7 @@ impl Poller {
     pub(super) async fn run(mut self) {
         let mut offered = false;
         loop {
-            // Somebody wants to know now, not within the hour.
+            // An object needs to know now, not within the hour.
             let wanted = self.shared.needs().offered;
             if wanted && !offered {
                 self.probes.offered.at = Instant::now();
@@ -133,7 +133,7 @@ impl Poller {
         }
     }
 
-    /// Forgets what hosts of a zone reported once nobody is judged by it.
+    /// Forgets what hosts of a zone reported once no object is judged by it.
     fn drop_hosts(&self, needs: &Needs) {
         let picture = self.publish.borrow().clone();
         let Some(hosts) = picture.hosts.as_ref().filter(|hosts| hosts.exceeds(&needs.host_zones)) else { return };
@@ -142,7 +142,7 @@ impl Poller {
         self.publish(Snapshot { hosts: kept, hosts_at, ..(*picture).clone() });
     }
 
-    /// Reads the host list when it is due and no other poller reads one: it may take minutes, and nobody waits for it.
+    /// Reads the host list when it is due and no other poller reads one: it may take minutes, and nothing waits for it.
     fn read_hosts(&mut self) {
         let needs = self.shared.needs();
         if !self.reading.is_empty() || needs.hosts.is_none() || !self.probes.hosts.is_now() {
@@ -157,7 +157,7 @@ impl Poller {
         });
     }
 
-    /// What somebody waits for is asked now, unless it failed a moment ago.
+    /// What an object waits for is asked now, unless it failed a moment ago.
     fn hurry(&mut self) {
         let needs = self.shared.needs();
         let picture = self.publish.borrow().clone();
@@ -173,7 +173,7 @@ impl Poller {
     }
 
     /// Informs the environment of nodes that are gone, those of ten seconds together: it may take as long as a host
-    /// list, and nobody waits for it.
+    /// list, and nothing waits for it.
     fn inform_of_nodes(&mut self) {
         let (gone, now) = (self.shared.needs().gone, self.clock.now());
         let is_due = self.probes.gone.is_now() && gone::wait(&gone, now) == Some(Duration::ZERO);

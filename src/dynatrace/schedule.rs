@@ -34,7 +34,7 @@ impl Due {
         self.at <= Instant::now()
     }
 
-    /// Has it asked now, unless it failed a moment ago: then the wait after a failure stands.
+    /// Has it asked now, unless it failed a moment ago: then the wait after a failure applies.
     pub(super) fn hurry(&mut self) {
         if self.failures == 0 {
             self.at = Instant::now();

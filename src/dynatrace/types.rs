@@ -1,6 +1,6 @@
 //! The shapes of the vendor's answers, as far as we use them. Unknown fields are ignored, missing ones are `None`.
 //!
-//! Must not interpret: `client` turns them into what the rest of the program speaks.
+//! Must not interpret: `client` turns them into the types of the rest of the program.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ impl Hosts {
     }
 
     /// Adds what a host reports, if its zone was asked for; returns whether it takes memory. Of two hosts with one
-    /// address the older version counts, so that nobody else's agent makes ours look up to date.
+    /// address the older version counts, so that another's agent does not make ours look up to date.
     pub fn add(&mut self, zone: Option<&str>, address: IpAddr, version: Version) -> bool {
         let Some(hosts) = self.zones.get_mut(&zone_key(zone)) else { return false };
         let before = hosts.len();
@@ -44,14 +44,14 @@ impl Hosts {
         zones.iter().all(|zone| self.zones.contains_key(zone))
     }
 
-    /// These without the zones that nobody needs any more; `None` without any zone.
+    /// These without the zones that no object needs any more; `None` without any zone.
     pub(super) fn only(&self, zones: &BTreeSet<String>) -> Option<Self> {
         let kept = self.zones.iter().filter(|(zone, _)| zones.contains(*zone));
         let zones: HashMap<_, _> = kept.map(|(zone, hosts)| (zone.clone(), hosts.clone())).collect();
         (!zones.is_empty()).then_some(Self { zones })
     }
 
-    /// Whether a zone is here that nobody needs any more.
+    /// Whether a zone is here that no object needs any more.
     pub(super) fn exceeds(&self, zones: &BTreeSet<String>) -> bool {
         self.zones.keys().any(|zone| !zones.contains(zone))
     }

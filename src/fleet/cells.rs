@@ -18,7 +18,7 @@ pub enum Cell {
     New,
     /// Its new Pod is Ready and must stay so.
     Proving,
-    /// Its Pod starts, or goes so that another one comes.
+    /// Its Pod starts, or is deleted so that another one comes.
     Starting,
     /// It has an available Pod that is not as desired: it is to be replaced, or was made from what was rejected.
     Old,

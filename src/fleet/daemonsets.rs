@@ -239,7 +239,7 @@ impl<T: Reads> DaemonSets<T> {
     fn see_pod(&mut self, facts: &PodFacts, now: DateTime<Utc>) -> Affects {
         let pod = pods::pod(facts, T::revision(facts)).filter(|pod| !pod.node.is_empty());
         let (Some(key), Some(mut pod)) = (T::owner(facts), pod) else {
-            // It may have been ours: a label or an owner that was taken away makes it somebody else's.
+            // It may have been ours: a label or an owner that was taken away makes it another owner's.
             return self.drop_pod(facts, now);
         };
         let pods = self.pods.entry(key.clone()).or_default();

@@ -1,4 +1,4 @@
-//! Edited: Pods that were made from a DaemonSet which somebody else had edited, before we could put it back.
+//! Edited: Pods that were made from a DaemonSet which another client had edited, before we could put it back.
 //!
 //! Such a Pod carries our hash and yet is not what the spec asks for. The DaemonSet controller writes the template's
 //! generation on each Pod, so those of the edit are known without a clock; the generation is kept on the DaemonSet
@@ -27,10 +27,10 @@ const PLACEMENT: [&str; 3] = ["affinity", "nodeSelector", "tolerations"];
 pub struct Edited {
     /// All of which Pods run, and the one that is there now.
     pub generations: BTreeSet<u32>,
-    /// The one that is there now. Its Pods are not judged before it is put back: what stays after we wrote was nobody's
+    /// The one that is there now. Its Pods are not judged before it is put back: what remains after our write was no
     /// edit.
     now: Option<u32>,
-    /// Who made the one that is there now, when nobody has seen it before.
+    /// Who made the one that is there now, when it was not seen before.
     pub by: Option<String>,
 }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placement_that_the_spec_has_no_more_is_nobodys_edit() {
+    fn a_placement_that_left_the_spec_is_no_edit() {
         let mut rendered = rendered();
         rendered["spec"]["template"]["spec"]["nodeSelector"] = json!({ "disk": "ssd" });
         let found = Edited::read(MANAGER, &live("ours", "tool"), &BTreeSet::new(), Some(&rendered), &[pod(7)]).unwrap();

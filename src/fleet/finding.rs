@@ -31,9 +31,9 @@ pub struct Finding {
 pub enum Kind {
     /// It has nothing to do with the node that was asked for.
     Unrelated,
-    /// All is well, or comes by itself.
+    /// All is well, or resolves without action.
     Well,
-    /// Somebody must act.
+    /// A person must act.
     Act,
 }
 
@@ -47,7 +47,7 @@ pub struct Told<'a> {
     pub operator: &'static str,
     /// What its Pods are called.
     pub pods: &'static str,
-    /// What its Pods shall be, with the word for it.
+    /// What its Pods are to become, with the word for it.
     pub to: (&'static str, Option<&'a str>),
     pub status: Option<Status<'a>>,
 }
@@ -205,7 +205,7 @@ pub fn progress(rollout: Option<&RolloutStatus>, cause: &str) -> String {
     format!(" (rollout: {}{waits})", rollout.state)
 }
 
-/// How a node differs from a node selector, if it does; `of`: where that stands.
+/// How a node differs from a node selector, if it does; `of`: where that is.
 #[must_use]
 pub fn unlike<'s>(
     selector: impl IntoIterator<Item = (&'s String, &'s String)>,

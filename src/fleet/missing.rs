@@ -23,7 +23,7 @@ const NUDGE_SEVERAL_FOR: TimeDelta = TimeDelta::minutes(5);
 /// Since when nodes have no Pod at all.
 pub type Missing = HashMap<Arc<str>, DateTime<Utc>>;
 
-/// Since when these nodes, which shall have one, have no Pod at all, as this process saw it: the cluster does not say.
+/// Since when these nodes, which should have one, have no Pod at all, as this process saw it: the cluster does not say.
 #[must_use]
 pub fn missing<R>(before: &Missing, able: &[&Arc<Node>], pods: &[Arc<Pod<R>>], now: DateTime<Utc>) -> Missing {
     let has_pod: HashSet<&str> = pods.iter().map(|pod| &*pod.node).collect();

@@ -1,6 +1,6 @@
 //! Nodes, from what their watch shows.
 //!
-//! Pure. Must not decide whether anything shall run there.
+//! Pure. Must not decide whether anything should run there.
 
 use std::net::IpAddr;
 

@@ -21,8 +21,8 @@ pub fn see<R>(before: Option<&Pod<R>>, pod: &mut Pod<R>, now: DateTime<Utc>) {
     }
 }
 
-/// For how long a Pod was Ready before it ceased to be: the longest time that was seen, else what its status lets
-/// guess.
+/// For how long a Pod was Ready before it ceased to be: the longest time that was seen, otherwise an estimate from its
+/// status.
 fn was_ready<R>(before: &Pod<R>, now: &Pod<R>) -> Option<TimeDelta> {
     let ended = before.ready_since.zip(now.unready_since).filter(|_| now.ready_since.is_none());
     before
@@ -41,7 +41,7 @@ const TAKING_ON: TimeDelta = TimeDelta::seconds(5);
 /// A container that runs for so long does not crash again and again.
 const RUNS_WELL: TimeDelta = TimeDelta::minutes(10);
 
-/// A Pod that was made from `revision`, from what its watch shows; `None`: nobody could tell it from another. Where no
+/// A Pod that was made from `revision`, from what its watch shows; `None`: it could not be told from another. Where no
 /// node is known yet it has an empty one.
 #[must_use]
 pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
@@ -49,7 +49,7 @@ pub fn pod<R>(facts: &PodFacts, revision: Option<R>) -> Option<Pod<R>> {
     let ready = condition.filter(|c| c.status == "True");
     let is_unready_since = condition.filter(|c| c.status != "True").and_then(since);
     let bound = facts.status.conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "True");
-    // Before it was bound to its node nobody could start it, and before its containers were started none was Ready.
+    // Before it was bound to its node no kubelet could start it, and before its containers were started none was Ready.
     let unready_since = is_unready_since.max(bound.and_then(since)).max(started_at(facts)).filter(|_| ready.is_none());
     let taken_on = facts.status.start_time.as_deref().and_then(time);
     Some(Pod {
@@ -135,7 +135,7 @@ fn trouble(facts: &PodFacts, since: Option<DateTime<Utc>>) -> Option<Trouble> {
         c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
     };
     if let Some(unscheduled) = facts.status.conditions.iter().find(is_unschedulable) {
-        // What the scheduler says of preemption helps nobody.
+        // What the scheduler says of preemption helps no one.
         let why = unscheduled.message.as_deref().unwrap_or("no room").split(". ").next().unwrap_or_default();
         return Some(Trouble::Capacity(beginning(why)));
     }

@@ -2,7 +2,7 @@
 //! it.
 //!
 //! Pure. The part that matters often comes last in a long message: what is known is recognised, the rest is quoted and
-//! cut at a word. Must not ask anybody.
+//! cut at a word. Must not send requests.
 
 /// How much of an unknown message is quoted.
 const QUOTED: usize = 600;
@@ -18,10 +18,10 @@ pub struct Refusal {
     pub full: String,
 }
 
-/// What is said of a refusal that nobody explains, because Events cannot be read.
+/// What is said of a refusal without an explanation, because Events cannot be read.
 pub const UNREAD: &str = "why cannot be read: the operator needs the right to list Events of this namespace";
 
-/// Whether it is OpenShift's SecurityContextConstraints that refuse; `None`: nobody knows.
+/// Whether it is OpenShift's SecurityContextConstraints that refuse; `None`: unknown.
 #[must_use]
 pub fn is_by_scc(message: &str) -> Option<bool> {
     let says = |words| message.contains(words);

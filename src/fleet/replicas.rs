@@ -1,4 +1,4 @@
-//! Replicas: which workload a Pod belongs to, how many it shall have, and whether anybody may replace one now.
+//! Replicas: which workload a Pod belongs to, how many it should have, and whether one may be replaced now.
 //!
 //! Pure, for any kind that replaces the Pods of workloads which are not its own. Must not know why a Pod is replaced.
 
@@ -43,7 +43,7 @@ impl Controller {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
-    /// Whether it is of a kind that makes every Pod again that goes.
+    /// Whether it is of a kind that recreates every deleted Pod.
     #[must_use]
     pub fn makes_again(&self) -> bool {
         self.is_read() || (self.group.is_empty() && self.kind == "ReplicationController")
@@ -180,7 +180,7 @@ impl Owner {
         self.controller.clone().unwrap_or_else(own)
     }
 
-    /// Whether a Pod of it would come back from another template, which somebody holds back.
+    /// Whether a Pod of it would come back from another template, which is held back.
     #[must_use]
     pub fn holds_back<R>(&self, replica: &Replica<R>) -> bool {
         match &self.remade {
@@ -240,14 +240,14 @@ pub struct Group {
     pub name: Arc<str>,
     pub expected: usize,
     pub available: usize,
-    /// Why nobody else should replace a Pod of it now.
+    /// Why no one else should replace a Pod of it now.
     pub busy: Option<Cow<'static, str>>,
     pub refused: Option<String>,
     /// How many Pods there are.
     pub there: usize,
     /// When the newest of them was made.
     pub newest: DateTime<Utc>,
-    /// Nobody says how many it shall have: its owner is of a kind that is not read.
+    /// How many it should have is unknown: its owner is of a kind that is not read.
     pub is_guessed: bool,
 }
 
@@ -323,7 +323,7 @@ impl<R> Parts<'_, R> {
         self.pods.iter().filter(|replica| replica.is_there()).count()
     }
 
-    /// Why nobody should replace a Pod of it now: it does so itself.
+    /// Why no one should replace a Pod of it now: it does so itself.
     fn busy(&self, kind: &str, there: usize, expected: usize) -> Option<&str> {
         let has_pods = |uid: &str| {
             let is_its = |replica: &&Replica<R>| {
@@ -340,7 +340,7 @@ impl<R> Parts<'_, R> {
                 "it is rolling out a template of its own; finish or resume that with its own tool"
             });
         }
-        // Which of them its controller takes nobody knows. A DaemonSet's may run where no new one may start.
+        // Which of them its controller takes is unknown. A DaemonSet's may run where no new one may start.
         let scales = |(_, set): &(&Arc<str>, &Owner)| set.kind != "DaemonSet";
         if there > expected && self.sets.iter().any(scales) {
             return Some("it has more Pods than it should have, and is about to remove some");

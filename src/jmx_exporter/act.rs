@@ -49,7 +49,7 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
         done.has_changed.then_some(Duration::from_secs(1)),
         matches!(seen.content, Content::Unread(_)).then_some(ASK_AGAIN),
     ];
-    // A container that joined goes on by itself: nothing that OLM could interrupt is under way.
+    // A container that joined continues without another run: nothing that OLM could interrupt is under way.
     Acted { error, next: waits.into_iter().flatten().min(), busy_until: None }
 }
 

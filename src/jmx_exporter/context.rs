@@ -13,7 +13,7 @@ pub type Cx<'r> = kind::Cx<'r, JmxExporters>;
 #[derive(Debug)]
 pub struct JmxExporters {
     pub fleet: Fleet,
-    /// The operator's own image, which the containers run that join Pods; empty: nobody said.
+    /// The operator's own image, which the containers run that join Pods; empty: unknown.
     pub image: String,
     pub metrics: OwnMetrics,
 }

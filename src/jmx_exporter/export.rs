@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rollout;
 
-/// A port, and the SHA-256 of a configuration as hexadecimal digits; empty: none that anybody wrote.
+/// A port, and the SHA-256 of a configuration as hexadecimal digits; empty: none that a client wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Export {
     pub port: u16,

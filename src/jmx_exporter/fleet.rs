@@ -24,7 +24,7 @@ const IDENTITIES: usize = 2000;
 #[derive(Debug, Default)]
 pub struct Fleet {
     inner: RwLock<Inner>,
-    /// Somebody may carry annotations of ours who shall have none.
+    /// A Pod may carry annotations of ours that it should not have.
     pub changed: Notify,
 }
 
@@ -32,12 +32,12 @@ pub struct Fleet {
 pub struct Inner {
     /// Pods, by namespace.
     targets: HashMap<String, BTreeSet<Named>>,
-    /// The objects; `None`: nobody can say what it selects.
+    /// The objects; `None`: what it selects is unknown.
     objects: BTreeMap<Key, Option<Arc<Resolved>>>,
-    /// Namespaces whose objects are all known; the empty one stands for all.
+    /// Namespaces whose objects are all known; the empty one means all.
     known: HashSet<String>,
     pools: Pools,
-    /// As whom the JVMs of an image run, where only the image says so.
+    /// The user of the JVMs of an image, where only the image says so.
     identities: HashMap<Arc<str>, Identity>,
 }
 
@@ -76,8 +76,8 @@ impl Fleet {
         self.inner.read()
     }
 
-    /// Takes note of an object. `resolved`: `None` while nobody can say what it selects. Returns whether it is another
-    /// than before.
+    /// Takes note of an object. `resolved`: `None` while what it selects is unknown. Returns whether it is another than
+    /// before.
     pub fn selects(&self, key: &Key, resolved: Option<Resolved>) -> bool {
         let mut inner = self.inner.write();
         let is_same = inner.objects.get(key).is_some_and(|known| known.as_deref() == resolved.as_ref());
@@ -156,7 +156,7 @@ impl Inner {
         self.selecting(namespace, &[before, &target.labels])
     }
 
-    /// Takes note of as whom the JVMs of its images run.
+    /// Records the user of the JVMs of its images.
     fn learn(&mut self, target: &Target) {
         for run in &target.runs {
             let Came::Refused(_, refused) = &run.came else { continue };
@@ -169,7 +169,7 @@ impl Inner {
         }
     }
 
-    /// As whom the JVMs of an image run, as far as one of them said.
+    /// The user of the JVMs of an image, as far as one of them said.
     #[must_use]
     pub fn identity(&self, image: &str) -> Option<&Identity> {
         self.identities.get(image)
@@ -201,7 +201,7 @@ impl Inner {
         self.objects.get(key).and_then(Option::as_ref).is_some_and(|known| **known == *resolved)
     }
 
-    /// Pods with annotations of ours that no object selects; none where nobody can say what an object selects.
+    /// Pods with annotations of ours that no object selects; none where what an object selects is unknown.
     #[must_use]
     pub fn orphans(&self) -> Vec<(String, Arc<Target>)> {
         let mut orphans = Vec::new();

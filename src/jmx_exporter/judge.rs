@@ -1,6 +1,6 @@
 //! Judging Pods: what each one's JVM exports, what is to be done with it, and why not.
 //!
-//! Pure: what was done to a Pod stands in its own spec and status. Must not choose a Pod to attach to.
+//! Pure: what was done to a Pod is in its own spec and status. Must not choose a Pod to attach to.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -34,7 +34,7 @@ const SOON: TimeDelta = TimeDelta::seconds(5);
 pub struct Jvm {
     pub target: Arc<Target>,
     pub state: State,
-    /// What it exports now, whatever it shall.
+    /// What it exports now, whatever it should.
     pub exports: Option<Export>,
     /// The container that another run would join.
     pub next: Option<Next>,
@@ -55,9 +55,9 @@ pub struct Next {
 /// What Pods are judged by.
 pub struct Input<'j> {
     pub resolved: &'j Resolved,
-    /// What JVMs shall export; `None`: nobody can say.
+    /// What JVMs should export; `None`: unknown.
     pub desired: Option<&'j Export>,
-    /// Runs that speak against nothing any more.
+    /// Runs that no longer count against anything.
     pub forgiven: &'j BTreeSet<String>,
     /// Pods whose change the API server refused a moment ago, by UID.
     pub blocked: &'j HashMap<Arc<str>, String>,
@@ -273,7 +273,7 @@ impl Judge<'_> {
         }
     }
 
-    /// One that a container shall join, unless too many have, or the API server refused it a moment ago.
+    /// One that a container should join, unless too many have, or the API server refused it a moment ago.
     fn joins(&self, instance: &Instance, rewrites: bool, exports: Option<Export>, pod: Pod<Export>) -> Jvm {
         let runs = self.target.runs.iter().filter(|run| self.is_in(run, instance)).count();
         if runs >= RUNS || self.target.runs.len() >= RUNS_OF_POD {
@@ -308,7 +308,7 @@ impl Judge<'_> {
         self.target.instance_of(run).is_some_and(|joined| std::ptr::eq(joined, instance))
     }
 
-    /// Whether the next run would come as somebody else than the one that could not reach the JVM.
+    /// Whether the next run would have another user than the one that could not reach the JVM.
     fn is_another_identity(&self, instance: &Instance, refused: &Refused) -> bool {
         let runs = self.target.runs.iter().filter(|run| self.is_in(run, instance)).count();
         runs == 1 && refused.identity.is_some() && instance.shape.security.run_as_user.is_none()

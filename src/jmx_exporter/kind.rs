@@ -1,6 +1,6 @@
 //! PrometheusJmxExporters, as the kernel reconciles them.
 //!
-//! Wiring: each step stands in a file of its own. Must not decide anything.
+//! Wiring: each step has a file of its own. Must not decide anything.
 
 use std::sync::Arc;
 

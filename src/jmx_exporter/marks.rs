@@ -30,7 +30,7 @@ pub fn is_marked(now: &BTreeMap<String, String>) -> bool {
     now.contains_key(EXPORTS)
 }
 
-/// Whether a Pod is to be annotated. `others`: keys whose values somebody else set.
+/// Whether a Pod is to be annotated. `others`: keys whose values another client set.
 #[must_use]
 pub fn differ(now: &BTreeMap<String, String>, port: Option<u16>, others: &[String]) -> bool {
     if port.is_none() {

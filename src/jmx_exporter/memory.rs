@@ -19,7 +19,7 @@ pub struct Memory {
     /// How JVMs came to harm: only an edit of the spec is a reason to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub harmed: Option<String>,
-    /// Runs that failed before the last edit of the spec: they speak against nothing any more.
+    /// Runs that failed before the last edit of the spec: they no longer count against anything.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub forgiven: BTreeSet<String>,
 }

@@ -1,6 +1,6 @@
 //! Plan: judges the Pods, asks the engine.
 //!
-//! Pure: what is known comes in, what is to be kept goes out. Must not keep or send anything itself.
+//! Pure: what is known comes in, what is to be kept is returned. Must not keep or send anything itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct Facts<'f> {
     pub ledger: &'f Ledger,
     /// Pods whose change the API server refused a moment ago, by UID, and why.
     pub blocked: &'f HashMap<Arc<str>, String>,
-    /// Annotations whose values somebody else set, by UID of the Pod.
+    /// Annotations whose values another client set, by UID of the Pod.
     pub others: &'f HashMap<Arc<str>, Vec<String>>,
     /// Since when this process leads.
     pub deciding_since: DateTime<Utc>,
@@ -76,12 +76,12 @@ pub struct Facts<'f> {
 pub struct Plan {
     pub decision: Decision<Export>,
     pub memory: Memory,
-    /// What JVMs shall export.
+    /// What JVMs should export.
     pub desired: Option<Export>,
     pub jvms: Vec<Jvm>,
     /// Pods to annotate, each with the port on which its JVM exports, if it does.
     pub marks: Vec<(Arc<Target>, Option<u16>)>,
-    /// Annotations whose values somebody else set, by Pod.
+    /// Annotations whose values another client set, by Pod.
     pub others: BTreeMap<String, Vec<String>>,
     /// When to look again if nothing happens before.
     pub next: Option<DateTime<Utc>>,
@@ -151,7 +151,7 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     Plan { decision, memory, desired, jvms, marks, others, next }
 }
 
-/// As many JVMs as are allowed came to harm: nothing goes on before somebody edits the spec.
+/// As many JVMs as are allowed came to harm: nothing continues before a user edits the spec.
 fn note_harm(jvms: &[Jvm], memory: &mut Memory, most: usize) {
     let harmed = jvms.iter().filter_map(|jvm| match &jvm.state {
         State::Failed(Obstacle::Harmed, why) => Some((&jvm.target.name, why)),

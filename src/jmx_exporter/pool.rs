@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_values_are_one_and_those_that_nobody_uses_go() {
+    fn equal_values_are_one_and_unused_ones_are_dropped() {
         let mut pool = Pool::<str>::default();
         let first = pool.share("a");
         assert!(Arc::ptr_eq(&first, &pool.share("a")));

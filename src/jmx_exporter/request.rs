@@ -11,7 +11,7 @@ use super::run::{COMMAND, Identity, PREFIX, VALID};
 use super::target::{Instance, Target};
 use crate::k8s::containers::Capabilities;
 
-/// The user as whom our image runs where nobody knows the JVM's.
+/// The user of our image where the JVM's is unknown.
 const NOBODY: i64 = 65_532;
 
 /// The container that joins `instance`. `rewrites`: only another configuration is brought.
@@ -58,7 +58,7 @@ fn name(target: &Target, instance: &Instance) -> String {
     format!("{stem}{}", numbers.max().unwrap_or_default().saturating_add(1))
 }
 
-/// As whom the container runs: a JVM's files open only to its own user, with at least its capabilities.
+/// The user of the container: a JVM's files open only to its own user, with at least its capabilities.
 fn security(instance: &Instance, identity: Option<&Identity>) -> Value {
     let security = &instance.shape.security;
     let user = security.run_as_user.or_else(|| identity.map(|identity| identity.user));

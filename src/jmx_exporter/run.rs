@@ -54,7 +54,7 @@ pub enum Joined {
     Runs(u8),
     /// It ran then.
     Ended { from: DateTime<Utc>, to: DateTime<Utc> },
-    /// Nobody says any more.
+    /// Its outcome is lost.
     Gone,
 }
 
@@ -90,7 +90,7 @@ pub struct Times {
 pub struct Refused {
     pub why: Why,
     pub message: String,
-    /// As whom to come again.
+    /// The user for the next run.
     pub identity: Option<Identity>,
 }
 
@@ -103,7 +103,7 @@ pub enum Why {
     NotTaken,
     /// The kubelet's copy of the configuration was another one, or the order too old: nothing was done.
     Void,
-    /// Nothing that can be read: nobody knows what it did.
+    /// Nothing that can be read: what it did is unknown.
     Silent,
 }
 
@@ -232,7 +232,7 @@ fn refused(said: &str, line: Option<Line>, ended: &WhyFacts) -> Refused {
     if let Some(line) = line {
         return Refused { why: why(&line.reason), message: line.message, identity: line.identity };
     }
-    // Kubelets cut what is too long; the reason stands first.
+    // Kubelets cut what is too long; the reason comes first.
     let reason = said.strip_prefix("{\"reason\":\"").and_then(|rest| rest.split('"').next());
     let code = ended.exit_code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
     let message = format!("the container that joined it ended{code} and without a result");

@@ -1,16 +1,16 @@
-//! How a JVM stands, and what a run that came to nothing makes of it.
+//! The state of a JVM, and what a run that came to nothing makes of it.
 //!
 //! Pure. Must not judge a Pod.
 
 use super::run::{Came, Held, Refused, Run, Why};
 use crate::api::jmx_exporter::obstacle::Obstacle;
 
-/// How a JVM stands.
+/// The state of a JVM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// No container of its Pod runs yet.
     Starting,
-    /// It exports as it shall.
+    /// It exports as desired.
     Exporting,
     /// Its turn will come.
     Waiting,
@@ -22,7 +22,7 @@ pub enum State {
     Failed(Obstacle, String),
 }
 
-/// How a JVM stands where a run never began, and its kubelet says why and goes on trying: another one would fare no
+/// The state of a JVM whose run never began, while its kubelet says why and keeps trying: another one would fare no
 /// better, and would stay in the Pod, too.
 #[must_use]
 pub fn held(run: &Run) -> Option<State> {
@@ -30,7 +30,7 @@ pub fn held(run: &Run) -> Option<State> {
     Some(State::Refused(if *is_image { Obstacle::HelperImage } else { Obstacle::HelperFailed }, why.clone()))
 }
 
-/// How a JVM stands where a run ended so.
+/// The state of a JVM whose run ended so.
 #[must_use]
 pub fn refused_for(refused: &Refused) -> State {
     match refused.why {

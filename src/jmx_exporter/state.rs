@@ -21,7 +21,7 @@ const SETTLES: Duration = Duration::from_secs(2);
 pub struct Kept {
     /// Pods whose change the API server refused.
     pub blocked: Aside<String>,
-    /// Annotations whose values somebody else set, by UID of the Pod.
+    /// Annotations whose values another client set, by UID of the Pod.
     pub others: Mutex<HashMap<Arc<str>, Vec<String>>>,
     /// Pods that were annotated, by UID: with which port, and as what they were seen. Until the watch shows it they are
     /// not annotated again.

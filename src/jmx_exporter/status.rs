@@ -32,7 +32,7 @@ pub struct StatusFacts<'p> {
     pub resolved: &'p Resolved,
     pub content: &'p Content,
     pub plan: &'p Plan,
-    /// What goes on failing.
+    /// What keeps failing.
     pub complaint: Option<&'p (R, String)>,
 }
 

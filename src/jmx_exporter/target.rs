@@ -73,12 +73,12 @@ pub struct Instance {
 pub struct Shape {
     pub name: Arc<str>,
     pub image: Arc<str>,
-    /// As whom it runs, as far as its Pod says so.
+    /// Its user, as far as its Pod says so.
     pub security: Security,
 }
 
 impl Target {
-    /// A Pod as its watch shows it; `None`: nobody could tell it from another.
+    /// A Pod as its watch shows it; `None`: it could not be told from another.
     #[must_use]
     pub fn of(pod: &PodContainers, pools: &mut Pools) -> Option<Self> {
         let (spec, status) = (&pod.spec, &pod.status);

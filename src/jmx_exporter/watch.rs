@@ -28,9 +28,10 @@ pub fn watch(kind: &Arc<JmxExporters>, feed: &mut Feed<'_>) {
     });
 }
 
-/// Takes our annotations from Pods that no object selects any more, also where the object went while nobody looked.
+/// Takes our annotations from Pods that no object selects any more, also where the object was deleted while no operator
+/// ran.
 pub async fn sweep(kind: &JmxExporters, shared: &Shared) {
-    // Annotations that stay are somebody else's.
+    // Annotations that stay are another client's.
     let mut others: HashSet<Arc<str>> = HashSet::new();
     loop {
         let mut orphans = kind.fleet.read().orphans();

@@ -145,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_template_that_names_a_node_runs_there_alone_whatever_else_it_asks() {
+    fn a_template_that_names_a_node_runs_there_alone() {
         let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] }] } } });
         for spec in [json!({ "nodeName": "n1" }), json!({ "nodeName": "n1", "affinity": affinity })] {

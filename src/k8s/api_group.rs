@@ -1,14 +1,14 @@
-//! API groups that a cluster may lack: how we speak them, how a cluster serves them, and what is wanted of them.
+//! API groups that a cluster may lack: which versions we use, which a cluster serves, and what is wanted of them.
 //!
 //! Pure. Must not know what the objects are for.
 
 use serde_json::Value;
 
-/// An API group as we speak it.
+/// An API group as we use it.
 #[derive(Debug, Clone, Copy)]
 pub struct Group {
     pub name: &'static str,
-    /// Versions that we speak, the preferred first.
+    /// Versions that we use, the preferred first.
     pub versions: &'static [&'static str],
     pub kinds: &'static [&'static str],
 }
@@ -18,13 +18,13 @@ pub struct Group {
 pub enum Served {
     /// Not at all.
     Absent,
-    /// In a version that we speak.
+    /// In a version that we use.
     As(&'static str),
     /// In other versions only.
     Otherwise(Vec<String>),
 }
 
-/// Objects that one owner shall have.
+/// The desired objects of one owner.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// Without their apiVersion, which is the cluster's to say.

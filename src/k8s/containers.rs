@@ -53,7 +53,7 @@ pub struct ContainerSpec {
     pub security_context: Option<Security>,
 }
 
-/// As whom a container runs, or all of a Pod.
+/// The user of a container, or of a whole Pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Security {

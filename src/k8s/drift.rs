@@ -12,7 +12,7 @@ use super::quantity::quantity;
 /// Annotation of an object of ours: hash of all that was applied, so that a removed field is noticed without a write.
 pub const APPLIED_ANNOTATION: &str = "oneagent.dynatrace.com/applied";
 
-/// Whether `live` is what `desired` asks for, nobody else owns a part of it, and we own nothing that is not asked for.
+/// Whether `live` is what `desired` asks for, no one else owns a part of it, and we own nothing that is not asked for.
 #[must_use]
 pub fn is_current(manager: &str, desired: &Value, live: &Value, entries: &[ManagedFieldsEntry]) -> bool {
     let api_version = desired["apiVersion"].as_str().unwrap_or_default();

@@ -33,7 +33,7 @@ pub const TEMPLATE: &str = "oneagent-operator.github.io/template";
 pub const TRUSTS: &str = "oneagent-operator.github.io/trusts";
 /// Annotation of a Pod: whether its JVM exports.
 pub const EXPORTS: &str = "jmx-prometheus-exporter";
-/// Annotation of a Pod: whether Prometheus shall scrape it.
+/// Annotation of a Pod: whether Prometheus should scrape it.
 pub const SCRAPE: &str = "prometheus.io/scrape";
 /// Annotation of a Pod: where.
 pub const SCRAPE_PORT: &str = "prometheus.io/port";
@@ -49,7 +49,7 @@ pub const CONFIG_STATE: &str = "machineconfiguration.openshift.io/state";
 pub const DESIRED_DRAIN: &str = "machineconfiguration.openshift.io/desiredDrain";
 /// Annotation of a Node: which one was carried out.
 pub const APPLIED_DRAIN: &str = "machineconfiguration.openshift.io/lastAppliedDrain";
-/// Annotation of a ReplicaSet: how many Pods its Deployment shall have in all.
+/// Annotation of a ReplicaSet: how many Pods its Deployment should have in all.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// Annotation of a DaemonSet: how often its template was changed. Its Pods carry the number that they were made from.
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -87,7 +87,7 @@ pub struct PodSpecFacts {
     pub affinity: Option<AffinityFacts>,
 }
 
-/// The node a DaemonSet's Pod is made for stands in its affinity until it is bound.
+/// The node a DaemonSet's Pod is made for is in its affinity until it is bound.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AffinityFacts {
@@ -206,7 +206,7 @@ pub struct ConditionFacts {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerFacts {
-    /// Of an init container that runs: it is a native sidecar, and holds nobody back.
+    /// Of an init container that runs: it is a native sidecar, and holds nothing back.
     #[serde(default)]
     pub ready: bool,
     /// Restarts so far.

@@ -1,6 +1,6 @@
 //! The node selector that a namespace itself carries, which keeps Pods off nodes without a word in any spec.
 //!
-//! Pure. Must not judge what it means: where nobody enforces it (a plain cluster without the admission plugin) it means
+//! Pure. Must not judge what it means: where it is not enforced (a plain cluster without the admission plugin) it means
 //! nothing.
 
 use std::collections::BTreeMap;

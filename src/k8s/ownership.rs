@@ -20,7 +20,7 @@ pub fn is_adopted(manager: &str, entries: &[ManagedFieldsEntry]) -> bool {
     entries.iter().any(|entry| is_ours(manager, entry))
 }
 
-/// The managed fields after the hand-over; `None` when nobody else owns anything that is ours.
+/// The managed fields after the hand-over; `None` when no one else owns anything that is ours.
 ///
 /// On adoption all but the subresources is taken; later only spec, owner references, and the labels and annotations
 /// that `ours` itself has: tools may put their own labels on our objects.

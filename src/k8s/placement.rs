@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::node::{Node, Taint};
 
-/// Where agents shall run.
+/// Where agents should run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Placement {
     /// Labels that a node must have.

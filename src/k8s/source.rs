@@ -29,7 +29,7 @@ pub fn source(object: &ObjectMeta) -> Option<String> {
         MARKS.iter().find_map(|(key, what)| {
             let of = |map: &Option<std::collections::BTreeMap<String, String>>| map.as_ref()?.get(*key).cloned();
             let name = of(&object.labels).or_else(|| of(&object.annotations))?;
-            // A tracking id goes on with what it tracks.
+            // A tracking id continues with what it tracks.
             Some(format!("{what} {}", name.split(':').next().unwrap_or(&name)))
         })
     };

@@ -59,7 +59,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Whether the list would have named this object, and did not: it is gone. `id`: what the list goes by.
+    /// Whether the list would have named this object, and did not: it is gone. `id`: what the list is keyed by.
     #[must_use]
     pub fn lacks(&self, namespace: &str, id: &str) -> bool {
         self.covers(namespace) && !self.ids.get(namespace).is_some_and(|ids| ids.contains(id))

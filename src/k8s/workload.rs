@@ -1,4 +1,4 @@
-//! What we read of workloads: how many Pods each shall have, and whether it is replacing them itself.
+//! What we read of workloads: how many Pods each should have, and whether it is replacing them itself.
 //!
 //! Our own partial types, as in `facts`. Must not know a Pod.
 
@@ -86,7 +86,7 @@ workload!(ReplicaSetFacts, ReplicaSet);
 workload!(StatefulSetFacts, StatefulSet);
 workload!(DaemonSetFacts, DaemonSet);
 
-/// How many Pods a workload shall have, and why nobody else should replace any now.
+/// How many Pods a workload should have, and why no one else should replace any now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Size {
     pub expected: usize,
@@ -96,7 +96,7 @@ pub struct Size {
 /// Which of its templates a workload makes a Pod from when it makes that one again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Remade {
-    /// From the one that all of its Pods have; or nobody says.
+    /// From the one that all of its Pods have; or unknown.
     #[default]
     Alike,
     /// From a revision, by the Pod's ordinal: from the old one below `first`.

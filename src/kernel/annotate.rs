@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{Error, call};
 use crate::k8s::facts::PodFacts;
 
-/// Has a Pod have these annotations of ours, and no other of ours; returns those whose values somebody else set. A Pod
+/// Has a Pod have these annotations of ours, and no other of ours; returns those whose values another client set. A Pod
 /// that is gone needs none.
 #[expect(clippy::disallowed_methods, reason = "the kernel writes")]
 pub async fn annotate(
@@ -44,7 +44,7 @@ pub async fn annotate(
     }
 }
 
-/// Annotations with values of somebody else.
+/// Annotations with values of another client.
 fn conflicts(error: &Error, wanted: &BTreeMap<String, String>) -> Vec<String> {
     let Error::Api { source, .. } = error else { return Vec::new() };
     let kube::Error::Api(status) = &**source else { return Vec::new() };

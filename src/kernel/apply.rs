@@ -91,7 +91,7 @@ pub fn is_as_desired<K: Resource + Serialize>(manager: &str, desired: &Value, li
 }
 
 /// Applies `desired` over exactly `live`, or fails with a conflict: what differs in the object that is returned,
-/// admission made of it, and nobody's edit that came in between.
+/// admission made of it, and is no edit that came in between.
 async fn apply_over<K>(manager: &str, api: &Api<K>, desired: &Value, live: &K) -> Result<K, Error>
 where
     K: Resource + DeserializeOwned + Clone + Debug,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_changed_before_it_was_taken_over_is_looked_at_anew() {
+    async fn an_object_that_changed_before_adoption_is_read_again() {
         let (client, asked) =
             client(|asked| if is_hand_over(asked) { Answer::Refusal(422, "Invalid") } else { stored("8") });
         let (desired, live, seen) = objects("kubectl-edit", "theirs");

@@ -1,7 +1,7 @@
 //! What could not be removed and steps aside for a while, so that the next one has its turn.
 //!
-//! Gone with the process: nobody is asked twice for a decision that was kept. Must not know what is removed, nor why it
-//! could not be.
+//! Gone with the process: no decision that was kept is asked for twice. Must not know what is removed, nor why it could
+//! not be.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl<T> Default for Aside<T> {
 }
 
 impl<T: Clone> Aside<T> {
-    /// Nobody asks for `wait`; with `grows`, twice as long each time in a row, up to two minutes.
+    /// No request is sent for `wait`; with `grows`, twice as long each time in a row, up to two minutes.
     pub fn put(&self, key: &Arc<str>, why: T, wait: Duration, grows: bool) {
         let mut all = self.0.lock();
         let times = all.get(key).filter(|step| step.grows && grows).map_or(0, |step| step.times + 1);
@@ -58,7 +58,7 @@ impl<T: Clone> Aside<T> {
         (self.now(), said)
     }
 
-    /// Whether nobody asks now.
+    /// Whether no request is sent now.
     pub fn holds(&self, key: &str) -> bool {
         self.0.lock().get(key).is_some_and(|step| step.until > Instant::now())
     }

@@ -1,6 +1,6 @@
 //! ApiContact: since when this process leads, and since when the API server has answered it without a break.
 //!
-//! Here because what does not happen while nobody answers is nobody's failure: no deadline runs out in such a time.
+//! Here because nothing that does not happen without an API server is a failure: no deadline runs out in such a time.
 //! Renewals of the lease tell, for they go on for ever. Must not judge anything.
 
 use std::sync::OnceLock;

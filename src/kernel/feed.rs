@@ -28,7 +28,7 @@ impl<'f> Feed<'f> {
         Self { client, scope, triggers, watches: Watches::default() }
     }
 
-    /// The namespaces that are watched; the empty one stands for all.
+    /// The namespaces that are watched; the empty one means all.
     #[must_use]
     pub fn namespaces(&self) -> Vec<String> {
         self.scope.namespaces()
@@ -41,7 +41,7 @@ impl<'f> Feed<'f> {
     }
 
     /// Watches objects of namespaces. `plural`, for messages; `labels`: a selector, empty: all objects; `id`: what the
-    /// index goes by.
+    /// index is keyed by.
     pub fn follow<K, T>(
         &mut self,
         (plural, labels, id): (&'static str, &str, Id),

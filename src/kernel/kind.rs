@@ -78,7 +78,7 @@ pub trait Kind: Send + Sync + Sized + 'static {
         now: DateTime<Utc>,
     ) -> impl Future<Output = Result<Observation<Self::Seen>, Error>> + Send;
 
-    /// What shall be done. Writes nothing.
+    /// What is to be done. Writes nothing.
     fn plan(
         cx: &Cx<'_, Self>,
         memory: &Self::Memory,
@@ -86,7 +86,8 @@ pub trait Kind: Send + Sync + Sized + 'static {
         now: DateTime<Utc>,
     ) -> Result<Self::Plan, Error>;
 
-    /// Writes what must be there before a Pod goes, such as the objects that Pods are made from. Default: nothing.
+    /// Writes what must be there before a Pod is deleted, such as the objects that Pods are made from. Default:
+    /// nothing.
     fn prepare(
         _cx: &Cx<'_, Self>,
         _seen: &Self::Seen,
@@ -135,7 +136,8 @@ pub trait Kind: Send + Sync + Sized + 'static {
     /// The objects of a namespace are known now, or cannot be read.
     fn listed(&self, _namespace: &str, _is_readable: bool) {}
 
-    /// An object is gone, its state too: what else the kind holds for it goes now. `is_replaced`: another has its name.
+    /// An object is gone, its state too: what else the kind holds for it is dropped now. `is_replaced`: another has its
+    /// name.
     fn gone(&self, _key: &Key, _uid: &str, _is_replaced: bool) {}
 }
 
@@ -206,7 +208,7 @@ pub struct StatusInput<'i, K: Kind> {
     pub seen: &'i K::Seen,
     pub plan: &'i K::Plan,
     pub done: &'i K::Done,
-    /// What goes on failing.
+    /// What keeps failing.
     pub complaint: Option<&'i Problem<K>>,
 }
 
@@ -261,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// Whether somebody stopped everything.
+    /// Whether everything is stopped.
     pub async fn is_stopped(&self, key: &Key) -> Result<bool, Error> {
         let stop = self.stop();
         self.named.lookup(key, &stop).await.is_stop(&stop)
@@ -284,7 +286,7 @@ pub struct Cx<'r, K: Kind> {
 }
 
 impl<K: Kind> Cx<'_, K> {
-    /// The last status that we know of: our own last write, else what is stored.
+    /// The last status that we know of: our own last write, otherwise what is stored.
     #[must_use]
     pub fn last_status(&self) -> Arc<Status<K>> {
         self.state.status.last(self.object)

@@ -41,7 +41,7 @@ pub enum Step {
     Acquire,
     /// It is ours already: go on.
     Resume,
-    /// It is somebody else's, for so long at least.
+    /// It is another holder's, for so long at least.
     Wait(Duration),
 }
 
@@ -117,7 +117,7 @@ impl Candidate {
                 Some(Ok(watcher::Event::Delete(_))) => None,
                 Some(Ok(watcher::Event::InitDone)) => {
                     known = true;
-                    // It was deleted while nobody watched.
+                    // It was deleted while no one watched.
                     if listed || seen.is_none() {
                         continue;
                     }
@@ -157,7 +157,7 @@ impl Candidate {
                     }
                     Err(error @ Error::Restored { .. }) => return error,
                     Err(error) if error.is_conflict() => {
-                        // Somebody wrote it: us through a retried request, or the one who took it.
+                        // It was written: us through a retried request, or the one who took it.
                         match call(|| format!("read Lease {}", self.name), self.api.get_opt(&self.name)).await {
                             Ok(Some(lease))
                                 if lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&self.me) =>
@@ -167,7 +167,7 @@ impl Candidate {
                                 }
                             }
                             Ok(Some(_)) => return error,
-                            // Deleted by somebody: ours as long as nobody else makes it.
+                            // It was deleted: ours as long as no one else creates it.
                             Ok(None) => self.held = None,
                             Err(_) => {}
                         }

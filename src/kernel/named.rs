@@ -1,5 +1,5 @@
 //! Named objects: the Secrets and ConfigMaps that a CR refers to, each watched by its name only, so that a rotated
-//! token works at once and nobody else's Secrets are ever read.
+//! token works at once and no other Secret is ever read.
 //!
 //! Must not interpret their content. Values are [`SecretString`]s and never reach a `Debug`.
 
@@ -75,7 +75,7 @@ pub enum Lookup {
 }
 
 impl Lookup {
-    /// Whether this ConfigMap says that everything shall stop: by any value of its key but false, however either is
+    /// Whether this ConfigMap says that everything must stop: by any value of its key but false, however either is
     /// spelled, for its writer is in a hurry. One that cannot be read may say so.
     pub fn is_stop(&self, reference: &Reference) -> Result<bool, Error> {
         match self {
@@ -204,7 +204,7 @@ impl Named {
         }
     }
 
-    /// Says which objects a subscriber still refers to; watches that nobody needs end.
+    /// Says which objects a subscriber still refers to; watches without a user end.
     pub fn keep(&self, subscriber: &(String, String), references: &[Reference]) {
         self.running().retain(|reference, running| {
             if !references.contains(reference) {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_first_look_waits_for_the_answer_and_is_told_to_nobody() {
+    async fn a_first_look_waits_for_the_answer_and_triggers_no_reconcile() {
         let item = json!([{ "metadata": { "name": "tokens", "uid": "u", "resourceVersion": "5" },
             "data": { "apiToken": "dmFsdWU=", "raw": "/w==" } }]);
         let (named, mut told) = named(move || list(&item));

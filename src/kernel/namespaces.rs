@@ -1,7 +1,7 @@
 //! Namespaces: the node selector that a namespace itself carries, which keeps Pods off nodes without a word in any
 //! spec.
 //!
-//! Remembered for a period. Must not judge what it means: where nobody enforces it (a plain cluster without the
+//! Remembered for a period. Must not judge what it means: where it is not enforced (a plain cluster without the
 //! admission plugin) it means nothing.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use kube::api::Api;
 use super::{Error, call};
 use crate::k8s::node_selector::{self, Selector};
 
-/// What nobody asked for since is forgotten.
+/// What was not asked for since is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What was read, by namespace.
@@ -56,7 +56,7 @@ impl NodeSelectors {
         known.filter(|(at, _)| at.elapsed() < self.period).map(|(_, selector)| selector)
     }
 
-    /// Asks what the namespace says. Nobody knows it before it is noted: what it means may have to be asked, too.
+    /// Asks what the namespace says. It is unknown before it is noted: what it means may have to be asked, too.
     pub async fn read(client: &Client, namespace: &str) -> Result<Selector, Error> {
         let api: Api<Namespace> = Api::all(client.clone());
         let found = call(|| format!("read Namespace {namespace}"), api.get(namespace)).await?;
@@ -67,7 +67,7 @@ impl NodeSelectors {
     pub fn note(&self, namespace: &str, selector: Selector) -> Arc<Selector> {
         let selector = Arc::new(selector);
         let mut known = self.known.lock();
-        // Nobody says when a namespace is of no interest any more.
+        // No event says when a namespace is of no interest any more.
         known.retain(|_, (at, _)| at.elapsed() < FORGOTTEN);
         known.insert(namespace.to_owned(), (Instant::now(), Arc::clone(&selector)));
         selector

@@ -1,8 +1,8 @@
 //! Notes: what must outlive us and is too large for a status, one ConfigMap per object.
 //!
-//! Read once, for nobody else writes it; written when it changed, and then at most every ten seconds, only the pieces
-//! that changed. Best effort: what cannot be written is tried again later and holds nothing up. Must not know what is
-//! noted.
+//! Read once, because no one else writes it; written when it changed, and then at most every ten seconds, only the
+//! pieces that changed. Best effort: what cannot be written is tried again later and holds nothing up. Must not know
+//! what is noted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ struct Note<T> {
     due: Option<Instant>,
 }
 
-/// Where a note is kept, and whose it is: it goes with its owner.
+/// Where a note is kept, and whose it is: it is deleted with its owner.
 #[derive(Debug, Clone)]
 pub struct Place<'a> {
     /// UID of the owner.
@@ -73,7 +73,7 @@ impl<T: Noted> Notes<T> {
     }
 
     /// Takes what was read. What was `found` is written once more: it may be that of another owner of the same name,
-    /// with whom it would go.
+    /// with which it would be deleted.
     pub fn read(&self, uid: &str, value: T, found: bool) -> Arc<T> {
         let value = Arc::new(value);
         let stored = (!found).then(|| value.clone());

@@ -47,8 +47,8 @@ impl<E: Into<Error>> From<E> for Failed {
 }
 
 impl<K: Kind> Operator<K> {
-    /// Reconciles an object; returns when to do it again. What keeps it from that is said, whatever it is: what goes on
-    /// failing in silence is found by nobody.
+    /// Reconciles an object; returns when to do it again. What keeps it from that is said, whatever it is: a silent
+    /// failure is never found.
     pub(super) async fn reconcile(&self, object: &K::Object, key: &Key, state: &State<K>) -> Result<Next, Error> {
         if object.meta().deletion_timestamp.is_some() {
             // The garbage collector removes what is its; nothing outside the cluster is ours.
@@ -215,7 +215,7 @@ impl<K: Kind> Operator<K> {
         self.refuse(&cx, &(ConditionType::<K>::RIGHTS_MISSING, message), false).await.map(drop)
     }
 
-    /// An object is gone, its state too: whatever else is held for it goes now.
+    /// An object is gone, its state too: all else that is held for it is dropped now.
     pub(super) fn gone(&self, key: &Key, uid: &str, is_replaced: bool) {
         let Shared { in_flight, upgradeable, named, metrics, .. } = &*self.shared;
         in_flight.forget(uid);

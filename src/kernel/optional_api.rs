@@ -82,7 +82,7 @@ impl OptionalApis {
         let fingerprint =
             format!("{} {}", wanted.keep_others, serde_json::to_string(&wanted.objects).unwrap_or_default());
         if let Some(done) = self.done().get(owner.uid).filter(|done| done.wanted == fingerprint) {
-            // That nothing of an owner is there was seen once, and nobody else makes such objects.
+            // That nothing of an owner is there was seen once, and no one else creates such objects.
             let is_seen = done.trouble.is_none() && wanted.objects.is_empty();
             if is_seen || done.at.elapsed() < self.period {
                 return done.trouble.clone().map_or(Ok(0), Err);

@@ -57,8 +57,8 @@ impl Refusals {
 
     /// Why the API server refuses a DaemonSet's Pods, as far as that can be read: asked for when nothing moves or a Pod
     /// is missing for a while, and, once it is so (also where only the status says that it was), until every selected
-    /// node has a Pod or somebody answers that it no longer is. What was known before is believed where nobody is asked
-    /// or answers. `unread` stands for what nobody may read.
+    /// node has a Pod or an answer says that it no longer is. What was known before is believed where no one is asked
+    /// or answers. `unread` is for what may not be read.
     pub async fn ask<R>(
         &self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! Restore: puts a part of somebody's object back, and leaves it to its owners.
+//! Restore: puts a part of another's object back, and leaves it to its owners.
 //!
 //! Here because what our patch changes would be ours from then on, and the next apply of its owner would conflict with
 //! us. Must not decide what is put back.

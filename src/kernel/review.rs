@@ -1,4 +1,4 @@
-//! Review: who somebody is and whether they may do something, as the API server says. It stores nothing.
+//! Review: who a caller is and what it may do, as the API server says. It stores nothing.
 //!
 //! Must not decide what follows.
 
@@ -38,7 +38,7 @@ pub async fn rules(client: &Client, namespace: &str) -> Result<serde_json::Value
     Ok(serde_json::to_value(answer.status)?)
 }
 
-/// Whether somebody may get a path of ours that is no object's.
+/// Whether a caller may get a non-resource path of ours.
 pub async fn may_get_path(client: &Client, who: UserInfo, path: &str) -> Result<bool, Error> {
     let path = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
     let spec = SubjectAccessReviewSpec {
@@ -52,7 +52,7 @@ pub async fn may_get_path(client: &Client, who: UserInfo, path: &str) -> Result<
     is_allowed(client, spec).await
 }
 
-/// Whose token it is; `None`: nobody's.
+/// Whose token it is; `None`: no one's.
 #[expect(clippy::disallowed_methods, reason = "a question that the API server takes as an object and does not store")]
 pub async fn whose(client: &Client, token: &str) -> Result<Option<UserInfo>, Error> {
     let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };

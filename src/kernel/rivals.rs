@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_our_own_objects_nobody_is_asked() {
+    async fn our_own_objects_are_not_asked_about() {
         let asked = Asked::new();
         for claimed in [None, Some(""), Some("here")] {
             assert_eq!(asked.rivals.operates(&("n".to_owned(), "o".to_owned()), claimed).await, None);

@@ -31,8 +31,8 @@ use crate::k8s::watch::{Affects, Change, Id, Relist, key_of};
 
 /// Reconciles under way at once.
 const CONCURRENCY: u16 = 8;
-/// No reconcile takes longer; it never waits for a Pod or for anybody outside.
-/// Shorter than the Pod's grace period, so that the lease is given back at the end.
+/// No reconcile takes longer; it never waits for a Pod or an external service. Shorter than the Pod's grace period, so
+/// that the lease is given back at the end.
 const LONGEST: Duration = Duration::from_secs(20);
 /// After a plan its object is left alone for so many times as long as the plan took: events that come faster than plans
 /// can be made are answered by one plan.
@@ -174,7 +174,7 @@ impl<K: Kind> Runtime<K> {
         }
     }
 
-    /// Takes note of which objects there are; returns those that are gone, also when nobody saw them go.
+    /// Takes note of which objects there are; returns those that are gone, also when their deletion was not seen.
     fn gone(&self, change: &Change<&DeserializeGuard<K::Object>>) -> Vec<(Key, String)> {
         let mut present = self.present.lock();
         match change {
@@ -253,7 +253,7 @@ impl<K: Kind> Runtime<K> {
             tracing::warn!(namespace = key.0, name = key.1, news, "left alone");
             let about = decoded.object_ref(&());
             self.operator.shared.events.publish(&about, true, "OperatedElsewhere", "LeaveAlone", &news).await;
-            // What was begun here goes on there. That the object is there still counts.
+            // What was begun here continues there. That the object is there still counts.
             self.states.clear(key);
             self.operator.gone(key, &uid_of(object), false);
             if self.operator.kind.seen(object) {
@@ -267,7 +267,7 @@ impl<K: Kind> Runtime<K> {
         let key = key_of(object);
         let count = self.states.there(&key).map_or(1, |state| state.failed());
         let wait = backoff::wait(count, &key);
-        // Somebody else wrote at the same time: look again at once, unless that goes on.
+        // Another client wrote at the same time: look again at once, unless that keeps happening.
         if error.is_conflict() && wait < SOON_ENOUGH {
             return Action::requeue(Duration::from_millis(50));
         }

@@ -20,7 +20,7 @@ use crate::k8s::singleton::Singleton;
 /// What is known of one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Answer {
-    /// Nobody asked.
+    /// Not asked for.
     #[default]
     Unasked,
     /// The cluster has no such object, or no such kind.

@@ -50,8 +50,8 @@ impl<S, O: Default> ObjectState<S, O> {
 }
 
 impl<S, O> ObjectState<S, O> {
-    /// What of an error is to be said to the user: what the API server objects to, and what goes on failing, whatever
-    /// it is.
+    /// What of an error is to be said to the user: what the API server objects to, and what keeps failing, whatever it
+    /// is.
     pub fn complaint(&self, error: &Error) -> Option<String> {
         let goes_on = || (*self.failures.lock() >= PERSISTENT && !error.is_conflict()).then(|| error.chain());
         error.objection().or_else(goes_on)

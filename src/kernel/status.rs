@@ -40,7 +40,7 @@ impl<S> Default for LastStatus<S> {
     }
 }
 
-/// As whom a status is written.
+/// The field manager of a status.
 #[derive(Clone, Copy)]
 pub struct Writer<'w> {
     pub client: &'w Client,
@@ -74,13 +74,13 @@ pub enum WriteOutcome {
 }
 
 impl<S: Clone + Default + PartialEq + Serialize> LastStatus<S> {
-    /// The last status that we know of: our own last write, else what is stored.
+    /// The last status that we know of: our own last write, otherwise what is stored.
     pub fn last(&self, object: &impl HasStatus<Status = S>) -> Arc<S> {
         let ours = self.0.lock().as_ref().map(|written| written.status.clone());
         ours.unwrap_or_else(|| Arc::new(object.status().cloned().unwrap_or_default()))
     }
 
-    /// Whether somebody else wrote the status after we did: it is ours alone, and written again.
+    /// Whether another client wrote the status after we did: it is ours alone, and written again.
     pub fn is_foreign<K: Resource + HasStatus<Status = S>>(&self, object: &K) -> bool {
         let written = self.0.lock();
         let Some(ours) = &*written else { return false };

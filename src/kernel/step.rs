@@ -30,7 +30,7 @@ pub struct Deleted {
 
 impl<K: Kind> Cx<'_, K> {
     /// Deletes Pods, because the DaemonSet controller makes new ones. `may_go_on` is asked before each: the last of
-    /// many goes long after the first. What is refused steps `aside`, with the API server's words.
+    /// many is sent long after the first. What is refused steps `aside`, with the API server's words.
     pub async fn delete_all<R>(
         &self,
         guard: &Guard,

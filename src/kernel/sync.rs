@@ -33,7 +33,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 pub struct Scope(pub Vec<String>);
 
 impl Scope {
-    /// One entry per watch; the empty string stands for all namespaces.
+    /// One entry per watch; the empty string means all namespaces.
     #[must_use]
     pub fn namespaces(&self) -> Vec<String> {
         if self.0.is_empty() { vec![String::new()] } else { self.0.clone() }
@@ -57,7 +57,7 @@ type Name = (&'static str, Option<String>);
 pub struct Synced {
     epoch: watch::Sender<u64>,
     done: Mutex<HashMap<Name, u64>>,
-    /// Watches that the API server refuses, and what it says. Nobody waits for those of one namespace.
+    /// Watches that the API server refuses, and what it says. Nothing waits for those of one namespace.
     refused: watch::Sender<BTreeMap<Name, String>>,
     watches: Mutex<Vec<Name>>,
     changed: Notify,
@@ -111,7 +111,7 @@ impl Synced {
 
     fn at_least(&self, epoch: u64) -> bool {
         let (done, refused) = (self.done.lock(), self.refused.borrow());
-        // Of one namespace only: without nodes, or with rights for all namespaces, nobody could go on.
+        // Of one namespace only: without nodes, or with rights for all namespaces, nothing could continue.
         let is_passed_over =
             |watch: &Name| refused.contains_key(watch) && watch.1.as_deref().is_some_and(|n| !n.is_empty());
         let is_there = |watch: &Name| done.get(watch).is_some_and(|at| *at >= epoch);
@@ -152,11 +152,11 @@ pub struct Watch<'w> {
     pub namespace: Option<&'w str>,
     /// A label selector; empty: all objects.
     pub labels: &'w str,
-    /// What the index goes by.
+    /// The key of the index.
     pub id: Id,
 }
 
-/// Watches that run. None of them ends by itself; with this they all end.
+/// Watches that run. None of them ends unless stopped; with this they all end.
 #[derive(Debug)]
 pub struct Watches {
     synced: Arc<Synced>,

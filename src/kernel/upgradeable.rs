@@ -75,7 +75,7 @@ impl Upgradeable {
                 .await
                 {
                     Ok(_) => said = Some(wish),
-                    // Not installed by OLM v0, or not any more: nobody waits for what we say.
+                    // Not installed by OLM v0, or not any more: nothing waits for what we say.
                     Err(error) if error.has_code(&[403, 404]) => said = Some(wish),
                     Err(error) => {
                         tracing::warn!(%error, "OLM is not told whether the operator may be upgraded now; trying \

@@ -39,7 +39,7 @@ pub struct Done {
     pub written: BTreeSet<Of>,
     /// Components that were refused something, and why.
     pub refused: BTreeMap<Of, (Reason, String)>,
-    /// What stands in the way of the authority of certificates.
+    /// What hinders the certificate authority.
     pub authority: Option<String>,
     /// The time of this reconcile was over before all was written.
     pub is_unfinished: bool,
@@ -112,9 +112,9 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
 /// What came of writing an object.
 enum Written {
     Now,
-    /// It was there as it shall be.
+    /// It existed as desired.
     Before,
-    /// It is somebody else's: in words.
+    /// It is another owner's: in words.
     Foreign(&'static str),
 }
 
@@ -129,7 +129,7 @@ async fn write(cx: &Cx<'_>, seen: &Seen, object: &Value) -> Result<Written, kern
     }
 }
 
-/// Writes one object, unless it is as it shall be.
+/// Writes one object, unless it is as desired.
 async fn one<K>(
     cx: &Cx<'_>,
     seen: &Seen,
@@ -148,7 +148,7 @@ where
     let api: Api<K> = Api::namespaced(cx.client.clone(), namespace);
     let mut live = cx.kind.fleet.with(|all| of(all).get(namespace, &name).cloned());
     if live.is_none() {
-        // One without our labels is in no watch of ours: it may be anybody's.
+        // One without our labels is in no watch of ours: it may be anyone's.
         live = find(&api, &text(&object["kind"]), &name).await?;
         let is_ours = |live: &K| live.owner_references().iter().any(|owner| owner.uid == seen.resolved.uid);
         if live.as_ref().is_some_and(|live| !is_ours(live)) {

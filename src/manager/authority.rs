@@ -58,7 +58,7 @@ pub struct AuthorityPlan {
     /// The first one is made.
     pub is_made: bool,
     pub step: Option<Step>,
-    /// The ConfigMap as it shall be, or what of it changes.
+    /// The desired ConfigMap, or what of it changes.
     pub bundle: Option<Value>,
     pub trouble: Option<(Reason, String)>,
     /// When there may be something to do without an event.
@@ -97,7 +97,7 @@ impl Authorities {
         [Some(&self.signs.certificate), next, self.previous.as_ref()].into_iter().flatten()
     }
 
-    /// What the ConfigMap shall hold: beside the certificates, an empty entry for each by which a server sees that it
+    /// What the ConfigMap should hold: beside the certificates, an empty entry for each by which a server sees that it
     /// has it.
     #[must_use]
     pub fn bundle(&self) -> BTreeMap<String, String> {
@@ -124,7 +124,7 @@ impl Authorities {
         [period.renews_at(), period.is_late_at()].into_iter().chain(ends)
     }
 
-    /// What of the Secret a step changes, if nobody else has changed it. `made`: the authority that it makes.
+    /// What of the Secret a step changes, if no one else has changed it. `made`: the authority that it makes.
     #[must_use]
     pub fn change(&self, step: Step, made: Option<&Made>) -> Value {
         let mut data = BTreeMap::new();

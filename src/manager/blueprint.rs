@@ -17,7 +17,7 @@ pub fn workload_name(row: &Row, component: &str) -> String {
     format!("{component}-{}-{}", row.kind, row.workload.to_string().to_lowercase())
 }
 
-/// What what goes with it is called.
+/// The name of what belongs to it.
 #[must_use]
 pub fn companion_name(row: &Row, component: &str) -> String {
     format!("{component}-{}", row.kind)
@@ -29,13 +29,13 @@ pub fn files_name(row: &Row, component: &str) -> String {
     format!("{component}-{}-configmap", row.kind)
 }
 
-/// What the Secret with those of its files is called that nobody else may read.
+/// The name of the Secret with its confidential files.
 #[must_use]
 pub fn secret_name(row: &Row, component: &str) -> String {
     format!("{component}-{}-secret", row.kind)
 }
 
-/// What the ConfigMap is called in which somebody replaces templates.
+/// The name of the ConfigMap in which a user replaces templates.
 #[must_use]
 pub fn templates_name(row: &Row, component: &str) -> String {
     format!("{component}-{}-templates", row.kind)

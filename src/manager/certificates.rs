@@ -80,7 +80,7 @@ impl<'f> Trust<'f> {
         });
         let marks = Marks {
             issued: leaves.as_ref().map(Leaves::mark).unwrap_or_default(),
-            // Nothing starts again because nobody can tell.
+            // Nothing starts again because it is unknown.
             trusts: authorities
                 .map_or_else(|| found.live.trusts.clone(), |authorities| trusts(&authorities.newest().id)),
         };
@@ -92,7 +92,7 @@ impl<'f> Trust<'f> {
         Certified { marks: Some(marks), lacks, issue, issued: leaves.map(|leaves| leaves.issued) }
     }
 
-    /// What the authorities need. `are_settled`: whether new Pods of all components are as they shall be.
+    /// What the authorities need. `are_settled`: whether new Pods of all components are as desired.
     #[must_use]
     pub fn plan(&self, are_settled: bool) -> AuthorityPlan {
         let Facts { table, resolved, all, now, .. } = *self.facts;

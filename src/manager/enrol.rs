@@ -1,6 +1,7 @@
 //! Enrol: writes what identifies a component, before its servers are created, and when a store's become others.
 //!
-//! Never over a Secret that somebody else made or changed. Must not decide which servers there are, nor say a secret.
+//! Never over a Secret that another client created or changed. Must not decide which servers there are, nor say a
+//! secret.
 
 use k8s_openapi::api::core::v1::Secret;
 
@@ -11,10 +12,10 @@ use super::store::store;
 use crate::k8s::hex::hex;
 use crate::kernel::{self};
 
-/// A secret has so many bytes: more than anybody can try.
+/// A secret has so many bytes: more than can be tried.
 const BYTES: usize = 16;
 
-/// Writes it. Returns what stands in its way.
+/// Writes it. Returns what hinders it.
 pub async fn enrol(cx: &Cx<'_>, seen: &Seen, enrol: &Enrol) -> Result<Option<String>, kernel::Error> {
     let (namespace, name) = (&*seen.resolved.namespace, &*enrol.name);
     let object = if enrol.over.is_some() {
@@ -31,7 +32,7 @@ pub async fn enrol(cx: &Cx<'_>, seen: &Seen, enrol: &Enrol) -> Result<Option<Str
     Ok(None)
 }
 
-/// A secret that nobody knows yet.
+/// A fresh secret.
 fn random() -> Result<String, kernel::Error> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|why| kernel::Error::Unread(format!("random numbers: {why}")))?;

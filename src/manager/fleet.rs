@@ -21,7 +21,7 @@ use crate::stack::table::Table;
 #[derive(Debug, Default)]
 pub struct Fleet(RwLock<Inner>);
 
-/// All of it. Objects are whole: there are few, and what somebody changes in them is put back.
+/// All of it. Objects are whole: there are few, and a change to them is put back.
 #[derive(Debug, Default)]
 pub struct Inner {
     pub nodes: BTreeMap<String, Node>,
@@ -87,7 +87,7 @@ fn owner(object: &impl ResourceExt) -> Affects {
     let owner =
         object.owner_references().iter().find(|owner| owner.controller == Some(true) && owner.kind == "Manager");
     let namespace = object.namespace().unwrap_or_default();
-    // Somebody who takes its owner away has changed one of them all the same.
+    // Removing its owner is a change of one of them, too.
     owner.map_or(Affects::All, |owner| Affects::One((namespace, owner.name.clone())))
 }
 
@@ -164,7 +164,7 @@ impl Fleet {
 }
 
 impl Inner {
-    /// Whether the watch shows a Pod, and not that it goes.
+    /// Whether the watch shows a Pod, and not its deletion.
     #[must_use]
     pub fn is_staying(&self, uid: &str) -> bool {
         self.pods.values().any(|server| server.uid == uid && !server.is_ending)

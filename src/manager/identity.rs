@@ -72,7 +72,7 @@ pub struct Enrol {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub members: Members,
-    /// The resourceVersion of the one that is there; `None`: there is none yet, and these secrets shall be made up.
+    /// The resourceVersion of the one that is there; `None`: there is none yet, and these secrets are to be generated.
     pub over: Option<String>,
     pub secrets: BTreeSet<String>,
 }
@@ -98,7 +98,7 @@ impl Enrol {
             "labels": self.labels }, "stringData": data })
     }
 
-    /// What changes of the one that is there, if nobody else has changed it.
+    /// What changes of the one that is there, if no one else has changed it.
     #[must_use]
     pub fn change(&self) -> Value {
         json!({ "metadata": { "resourceVersion": self.over }, "stringData": { SERVERS: self.members.to_string() } })

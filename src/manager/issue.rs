@@ -1,6 +1,6 @@
 //! Issue: makes authorities and certificates, and writes them.
 //!
-//! Never over an object that somebody else made or changed. Must not decide when one is made, nor say a key.
+//! Never over an object that another client created or changed. Must not decide when one is made, nor say a key.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::kernel::{self};
 use crate::pki::{Authority, Period};
 use crate::stack::table::Table;
 
-/// Writes what the authorities need. Returns what stands in its way.
+/// Writes what the authorities need. Returns what hinders it.
 pub async fn authority(cx: &Cx<'_>, seen: &Seen, plan: &AuthorityPlan) -> Result<Option<String>, kernel::Error> {
     let namespace = &*seen.resolved.namespace;
     let another = || {
@@ -42,7 +42,7 @@ pub async fn authority(cx: &Cx<'_>, seen: &Seen, plan: &AuthorityPlan) -> Result
     store::<ConfigMap>(cx, (namespace, name), bundle, |all| &mut all.config_maps).await
 }
 
-/// Issues certificates to a component's servers. Returns what stands in its way.
+/// Issues certificates to a component's servers. Returns what hinders it.
 pub async fn issue(cx: &Cx<'_>, seen: &Seen, issue: &Issue) -> Result<Option<String>, kernel::Error> {
     let (namespace, name) = (&*seen.resolved.namespace, &*issue.into.name);
     let signs = Table::own().certificates.as_ref().and_then(|of| authorities(cx, namespace, &of.authority));

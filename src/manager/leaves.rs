@@ -41,7 +41,7 @@ pub struct Issued {
     /// When those before them end: servers of an earlier template have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<DateTime<Utc>>,
-    /// Of all other entries: nobody has changed one.
+    /// Of all other entries: none was changed.
     #[serde(default)]
     digest: String,
 }
@@ -52,7 +52,7 @@ pub struct Leaves<'s> {
     entries: &'s BTreeMap<String, ByteString>,
 }
 
-/// Into which Secret certificates are issued, and to whom.
+/// Into which Secret certificates are issued, and for which servers.
 #[derive(Clone)]
 pub struct Into {
     pub name: String,
@@ -80,7 +80,7 @@ pub struct Issue {
 }
 
 impl<'s> Leaves<'s> {
-    /// Reads them; `None`: somebody has changed them.
+    /// Reads them; `None`: they were changed.
     #[must_use]
     pub fn read(secret: &'s Secret) -> Option<Self> {
         let entries = secret.data.as_ref()?;

@@ -1,4 +1,4 @@
-//! Workloads as the API server has them, as far as a plan goes by them.
+//! Workloads as the API server has them, as far as a plan needs them.
 //!
 //! Pure. Must not judge whether they serve.
 

@@ -1,4 +1,4 @@
-//! The objects of a component: its workload, and what goes with it.
+//! The objects of a component: its workload, and what belongs to it.
 //!
 //! Pure. Must not know a component by name, nor what of it exists.
 

@@ -1,4 +1,4 @@
-//! Observe: whether somebody stopped everything, and which templates somebody replaced. All else the watches show.
+//! Observe: whether everything is stopped, and which templates a user replaced. All else the watches show.
 //!
 //! Must not decide anything.
 
@@ -20,7 +20,7 @@ use crate::stack::table::{Row, Table};
 pub struct Seen {
     pub resolved: Resolved,
     pub stopped: bool,
-    /// Templates that somebody replaced, by row and component.
+    /// Templates that a user replaced, by row and component.
     pub templates: BTreeMap<Of, Templates>,
 }
 

@@ -16,7 +16,7 @@ use crate::kernel::kind::Planned;
 use crate::rollout::ledger::Ledger;
 use crate::stack::table::Table;
 
-/// How a component stands.
+/// The state of a component.
 #[derive(Debug, Clone, PartialEq, Eq, strum::Display)]
 pub enum State {
     /// All its servers serve, as the spec has them.
@@ -35,7 +35,7 @@ pub enum State {
     Outdated(String),
     /// No node matches.
     Unplaced(String),
-    /// An object that it would have is somebody else's.
+    /// An object of its name is another owner's.
     Refused(String),
     /// Its entry in the spec has a mistake.
     Invalid(String),
@@ -51,10 +51,10 @@ pub struct Part {
     pub row: usize,
     pub name: String,
     pub version: Option<String>,
-    /// Hash of what its Pods shall be made from; empty where nobody can say.
+    /// Hash of what its Pods are to be created from; empty where unknown.
     pub template: String,
     pub state: State,
-    /// How many of its servers serve, how many there shall be, and how many of those there are nodes for now.
+    /// How many of its servers serve, how many there should be, and how many of those there are nodes for now.
     pub ready: usize,
     pub desired: usize,
     pub placed: usize,
@@ -125,7 +125,7 @@ impl Planned for Plan {
 pub struct Facts<'f> {
     pub table: &'f Table,
     pub resolved: &'f Resolved,
-    /// Templates that replace those of the table, by row and component; or why nobody can say.
+    /// Templates that replace those of the table, by row and component; or why that is unknown.
     pub templates: &'f BTreeMap<Of, Templates>,
     pub all: &'f Inner,
     /// UIDs of Pods that were deleted a moment ago: the watch may still show them.

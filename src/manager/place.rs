@@ -46,7 +46,7 @@ pub fn found(facts: &Facts<'_>, component: &Component) -> Found {
     let members = row.store.as_ref().and_then(|store| match &identity {
         Some(Ok(identity)) => Some(identity.members.clone()),
         None if !exists => Some(first(store, component, all)),
-        // Nobody can tell which numbers they have; where they are, their workload says.
+        // Which numbers they have is unknown; where they are, their workload says.
         Some(Err(_)) | None => None,
     });
     let nodes: Vec<String> = match (row.workload, &members) {
@@ -99,7 +99,7 @@ impl Found {
         row.is_identified() && self.identity.is_none() && (!self.exists || row.store.is_none())
     }
 
-    /// Why nobody can tell what identifies it.
+    /// Why its identity is unknown.
     #[must_use]
     pub fn unidentified(&self, row: &Row, component: &Component) -> Option<String> {
         let has = self.live.nodes.len();

@@ -1,4 +1,4 @@
-//! Plan: how each component stands, what of it may be written, and what is not wanted any more.
+//! Plan: the state of each component, what of it may be written, and what is not wanted any more.
 //!
 //! Pure: what is known comes in. Must not write anything.
 
@@ -143,7 +143,7 @@ fn enrolments(
     each.filter_map(enrol).collect()
 }
 
-/// A component as it stands.
+/// A component's state.
 struct Drawn {
     part: Part,
     /// Whether its new Pods are as the spec has them.
@@ -152,7 +152,7 @@ struct Drawn {
     next: Next,
 }
 
-/// A component as it stands, with what of it may be written.
+/// A component's state, with what of it may be written.
 fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Certified), found: &[Found]) -> Drawn {
     let Facts { table, resolved, all, now, .. } = *facts;
     let row = &table.rows[component.row];

@@ -35,7 +35,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A Pod with this label of rows; `None`: it is nobody's.
+    /// A Pod with this label of rows; `None`: it is no one's.
     #[must_use]
     pub fn of(facts: &PodFacts, label: &str) -> Option<Self> {
         let labels = facts.metadata.labels.as_ref()?;

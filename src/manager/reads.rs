@@ -18,7 +18,7 @@ pub fn revision(revision: &str) -> String {
     format!("revision-{revision}")
 }
 
-/// The same, of files that nobody else may read.
+/// The same, of files that are confidential.
 #[must_use]
 pub fn secret_revision(revision: &str) -> String {
     format!("secret-revision-{revision}")

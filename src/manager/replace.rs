@@ -31,7 +31,7 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
     if let Some(stranded) = stranded(facts, parts) {
         return Turn { replacement: Some(stranded), ..Turn::default() };
     }
-    // What does not exist is nobody's reason to wait.
+    // What does not exist is no reason to wait.
     let existing: Vec<(&Part, bool)> =
         parts.iter().zip(are_written.iter().copied()).filter(|(part, _)| part.exists).collect();
     let (mut turns, mut servers) = (Vec::new(), Vec::new());
@@ -76,7 +76,7 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
     Turn { replacement: server.map(|server| of(part, server)), ..Turn::default() }
 }
 
-/// A Pod on no node, made when its workload named other nodes: its successor may find one. It serves nobody, so nobody
+/// A Pod on no node, made when its workload named other nodes: its successor may find one. It serves no one, so nothing
 /// waits for it.
 fn stranded(facts: &Facts<'_>, parts: &[Part]) -> Option<Replacement> {
     let Facts { table, resolved, all, deleted, .. } = *facts;

@@ -68,7 +68,7 @@ fn lifetimes(spec: Option<&api::Certificates>) -> Result<Lifetimes, String> {
 /// How Pods are replaced.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rollout {
-    /// How many of those that run on every node may be away at once.
+    /// How many of those that run on every node may be missing at once.
     pub budget: Share,
     /// When these may be replaced.
     pub calendar: Calendar,
@@ -83,7 +83,7 @@ impl Default for Rollout {
 }
 
 impl Rollout {
-    /// How many of a component's servers may be away at once because of a change.
+    /// How many of a component's servers may be missing at once because of a change.
     #[must_use]
     pub fn budget_of(&self, row: &Row, servers: usize) -> usize {
         match row.workload {
@@ -139,7 +139,7 @@ pub struct Component {
     pub problem: Option<String>,
 }
 
-/// What the spec of a Manager means; or what nobody can make sense of.
+/// What the spec of a Manager means; or what makes no sense.
 pub fn resolve(manager: &Manager) -> Result<Resolved, String> {
     let table = Table::own();
     let mut resolved = Resolved {
@@ -268,7 +268,7 @@ impl Component {
         self.fields.get(field)?.as_str()
     }
 
-    /// Whether it means this component of a kind: the one that it names, else any.
+    /// Whether it means this component of a kind: the one that it names, otherwise any.
     #[must_use]
     pub fn means(&self, table: &Table, kind: &str, name: &str) -> bool {
         self.reference(table, kind).is_none_or(|named| named == name)

@@ -1,4 +1,4 @@
-//! Status: how each component stands, in the words of conditions.
+//! Status: the state of each component, in the words of conditions.
 //!
 //! Pure. Must not decide what is done.
 
@@ -21,7 +21,7 @@ pub struct StatusFacts<'p> {
     pub seen: &'p Seen,
     pub plan: &'p Plan,
     pub done: &'p Done,
-    /// What goes on failing.
+    /// What keeps failing.
     pub complaint: Option<&'p (R, String)>,
 }
 
@@ -49,7 +49,7 @@ pub fn status(
     (status, transitions)
 }
 
-/// How a component stands after what was done: what was written a moment ago its controller has not seen.
+/// The state of a component after what was done: what was written a moment ago its controller has not seen.
 fn state(part: &Part, done: &Done) -> State {
     let of = (part.row, part.name.clone());
     if let Some((_, why)) = done.refused.get(&of) {

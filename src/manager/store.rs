@@ -1,7 +1,7 @@
 //! Store: writes an object of which others may have made or changed the one that is there.
 //!
-//! Never over it: it is created, or changed where its resourceVersion is the one that was seen. Must not decide what
-//! stands in it.
+//! Never over it: it is created, or changed where its resourceVersion is the one that was seen. Must not decide its
+//! content.
 
 use std::fmt::Debug;
 
@@ -17,7 +17,7 @@ use super::fleet::{Inner, Objects};
 use crate::kernel::apply::{create, merge};
 use crate::kernel::{self};
 
-/// Writes it: what has a resourceVersion is a change. Returns what stands in its way.
+/// Writes it: what has a resourceVersion is a change. Returns what hinders it.
 pub async fn store<K>(
     cx: &Cx<'_>,
     (namespace, name): (&str, &str),

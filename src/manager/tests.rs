@@ -101,7 +101,7 @@ impl World {
         enrolments.len()
     }
 
-    /// Stands stores up, and has them grow as far as they may.
+    /// Starts stores, and lets them grow as far as they may.
     fn stand_up(&mut self, stores: &[&str]) {
         self.write();
         let serve = |world: &Self| {

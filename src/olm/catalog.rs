@@ -17,7 +17,7 @@ use crate::api::schema;
 /// Image that runs the scorecard's own tests.
 const SCORECARD: &str = "quay.io/operator-framework/scorecard-test:v1.42.2";
 
-/// Folder of a bundle with what its OpenShift flavour has besides: what OLM refuses where the kinds are missing.
+/// Folder of a bundle with what its OpenShift flavour adds: what OLM refuses where the kinds are missing.
 pub const OPENSHIFT: &str = "openshift";
 /// The oldest OpenShift that a bundle is for: Kubernetes 1.30 came with it. Open, because an upper end takes the
 /// updates from those who upgrade their cluster beyond it.

@@ -1,4 +1,4 @@
-//! `CHANGELOG.md`, from the release list: what changed stands in one place, with the release that brought it.
+//! `CHANGELOG.md`, from the release list: each change is listed in one place, with the release that brought it.
 //!
 //! Must not word a change itself.
 

@@ -1,8 +1,8 @@
 //! The Helm chart: the objects of `config/`, with what an administrator chooses as values.
 //!
-//! Pure. The CRD is one of the templates, so that an upgrade brings the newer one, and stays when the release goes:
-//! with it every object of its kind would be deleted. Must not hold an object that the installation without Helm has
-//! not.
+//! Pure. The CRD is one of the templates, so that an upgrade brings the newer one, and stays when the release is
+//! uninstalled: with it every object of its kind would be deleted. Must not hold an object that the installation
+//! without Helm has not.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use crate::api::schema;
 const NAMESPACE: &str = "{{ .Release.Namespace }}";
 const IMAGE: &str = "{{ .Values.image }}";
 const WATCHED: &str = "{{ .Values.watchNamespaces | default (list .Release.Namespace) | join \",\" }}";
-/// Stands where the content of a value goes.
+/// Marks where the content of a value is inserted.
 const VALUE: &str = "VALUE-";
 
 /// The chart of a package, in the release that the present code would be.
@@ -251,13 +251,13 @@ fn deployment(package: &Package) -> Result<String, Error> {
     Ok(yaml(&[deployment])?.lines().map(filled).collect())
 }
 
-/// A line of a template; where one stands for a value, what Helm makes of that.
+/// A line of a template; where one marks a value, what Helm makes of that.
 fn filled(line: &str) -> String {
     let Some((before, name)) = line.split_once(VALUE) else { return format!("{line}\n") };
     let pad = &line[..line.len() - line.trim_start().len()];
     let name = name.trim_end_matches(": ''");
     let key = before.trim().trim_end_matches(':');
-    // A list that goes on, a map that goes on, or a field.
+    // A list that continues, a map that continues, or a field.
     let (head, depth) = if key.is_empty() || key == "-" {
         (String::new(), pad.len())
     } else {

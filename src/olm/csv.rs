@@ -18,7 +18,7 @@ pub const MIN_KUBE: &str = "1.30.0";
 /// The icon, drawn for this project: a ring of nodes, one of them being renewed.
 pub const ICON: &str = include_str!("icon.svg");
 
-/// The icon as it stands in a CSV and in a package.
+/// The icon as it is in a CSV and in a package.
 #[must_use]
 pub fn icon() -> Value {
     use base64::Engine as _;
@@ -158,7 +158,7 @@ fn owned(package: &Package, kind: &Kind) -> Result<Value, manifests::Error> {
 }
 
 fn install(package: &Package, release: &Release) -> Value {
-    // OLM tells which namespaces are watched; the empty string stands for all.
+    // OLM tells which namespaces are watched; the empty string means all.
     let targets = "metadata.annotations['olm.targetNamespaces']";
     let mut deployment = manifests::deployment(package, &Setting::usual(package, &release.image_of(package), targets));
     let env = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];

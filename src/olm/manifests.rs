@@ -82,7 +82,7 @@ pub fn rbac(package: &Package) -> Result<Vec<File>, Error> {
     ])
 }
 
-/// What stands for the repository of the operator's image in an extra.
+/// A placeholder for the repository of the operator's image in an extra.
 const OPERATOR_REPOSITORY: &str = "OPERATOR_REPOSITORY";
 
 /// An image without its tag and digest.
@@ -151,15 +151,15 @@ pub(super) fn kept(mut object: Value) -> Value {
 pub(super) fn namespace(package: &Package) -> Value {
     let mut metadata = json!({ "name": package.namespace });
     if makes_privileged_pods(package) {
-        // Else a cluster's default node selector silently keeps agents off infra and control-plane nodes.
-        // And where a cluster keeps CPUs for its own, the operator may run on them.
+        // Otherwise a cluster's default node selector silently keeps agents off infra and control-plane nodes. And
+        // where a cluster keeps CPUs for its own, the operator may run on them.
         metadata["annotations"] =
             json!({ "openshift.io/node-selector": "", "workload.openshift.io/allowed": "management" });
         metadata["labels"] = json!({
             "pod-security.kubernetes.io/enforce": "privileged",
             "pod-security.kubernetes.io/audit": "privileged",
             "pod-security.kubernetes.io/warn": "privileged",
-            // Else OpenShift may set these labels by what it believes that the namespace needs.
+            // Otherwise OpenShift may set these labels by what it believes that the namespace needs.
             "security.openshift.io/scc.podSecurityLabelSync": "false",
         });
     }
@@ -253,7 +253,7 @@ fn installer(package: &Package) -> Vec<Value> {
     cluster.extend([Where::Watched, Where::Own, Where::Cluster].into_iter().flat_map(|scope| rules(package, scope)));
     let accounts = std::iter::once(&package.name).chain(package.accounts).map(|name| (*name).to_owned()).collect();
     let mut own = vec![rule("", &["serviceaccounts"], &new), named("", &["serviceaccounts"], accounts)];
-    // The Deployment, and what the bundle's OpenShift flavour has besides.
+    // The Deployment, and what the bundle's OpenShift flavour adds.
     for (group, resources) in [
         ("apps", ["deployments"].as_slice()),
         ("", &["services"]),
@@ -329,7 +329,7 @@ pub(super) fn deployment(package: &Package, setting: &Setting<'_>) -> Value {
             "selector": { "matchLabels": { "app.kubernetes.io/name": package.name } },
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
             "template": {
-                // On OpenShift no broader SCC is taken, even if the account may use one; elsewhere nobody reads it.
+                // On OpenShift no broader SCC is taken, even if the account may use one; elsewhere it has no reader.
                 "metadata": { "labels": labels(package),
                     "annotations": { "openshift.io/required-scc": "restricted-v2", MANAGEMENT: PREFERRED } },
                 "spec": {

@@ -1,4 +1,4 @@
-//! Where in a YAML file something stands, so that a complaint about it can name the line.
+//! The position of something in a YAML file, so that an error can name the line.
 //!
 //! Reads lines, not YAML: what is written in one line, as a person may, is found by its first line alone. Must not
 //! judge.

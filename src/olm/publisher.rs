@@ -60,7 +60,7 @@ pub struct Bases {
     pub opm: String,
 }
 
-/// A name that belongs to somebody else.
+/// A name that belongs to another owner.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Consent {
@@ -79,7 +79,7 @@ pub struct Consent {
 #[error("{PATH}{0}")]
 pub struct Invalid(String);
 
-/// Whether a value stands for one that an owner must choose.
+/// Whether a value is a placeholder for one that an owner must choose.
 #[must_use]
 pub fn is_placeholder(value: &str) -> bool {
     value.to_lowercase().contains("example")

@@ -264,7 +264,7 @@ fn kustomization() -> Value {
     json!({ "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": ["install.yaml"] })
 }
 
-/// Healthy when all is as it should be, Degraded when somebody must do something, Suspended while somebody holds it.
+/// Healthy when all is as it should be, Degraded when a person must act, Suspended while a person holds it.
 const HEALTH: &str = "\
 local health = { status = \"Progressing\", message = \"not looked at yet\" }
 local status = obj.status

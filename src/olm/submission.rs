@@ -17,8 +17,8 @@ use crate::api::package::Package;
 /// The template from which OpenShift's catalogs are made.
 const TEMPLATE: &str = "basic.yaml";
 
-/// OpenShift's catalogs that a first release goes into; later ones are added by the pipeline's promotion, which asks
-/// for an approval. There is none of a release that is not out.
+/// OpenShift's catalogs that receive a first release; later ones are added by the pipeline's promotion, which asks for
+/// an approval. There is none of a release that is not out.
 const CATALOGS: [&str; 7] = ["v4.17", "v4.18", "v4.19", "v4.20", "v4.21", "v4.22", "v5.0"];
 
 /// What a maintainer reads before the pull request is made; not part of it.
@@ -50,7 +50,7 @@ impl Repository {
         }
     }
 
-    /// Where a file of a bundle stands in it, below the version's folder.
+    /// The place of a bundle's file in it, below the version's folder.
     fn place(self, path: &str) -> Option<String> {
         let is_in_both = ["manifests/", "metadata/", "tests/"].iter().any(|folder| path.starts_with(folder));
         let more = path.strip_prefix(&format!("{OPENSHIFT}/"));

@@ -22,7 +22,7 @@ impl Admitted {
     pub fn of(facts: &PodFacts) -> Option<Self> {
         let annotations = facts.metadata.annotations.as_ref()?;
         let said = |key: &str| annotations.get(key).cloned();
-        // It may add to requests alone: that ends nobody.
+        // It may add to requests alone: that ends no Pod.
         let limited = said(LIMITED).filter(|text| text.contains("limit for"));
         Some(Self { scc: said(SCC), limited }).filter(|admitted| *admitted != Self::default())
     }

@@ -44,7 +44,7 @@ impl From<kernel::Error> for Failure {
 
 impl Failure {
     /// What the API server refuses does not get better in silence: it is said. What it refuses for its content waits
-    /// for another spec; the rest, a policy or a webhook of somebody's, is tried again.
+    /// for another spec; the rest, a policy or a webhook, is tried again.
     pub fn refusal(self, cx: &Cx<'_>) -> Prepared<OneAgents> {
         let (namespace, agent) = cx.key;
         let (reason, message, error) = match self {
@@ -85,7 +85,7 @@ impl Failure {
     }
 }
 
-/// Applies every planned object. Taken apart without `..`: an object that nobody applies does not compile.
+/// Applies every planned object. Taken apart without `..`: an object that is never applied does not compile.
 pub async fn apply_objects(
     cx: &Cx<'_>,
     resolved: &Resolved,
@@ -135,8 +135,7 @@ pub async fn apply_objects(
     Ok(Done { istio, template_replaced: stored.as_ref().is_some_and(replaced), ..Done::default() })
 }
 
-/// Makes Istio's objects what they should be. Nothing waits for them; returns why they are not, if somebody asks for
-/// them.
+/// Makes Istio's objects what they should be. Nothing waits for them; returns why they are not, if they are desired.
 async fn converge(cx: &Cx<'_>, resolved: &Resolved, wanted: &Wanted) -> Option<String> {
     let owner =
         Owner { uid: &resolved.uid, namespace: &resolved.namespace, selector: &istio::selector(&resolved.name) };

@@ -43,13 +43,13 @@ pub enum Outcome {
     Keeps,
     /// The other one, which is older, keeps them.
     Yields,
-    /// Nobody yields: both run there.
+    /// Neither yields: both run there.
     Reported,
-    /// Nothing is written, so nobody comes to a node of the other.
+    /// Nothing is written, so no agent starts on a node of the other.
     Undecided,
 }
 
-/// Why nobody can say yet which nodes are left to another OneAgent, or has left them: until then nothing is written.
+/// Why it is unknown yet which nodes are left to another OneAgent, or has left them: until then nothing is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doubt {
     /// Of the older one nothing is known.

@@ -250,7 +250,7 @@ fn unread(around: &Around) -> String {
     around.unread.iter().map(|why| format!("; {why}, so more is not known")).collect::<Vec<_>>().concat()
 }
 
-/// Whether exactly the desired version will do, and a newer one goes back. A pin that is not obeyed keeps what runs.
+/// Whether exactly the desired version will do, not a newer one. A pin that is not obeyed keeps what runs.
 fn is_exact(wish: Wish, desired: Option<Version>) -> bool {
     match wish {
         Wish::Pin { version, .. } => desired == Some(version),

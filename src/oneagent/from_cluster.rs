@@ -41,7 +41,7 @@ impl FromCluster {
         *self == Self::default()
     }
 
-    /// Puts it on a template. What the user says goes before it.
+    /// Puts it on a template. What the user says takes precedence.
     pub fn put_on(&self, template: &mut PodTemplateSpec) {
         if let Some(scc) = &self.scc {
             let annotations = template.metadata.get_or_insert_default().annotations.get_or_insert_default();
@@ -75,7 +75,7 @@ impl FromCluster {
         env.push(variable("https_proxy", proxy.url.clone()));
         let theirs = env.iter_mut().find(|variable| variable.name == "no_proxy");
         match theirs {
-            // What it is stands elsewhere, and cannot be added to.
+            // It is defined elsewhere, and cannot be added to.
             Some(theirs) if theirs.value_from.is_some() => {}
             Some(theirs) => theirs.value = Some(proxy.without(theirs.value.as_deref())),
             None if proxy.no_proxy.is_empty() => {}
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clusters_proxy_reaches_the_installer_and_goes_after_the_users_own() {
+    fn the_clusters_proxy_reaches_the_installer_after_the_users_own() {
         let from = FromCluster { proxy: Some(cluster()), ..FromCluster::default() };
         let env = |theirs: Value| {
             let mut template = template(&theirs);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(value["metadata"]["annotations"][REQUIRED_SCC], "site");
         assert_eq!(value["spec"]["volumes"][0]["configMap"]["optional"], true);
         assert_eq!(value["spec"]["containers"][0]["volumeMounts"][0]["mountPath"], CERTS_PATH);
-        // A ConfigMap of the user's goes before it.
+        // A ConfigMap of the user's takes precedence.
         let mut own = template(&json!([]));
         own.spec.as_mut().unwrap().volumes = Some(vec![certificates("own", "certs")]);
         from.put_on(&mut own);

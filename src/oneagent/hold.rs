@@ -44,7 +44,7 @@ pub const NOT_OFFERED: Hold = Hold {
 /// No question to the environment has been answered yet.
 pub const AWAITED: Hold =
     Hold { state: State::Held, why: "the environment has not answered yet since the operator started" };
-/// Somebody deleted the DaemonSet.
+/// The DaemonSet was deleted.
 pub const RETURNING: Hold =
     Hold { state: State::Held, why: "the DaemonSet was deleted: agents come back with the last good version first" };
 /// The cluster is being updated.
@@ -53,7 +53,7 @@ pub const CLUSTER_UPDATE: Hold = Hold {
     why: "the cluster is being updated (ClusterVersion version is Progressing), and \
         spec.openshift.pauseDuringClusterUpdate is true",
 };
-/// Nobody knows whether it is.
+/// Whether it is, is unknown.
 pub const CLUSTER_UPDATE_UNKNOWN: Hold = Hold {
     state: State::Held,
     why: "spec.openshift.pauseDuringClusterUpdate is true, and ClusterVersion version cannot be read: the operator \

@@ -16,7 +16,7 @@ use crate::k8s::node::Node;
 use crate::k8s::placement::{Placement, Verdict};
 use crate::kernel::notes::Noted;
 
-/// A node of which nobody could be told for so long is forgotten: before its host leaves the half hour that the
+/// A node that could not be reported for so long is forgotten: before its host leaves the half hour that the
 /// environment is asked about, for who has its address after that is another.
 const AT_LAST: TimeDelta = TimeDelta::minutes(20);
 
@@ -52,7 +52,7 @@ impl Noted for Known {
     fn pieces(&self) -> BTreeMap<String, String> {
         let mut pieces: BTreeMap<u32, String> = (0..PIECES).map(|piece| (piece, String::new())).collect();
         for node in &self.0 {
-            // Of the name alone, so that a node that comes or goes moves no other.
+            // Of the name alone, so that a node that joins or leaves moves no other.
             let piece = node.name.bytes().fold(0, |sum: u32, byte| (sum + u32::from(byte)) % PIECES);
             let line = pieces.entry(piece).or_default();
             *line += &node.to_string();

@@ -1,4 +1,4 @@
-//! A cluster as somebody's lists show it, for commands that look once and judge by the operator's own code.
+//! A cluster as a user's lists show it, for commands that read once and judge by the operator's own code.
 //!
 //! Pure: it is handed the lists. Must not judge anything itself.
 

@@ -1,8 +1,8 @@
 //! What must outlive a call: the engine's memory and this kind's, as one value in one field of the status.
 //!
 //! Pure. Statuses of 0.1.0 and 0.2.0 have it in fields of their own, which users read too: they are read once, and
-//! written on. Nothing that stands in a status is trusted to make sense: what does not read is as if it were not there.
-//! Must not decide anything.
+//! written on. Nothing in a status is trusted to make sense: what does not read is as if it were not there. Must not
+//! decide anything.
 
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
@@ -47,7 +47,7 @@ impl Memory {
     }
 
     /// What is remembered once the user names a version to be tried again: no longer that it failed. Once for each time
-    /// that it is named; should it fail again, that stands.
+    /// that it is named; if it fails again, that is final.
     #[must_use]
     pub fn retrying(&self, version: Option<Version>, now: DateTime<Utc>) -> Self {
         let known = self.retried.filter(|retried| Some(retried.version) == version);
@@ -62,7 +62,7 @@ impl Memory {
         memory
     }
 
-    /// What is remembered once nobody says any more that a version failed.
+    /// What is remembered once the claim that a version failed is withdrawn.
     #[must_use]
     pub fn without_a_word(mut self, reject: Option<Version>) -> Self {
         let is_unsaid = |failure: &Failure<Revision>| failure.by_hand && failure.revision.version != reject;
@@ -137,7 +137,7 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
     }
 }
 
-/// The part of it that stands in the rollout's status: what users read, and the value as a whole.
+/// The part of it that is in the rollout's status: what users read, and the value as a whole.
 pub fn write(memory: &Memory) -> Result<RolloutStatus, serde_json::Error> {
     let engines = &memory.rollout;
     let version = |revision: &Revision| revision.version.map(|version| version.to_string());

@@ -1,6 +1,6 @@
 //! Peers: every OneAgent that is watched, by what it selects, so that two never take one node.
 //!
-//! Fed by the OneAgents' own watches, before anybody looks at one. Must not decide what a conflict means.
+//! Fed by the OneAgents' own watches, before one is reconciled. Must not decide what a conflict means.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Peers {
     }
 
     /// The OneAgents to which these nodes matter: their selector matches, or they remember nodes. Of one whose spec
-    /// never made sense nobody can say.
+    /// never made sense that is unknown.
     #[must_use]
     pub fn near(&self, nodes: &[Arc<Node>]) -> Vec<Key> {
         let inner = self.inner();
@@ -188,14 +188,14 @@ impl Inner {
     fn order(&self, fleet: &Fleet) -> Vec<(&Key, &Peer)> {
         let mut order: Vec<(&Key, &Peer)> = self.all.iter().collect();
         order.sort_by_key(|(key, peer)| (peer.created, *key));
-        // Most leave nodes to nobody.
+        // Most leave no nodes to others.
         let of = |key: &Key| Some(fleet.yields_to(key)).filter(|record| !record.is_empty());
         let records: HashMap<String, Arc<BTreeSet<String>>> =
             order.iter().filter_map(|(key, _)| Some((written(key), of(key)?))).collect();
         if records.is_empty() {
             return order;
         }
-        // Records may contradict one another: nobody is put before others more often than there are others.
+        // Records may contradict one another: none is put before others more often than there are others.
         for _ in 0..order.len() {
             let places: HashMap<String, usize> =
                 order.iter().enumerate().map(|(at, (key, _))| (written(key), at)).collect();
@@ -249,7 +249,7 @@ mod tests {
     const GOOD: &str = "https://e.example/api";
 
     #[test]
-    fn nobody_waits_for_a_namespace_that_cannot_be_read() {
+    fn nothing_waits_for_a_namespace_that_cannot_be_read() {
         let peers = Peers::default();
         peers.expect(&["n".to_owned(), "m".to_owned()]);
         peers.listed("n", true);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_of_one_age_the_name_decides_and_a_spec_that_makes_no_sense_moves_nobody() {
+    fn of_two_of_one_age_the_name_decides_and_an_invalid_spec_moves_no_agent() {
         let peers = Peers::default();
         assert!(peers.note(&object("a", 1, GOOD)));
         peers.note(&object("b", 1, GOOD));

@@ -38,7 +38,7 @@ pub struct Inventory<'a> {
     pub nodes: &'a [Arc<Node>],
     /// Every Pod of the DaemonSet.
     pub pods: &'a [Arc<Pod>],
-    /// Where agents shall run.
+    /// Where agents should run.
     pub placement: &'a Placement,
     /// The revision of the DaemonSet's template; `None` without a DaemonSet.
     pub template: Option<&'a Revision>,
@@ -66,7 +66,7 @@ pub struct Inventory<'a> {
     pub source: Source,
     /// Why the API server refuses new Pods, if it does.
     pub refused: Option<&'a str>,
-    /// Labels that the namespace itself wants of nodes. Whether anybody enforces that only the Pods tell.
+    /// Labels that the namespace itself wants of nodes. Only the Pods tell whether that is enforced.
     pub namespace_selector: &'a BTreeMap<String, String>,
     /// Labels of the nodes that go first, where the spec names them so.
     pub canary: &'a BTreeMap<String, String>,
@@ -110,7 +110,7 @@ pub struct Decision {
 }
 
 /// Asks the engine about the fleet as it is; what the inventory says of the ledger is how it stood at the last look.
-/// Returns how it stands now, and what the steps are bounded by.
+/// Returns the present state, and what the steps are bounded by.
 #[must_use]
 pub fn rollout(
     policy: &Policy,
@@ -173,7 +173,7 @@ fn rejected(before: &Memory, now: &rollout::Memory<Revision>) -> Vec<Version> {
     rejected.split_off(surplus)
 }
 
-/// The places of agents. Nodes that nobody asked for are none, except those that the engine remembers.
+/// The places of agents. Nodes that are not selected are none, except those that the engine remembers.
 #[must_use]
 pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<Place<'a, Revision>> {
     let by_node = by_node(inventory.pods);
@@ -202,7 +202,7 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
             }
             Verdict::NotMatching => continue,
         };
-        // Where no new Pod may start nobody is replaced.
+        // Where no new Pod may start, none is replaced.
         let judged = judge.filter(|_| selection == Selection::Selected);
         let standing = |pod: &Pod| judged.map_or(Standing::Current, |judge| judge.standing(node, pod));
         // A cordon keeps no Pod from being made: where they are refused it is not why one is missing.
@@ -224,7 +224,7 @@ fn refused(inventory: &Inventory<'_>, pod: Option<&Arc<Pod>>) -> Option<Cow<'sta
     inventory.aside.get(&pod?.id).cloned().map(Cow::Owned)
 }
 
-/// Label of a node whose agent shall not be replaced, whatever its value is, except `false`.
+/// Label of a node whose agent must not be replaced, whatever its value is, except `false`.
 pub const SKIP: &str = "oneagent.dynatrace.com/skip-update";
 
 fn is_skipped(node: &Node) -> Option<&'static str> {
@@ -232,7 +232,8 @@ fn is_skipped(node: &Node) -> Option<&'static str> {
     label.map(|_| "the node has label oneagent.dynatrace.com/skip-update")
 }
 
-/// Whether the namespace keeps agents off a node: it says so, and no Pod got there. Where nobody enforces it Pods do.
+/// Whether the namespace keeps agents off a node: it says so, and no Pod got there. Where it is not enforced, Pods
+/// start.
 fn is_excluded(inventory: &Inventory<'_>, node: &Node, pod: Option<&Arc<Pod>>) -> bool {
     !has_labels(node, inventory.namespace_selector)
         && !inventory.lost.contains_key(&node.name)

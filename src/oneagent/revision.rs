@@ -29,7 +29,7 @@ pub struct Revision {
 pub type Pod = rollout::Pod<Revision>;
 
 impl Revision {
-    /// What a Pod was made from whose DaemonSet somebody had edited: nothing that we ever made.
+    /// What a Pod was made from whose DaemonSet another client had edited: nothing that we ever made.
     #[must_use]
     pub fn of_an_edit(&self) -> Self {
         Self { hash: "edited".to_owned(), ..self.clone() }
@@ -55,10 +55,10 @@ impl fmt::Display for Revision {
     }
 }
 
-/// What the fleet shall become.
+/// What the fleet is to become.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired {
-    /// The revision every Pod shall have.
+    /// The revision every Pod should have.
     pub revision: Revision,
     /// Whether any other version is wrong, not only an older one.
     pub strict: bool,
@@ -81,7 +81,7 @@ pub enum Reported<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adopted {
     pub hash: String,
-    /// Its version, where nobody will ever report it.
+    /// Its version, where it will never be reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Version>,
 }
@@ -119,11 +119,11 @@ impl Judge<'_> {
         let Some(wanted) = desired.revision.version else {
             return if same_hash { Standing::Current } else { Standing::Outdated };
         };
-        // A host goes on to report what it had until its new agent runs: a Pod made as pinned gets its time.
+        // A host still reports what it had until its new agent runs: a Pod made as pinned gets its time.
         if made_from == Some(wanted) && (same_hash || desired.strict) {
             return if same_hash { Standing::Current } else { Standing::Outdated };
         }
-        // Where versions are kept nobody need know them.
+        // Where versions are kept they need not be known.
         if desired.keeps_versions && same_hash {
             return Standing::Current;
         }
@@ -160,7 +160,7 @@ impl Judge<'_> {
             };
         }
         match (version.cmp(&wanted), same_hash) {
-            // Automatic update never goes backwards, not even to bring in another template.
+            // Automatic update never downgrades, not even to bring in another template.
             (Ordering::Greater, false) => Standing::HeldBack,
             // One that was rejected keeps running, and is not what is desired.
             (Ordering::Greater, true) if self.is_rejected(made_from) => Standing::HeldBack,
@@ -175,7 +175,7 @@ impl Judge<'_> {
     }
 
     /// Whether a Pod was made from a newer version than is wanted now, and its agent never ran: that version was
-    /// recalled before it could be downloaded. What failed is another matter: there going back needs somebody's word.
+    /// recalled before it could be downloaded. What failed is another matter: there a downgrade needs a user's word.
     fn never_ran_and_was_recalled(&self, pod: &Pod, made_from: Option<Version>, reported: Option<Version>) -> bool {
         let is_recalled = made_from > self.desired.revision.version && !self.is_rejected(made_from);
         let never_had_it = never_ran(pod) && reported < made_from;

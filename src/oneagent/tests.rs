@@ -109,7 +109,7 @@ fn steps(decision: &Decision) -> Vec<&str> {
 }
 
 #[test]
-fn nothing_goes_backwards_by_itself_and_a_pin_does() {
+fn nothing_is_downgraded_automatically_and_a_pin_is() {
     let mut fleet = Fleet::new(3, 1);
     fleet.change(0, |pod| pod.revision = Some(revision(5)));
     assert!(steps(&fleet.decide(3, &desired(1), 0)).is_empty());

@@ -22,7 +22,7 @@ pub const VERSION: Singleton = config("ClusterVersion", "clusterversions", "vers
 /// The TLS profile that servers of the cluster follow.
 pub const API_SERVER: Singleton = config("APIServer", "apiservers", "cluster");
 
-/// Annotation of a Pod: the only SCC under which OpenShift shall admit it.
+/// Annotation of a Pod: the only SCC under which OpenShift should admit it.
 pub const REQUIRED_SCC: &str = "openshift.io/required-scc";
 /// Key under which OpenShift puts the cluster's certificates.
 pub const BUNDLE: &str = "ca-bundle.crt";

@@ -33,7 +33,7 @@ impl ClusterProxy {
         Some(Self { url, no_proxy: text("noProxy") })
     }
 
-    /// With the hosts that a user names besides.
+    /// With the hosts that a user adds.
     #[must_use]
     pub fn without(&self, more: Option<&str>) -> String {
         let mut hosts: Vec<&str> = Vec::new();

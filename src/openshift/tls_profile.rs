@@ -1,10 +1,10 @@
-//! TLS profiles: what OpenShift's administrators allow servers of their cluster to speak.
+//! TLS profiles: which TLS versions OpenShift's administrators allow servers of their cluster.
 //!
 //! Pure. Must not know a TLS library.
 
 use serde_json::Value;
 
-/// What a server may speak.
+/// What a server may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsProfile {
     /// Whether TLS 1.2 is too old.
@@ -14,13 +14,13 @@ pub struct TlsProfile {
 }
 
 impl TlsProfile {
-    /// While nobody knows the cluster's: what each of them allows.
+    /// While the cluster's is unknown: what each of them allows.
     #[must_use]
     pub fn unknown() -> Self {
         Self { only_1_3: true, ciphers: None }
     }
 
-    /// That of OpenShift's APIServer `cluster`. Profile Old only adds what no current library speaks to Intermediate,
+    /// That of OpenShift's APIServer `cluster`. Profile Old only adds what no current library supports to Intermediate,
     /// the default.
     #[must_use]
     pub fn of_api_server(api_server: &Value) -> Self {

@@ -34,7 +34,7 @@ impl Period {
         Self { from: now - TimeDelta::hours(1).min(lifetime / 10), to: now + lifetime }
     }
 
-    /// When another certificate shall be there.
+    /// When the next certificate must exist.
     #[must_use]
     pub fn renews_at(self) -> DateTime<Utc> {
         self.from + (self.to - self.from) * 2 / 3

@@ -23,7 +23,7 @@ use super::{Desired, LOOK_AGAIN, Source, Step};
 pub(super) struct Rollback<R> {
     pub(super) failure: Failure<R>,
     to: R,
-    /// Nobody can say whether what does not run could have been downloaded.
+    /// Whether an agent that does not run could have been downloaded is unknown.
     is_unproven: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct RollbackPlan<R> {
     /// How far the way is then.
     pub(super) back: Back<R>,
     pub(super) waiting_on: WaitingOn,
-    /// When that may change by itself.
+    /// When that may change without an event.
     pub(super) next: Option<DateTime<Utc>>,
 }
 
@@ -47,7 +47,7 @@ impl<R: Revision> Rollback<R> {
         }
         let (to, good) = (inventory.template?.clone(), memory.last_good.as_ref()?);
         let failure = memory.failure.clone().filter(|failure| failure.revision != to)?;
-        // Somebody edited the spec meanwhile: the release is the last good one, in another template.
+        // A user edited the spec meanwhile: the release is the last good one, in another template.
         let is_edited =
             to == desired.revision && !to.is_another_release(good) && failure.revision.is_another_release(&to);
         // A user who insists on the good one has it everywhere, like any other that is insisted on.
@@ -187,7 +187,7 @@ impl<R: Revision> Rollback<R> {
 
     /// Those that can go back now: without an available agent, the oldest first; and with one.
     fn open<'s, 'a>(&self, reading: &'s Reading<'_, 'a, R>) -> (Vec<&'s Cell<'a, R>>, Vec<&'s Cell<'a, R>>) {
-        // Where no agent runs nobody waits for a window; where one runs nobody takes it for a failure that is none.
+        // Where no agent runs, none waits for a window; where one runs, it is not replaced for a mistaken failure.
         let is_closed = reading.policy.calendar.closed(reading.now).is_some();
         let only_broken = is_closed || reading.mass_outage.is_some() || self.is_unproven;
         let open = || reading.cells.iter().filter(|cell| self.is_open(cell));

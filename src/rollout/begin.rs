@@ -19,7 +19,7 @@ pub(super) fn begun<R: Revision>(context: &Context<'_, '_, '_, R>) -> Memory<R> 
     let mut memory = context.memory.clone();
     let advances = context.template == Template::Advance && inventory.template.is_some();
     if advances && memory.touched.since.is_some() {
-        // Those that joined since have the revision of before, and their agents are taken like the others'.
+        // Those that joined since have the previous revision, and their agents are taken like the others'.
         memory.touched.joined_after = Some(now);
         // A canary without a Pod was not broken before.
         let is_canary = |cell: &Cell<'_, R>| memory.proof.as_ref().is_some_and(|p| p.places.contains(cell.name()));
@@ -33,7 +33,7 @@ pub(super) fn begun<R: Revision>(context: &Context<'_, '_, '_, R>) -> Memory<R> 
     }
     // The template alternates while canaries are watched.
     let known = inventory.memory.proof.as_ref().is_some_and(|proof| proof.revision == desired.revision);
-    // One that external trouble stopped goes on, also where that trouble has just ended.
+    // One that external trouble stopped continues, also where that trouble has just ended.
     let had_stalled = [&memory, inventory.memory].into_iter().any(|memory| memory.stall().is_some());
     let resumes = had_stalled || (known && memory.started().is_some());
     let is_with_canaries = context.keeps_template && bounds.canaries.as_ref().is_some_and(|canaries| canaries.made > 0);

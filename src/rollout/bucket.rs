@@ -160,8 +160,8 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         self.inventory.memory.touched.joined_after.or(began).is_none_or(|last| place.joined <= last)
     }
 
-    /// Since when a place that joined meanwhile has the desired revision, where its template is not ours: nobody asked
-    /// whether it shall.
+    /// Since when a place that joined meanwhile has the desired revision, where its template is not ours: whether it
+    /// should was not asked.
     fn joined_at(&self, place: &Place<'_, R>) -> Option<DateTime<Utc>> {
         let is_foreign = !self.inventory.writes_template && self.inventory.workloads.is_empty();
         let is_heard = is_foreign && self.rolling && !self.was_there(place) && holds(Rule::Joined);
@@ -218,7 +218,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
 
     /// A place that is NotReady.
     fn away(&self, place: &Place<'_, R>, touched_at: Option<DateTime<Utc>>) -> Cause {
-        // Had somebody cordoned it while it was Ready, the ledger would have let it go.
+        // Had a user cordoned it while it was Ready, the ledger would have let it go.
         let is_lost = self.inventory.lost.contains_key(place.name);
         if is_lost || self.inventory.memory.touched.away.contains_key(&**place.name) {
             return Cause::NodeLost;
@@ -230,7 +230,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
     }
 
     /// Since when a place has no agent although Pods came and went. One whose agent we took has its time, unless what
-    /// came since ended by itself.
+    /// came since ended on its own.
     fn futile(&self, place: &Place<'_, R>, touched_at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
         let loss = place.loss.filter(|loss| loss.is_futile)?;
         if touched_at.is_none() {
@@ -291,8 +291,8 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Some(_) => Start::Ceased(seconds, said),
             None => Start::NotReady(seconds, said),
         };
-        // An agent that was Ready, that was bound late, or whose node was away, gets its time again; so do all when
-        // the API server was away.
+        // An agent that was Ready, that was bound late, or whose node was unreachable, gets its time again; so do all
+        // when the API server was unreachable.
         let since = [pod.unready_since, place.ready_since, Some(self.inventory.in_contact_since)];
         let own = since.into_iter().flatten().fold(pod.created, DateTime::max);
         let known = [place.ready_since, Some(self.inventory.in_contact_since)].into_iter().flatten();

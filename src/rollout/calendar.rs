@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blackout_goes_before_and_what_never_opens_is_said() {
+    fn a_blackout_takes_precedence_and_what_never_opens_is_reported() {
         let from = utc("2026-12-20T00:00:00Z");
         let blackout = Blackout { from, to: utc("2027-01-06T03:00:00Z"), reason: Some("freeze".to_owned()) };
         let mut calendar = window(&[], (2, 0), 2, "UTC");

@@ -1,6 +1,6 @@
 //! Canaries: a few places that get a new revision first, and that must be available for a while before others follow.
 //!
-//! Must not take a Pod (that is `pace`), nor speak a verdict (that is `failure`).
+//! Must not take a Pod (that is `pace`), nor give a verdict (that is `failure`).
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ pub(super) struct Canaries {
     wanted: usize,
     /// How many of them have a Pod of the desired revision.
     pub made: usize,
-    /// Whether the template may be the one of before: the desired revision has reached no others, and no canary waits
+    /// Whether the template may be the previous one: the desired revision has reached no others, and no canary waits
     /// for its new Pod.
     pub hold_template: bool,
     /// When they will have soaked, or did where a person must say that others may follow.
@@ -77,7 +77,7 @@ impl Canaries {
         self.wanted > 0
     }
 
-    /// When they will have soaked, if all goes well.
+    /// When they will have soaked, if no trouble comes.
     pub(super) fn until(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.soaked_at.filter(|at| *at > now)
     }
@@ -203,9 +203,9 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
         self.absent.is_none() && (self.places.contains(cell.name()) || is_in_flight)
     }
 
-    /// Whether its new Pod does not come by itself. One whose Pod others delete, or the kubelet refuses, has another in
-    /// a moment: the template is not written for it.
-    fn stays_away(&self, cell: &Cell<'_, R>) -> bool {
+    /// Whether its new Pod does not come on its own. One whose Pod others delete, or the kubelet refuses, has another
+    /// in a moment: the template is not written for it.
+    fn stays_missing(&self, cell: &Cell<'_, R>) -> bool {
         let Reading { inventory, now, .. } = *self.reading;
         let known = inventory.missing.get(cell.place.name).is_some_and(|since| *since + A_MOMENT <= now);
         let is_new = inventory.deciding_since + A_MOMENT > now;
@@ -228,7 +228,7 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
     /// Whether it waits for its new Pod. A node that went away may take its Pod along for good.
     fn is_missing(&self, cell: &Cell<'_, R>) -> bool {
         let has_none = cell.place.is_ready && !is_made(cell);
-        has_none && self.was_deleted(cell) && self.stays_away(cell) && self.needs_it(cell)
+        has_none && self.was_deleted(cell) && self.stays_missing(cell) && self.needs_it(cell)
     }
 
     /// Whether it runs the desired revision, or its Pod went for it.
@@ -246,7 +246,7 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
         runs || self.is_missing(cell) || (was_deleted && !cell.place.is_ready)
     }
 
-    /// Whether it was one, and others gave it the revision of before.
+    /// Whether it was one, and others gave it the previous revision.
     fn is_former(&self, cell: &Cell<'_, R>) -> bool {
         self.is_open(cell) && self.was_deleted(cell)
     }

@@ -1,7 +1,7 @@
 //! Causes: why a place has no available agent. One enum that words itself; without its particulars it is the bucket
 //! under which a status counts.
 //!
-//! No other place words a cause, and nobody compares sentences. Must not find a cause (that is `bucket`).
+//! No other place words a cause, and no code compares sentences. Must not find a cause (that is `bucket`).
 
 use super::rule::{Rule, holds};
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ pub enum Cause {
 /// How far a Pod is that is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
-    /// Nobody has made it.
+    /// It was not created.
     NotMade,
     /// No scheduler has said anything of it.
     NotBound,
@@ -63,7 +63,7 @@ impl Cause {
         self.into()
     }
 
-    /// Whether somebody must look.
+    /// Whether a person must look.
     pub(super) fn is_trouble(&self) -> bool {
         !matches!(self, Self::Starting(_) | Self::NodeBusy(_) | Self::NodeNotReady | Self::Terminating(false))
     }
@@ -82,7 +82,7 @@ impl Bucket {
             || (self == Self::Starting && !holds(Rule::Starting))
     }
 
-    /// Whether the cause lies outside of any revision and ends by itself once it is fixed.
+    /// Whether the cause lies outside of any revision and ends once it is fixed.
     #[must_use]
     pub fn is_external(self) -> bool {
         matches!(self, Self::Admission | Self::Image | Self::Config | Self::Pulling)

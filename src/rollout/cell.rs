@@ -40,7 +40,7 @@ pub(super) struct Cell<'a, R> {
     pub(super) freed: bool,
     /// Whether it takes from the budget.
     pub(super) is_in_flight: bool,
-    /// Whether its cause lies outside of any revision and ends by itself once that is fixed.
+    /// Whether its cause lies outside of any revision and ends once that is fixed.
     pub(super) is_external: bool,
     /// Whether it counts as a failure of the desired revision.
     pub(super) counts_as_failure: bool,
@@ -50,7 +50,7 @@ pub(super) struct Cell<'a, R> {
     pub(super) pending: bool,
     /// Its agent ran until a moment ago: whether that is more than one probe that failed the next moment tells.
     pub(super) blinks: bool,
-    /// Born by itself from a template that is not the desired one.
+    /// Created without a step of ours, from a template that is not the desired one.
     pub(super) unplanned: bool,
     /// When this may change without an event.
     pub(super) until: Option<DateTime<Utc>>,
@@ -107,7 +107,7 @@ impl<'a, R> Cell<'a, R> {
         self.place.loss.map(|loss| loss.since).or_else(of_pod)
     }
 
-    /// Whether its agent is to be replaced and can be: one on a place that is away or busy waits for it.
+    /// Whether its agent is to be replaced and can be: one on a place that is unreachable or busy waits for it.
     pub(super) fn is_open(&self) -> bool {
         let waits = matches!(self.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));
         let is_old = self.standing() == Some(Standing::Outdated) || !holds(Rule::UpToDate);

@@ -26,13 +26,13 @@ pub(super) struct Context<'s, 'r, 'a, R> {
     pub(super) bounds: Bounds<'a>,
     /// The failure that stops the rollout to what is desired.
     pub(super) failure: Option<Failure<R>>,
-    /// Which template the workload shall have.
+    /// Which template the workload should have.
     pub(super) template: Template,
     /// Those that join get the last good revision while canaries are watched.
     pub(super) keeps_template: bool,
     /// No mass outage, hold or canary keeps others from going.
     pub(super) is_free: bool,
-    /// When what is remembered changes by itself.
+    /// When what is remembered changes without an event.
     pub(super) next: Option<DateTime<Utc>>,
 }
 

@@ -16,7 +16,7 @@ use super::report::{Report, State, WaitingOn};
 use super::rules::verdict;
 use super::{Desired, Inventory, Plan, Policy, Template};
 
-/// Says what to do now. `desired` is `None` while nobody knows what is wanted.
+/// Says what to do now. `desired` is `None` while what is desired is unknown.
 #[must_use]
 pub fn plan<R: Revision>(
     policy: &Policy,

@@ -1,4 +1,4 @@
-//! Verdicts: when a revision has failed, when that is withdrawn, and what is done while the world, and no
+//! Verdicts: when a revision has failed, when that is withdrawn, and what is done while external trouble, and no
 //! revision, keeps Pods from starting.
 //!
 //! An outage is not a verdict. Must not choose a Pod or a template.
@@ -68,8 +68,8 @@ pub(super) fn limit<R: Revision>(policy: &Policy, desired: &Desired<R>, budget: 
     policy.max_failures.unwrap_or(if is_unproven(policy, desired, memory) { 1 } else { budget })
 }
 
-/// A rollout that stands still has failed, though `maxFailures` allows more: all that is in flight has failed with the
-/// revision, and nothing else may go. Each has as long as one that is not Ready; returns until when, if it has.
+/// A stalled rollout has failed, though `maxFailures` allows more: all that is in flight has failed with the revision,
+/// and nothing else may be replaced. Each has as long as one that is not Ready; returns until when, if it has.
 pub(super) fn stand_still<R: Revision>(
     reading: &Reading<'_, '_, R>,
     desired: &Desired<R>,
@@ -77,14 +77,14 @@ pub(super) fn stand_still<R: Revision>(
     memory: &mut Memory<R>,
 ) -> Option<DateTime<Utc>> {
     let Reading { policy, inventory, now, .. } = *reading;
-    // What belongs to no place any more is not a failure, and ends by itself.
+    // What belongs to no place any more is not a failure, and ends on its own.
     let is_all = bounds.used > 0 && reading.in_flight().count() == bounds.used;
     let all_speak = is_all && reading.in_flight().all(|cell| cell.counts_as_failure);
     let is_known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     if is_known || !all_speak || reading.failing().is_empty() || !holds(Rule::Standstill) {
         return None;
     }
-    // Windows, mass outages, holds and soaks end by themselves; what starts goes later.
+    // Windows, mass outages, holds and soaks end on their own; what starts is replaced later.
     let soaks = bounds.canaries.as_ref().is_some_and(|canaries| canaries.until(now).is_some());
     let is_last = reading.open().next().is_none() || reading.open().any(Cell::is_on_its_way);
     if is_last || soaks || bounds.has_room(reading, false) {
@@ -193,7 +193,7 @@ fn reject<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, note:
     let earlier = earlier(reading, desired, memory);
     (memory.back, memory.proof) = (None, None);
     memory.failure = Some(Failure {
-        // An outage that nobody can see is no verdict on a release; it stops the rollout all the same.
+        // An unseen outage is no verdict on a release; it stops the rollout all the same.
         rejects: is_release && inventory.source != Source::Unasked,
         earlier,
         places: failures.iter().take(REMEMBERED).map(|cell| cell.name().to_owned()).collect(),
@@ -227,7 +227,7 @@ fn recovered_at<R: Revision>(reading: &Reading<'_, '_, R>, failure: &Failure<R>)
     at
 }
 
-/// Whether none of the workloads that spoke lacks more replicas than it did before. One that is gone lacks nothing.
+/// Whether none of the workloads that failed lacks more replicas than it did before. One that is gone lacks nothing.
 fn is_whole<R>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> bool {
     let inventory = reading.inventory;
     let before = |name: &str| inventory.memory.touched.lacking.get(name).copied().unwrap_or_default();
@@ -237,12 +237,12 @@ fn is_whole<R>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> bool {
     })
 }
 
-/// Rule 9: a verdict is withdrawn when what spoke recovered by itself.
+/// Rule 9: a verdict is withdrawn when what had failed recovered on its own.
 pub(super) fn withdraw<R: Revision>(reading: &Reading<'_, '_, R>, memory: &mut Memory<R>) {
     let now = reading.now;
     let is_final = memory.is_final();
     let Some(failure) = &mut memory.failure else { return };
-    // What a person said stands for as long as it is said.
+    // A person's word holds for as long as the field has it.
     if failure.by_hand {
         return;
     }
@@ -258,8 +258,8 @@ pub(super) fn withdraw<R: Revision>(reading: &Reading<'_, '_, R>, memory: &mut M
     memory.failure = None;
 }
 
-/// Until when no running agent goes back: those that were only away or late have their time to show that the revision
-/// is good.
+/// Until when no running agent is rolled back: those that were only away or late have their time to show that the
+/// revision is good.
 pub(super) fn patience<R: Revision>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> Option<DateTime<Utc>> {
     if !failure.only_lost || !holds(Rule::Patience) {
         return None;
@@ -296,8 +296,8 @@ impl<R: PartialEq> Memory<R> {
     }
 }
 
-/// Rule 9: trouble of the world rejects nothing. If it lasts the template goes back meanwhile; where nothing is left
-/// that tries by itself, or the trouble is that of a few places and others may go, one place is tried.
+/// Rule 9: external trouble rejects nothing. If it lasts the template is put back meanwhile; where nothing is left that
+/// retries on its own, or the trouble is that of a few places and others may go, one place is tried.
 pub(super) fn note_stall<R: Revision>(
     reading: &Reading<'_, '_, R>,
     desired: &Desired<R>,
@@ -326,7 +326,7 @@ pub(super) fn note_stall<R: Revision>(
     let is_paused = policy.hold.is_some_and(|hold| matches!(hold.state, State::Paused | State::Stopped));
     let is_time = before.since + TRY_AGAIN <= now;
     let tries_again = if in_trouble { is_time && may_go && holds(Rule::Others) } else { is_time || before.tries == 0 };
-    // Where all others run it nothing is left that the template of before could save.
+    // Where all others run it nothing is left that the previous template could save.
     let is_out = || {
         let has_it = |cell: &Cell<'_, R>| cell.is_available() && cell.standing() == Some(Standing::Current);
         let is_old = |cell: &Cell<'_, R>| cell.standing() == Some(Standing::Outdated);

@@ -1,4 +1,4 @@
-//! Forecast: when a rollout will have finished if it goes on as it goes.
+//! Forecast: when a rollout will have finished at its present pace.
 //!
 //! Says nothing rather than something that nothing shows: before the first new agent is available, while broken ones
 //! fill the budget, and where a window does not open. Must not decide anything.
@@ -26,7 +26,7 @@ pub(super) fn finish<R>(
 ) -> Option<DateTime<Utc>> {
     let policy = reading.policy;
     let started = memory.started()?;
-    // Nobody knows when a person says that others may follow.
+    // When a person promotes is unknown.
     if bounds.canaries.is_some() && policy.canary.is_some_and(|canary| canary.by_hand) {
         return None;
     }

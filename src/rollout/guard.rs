@@ -21,7 +21,7 @@ pub struct Guard {
     is_closed: bool,
     /// Ids of Pods whose deletion takes no running agent.
     idle: HashSet<Arc<str>>,
-    /// Ids of Pods that nobody may take: no other may start there, or somebody works on the place.
+    /// Ids of Pods that no step may take: no other may start there, or the place is being worked on.
     barred: HashSet<Arc<str>>,
     /// Of which workload a Pod is, by its id; none where places have names.
     workloads: HashMap<Arc<str>, Arc<Bound>>,
@@ -105,7 +105,7 @@ impl Guard {
         there < self.zones.get(zone).copied().unwrap_or_default()
     }
 
-    /// Whether a Pod's deletion takes a running agent, whatever the plan says of it; of one that nobody knows it does.
+    /// Whether a Pod's deletion takes a running agent, whatever the plan says of it; an unknown one does.
     #[must_use]
     pub fn costs(&self, id: &str) -> bool {
         !self.idle.contains(id)

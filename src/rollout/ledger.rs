@@ -46,7 +46,7 @@ impl Lost {
         Self { at, costs, successor: Successor::Missing }
     }
 
-    /// Whether it counts now. Where somebody works on the place, or it shall have no agent, it does again once that is
+    /// Whether it counts now. Where the place is being worked on, or should have no agent, it does again once that is
     /// over.
     fn counts(&self) -> bool {
         self.successor != Successor::Left
@@ -167,7 +167,7 @@ impl Ledger {
             Selection::Closed(closed) => closed.may_open,
             Selection::NotSelected => false,
         };
-        // While it is NotReady nobody can say.
+        // While it is NotReady that is unknown.
         let is_left = !is_ours || (place.is_ready && place.busy.is_some());
         match self.agent(policy, place, now) {
             Successor::Settled => Successor::Settled,

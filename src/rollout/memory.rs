@@ -39,7 +39,7 @@ pub struct Memory<R> {
     /// Places that may lack an agent because of us.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Touched::is_empty")]
     pub touched: Touched,
-    /// When the source that Pods download from was away the last time.
+    /// When the source that Pods download from was unreachable the last time.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub outage: Option<Outage>,
 }
@@ -199,10 +199,10 @@ pub struct Failure<R> {
         skip_serializing_if = "Option::is_none"
     )]
     pub at: Option<DateTime<Utc>>,
-    /// Whether all that failed was away or late, and nothing crashed: what runs then may well be good.
+    /// Whether all that failed was unreachable or late, and nothing crashed: what runs then may well be good.
     #[serde(default, skip_serializing_if = "is_false")]
     pub only_lost: bool,
-    /// Whether a person said so: it stands for as long as that is said.
+    /// Whether a person said so: it holds for as long as the field has it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_hand: bool,
     /// What failed before it, and has Pods still, bounded.
@@ -279,7 +279,7 @@ impl<R> Proof<R> {
     }
 }
 
-/// The source that Pods download from was away.
+/// The source that Pods download from was unreachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outage {
     /// Since when.
@@ -345,7 +345,7 @@ fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserialize
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Seconds that anybody may have written: of no more than ten years, with which one can reckon.
+/// Seconds that anyone may have written: of no more than ten years, with which one can reckon.
 fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     Ok(lenient::<D, i64>(deserializer)?.clamp(0, 10 * 366 * 24 * 60 * 60))
 }

@@ -1,5 +1,5 @@
 //! The rollout engine: handed what is, it says which template the workload should have, which Pods to replace now, and
-//! what everything else is waiting for.
+//! what all others wait for.
 //!
 //! A pure function of its arguments, called on every change; it remembers nothing. What must outlive a call is
 //! [`Memory`], which the caller keeps in the cluster. Must not know a kind, a version, a host, a vendor, HTTP, a
@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! Policy, Inventory, now ─▶ bucket ─▶ Reading ─▶ context (memory after it) ─▶ rules ─▶ Plan { template, steps, … }
-//! Policy, places ──▶ guard: the last word before a Pod goes      Ledger: what went and is not back
+//! Policy, places ──▶ guard: the last check before a Pod is deleted      Ledger: what was replaced and is not back
 //! ```
 
 mod back;
@@ -58,13 +58,13 @@ pub use place::{Closed, Loss, Occupant, Place, Pod, Revision, Selection, Standin
 pub use report::{Example, Nodes, Report, State, WaitingOn, Without};
 pub use share::Share;
 
-/// A calendar is looked at again within this: somebody may set the clock.
+/// A calendar is looked at again within this: the clock may be set.
 const LOOK_AGAIN: TimeDelta = TimeDelta::minutes(10);
 
 /// The target state of the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired<R> {
-    /// The revision every Pod shall have.
+    /// The revision every Pod should have.
     pub revision: R,
     /// Whether the user demands it even if it failed before.
     pub insists: bool,
@@ -163,13 +163,13 @@ pub struct Hold {
 pub enum Source {
     /// They download from none.
     NotNeeded,
-    /// They download, and nobody can ask whether it is there.
+    /// They download, and whether it is there cannot be asked.
     Unasked,
-    /// This process has no answer yet: nothing goes before there is one, and no outage is known either.
+    /// This process has no answer yet: nothing is replaced before there is one, and no outage is known either.
     Awaited,
     /// It answered well at this time, the last time that it was asked.
     Answers(DateTime<Utc>),
-    /// It is away, or refuses.
+    /// It is unreachable, or refuses.
     Away,
 }
 
@@ -284,7 +284,7 @@ pub fn decide<R: Revision>(
     Decision { plan, guard: Guard::count(policy, inventory.places, now), ledger }
 }
 
-/// Which template the workload shall have.
+/// Which template the workload should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Template {
     /// The one it has.

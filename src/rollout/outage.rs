@@ -1,4 +1,4 @@
-//! Outages of nodes: a node that the rollout touched is no witness while as large a share of the others is away too.
+//! Outages of nodes: a node that the rollout touched is no witness while as large a share of the others is unreachable.
 //!
 //! Here because one place alone cannot tell an outage from a revision that takes its node down. Must not say what a
 //! failure leads to (that is `failure`).
@@ -15,17 +15,17 @@ use super::rule::{Rule, holds};
 /// Fewer places than these are no mass outage.
 const MASS_OUTAGE: usize = 3;
 
-/// Whether so many places that are away make a mass outage.
+/// Whether so many places that are unreachable make a mass outage.
 pub(super) fn is_mass_outage(down: usize, all: usize) -> bool {
     down >= MASS_OUTAGE && down * 3 >= all
 }
 
-/// How many places of a zone, or of the fleet, are there, and how many of them are or were away.
+/// How many places of a zone, or of the fleet, are there, and how many of them are or were unreachable.
 #[derive(Debug, Default, Clone, Copy)]
 struct Share {
     /// Places in flight.
     young: usize,
-    /// Those of them whose node is away.
+    /// Those of them whose node is unreachable.
     lost: usize,
     /// All other places.
     others: usize,

@@ -42,7 +42,7 @@ struct Bound<'i> {
     used: usize,
     /// Replicas without a Pod, or with one that is being deleted.
     missing: usize,
-    /// Those of them that may be away because of us.
+    /// Those of them that may be missing because of us.
     absent: usize,
 }
 
@@ -90,7 +90,7 @@ impl<'i> Bounds<'i> {
         }
     }
 
-    /// Replicas that may be away because of us, and whose successors are not created yet; `None`: places have names.
+    /// Replicas that may be missing because of us, and whose successors are not created yet; `None`: places have names.
     /// Those whose Pods are refused lack them for another cause.
     pub(super) fn absent(&self) -> Option<usize> {
         let of_ours = |bound: &&Bound<'_>| bound.of.is_some_and(|workload| workload.refused.is_none());

@@ -40,15 +40,15 @@ pub struct Place<'a, R> {
     pub zone: Option<&'a str>,
     /// Whether it is among those that go first, where places are named.
     pub is_canary: bool,
-    /// Whether an agent shall run there.
+    /// Whether an agent should run there.
     pub selection: Selection,
     /// Whether it is Ready.
     pub is_ready: bool,
     /// Since when it is so.
     pub ready_since: Option<DateTime<Utc>>,
-    /// Why nobody should touch it now: it is cordoned, say, or about to go.
+    /// Why it should not be touched now: it is cordoned, say, or about to go.
     pub busy: Option<Cow<'static, str>>,
-    /// Whether somebody said that it shall be left out.
+    /// Whether a user excluded it.
     pub is_left_out: bool,
     /// When it joined.
     pub joined: DateTime<Utc>,
@@ -91,19 +91,19 @@ pub struct Loss {
     pub why: Option<String>,
 }
 
-/// A workload that creates its Pods again under other names: nobody can say which of its replicas is missing, only how
-/// many are. Budgets are per workload.
+/// A workload that creates its Pods again under other names: which of its replicas is missing is unknown, only how many
+/// are. Budgets are per workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
     /// As sentences name it.
     pub name: Arc<str>,
     /// How many of its replicas may be unavailable because of us.
     pub budget: Share,
-    /// How many replicas it shall have.
+    /// How many replicas it should have.
     pub expected: usize,
     /// How many of them are available.
     pub available: usize,
-    /// Somebody else is replacing its Pods: what it lacks is not ours.
+    /// Another controller is replacing its Pods: what it lacks is not ours.
     pub is_busy: bool,
     /// Why the API server refuses new Pods of it, if that is known.
     pub refused: Option<String>,
@@ -117,10 +117,10 @@ impl Workload {
     }
 }
 
-/// Whether an agent shall run at a place.
+/// Whether an agent should run at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// It shall.
+    /// It should.
     Selected,
     /// It was asked for, and no new Pod may start there.
     Closed(Closed),
@@ -165,9 +165,9 @@ pub enum Standing {
     Current,
     /// To be replaced.
     Outdated,
-    /// Nobody can say.
+    /// Unknown.
     Unknown,
-    /// Somebody will say, and has not yet: it may have updated itself.
+    /// A report is expected, and has not come yet: it may have updated itself.
     Unheard,
     /// Newer than desired, and left alone: another template cannot be brought to it, or it was rejected.
     HeldBack,
@@ -184,7 +184,7 @@ pub struct Pod<R> {
     pub resource_version: Arc<str>,
     /// The node it runs on or is made for.
     pub node: Arc<str>,
-    /// What it was made from; `None`: nobody wrote that on it.
+    /// What it was made from; `None`: no label says so.
     pub revision: Option<R>,
     /// Which of the templates that its controller has had it was made from, where the controller says so.
     pub template_generation: Option<u32>,
@@ -207,7 +207,7 @@ pub struct Pod<R> {
 }
 
 impl<R> Pod<R> {
-    /// A Pod that was never Ready, made from nobody knows what.
+    /// A Pod that was never Ready, made from something unknown.
     #[must_use]
     pub fn named(name: &str, node: &str) -> Self {
         Self {

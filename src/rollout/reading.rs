@@ -33,13 +33,13 @@ pub(super) struct Reading<'r, 'a, R> {
     pub(super) surplus: Vec<(&'a Place<'a, R>, &'a Closed)>,
     /// Those of them whose agent we took, and that are kept from getting another.
     pub(super) outside: Vec<(&'a Place<'a, R>, &'a Closed)>,
-    /// Rule 3: so many places are away that no agent is taken from any.
+    /// Rule 3: so many places are unreachable that no agent is taken from any.
     pub(super) mass_outage: Option<MassOutage>,
     /// Rules 2 and 3: what the rollout is meanwhile, and waits for, while nothing may be replaced.
     pub(super) held: Option<(State, WaitingOn)>,
 }
 
-/// So many places are away that no running agent is taken.
+/// So many places are unreachable that no running agent is taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MassOutage {
     down: usize,
@@ -102,8 +102,8 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
         self.cells.iter().filter_map(|cell| cell.until).min()
     }
 
-    /// Whether a third of the places is away, NotReady or with an agent that ran and has its time to run again. Places
-    /// that are NotReady for hours are switched off, not in a mass outage.
+    /// Whether a third of the places is unreachable, NotReady or with an agent that ran and has its time to run again.
+    /// Places that are NotReady for hours are switched off, not in a mass outage.
     pub(super) fn find_mass_outage(&self) -> Option<MassOutage> {
         let off_at = |cell: &Cell<'_, R>| cell.place.ready_since.map(|since| since + OFF);
         let is_off = |cell: &&Cell<'_, R>| !cell.place.is_ready && off_at(cell).is_some_and(|at| at <= self.now);
@@ -118,7 +118,7 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
 
 impl<'a, R: Revision> Reading<'_, 'a, R> {
     /// The places that count as failures of the desired revision. Of a workload that had broken replicas before, as
-    /// many are not heard: which of them those are nobody can say.
+    /// many are not heard: which of them those are is unknown.
     pub(super) fn failing(&self) -> Vec<&Cell<'a, R>> {
         let lacking = &self.inventory.memory.touched.lacking;
         let before = |name: &str| lacking.get(name).copied().unwrap_or_default();
@@ -135,7 +135,7 @@ impl<'a, R: Revision> Reading<'_, 'a, R> {
         self.cells.iter().filter(counts).filter(is_heard).collect()
     }
 
-    /// How many places that joined meanwhile fail with the desired revision: nobody asked whether they shall have it.
+    /// How many places that joined meanwhile fail with the desired revision: whether they should have it was not asked.
     pub(super) fn failing_joined(&self) -> usize {
         self.cells.iter().filter(|cell| cell.has_joined && cell.counts_as_failure).count()
     }

@@ -60,7 +60,7 @@ pub(super) fn remember<R>(reading: &Reading<'_, '_, R>, memory: &mut Memory<R>) 
 }
 
 /// How many replicas of each workload are broken, or have been missing for too long. Of others that start, or are not
-/// there, somebody else may just have replaced them.
+/// there, another client may just have replaced them.
 pub(super) fn lacking<R>(reading: &Reading<'_, '_, R>, overdue: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
     let mut lacking = overdue;
     for cell in reading.cells.iter().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)) {
@@ -108,7 +108,7 @@ fn note<R>(step: &Step<R>, reading: &Reading<'_, '_, R>, touched: &mut Touched) 
         touched.flapping.insert(step.place.to_string());
     }
     if !step.costs {
-        // What counts already goes on to count: an earlier step took its agent.
+        // What counts already keeps counting: an earlier step took its agent.
         let counts = find().is_some_and(|cell| cell.is_in_flight);
         if !counts && touched.broken.len() < REMEMBERED {
             touched.broken.insert(step.place.to_string());

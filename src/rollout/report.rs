@@ -19,7 +19,7 @@ pub(super) const EXAMPLES: usize = 5;
 /// How many things are named that are waited for.
 pub(super) const WAITING: usize = 5;
 
-/// Where a rollout stands.
+/// The state of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, strum::Display)]
 pub enum State {
     /// Nothing is left to replace.
@@ -45,11 +45,11 @@ pub enum State {
 /// What a rollout waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitingOn {
-    /// Somebody to end the hold.
+    /// A person who ends the hold.
     Hold(Hold),
     /// A window to open, or a blackout to end.
     Calendar(Closed),
-    /// Somebody to fix what failed.
+    /// A person who fixes what failed.
     Failure(String),
     /// Agents to go back to the last good revision.
     Back {
@@ -68,11 +68,11 @@ pub enum WaitingOn {
     Decision(&'static str),
     /// The workload's controller to see the new template.
     Template,
-    /// A time at which another place is tried, while those that were taken are in the world's trouble.
+    /// A time at which another place is tried, while those that were taken are in external trouble.
     Trial(DateTime<Utc>),
-    /// Somebody who says what so many Pods are.
+    /// A report of what so many Pods are.
     Unheard(usize, &'static str),
-    /// Places that are away, of so many.
+    /// Places that are unreachable, of so many.
     MassOutage(usize, usize),
     /// So many broken agents that were replaced and are broken still: no other one is.
     Broken(usize),
@@ -80,7 +80,7 @@ pub enum WaitingOn {
     Canary {
         /// Those of them that run what is desired.
         available: usize,
-        /// How many they shall be.
+        /// How many there should be.
         wanted: usize,
         /// When they will have.
         until: Option<DateTime<Utc>>,
@@ -271,9 +271,9 @@ impl Nodes {
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Where the rollout stands.
+    /// The state of the rollout.
     pub state: State,
-    /// Places that shall run an agent.
+    /// Places that should run an agent.
     pub selected: usize,
     /// Of them, with an available agent.
     pub running: usize,
@@ -281,11 +281,11 @@ pub struct Report {
     pub updated: usize,
     /// Places whose agent is to be replaced.
     pub outdated: usize,
-    /// Places whose agent's revision nobody knows.
+    /// Places whose agent's revision is unknown.
     pub unknown: Nodes,
     /// Places whose agent is newer than desired, so that a change of the template does not reach it.
     pub held_back: Nodes,
-    /// Of those that nobody knows, whose revision somebody will say.
+    /// Those of the unknown whose revision will be reported.
     pub unheard: usize,
     /// Places whose agent came from a template no longer wanted.
     pub unplanned: usize,
@@ -299,7 +299,7 @@ pub struct Report {
     pub waiting_on: Vec<WaitingOn>,
     /// When it will have finished, where that can be known.
     pub finish: Option<DateTime<Utc>>,
-    /// Places without an available agent for a cause that needs somebody: name and cause, at most five.
+    /// Places without an available agent for a cause that needs a person: name and cause, at most five.
     pub troubled: Vec<(String, Cause)>,
     /// Places whose agent is outdated and waits for its place.
     pub waiting: usize,

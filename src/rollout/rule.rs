@@ -6,17 +6,17 @@
 /// A rule, as docs and design number them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumIter)]
 pub enum Rule {
-    /// 0: when a rollout stops for failure the template goes back.
+    /// 0: when a rollout stops for failure the template is put back.
     GoesBack,
     /// 0: while canaries prove themselves the template is the last good one.
     Apart,
-    /// 1: nothing goes before the workload's controller has seen the template.
+    /// 1: nothing is replaced before the workload's controller has seen the template.
     Settled,
-    /// 2: nothing goes in a pause, or while everything is stopped.
+    /// 2: nothing is replaced in a pause, or while everything is stopped.
     Hold,
-    /// 3: nothing goes outside of windows, or in a blackout.
+    /// 3: nothing is replaced outside of windows, or in a blackout.
     Calendar,
-    /// 3: no running agent goes while a third of the places is away.
+    /// 3: no running agent is replaced while a third of the places is unreachable.
     MassOutage,
     /// 4: what was touched fills the budget until it is available.
     Budget,
@@ -32,7 +32,7 @@ pub enum Rule {
     Zones,
     /// 7: as many of a zone as it allows.
     PerZone,
-    /// 8: a place that somebody works on is left alone.
+    /// 8: a place that is being worked on is left alone.
     Courtesy,
     /// 9: as many failures as are allowed stop a rollout.
     Failure,
@@ -44,7 +44,7 @@ pub enum Rule {
     Sticky,
     /// 9: a rollout in which nothing moves but what fails has failed.
     Standstill,
-    /// 9: trouble of the world rejects nothing.
+    /// 9: external trouble rejects nothing.
     World,
     /// 9: an outage of nodes is no verdict.
     Outage,
@@ -52,7 +52,7 @@ pub enum Rule {
     Patience,
     /// 9: trouble of a few places does not hold the others for good.
     Others,
-    /// 9: a verdict is withdrawn when those who spoke recover.
+    /// 9: a verdict is withdrawn when those that failed recover.
     Withdrawal,
     /// 9: going back is tried on one first.
     Trial,
@@ -93,7 +93,7 @@ pub mod broken {
         BROKEN.get().is_none()
     }
 
-    /// Whether somebody notices that a rule is broken.
+    /// Whether a test notices that a rule is broken.
     pub fn is_noticed(rule: Rule, by: fn()) -> bool {
         BROKEN.set(Some(rule));
         let told = std::panic::catch_unwind(by);

@@ -148,7 +148,7 @@ fn finish_or_wait<R: Revision>(
 ) -> Verdict<R> {
     let Context { reading, report, .. } = context;
     let left = reading.open().count();
-    // A place that may yet speak keeps the rollout open: afterwards nobody would hear it.
+    // A place that may yet fail keeps the rollout open: afterwards its failure would not be heard.
     let moves = |cell: &&Cell<'_, R>| cell.pending || cell.is_external || cell.is_on_its_way();
     // A node that is drained gets its agent from the template current at that time; a replica that may not go now stays
     // as it is.
@@ -158,7 +158,7 @@ fn finish_or_wait<R: Revision>(
     let is_over = left == 0 && reading.in_flight().filter(moves).count() + coming + held + watched == 0;
     let unheard = WaitingOn::Unheard(report.unheard, reading.inventory.words.authority);
     if is_over && report.unheard > 0 {
-        // After an operator start nothing is under way until somebody says otherwise.
+        // After an operator start nothing is under way until the memory says otherwise.
         let is_started = verdict.memory.started().is_some();
         verdict.state = if is_started { State::Rolling } else { State::Complete };
         verdict.waiting_on.push(unheard);
@@ -184,7 +184,7 @@ fn finish_or_wait<R: Revision>(
     verdict
 }
 
-/// What failed stands, whatever else is said.
+/// A failure is reported, whatever else is said.
 fn still_failed<R: Revision>(mut verdict: Verdict<R>) -> Verdict<R> {
     if let Some(failure) = &verdict.memory.failure {
         verdict.state = State::Failed;

@@ -14,7 +14,7 @@ use super::rule::{Rule, holds};
 
 /// An answer of the source is a proof that it was there for so long.
 const PROOF: TimeDelta = TimeDelta::seconds(120);
-/// A Pod that fell into its back-off while the source was away may stay there for so long afterwards.
+/// A Pod that fell into its back-off while the source was unreachable may stay there for so long afterwards.
 const EXCUSED: TimeDelta = TimeDelta::minutes(10);
 
 /// Whether a place that is NotReady became so after a moment. Both times are whole seconds, or of two machines: at the
@@ -35,7 +35,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let is_watched = bucket == Bucket::NodeLost && was_available && self.is_watched(cell.place);
         let is_of_node = matches!(bucket, Bucket::NodeLost | Bucket::Capacity);
         // A node may come back, and an outage takes time to reach the others, from when the node went. No scheduler
-        // binds a Pod to a node that is away, so that Pod has its time from when the node is back.
+        // binds a Pod to an unreachable node, so that Pod has its time from when the node is back.
         let turned_at = cell.place.ready_since.filter(|_| is_of_node).unwrap_or(touched_at);
         let deadline = touched_at.max(turned_at).max(self.inventory.in_contact_since) + self.policy.wait_ready;
         let overdue = deadline <= self.now;
@@ -43,7 +43,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             Bucket::Crash => (!self.inventory.memory.touched.flapping.contains(cell.name()), true),
             // A Pod that was not created, or not bound to its node, has not been tried.
             Bucket::Overdue => (pod.is_some_and(|pod| pod.trouble != Some(Trouble::Unbound)) && !was_available, true),
-            // Where it is not known which came first, the node or the agent, nobody is blamed.
+            // Where it is not known which came first, the node or the agent, neither is blamed.
             Bucket::NodeLost => {
                 (overdue && (!was_available || is_watched) && went_since(cell.place, touched_at), false)
             }
@@ -94,7 +94,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
     pub(super) fn crashed(&self, cell: &mut Cell<'a, R>) {
         let crashes = |pod: &&Arc<Pod<R>>| matches!(pod.trouble, Some(Trouble::Crash(_))) && self.is_from_desired(pod);
         let Some(pod) = cell.pod().filter(crashes) else { return };
-        // What it did before this rollout began, or while the source was away, is history once it is Ready.
+        // What it did before this rollout began, or while the source was unreachable, is history once it is Ready.
         let memory = &self.inventory.memory;
         let is_history = memory.outage.is_some_and(|outage| outage.until.is_none_or(|until| pod.created <= until))
             || memory.started().is_some_and(|started| pod.ready_since < Some(started));

@@ -1,4 +1,4 @@
-//! What a script lets happen to the world.
+//! What a script lets happen.
 //!
 //! Must not look at what comes of it.
 
@@ -32,7 +32,7 @@ pub enum Act {
     Leave(Vec<String>),
     /// So many nodes join a pool.
     Join(BTreeMap<String, usize>),
-    /// Somebody deletes the Pods of nodes.
+    /// A user deletes the Pods of nodes.
     Delete(Vec<String>),
     /// The containers of the Pods of nodes end and are started again.
     RestartContainers(Vec<String>),
@@ -64,7 +64,7 @@ impl Act {
 }
 
 impl World {
-    /// Lets it happen; returns what somebody who watches would say.
+    /// Lets it happen; returns what an observer would say.
     pub fn act(&mut self, act: &Act) -> String {
         match act {
             Act::Fate(fates) => {

@@ -34,7 +34,7 @@ impl World {
         self.workloads.insert(workload.name.clone(), workload);
     }
 
-    /// What the ReplicaSet controller does: another Pod for each that is away; where there are too many, some go.
+    /// What the ReplicaSet controller does: another Pod for each that is missing; where there are too many, some go.
     pub fn control_replicas(&mut self) {
         for workload in self.workloads.clone().into_values() {
             let is_there = |pod: &&Value| workload.is_of(pod) && pod["metadata"]["deletionTimestamp"].is_null();

@@ -112,7 +112,7 @@ pub trait Operator {
 
     fn stage(&mut self) -> &mut Stage;
 
-    /// Lets something happen; returns what somebody who watches would say.
+    /// Lets something happen; returns what an observer would say.
     fn act(&mut self, act: &Self::Act) -> Result<String, String>;
 
     /// Takes what the watches show, and does what is to be done.
@@ -180,7 +180,7 @@ pub fn play<O: Operator>(operator: &mut O, script: &Script<O::Act>) -> Result<()
     }
 }
 
-/// Edits a spec by a merge patch; returns what somebody who watches would say.
+/// Edits a spec by a merge patch; returns what an observer would say.
 pub fn edit<S: Serialize + DeserializeOwned>(
     spec: &mut S,
     metadata: &mut ObjectMeta,

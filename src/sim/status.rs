@@ -19,7 +19,7 @@ pub fn is_ready(pod: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// What somebody who watches would say of a Pod that is not being deleted.
+/// What an observer would say of a Pod that is not being deleted.
 #[must_use]
 pub fn how(pod: &Value) -> Option<&str> {
     if !pod["metadata"]["deletionTimestamp"].is_null() {

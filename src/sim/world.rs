@@ -73,8 +73,8 @@ pub struct World {
     /// Nodes where the DaemonSet controller may have something to do; `None`: on all.
     stale: Option<BTreeSet<String>>,
     count: u64,
-    /// Decides which of those goes first that happen at one time, and how long things take; `None`: the older one goes
-    /// first.
+    /// Decides which of those comes first that happen at one time, and how long things take; `None`: the older one
+    /// comes first.
     random: Option<fastrand::Rng>,
 }
 
@@ -269,7 +269,7 @@ impl World {
         self.events.push(Event::Pod(pod.clone()));
     }
 
-    /// Somebody deletes a Pod.
+    /// A user deletes a Pod.
     pub fn delete(&mut self, name: &str) {
         let (now, version) = (self.now, self.next().to_string());
         let Some(pod) = self.pods.get_mut(name).filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()) else {

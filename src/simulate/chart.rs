@@ -41,7 +41,7 @@ fn one(body: &mut String, outcome: &AgentOutcome, record: &Record, y: f64) {
     let began = outcome.began;
     let counts = counts(record, began);
     let last = counts.last().map_or(began, |(at, _)| *at);
-    // As it ended it goes on for a while, so that it can be seen.
+    // Its end is shown for a while, so that it can be seen.
     let end = last + ((last - began) / 20).max(1);
     let nodes = outcome.nodes.max(1) as f64;
     let x = |at: i64| LEFT + (at - began) as f64 / (end - began) as f64 * WIDTH;

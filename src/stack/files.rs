@@ -41,10 +41,10 @@ pub struct Context<'c> {
     /// Its kind.
     #[serde(skip)]
     pub kind: &'c str,
-    /// Files that its programs read again by themselves.
+    /// Files that its programs reload on their own.
     #[serde(skip)]
     pub rereads: &'c [String],
-    /// Whether its servers learn of further ones by themselves: their files change for that, and nothing must restart.
+    /// Whether its servers discover further ones on their own: their files change for that, and nothing must restart.
     #[serde(skip)]
     pub learns: bool,
 }
@@ -57,7 +57,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Stands for one whose number and address must make no difference.
+    /// Placeholder of one whose number and address must make no difference.
     fn any() -> Self {
         Self { number: 0, address: "ADDRESS".to_owned() }
     }
@@ -79,7 +79,7 @@ pub struct Files {
     pub data: BTreeMap<String, String>,
     /// Those of templates that render a secret.
     pub secret: BTreeMap<String, String>,
-    /// Another one when a program must read them again: not when only a server comes or goes that no file names.
+    /// Another one when a program must read them again: not when only a server joins or leaves that no file names.
     pub revision: String,
 }
 
@@ -132,7 +132,7 @@ fn environment<'t>(templates: &Templates<'t>) -> Result<Environment<'t>, String>
     all.set_undefined_behavior(UndefinedBehavior::Strict);
     let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
     all.set_syntax(syntax.map_err(|why| why.to_string())?);
-    // A template may be anybody's.
+    // A template may be anyone's.
     all.set_fuel(Some(FUEL));
     all.add_filter("sha1", |text: String| STANDARD.encode(Sha1::digest(text.as_bytes())));
     all.add_filter("at", |addresses: Vec<String>, port: u16| -> Vec<String> {

@@ -1,7 +1,7 @@
 //! A stack: what it consists of, and which of its components may exist now.
 //!
-//! Pure. Here so that the order in which a stack stands up is told by a table and a few rules, whatever stack it is.
-//! Must not know a component by name, nor what an object looks like.
+//! Pure. Here so that a table and a few rules say in which order a stack starts, whatever stack it is. Must not know a
+//! component by name, nor what an object looks like.
 
 pub mod files;
 pub mod members;

@@ -1,11 +1,11 @@
-//! The order in which a stack stands up: a component is created once all that it needs serves.
+//! The order in which a stack starts: a component is created once all that it needs serves.
 //!
 //! A gate holds back creation only: what exists stays, whatever became of what it needs. Must not know why a component
 //! does not serve.
 
 use super::table::Table;
 
-/// A component as it stands.
+/// A component's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing<'s> {
     /// Its row of the table.

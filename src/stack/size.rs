@@ -1,6 +1,6 @@
 //! How many servers a component that keeps nothing has, and on which nodes.
 //!
-//! A number that was chosen stays: nothing becomes fewer by itself. Must not know what a server does.
+//! A number that was chosen stays: no number falls unless a user asks. Must not know what a server does.
 
 /// A number of servers of which more than half is more than half of one less.
 #[must_use]

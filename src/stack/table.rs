@@ -25,12 +25,12 @@ pub struct Table {
     pub node_selector: BTreeMap<String, String>,
     /// Class of the volumes of stores.
     pub storage_class: String,
-    /// As whom all Pods run.
+    /// The user of all Pods.
     pub service_account: String,
     /// Where the files of programs are.
     pub files_path: String,
-    /// What the first init container of a row with files or certificates runs where nobody says otherwise: it waits
-    /// until all of `$AWAITS` are there.
+    /// What the first init container of a row with files or certificates runs unless the object says otherwise: it
+    /// waits until all of `$AWAITS` are there.
     #[serde(default)]
     pub waits: Vec<String>,
     /// Where certificates are, and what issues them.
@@ -45,7 +45,7 @@ pub struct Table {
     /// Fields of a service that name an entry of another one, with that one's kind.
     #[serde(default)]
     pub references: BTreeMap<String, String>,
-    /// In the order in which changes go out: what a row needs stands before it.
+    /// In the order in which changes go out: what a row needs comes before it.
     pub rows: Vec<Row>,
 }
 
@@ -65,7 +65,7 @@ pub struct Certificates {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Labels {
-    /// The key under which an object's row stands.
+    /// The key of an object's row.
     pub kind: String,
 }
 
@@ -95,7 +95,7 @@ pub struct Row {
     /// What its programs read: a template for each file, by name.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Files that its programs read again by themselves: nobody restarts for those.
+    /// Files that its programs reload on their own: no program restarts for those.
     #[serde(default)]
     pub rereads: Vec<String>,
     /// Whether its servers have certificates.
@@ -177,7 +177,7 @@ impl Row {
 }
 
 impl Table {
-    /// The one that was chosen, else the one in the binary.
+    /// The one that was chosen, otherwise the one in the binary.
     #[must_use]
     pub fn own() -> &'static Self {
         TABLE.get_or_init(|| Self::read(OWN)).as_ref().unwrap_or(&NONE)
@@ -194,7 +194,7 @@ impl Table {
         let (mut kinds, mut keys) = (BTreeSet::new(), BTreeSet::new());
         for row in &table.rows {
             let Row { kind, key, needs, containers, init, commands, files, .. } = row;
-            // What a row needs stands above it: so nothing waits in a circle.
+            // What a row needs is above it: so nothing waits in a circle.
             if let Some(need) = needs.iter().find(|need| !kinds.contains(need)) {
                 return Err(format!("row {kind}: needs: no row above it has kind {need}; move that one up, or add it"));
             }

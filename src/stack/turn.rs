@@ -1,7 +1,7 @@
 //! Whose turn it is to be replaced by a server of the present template: one at a time, in the order of the table.
 //!
-//! While a server is away for whatever cause, no other is replaced: a store may need all that it has left. The one that
-//! is away may be replaced itself, for an earlier template may be why. Must not know how a server is replaced.
+//! While a server is missing for whatever cause, no other is replaced: a store may need all that it has left. The
+//! missing one may be replaced itself, for an earlier template may be why. Must not know how a server is replaced.
 
 /// A server of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Health {
     Failing,
     /// It has ended, or is about to.
     Ending,
-    /// Its node has fallen silent: of a server that runs on every node nobody waits for that.
+    /// Its node has fallen silent: of a server that runs on every node nothing waits for that.
     Lost,
 }
 
@@ -31,13 +31,13 @@ pub enum Health {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component<'s> {
     pub servers: Vec<Server<'s>>,
-    /// How many there shall be.
+    /// How many there should be.
     pub desired: usize,
-    /// Whether it runs on every node, and nobody else waits for each of them.
+    /// Whether it runs on every node, and nothing else waits for each of them.
     pub is_everywhere: bool,
     /// Whether what new servers are made from is what the spec asks for now.
     pub is_written: bool,
-    /// How many of its servers may be away because of a change.
+    /// How many of its servers may be missing because of a change.
     pub budget: usize,
     /// Whether none may be replaced now.
     pub is_held: bool,
@@ -59,7 +59,7 @@ impl Component<'_> {
         self.missing() + self.servers.iter().filter(is_used).count()
     }
 
-    /// How many may be away now. The present template proves itself on one server before it reaches several, and
+    /// How many may be missing now. The present template proves itself on one server before it reaches several, and
     /// reaches no further one while it fails.
     fn room(&self) -> usize {
         let mut present = self.servers.iter().filter(|server| !server.is_outdated).map(|server| server.health);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_runs_on_every_node_nor_it_for_a_node_that_is_lost() {
+    fn nothing_waits_for_what_runs_on_every_node_nor_it_for_a_lost_node() {
         let everywhere = |letters, desired| Component { is_everywhere: true, ..of(letters, desired) };
         assert_eq!(next_of(&[everywhere("rul", 3), of("R", 1)]), Some((1, 0)));
         assert_eq!(next_of(&[of("u", 1), everywhere("RR", 2)]), None);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_the_budget_are_away_at_once_and_one_that_is_held_keeps_no_other_waiting() {
+    fn as_many_as_the_budget_are_missing_at_once_and_a_held_one_delays_no_other() {
         let of_two = |letters, desired| Component { budget: 2, is_everywhere: true, ..of(letters, desired) };
         assert_eq!(next_of(&[of_two("RRRur", 5)]), Some((0, 2)));
         assert_eq!(next_of(&[of_two("RREur", 5)]), None);

@@ -53,7 +53,7 @@ where
         .map_err(|error| format!("cannot listen on {address}: {error}; choose another with {flag}"))?;
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // With all places taken nobody is accepted: the kernel's queue is bounded, too.
+        // With all places taken no connection is accepted: the kernel's queue is bounded, too.
         let Ok(place) = free.clone().acquire_owned().await else {
             return Err("connections are no longer accepted".to_owned());
         };
@@ -73,9 +73,9 @@ where
     }
 }
 
-/// Speaks HTTP over a connection.
+/// Serves HTTP over a connection.
 pub(super) async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, app: Router) {
-    // Told which version it is: else it waits for a first byte without any bound of its own.
+    // The version is fixed: otherwise the server waits for a first byte without any bound of its own.
     let mut server = Builder::new(TokioExecutor::new()).http1_only();
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
     let _ = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)).await;
@@ -132,7 +132,7 @@ mod tests {
         for _ in 0..CONNECTIONS {
             silent.push(connect().await);
         }
-        // The clock is not the machine's: it jumps to the end of their time when nobody has anything else to do.
+        // The clock is not the machine's: it jumps to the end of their time when no task has anything else to do.
         let mut probe = connect().await;
         probe.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
         let mut answer = String::new();

@@ -1,7 +1,8 @@
 //! Metrics over TLS, for clients that the cluster lets read them.
 //!
 //! The certificate is read for every connection, so that a renewed one is served without a restart, and one that comes
-//! late is. Without it nobody is served: metrics are not handed out in the clear in its place. Must not know who may.
+//! late is. Without it no request is served: metrics are not handed out in the clear in its place. Must not know who
+//! may.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,11 +34,11 @@ pub trait Gate: Send + Sync + 'static {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {
     Welcome,
-    /// The token is nobody's.
+    /// The token is no one's.
     Unknown,
     /// This user may not.
     Forbidden(String),
-    /// Nobody can say now.
+    /// Unknown now.
     Unanswered(String),
 }
 

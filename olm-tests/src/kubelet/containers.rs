@@ -159,7 +159,7 @@ struct Status {
     last: Value,
     id: String,
     started: String,
-    /// Nobody put a file `unready` into its `/tmp`, and its probe succeeds.
+    /// No test put a file `unready` into its `/tmp`, and its probe succeeds.
     is_ready: bool,
     /// What its probe, if it has one, found last.
     is_answering: bool,

@@ -96,7 +96,7 @@ impl Kubelet {
         self.installed.lock().expect("hosts").get(node).copied()
     }
 
-    /// Says that an agent was installed on a node before anybody looked.
+    /// Says that an agent was installed on a node before the operator looked.
     pub fn install(&self, node: &str, version: Version) {
         self.installed.lock().expect("hosts").insert(node.to_owned(), version);
     }
@@ -108,7 +108,7 @@ impl Kubelet {
     }
 
     /// Says of a running Pod that it is Ready, or not for a moment: what the node lifecycle controller and a kubelet
-    /// that was away do.
+    /// that was unreachable do.
     pub async fn say_ready(&self, pod: &Pod, ready: bool) {
         self.write(pod, running(pod, ready)).await;
     }
@@ -139,7 +139,7 @@ impl Kubelet {
             if is_gone {
                 // A restored database may bring it back.
                 started.remove(&uid);
-                // By force: nobody asked for its end first.
+                // By force: its end was not requested first.
                 if !ending.remove(&uid) {
                     let this = self.clone();
                     tokio::spawn(async move {
@@ -166,7 +166,7 @@ impl Kubelet {
         let version = installer_url(pod).and_then(|url| self.vendor.installer(&url)).map(|(_, version)| version);
         if version.is_some_and(|version| behaviour.deadly_stops.contains(&version)) {
             self.kill_node(pod).await;
-            // Nobody is left to say that the Pod is gone; the API server's own clean-up takes it.
+            // No kubelet is left to say that the Pod is gone; the API server's own clean-up takes it.
         }
         let since = tokio::time::Instant::now();
         while since.elapsed() < self.behaviour(&pod.namespace().unwrap_or_default()).gone_after {
@@ -231,7 +231,7 @@ impl Kubelet {
         let node = pod.spec.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default();
         let installer = installer_url(pod).and_then(|url| self.vendor.installer(&url));
         let mut version = installer.as_ref().map(|(_, version)| version.clone());
-        // What the world keeps from starting is tried again until it starts, or is gone.
+        // What external trouble keeps from starting is tried again until it starts, or is gone.
         loop {
             let held = match self.fault(pod, version.as_ref()) {
                 Some(Fault::Refused) => {

@@ -15,7 +15,7 @@ use crate::sandbox::{Sandbox, persistent};
 /// The ConfigMaps and Secrets of a volume, by name.
 fn sources(volume: &Volume) -> (Vec<String>, Vec<String>) {
     let all = || volume.projected.iter().flat_map(|all| all.sources.iter().flatten());
-    // Nobody here asks the API server from within a Pod.
+    // No program here asks the API server from within a Pod.
     let has_token = all().any(|source| source.service_account_token.is_some());
     let projected = all().filter(|_| !has_token);
     let own_map = volume.config_map.as_ref().map(|map| map.name.clone());

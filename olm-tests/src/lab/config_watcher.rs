@@ -28,7 +28,7 @@ impl Lab<'_> {
         self.cluster.apply(&object.to_string());
     }
 
-    /// A workload `webapp` whose Pods take MESSAGE from ConfigMap `config` when they start; `spec` goes on top.
+    /// A workload `webapp` whose Pods take MESSAGE from ConfigMap `config` when they start; `spec` is merged into it.
     pub fn workload(&self, kind: &str, name: &str, spec: &Value) {
         self.cluster.apply(&self.workload_of(kind, name, spec).to_string());
     }

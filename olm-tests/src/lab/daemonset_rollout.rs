@@ -1,5 +1,5 @@
-//! What a test does with a DaemonSetRollout in its corner, beside a DaemonSet that somebody else deploys, and what it
-//! waits for.
+//! What a test does with a DaemonSetRollout in its namespace, beside a DaemonSet that another client deploys, and what
+//! it waits for.
 //!
 //! Must not judge what the operator says but by the API server.
 
@@ -61,7 +61,7 @@ impl Lab<'_> {
         });
     }
 
-    /// Deploys it, as somebody who has all rights.
+    /// Deploys it, as a user who has all rights.
     pub fn deploy(&self, daemonset: &Value) {
         self.cluster.apply(&daemonset.to_string());
     }

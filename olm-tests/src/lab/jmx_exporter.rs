@@ -62,7 +62,7 @@ impl Lab<'_> {
         self.cluster.apply(&object.to_string());
     }
 
-    /// A Pod `app: dummyapp` with a container of this image; `container` goes on top of it, `spec` on top of the Pod's.
+    /// A Pod `app: dummyapp` with a container of this image; `container` is merged into it, `spec` into the Pod's.
     pub fn jvm(&self, name: &str, image: &str, container: &Value, spec: &Value) {
         let mut own = json!({ "name": "app", "image": image });
         for (key, value) in container.as_object().into_iter().flatten() {
@@ -89,7 +89,7 @@ impl Lab<'_> {
         self.exporters().patch("exporter", &PatchParams::default(), &patch).await.expect("an edit");
     }
 
-    /// Somebody wipes the status of `exporter`; returns when another one is there.
+    /// A user wipes the status of `exporter`; returns when another one is there.
     pub async fn wipe_exporter(&self) {
         let none = json!({ "status": null });
         self.exporters().patch_status("exporter", &PatchParams::default(), &Patch::Merge(none)).await.expect("a wipe");

@@ -211,7 +211,8 @@ impl Lab<'_> {
         .await;
     }
 
-    /// The master of a server goes for good, with its disk; another one comes. Deletes the claim that the status names.
+    /// The master of a server is removed for good, with its disk; another one comes. Deletes the claim that the status
+    /// names.
     pub async fn replaces_master(&mut self, pod: &Pod) {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).expect("a node");
         self.cluster.kubectl(&["delete", "node", &node]);

@@ -235,7 +235,7 @@ impl<'a> Lab<'a> {
         asked.filter(|right| !used.contains(right)).collect()
     }
 
-    /// Somebody else writes the lease, and the operator reads it.
+    /// Another client writes the lease, and the operator reads it.
     pub async fn touch_lease(&self) {
         self.cluster.kubectl(&["-n", &self.name, "label", "lease", self.package.name, "touched=yes"]);
         eventually("the lease is read", SOON, || async {

@@ -63,7 +63,7 @@ impl Olm {
         released
     }
 
-    /// Somebody else's package of one bundle, pushed as an image: what a catalog says of it, as opm renders it.
+    /// Another publisher's package of one bundle, pushed as an image: what a catalog says of it, as opm renders it.
     #[must_use]
     pub fn foreign(&self, package: &str, channel: &str, csv: &str, manifests: &[(String, Value)]) -> String {
         let root = tempfile::tempdir().expect("a folder");
@@ -165,7 +165,7 @@ impl Olm {
     }
 }
 
-/// A listed release as it is kept in the repository: its images are named by tag, and nobody has them.
+/// A listed release as it is kept in the repository: its images are named by tag, and no registry has them.
 #[must_use]
 pub fn kept(package: &Package, version: &str) -> Released {
     let release = releases().of(&publisher(), version);

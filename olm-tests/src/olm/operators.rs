@@ -27,7 +27,7 @@ impl Operators {
 
     /// The operator's image of a version, pushed.
     pub(super) fn image(&self, version: &str, binary: &Path) -> String {
-        // Held until it is pushed: somebody else's test wants the same.
+        // Held until it is pushed: another test wants the same.
         let mut images = self.images.lock().expect("images");
         if let Some(image) = images.get(version) {
             return image.clone();

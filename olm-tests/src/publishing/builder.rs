@@ -93,7 +93,7 @@ impl Builder {
         if machines.is_empty() { Err("no architecture can be built".into()) } else { Ok(Self { machines, ..builder }) }
     }
 
-    /// Where an image's layout, and what else is made on the way, is put.
+    /// Where an image's layout, and all intermediate files, are put.
     #[must_use]
     pub fn work(&self) -> &Path {
         &self.work
@@ -251,7 +251,7 @@ impl Builder {
         run("chmod", Command::new("chmod").arg("+x").arg(netavark))?;
         let containers = format!("[engine]\nhelper_binaries_dir = [\"{}\"]\n", home.join("helpers").display());
         write("containers.conf", &containers)?;
-        // Bases are pinned by digest; their signatures are nobody's that is known here.
+        // Bases are pinned by digest; no key of their signatures is known here.
         write(".config/containers/policy.json", r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).map(drop)
     }
 

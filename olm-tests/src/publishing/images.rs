@@ -22,7 +22,7 @@ use super::{chart, files, is_clean};
 /// What is asked for.
 #[derive(Debug, Default, Clone)]
 pub struct Wish {
-    /// Where to push a preview; a release goes where the publisher says.
+    /// Where to push a preview; a release is pushed to the publisher's registry.
     pub registry: Option<String>,
     pub push: bool,
     /// The key to sign with.

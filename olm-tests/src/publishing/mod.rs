@@ -39,7 +39,7 @@ pub fn git(root: &Path, args: &[&str]) -> Result<String, String> {
     run(&format!("git {}", args.first().unwrap_or(&"")), Command::new("git").arg("-C").arg(root).args(args))
 }
 
-/// Refuses what a commit does not hold: nobody could create it again.
+/// Refuses what a commit does not hold: it could not be created again.
 pub fn is_clean(root: &Path) -> Result<(), String> {
     match git(root, &["status", "--porcelain"])?.lines().next() {
         None => Ok(()),

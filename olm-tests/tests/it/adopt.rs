@@ -193,7 +193,7 @@ fn a_rich_oneagent_of_the_original_is_adopted_without_a_restart() {
 }
 
 #[test]
-fn agents_whose_version_nobody_reports_are_left_alone_and_named() {
+fn agents_whose_version_is_not_reported_are_left_alone_and_named() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(Cluster::shared().await, "adopt-unknown", 2).await;
         original(&lab, 2).await;
@@ -212,7 +212,7 @@ fn agents_whose_version_nobody_reports_are_left_alone_and_named() {
 }
 
 #[test]
-fn a_daemonset_of_somebody_else_is_left_alone() {
+fn a_daemonset_of_another_owner_is_left_alone() {
     olm_tests::run(async {
         let lab = Lab::new("adopt-foreign", 1).await;
         let foreign = json!({

@@ -76,7 +76,7 @@ fn prometheus_takes_every_query_of_the_dashboards() {
     }
 }
 
-/// Which alert each series fires, when it is all there is beside an operator that acts; none for what is nobody's task.
+/// Which alert each series fires, when it is all there is beside an operator that acts; none for what needs no action.
 const CASES: &[(&str, u32, Option<&str>)] = &[
     (
         "oneagent_condition{C=\"Progressing\",status=\"False\",reason=\"RolloutFailed\"}",
@@ -188,7 +188,7 @@ const CASES: &[(&str, u32, Option<&str>)] = &[
 ];
 
 #[test]
-fn each_alert_fires_for_what_it_is_for_after_its_time_and_for_nothing_else() {
+fn each_alert_fires_for_its_cause_after_its_time_and_for_no_other() {
     let runbooks = std::fs::read_to_string(repository("docs/runbooks.md")).unwrap();
     for package in PACKAGES {
         let prefix = package.kinds[0].name.to_lowercase();
@@ -209,7 +209,7 @@ fn each_alert_fires_for_what_it_is_for_after_its_time_and_for_nothing_else() {
             let mut expected = Vec::new();
             for rule in rules {
                 let name = rule["alert"].as_str().unwrap();
-                // Just before its time nothing fires; at the end only what shall.
+                // Just before its time nothing fires; at the end only what should.
                 let minutes = match rule["for"].as_str().unwrap() {
                     "5m" => 5,
                     "15m" => 15,

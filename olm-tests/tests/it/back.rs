@@ -9,7 +9,7 @@ use olm_tests::kubelet::Fault;
 use olm_tests::lab::{Lab, SOON, V1, V2, V3, is_ready, version_of};
 use serde_json::{Value, json};
 
-/// A lab whose rollout to V2 fails, and the UIDs of before.
+/// A lab whose rollout to V2 fails, and the previous UIDs.
 async fn failing(
     name: &str,
     refuses: bool,
@@ -29,7 +29,7 @@ async fn failing(
 }
 
 #[test]
-fn agents_of_a_version_that_crashes_go_back_across_restarts_and_a_newer_one_is_taken() {
+fn agents_of_a_crashing_version_roll_back_across_restarts_and_a_newer_one_is_taken() {
     olm_tests::run(async {
         let rollout = json!({ "maxUnavailable": 2, "onFailure": "Rollback" });
         let (mut lab, before) = failing("back", false, Fault::CrashLoop, rollout).await;
@@ -63,7 +63,7 @@ fn agents_of_a_version_that_crashes_go_back_across_restarts_and_a_newer_one_is_t
 }
 
 #[test]
-fn an_operator_that_is_killed_right_after_the_first_deletion_of_a_way_back_goes_on_with_that_one() {
+fn an_operator_killed_after_the_first_deletion_of_a_rollback_continues_with_it() {
     olm_tests::run(async {
         let rollout = json!({ "maxUnavailable": 3, "onFailure": "Rollback" });
         let (mut lab, before) = failing("back-killed", false, Fault::CrashLoop, rollout).await;
@@ -88,7 +88,7 @@ fn an_operator_that_is_killed_right_after_the_first_deletion_of_a_way_back_goes_
             b.versions.insert(V1.into(), Fault::Slow(Duration::from_secs(3)));
         });
         lab.start_operator(&[]).await;
-        // While that one is on its way no other goes.
+        // While that one is on its way no other is replaced.
         eventually("it is created again", SOON, || async {
             let pods = lab.pods("agent").await;
             let made = |(node, pod): &(&String, &Pod)| {

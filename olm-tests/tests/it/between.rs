@@ -1,4 +1,4 @@
-//! A node between its two agents for longer than it should be, while the world goes on. It keeps its place in the
+//! A node between its two agents for longer than it should be, while other events happen. It keeps its place in the
 //! budget.
 
 use kube::ResourceExt;
@@ -59,7 +59,7 @@ fn a_node_whose_next_agent_is_refused_keeps_its_place_across_cordons_and_restart
 fn one_node_whose_pod_a_policy_refuses_holds_no_other_and_is_said_cordoned_or_not_and_beside_agents_left_over() {
     olm_tests::run(async {
         let lab = Lab::new("between-policy", 7).await;
-        // Not so short that the template goes back because nothing moves.
+        // Not so short that the template is put back because nothing moves.
         lab.oneagent(&json!({ "waitReadySeconds": 120, "rollout": { "maxUnavailable": 2 } }));
         lab.all_at("agent", V1, 7, SOON).await;
         let node = &lab.nodes[2];

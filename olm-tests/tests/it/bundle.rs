@@ -22,7 +22,7 @@ fn output(command: &mut Command) -> (bool, String, String) {
     )
 }
 
-/// The bundle of the present code, in a folder of its own; with what its OpenShift flavour has besides.
+/// The bundle of the present code, in a folder of its own; with what its OpenShift flavour adds.
 fn bundle(package: &str, is_openshift: bool) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let into = folder.path().join("bundle");

@@ -1,4 +1,4 @@
-//! When nothing changes nothing is written; when somebody changes what is ours it is put back.
+//! When nothing changes nothing is written; when another client changes what is ours it is put back.
 
 use std::time::Duration;
 

@@ -121,7 +121,7 @@ fn the_chart_is_what_config_installs_with_values() {
 }
 
 /// A user who had the operator from OLM v0, or from `config/`, comes to Helm, and with the same marks to OLM v1: the
-/// CRD is handed over, not deleted, and no OneAgent goes with it.
+/// CRD is handed over, not deleted, and no OneAgent is deleted with it.
 #[test]
 fn helm_takes_over_a_crd_that_is_handed_to_it_and_leaves_it_behind() {
     olm_tests::run(async {
@@ -172,7 +172,7 @@ fn helm_takes_over_a_crd_that_is_handed_to_it_and_leaves_it_behind() {
     });
 }
 
-/// The chart of a release that nobody made, in a folder.
+/// The chart of a release that does not exist, in a folder.
 fn chart_of(version: &str, folder: &Path) -> String {
     let release = Release::new(&publisher(), version, "2026-11-26", "");
     let root = folder.join(version);
@@ -185,7 +185,7 @@ fn chart_of(version: &str, folder: &Path) -> String {
 }
 
 #[test]
-fn a_release_follows_the_one_before_it_goes_back_and_leaves_the_fleet_when_it_is_uninstalled() {
+fn a_release_upgrades_rolls_back_and_leaves_the_fleet_when_uninstalled() {
     olm_tests::run(async {
         let cluster = Cluster::bare(Vec::new()).await;
         for namespace in ["dynatrace", "watched", "elsewhere"] {

@@ -74,7 +74,7 @@ fn an_environment_is_tried_from_the_shell_without_a_cluster() {
         std::fs::write(&ca, &lab.cluster.vendor_ca).unwrap();
         let (good, said) = check(&["--api-url", &tls, "--trusted-cas", &ca.display().to_string()], &tokens);
         assert!(good, "{said}");
-        // A file with a pin that nobody offers, behind a proxy that is not there.
+        // A file with a pin that is not offered, behind a proxy that is not there.
         let file = folder.path().join("agent.yaml");
         let agent = |spec: serde_json::Value| {
             let object = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",

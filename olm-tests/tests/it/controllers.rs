@@ -1,5 +1,5 @@
-//! The cluster's own controllers are away in the middle of a rollout: no Pod is made, or none is bound. That is
-//! nobody's fault: at most the budget is away, no version is rejected, and it goes on by itself.
+//! The cluster's own controllers are stopped in the middle of a rollout: no Pod is made, or none is bound. That is no
+//! fault of a version: at most the budget is missing, no version is rejected, and it continues on its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -61,7 +61,7 @@ async fn a_kubelet_falls_silent(cluster: &Cluster, web: &Lab<'_>, others: &[Stri
     heartbeats.abort();
 }
 
-/// Waits until somebody was replaced, beyond so many.
+/// Waits until an agent was replaced, beyond so many.
 async fn more_than(eyes: &Eyes, count: usize) {
     eventually("one more is gone", SOON, || async {
         let gone = eyes.seen().await.deletions.len();

@@ -19,7 +19,7 @@ fn an_agent_whose_stop_kills_its_node_takes_no_more_nodes_than_the_budget() {
         lab.all_at("agent", V1, 20, SOON).await;
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.says("agent", "Degraded", "became NotReady after its agent was replaced").await;
-        // A new process goes on where that one was.
+        // A new process continues where that one was.
         lab.operators[0].process.kill();
         lab.start_operator(&[]).await;
         lab.is_looked_at().await;
@@ -122,7 +122,7 @@ async fn canary_dies(name: &str, on_failure: &str, after: Duration) {
     let now = lab.uids("agent").await;
     assert_eq!((ready_nodes(&lab).await, spared(&now)), (4, 4), "a canary alone saw it");
     let canary = before.keys().find(|node| before.get(*node) != now.get(*node)).unwrap().clone();
-    // Somebody fixes the machine; the version does not kill it any more, and stays rejected.
+    // An administrator fixes the machine; the version does not kill it any more, and stays rejected.
     lab.behave(|b| b.versions.clear());
     nodes::set_ready(&lab.cluster.client, &canary, true).await;
     if on_failure == "Rollback" {
@@ -149,6 +149,6 @@ fn a_version_that_kills_its_node_while_it_is_watched_stops_at_the_canary() {
 }
 
 #[test]
-fn a_canary_whose_node_died_goes_back_once_that_is_mended() {
+fn a_canary_whose_node_died_is_rolled_back_once_that_is_repaired() {
     olm_tests::run(canary_dies("dies-back", "Rollback", Duration::from_secs(3)));
 }

@@ -80,7 +80,7 @@ fn every_edit_of_the_pods_reaches_every_pod_within_the_budget() {
         assert!(spec.volumes.unwrap().iter().any(|v| v.config_map.as_ref().is_some_and(|c| c.name == "ca")));
         assert!(spec.host_network.unwrap() && spec.host_pid.unwrap() && spec.host_ipc.unwrap());
 
-        // What stands in a ConfigMap or a proxy Secret reaches the Pods, too.
+        // The content of a ConfigMap or a proxy Secret reaches the Pods, too.
         let before = lab.uids("agent").await;
         text("ConfigMap", "ca", "certs", &format!("{}\n# newer", lab.cluster.vendor_ca));
         eventually("every Pod is replaced", SOON, || async {

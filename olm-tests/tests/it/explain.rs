@@ -138,7 +138,7 @@ fn a_person_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
             if is_said && code == Some(1) { Ok(()) } else { Err(said) }
         })
         .await;
-        // Without rights nobody is told that there is nothing.
+        // Without rights the answer is not that there is nothing.
         lab.cluster.kubectl(&["delete", "clusterrolebinding", "on-call-explained"]);
         eventually("it says what cannot be listed", SOON, || async {
             let (code, said) = ask(&lab, &kubeconfig, &[]);
@@ -150,7 +150,7 @@ fn a_person_on_call_is_told_why_a_node_has_no_agent_and_what_helps() {
     });
 }
 
-/// What keeps a Pod from being made stands neither in a Pod nor in a list.
+/// What keeps a Pod from being made is neither in a Pod nor in a list.
 #[test]
 fn a_person_on_call_is_told_what_refuses_a_pod_or_keeps_it_off_a_node() {
     olm_tests::run(async {
@@ -197,7 +197,7 @@ fn a_person_on_call_is_told_what_refuses_a_pod_or_keeps_it_off_a_node() {
         })
         .await;
         lab.cluster.kubectl(&words);
-        // The Pod keeps what it was made with; nobody but the API server knows that the namespace changed since.
+        // The Pod keeps what it was made with; only the API server knows that the namespace changed since.
         lab.shows("it is not excluded", SOON, |status| {
             status.nodes.as_ref().is_some_and(|nodes| (nodes.namespace_selector, nodes.capacity) == (0, 1))
         })

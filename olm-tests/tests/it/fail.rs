@@ -1,4 +1,4 @@
-//! What breaks is said, hurts nobody else, and is over once fixed.
+//! What breaks is said, hurts no other OneAgent, and is over once fixed.
 
 use std::time::Duration;
 
@@ -160,7 +160,7 @@ fn what_is_wrong_with_tokens_is_said_and_mending_them_works_at_once() {
 }
 
 #[test]
-fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
+fn an_invalid_spec_is_named_field_by_field_and_stops_no_other() {
     olm_tests::run(async {
         let lab = Lab::new("fail-spec", 2).await;
         let (one, two) = (lab.nodes[0].clone(), lab.nodes[1].clone());
@@ -220,7 +220,7 @@ fn a_spec_that_makes_no_sense_is_named_field_by_field_and_stops_nobody_else() {
         lab.edit("well", json!({ "agentVersion": null })).await;
         lab.edit("well", json!({ "update": { "allowDowngrade": true } })).await;
         lab.says("well", "Degraded", "spec.update.allowDowngrade does nothing").await;
-        // Running agents survive a spec that goes wrong under them, and its fixing.
+        // Running agents survive a spec that becomes invalid, and its fixing.
         let before = lab.uids("well").await;
         lab.edit("well", json!({ "apiUrl": "nonsense" })).await;
         lab.condition("well", "Degraded", "True", "InvalidSpec").await;

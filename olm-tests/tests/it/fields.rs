@@ -43,7 +43,7 @@ fn an_installer_address_of_the_users_is_theirs_to_version() {
             lab.cluster.vendor.url(&lab.name)
         );
         lab.oneagent(&json!({ "env": [{ "name": "ONEAGENT_INSTALLER_SCRIPT_URL", "value": url }] }));
-        // Nobody knows which architectures it is for: no node is kept out.
+        // It is unknown which architectures it is for: no node is kept out.
         lab.all_pods_ready("agent", 2).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
         assert_eq!(lab.status("agent").await.version_source.as_deref(), Some("UserURL"));
@@ -107,7 +107,7 @@ fn node_affinity_selects_as_the_daemonset_controller_does() {
         let nodes = lab.status("agent").await.nodes.unwrap();
         assert_eq!((nodes.selected, nodes.arch), (2, 1), "what we count is what the controller runs: {other:?}");
         let before = lab.uids("agent").await;
-        // A second term is an alternative; placement restarts nobody.
+        // A second term is an alternative; placement restarts no agent.
         let by_name = json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [small[0]] }] });
         lab.edit(
             "agent",

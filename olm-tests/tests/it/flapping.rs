@@ -29,7 +29,7 @@ fn while_nodes_flap_a_good_version_reaches_everybody_and_a_bad_one_is_stopped_at
         lab.reached("agent", V2, 40).await;
         {
             let seen = eyes.seen().await;
-            // Those that flap are unready by themselves.
+            // Those that flap become unready on their own.
             assert!(seen.most_unready <= 4 + 2, "{} at once", seen.most_unready);
             assert!(seen.without(2).is_empty(), "not replaced exactly once: {:?}", seen.without(2));
         }

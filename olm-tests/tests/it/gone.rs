@@ -81,7 +81,7 @@ fn the_environment_is_told_once_of_a_node_that_is_gone_and_of_no_other() {
             ("/v2/events/ingest", &json!(format!("entityId(\"{}\")", ids[1])))
         );
 
-        // A node whose host nobody can tell from another: nothing is kept back that may be an alert.
+        // A node whose host cannot be told from another: nothing is kept back that may be an alert.
         let ip = lab.ip(&lab.nodes[2]).await;
         lab.cluster.vendor.with(&lab.name, |e| drop(e.hosts.insert(format!("{ip}@DEFAULT"), V1.into())));
         nodes::delete(&lab.cluster.client, &lab.nodes[2..3]).await;
@@ -101,7 +101,7 @@ fn the_environment_is_told_once_of_a_node_that_is_gone_and_of_no_other() {
 }
 
 #[test]
-fn a_scale_in_of_fifty_is_one_event_and_a_note_that_nobody_may_write_stops_nothing() {
+fn a_scale_in_of_fifty_is_one_event_and_an_unwritable_note_stops_nothing() {
     olm_tests::run(async {
         let lab = Lab::new("gone-fifty", 52).await;
         lab.oneagent(&json!({}));

@@ -1,4 +1,4 @@
-//! What the world does to a fleet: taints, outages, restarts, rotations, blips, dying nodes. No agent that should run
+//! Outside events that hit a fleet: taints, outages, restarts, rotations, blips, dying nodes. No agent that should run
 //! is lost by it, and no version is rejected for it.
 
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ fn agents_that_updated_themselves_survive_restarts_rotations_outages_and_are_jud
         lab.is_looked_at().await;
         at_rest(&lab).await;
         assert_eq!(lab.uids("agent").await, before, "a restart deleted agents that updated themselves");
-        // A new process while the environment is away.
+        // A new process while the environment is unreachable.
         lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Broken);
         lab.operators[1].process.kill();
         lab.start_operator(&[]).await;
@@ -138,7 +138,7 @@ fn a_blip_in_which_half_of_the_pods_are_said_to_be_unready_costs_none_of_them() 
         lab.all_at("agent", V1, 60, LONG).await;
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.reached("agent", V2, 6).await;
-        // Nothing is replaced while the blip is being made: what goes after it went for it.
+        // Nothing is replaced while the blip is being made: what is deleted after it was deleted for it.
         lab.edit("agent", json!({ "rollout": { "paused": true } })).await;
         lab.is_observed("agent").await;
         let old: BTreeMap<String, _> = lab
@@ -184,7 +184,7 @@ fn an_edit_while_all_must_still_stay_ready_takes_the_budget_and_no_more() {
 }
 
 #[test]
-fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() {
+fn a_late_secret_costs_no_agent_and_touched_objects_restart_none() {
     olm_tests::run(async {
         let lab = Lab::new("hostile-secret", 4).await;
         let put = |kind: &str, name: &str, note: &str, data: &serde_json::Value| {
@@ -214,7 +214,7 @@ fn a_secret_that_comes_late_costs_no_agent_and_touched_objects_restart_nobody() 
         put("Secret", "late", "1", &json!({ "apiToken": api_token(&lab.name), "paasToken": paas_token(&lab.name) }));
         lab.all_at("agent", V2, 4, SOON).await;
         assert!(lab.status("agent").await.rejected_versions.is_empty());
-        // Annotated, or written once more: nobody restarts, in this process and in the next.
+        // Annotated, or written once more: no agent restarts, in this process and in the next.
         let before = lab.uids("agent").await;
         put("ConfigMap", "ca", "2", &ca);
         put("Secret", "proxy", "2", &proxy);
@@ -248,7 +248,7 @@ async fn hosts_or_looked(lab: &Lab<'_>) {
 }
 
 #[test]
-fn a_verdict_is_withdrawn_when_the_agents_that_spoke_recover() {
+fn a_verdict_is_withdrawn_when_the_failed_agents_recover() {
     olm_tests::run(async {
         let lab = Lab::new("hostile-withdraw", 10).await;
         lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 2 } }));
@@ -266,7 +266,7 @@ fn a_verdict_is_withdrawn_when_the_agents_that_spoke_recover() {
 }
 
 #[test]
-fn pods_that_were_born_from_an_edited_daemonset_while_the_operator_was_away_are_replaced_and_no_others() {
+fn pods_of_an_edited_daemonset_without_an_operator_are_replaced_and_no_others() {
     olm_tests::run(async {
         let mut lab = Lab::new("hostile-edit", 3).await;
         lab.oneagent(&json!({}));
@@ -323,7 +323,7 @@ fn pods_that_were_born_from_an_edited_daemonset_while_the_operator_was_away_are_
 }
 
 #[test]
-fn a_status_that_somebody_mends_by_hand_is_written_again() {
+fn a_status_that_was_edited_by_hand_is_written_again() {
     olm_tests::run(async {
         let lab = Lab::new("hostile-status", 1).await;
         lab.oneagent(&json!({}));

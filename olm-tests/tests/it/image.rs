@@ -57,7 +57,7 @@ fn an_image_of_the_environments_registry_is_rolled_out_with_a_pull_secret_that_f
         lab.all_at("agent", V2, 3, SOON).await;
         assert_eq!(images(&lab.pods("agent").await), [format!("{}/linux/oneagent:1.301.20", registry(&lab))]);
 
-        // A new token, and a pull secret that somebody deletes: both fixed, and no agent restarts for it.
+        // A new token, and a pull secret that a user deletes: both fixed, and no agent restarts for it.
         let before = lab.uids("agent").await;
         let next = "dt0c01.NEXT.SECRETPAASnext";
         lab.cluster.vendor.with(&lab.name, |e| drop(e.tokens.insert(next.into(), vec!["InstallerDownload".into()])));
@@ -192,7 +192,7 @@ fn an_image_of_the_users_has_the_version_of_its_tag_and_no_other() {
 }
 
 #[test]
-fn a_pull_secret_that_the_original_left_is_used_and_stays_nobodys() {
+fn a_pull_secret_that_the_original_left_is_used_and_stays_unowned() {
     olm_tests::run(async {
         let lab = Lab::new("image-left", 1).await;
         let registry = ["--docker-server=old.example", "--docker-username=u", "--docker-password=p"];
@@ -213,7 +213,7 @@ fn a_pull_secret_that_cannot_be_written_is_said_and_agents_stay() {
         lab.oneagent(&json!({}));
         lab.all_at("agent", V1, 2, SOON).await;
         let before = lab.uids("agent").await;
-        // Of another type, which nobody can change.
+        // Of another type, which is immutable.
         lab.cluster.kubectl(&["-n", &lab.name, "create", "secret", "generic", PULL, "--from-literal=a=b"]);
         lab.edit("agent", json!({ "useImmutableImage": true })).await;
         let said = lab.condition("agent", "Degraded", "True", "PullSecretInvalid").await;

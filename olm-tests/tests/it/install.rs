@@ -22,7 +22,7 @@ fn a_oneagent_becomes_agents_on_selected_and_tolerated_nodes() {
         assert_eq!(nodes.examples["untolerated"], [format!("{} (infra:NoSchedule)", tainted[0])]);
         assert_eq!(nodes.examples["arch"], [format!("{} (arm64)", arm[0])]);
 
-        // A toleration brings the tainted node in, and restarts nobody.
+        // A toleration brings the tainted node in, and restarts no agent.
         let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "tolerations": [{ "key": "infra", "operator": "Exists" }] })).await;
         lab.all_at("agent", V1, 4, SOON).await;
@@ -30,7 +30,7 @@ fn a_oneagent_becomes_agents_on_selected_and_tolerated_nodes() {
         assert!(after.contains_key(&tainted[0]));
         assert!(before.iter().all(|(node, uid)| after.get(node) == Some(uid)), "a toleration restarted an agent");
 
-        // Without it the agent there goes on running, counted apart, and the command that removes it is said and works.
+        // Without it the agent there keeps running, counted apart, and the command that removes it is said and works.
         lab.edit("agent", json!({ "tolerations": null })).await;
         let said = lab.says("agent", "Ready", "1 agent runs on a node with a taint").await;
         assert_eq!(lab.uids("agent").await, after, "an agent was deleted for a taint");
@@ -59,7 +59,7 @@ fn labels_decide_and_several_oneagents_stay_out_of_each_others_way() {
         lab.all_at("one", V1, 2, SOON).await;
         lab.all_at("two", V1, 2, SOON).await;
         let two = lab.uids("two").await;
-        // A node changes sides: its agent goes and the other's comes; nobody else moves.
+        // A node changes sides: its agent is removed and the other's starts; no other agent moves.
         nodes::patch(&lab.cluster.client, &a[0], &json!({ "metadata": { "labels": { "team": "b" } } })).await;
         lab.pods_are("one", &a[1..]).await;
         lab.pods_are("two", &[a[0].clone(), b[0].clone(), b[1].clone()]).await;
@@ -325,7 +325,7 @@ fn the_installation_in_one_file_works_with_the_samples() {
             .try_kubectl(&["apply", "--server-side", "--validate=strict", "-f", "-"], Some(&typo.to_string()))
             .unwrap_err();
         assert!(refused.contains("nodeSelektor"), "{refused}");
-        // The operator goes, the agents stay.
+        // The operator is removed, the agents stay.
         cluster.kubectl(&["-n", "dynatrace", "delete", "deployment", "oneagent-operator", "--wait=true"]);
         cluster.vendor.publish("oneagent", V2);
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -52,7 +52,7 @@ async fn eventually_there(lab: &Lab<'_>, wanted: &[&str]) {
 }
 
 #[test]
-fn what_istio_shall_let_pass_follows_the_environment_the_spec_and_the_mesh() {
+fn what_istio_lets_pass_follows_the_environment_the_spec_and_the_mesh() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
         let lab = Lab::on(&cluster, "istio", 2).await;
@@ -78,7 +78,7 @@ fn what_istio_shall_let_pass_follows_the_environment_the_spec_and_the_mesh() {
         let service: Value = serde_json::from_str(&service).unwrap();
         assert_eq!(service["match"], json!([{ "port": 443, "sniHosts": ["agents.example"] }]));
 
-        // What somebody deletes comes back; what the environment no longer names goes, and so does what the original
+        // A deleted object comes back; what the environment no longer names is removed, and so does what the original
         // left.
         cluster.kubectl(&["-n", &lab.name, "delete", "virtualservices", "--all"]);
         eventually_there(&lab, &[api, comm, named[0], named[1]]).await;
@@ -112,7 +112,7 @@ fn what_istio_shall_let_pass_follows_the_environment_the_spec_and_the_mesh() {
         lab.edit("agent", json!({ "networkZone": null })).await;
         eventually_there(&lab, &[api, comm, others]).await;
 
-        // The mesh goes, and comes back in a version that nobody knows: agents are updated all the same.
+        // The mesh is removed, and comes back in an unknown version: agents are updated all the same.
         for name in NAMES {
             cluster.kubectl(&["delete", "crd", name]);
         }

@@ -26,7 +26,7 @@ fn versions_of_a_config_map_are_rolled_out_without_a_word_to_the_environment() {
         lab.all_at("agent", V1, 2, SOON).await;
         assert_eq!(lab.status("agent").await.version_source.as_deref(), Some("ConfigMap"));
         let before = lab.uids("agent").await;
-        // What is invalid, is empty or gone touches nobody, and a restart forgets nothing.
+        // What is invalid, is empty or gone touches no one, and a restart forgets nothing.
         for (text, why) in [("1.2", "\"1.2\""), ("\n", "is empty")] {
             list(text);
             let said = lab.says("agent", "Degraded", why).await;
@@ -124,7 +124,7 @@ fn a_version_of_a_list_that_fails_is_stopped_and_not_rejected() {
         };
         lab.shows("it is back", SOON, |status| status.nodes.as_ref().is_some_and(|nodes| nodes.running == 4)).await;
         assert_eq!(changed(&lab.uids("agent").await), 1);
-        // Somebody fixes the way to the environment, and says so.
+        // An administrator restores access to the environment, and says so.
         lab.behave(|b| b.versions.clear());
         lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": V2 } })).await;
         lab.all_at("agent", V2, 4, SOON).await;

@@ -1,4 +1,4 @@
-//! Much at once, and little in time: many OneAgents and a watch that is cut, lists that nobody answers, a host list
+//! Much at once, and little in time: many OneAgents and a watch that is cut, lists without an answer, a host list
 //! without an end.
 
 use std::time::Duration;
@@ -83,11 +83,11 @@ fn of_thirty_oneagents_that_change_while_their_watch_is_cut_all_are_seen_and_who
 }
 
 #[test]
-fn a_start_whose_lists_nobody_answers_keeps_its_lease_and_hears_sigterm() {
+fn a_start_whose_lists_are_unanswered_keeps_its_lease_and_hears_sigterm() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
         let mut lab = Lab::without_operator(&cluster, "many-slow", 2).await;
-        // Lists of nodes wait in a queue that nobody serves.
+        // Lists of nodes wait in a queue without a server.
         let level = json!({
             "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
             "metadata": { "name": "nobody" },

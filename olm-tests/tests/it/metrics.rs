@@ -1,4 +1,4 @@
-//! Metrics over TLS: for whom the cluster lets read them and nobody else, with the manifest of `config/` on a real API
+//! Metrics over TLS: only for callers that the cluster lets read them, with the manifest of `config/` on a real API
 //! server.
 
 use std::io::{Error, ErrorKind};
@@ -17,7 +17,7 @@ use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The metrics' address, and whom a client trusts.
+/// The metrics' address, and what a client trusts.
 struct Page {
     address: String,
     name: String,
@@ -68,7 +68,7 @@ fn manifest(lab: &Lab<'_>) -> String {
 }
 
 #[test]
-fn metrics_over_tls_are_for_whom_the_cluster_lets_read_them() {
+fn metrics_over_tls_are_for_callers_that_the_cluster_authorizes() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
         serve(&cluster);

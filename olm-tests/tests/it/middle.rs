@@ -1,4 +1,4 @@
-//! What changes in the middle of a rollout: the budget, the status, the version itself, the nodes. It goes on, and no
+//! What changes in the middle of a rollout: the budget, the status, the version itself, the nodes. It continues, and no
 //! agent is replaced twice or against the budget.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use olm_tests::nodes;
 use serde_json::json;
 
 #[test]
-fn an_edited_budget_and_a_wiped_status_in_the_middle_replace_nobody_twice() {
+fn an_edited_budget_and_a_wiped_status_in_the_middle_replace_none_twice() {
     olm_tests::run(async {
         let lab = Lab::new("middle-budget", 20).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(700));
@@ -46,7 +46,7 @@ fn an_edited_budget_and_a_wiped_status_in_the_middle_replace_nobody_twice() {
 }
 
 #[test]
-fn a_version_that_is_recalled_in_the_middle_goes_no_further_and_not_back_and_the_next_one_goes_everywhere() {
+fn a_recalled_version_stops_where_it_is_and_the_next_one_completes() {
     olm_tests::run(async {
         let lab = Lab::new("middle-recall", 12).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(700));
@@ -77,7 +77,7 @@ fn a_version_that_is_recalled_in_the_middle_goes_no_further_and_not_back_and_the
 }
 
 #[test]
-fn nodes_that_are_made_anew_under_their_old_names_in_the_middle_are_served_and_hold_nothing_up() {
+fn nodes_recreated_under_their_names_in_the_middle_are_served_and_delay_nothing() {
     olm_tests::run(async {
         let lab = Lab::new("middle-again", 10).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(700));
@@ -116,7 +116,7 @@ fn a_node_that_is_tainted_while_it_has_no_agent_keeps_its_place_in_the_budget() 
         nodes::patch(&lab.cluster.client, &node, &taints(taint)).await;
         lab.wants("agent", 5).await;
         lab.behave(|b| b.gone_after = Duration::from_millis(50));
-        // Nobody else goes meanwhile: it lost its agent by us.
+        // No other agent is replaced meanwhile: it lost its agent by us.
         tokio::time::sleep(Duration::from_secs(6)).await;
         assert_eq!(eyes.seen().await.counts(), (1, 1));
         nodes::patch(&lab.cluster.client, &node, &taints(serde_json::Value::Null)).await;
@@ -127,7 +127,7 @@ fn a_node_that_is_tainted_while_it_has_no_agent_keeps_its_place_in_the_budget() 
 }
 
 #[test]
-fn while_a_status_cannot_be_written_nobody_is_replaced_who_would_not_be_remembered() {
+fn while_a_status_cannot_be_written_no_unrecorded_agent_is_replaced() {
     olm_tests::run(async {
         let lab = Lab::new("middle-mute", 6).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(700));

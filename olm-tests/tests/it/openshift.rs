@@ -71,7 +71,7 @@ fn what_the_console_the_mirrors_and_the_monitoring_are_given_is_valid_to_the_let
     });
 }
 
-/// In a project that was there before, OpenShift itself owns the labels: an apply is refused, and goes on when it
+/// In a project that was there before, OpenShift itself owns the labels: an apply is refused, and succeeds when it
 /// insists.
 fn namespace_that_was_there_before(cluster: &Cluster) {
     const SYNCER: &str = "--field-manager=pod-security-admission-label-synchronization-controller";
@@ -142,7 +142,7 @@ fn agents_ask_for_their_scc_so_that_no_foreign_one_takes_them() {
         lab.all_at("agent", V2, 3, SOON).await;
         assert_eq!(sccs(&lab).await, ["privileged".to_owned()].into());
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
-        // An administrator goes over to an SCC of his own: nothing insists on the one that is taken away.
+        // An administrator moves to an SCC of their own: nothing insists on the one that is taken away.
         admission.granted.store(false, Ordering::SeqCst);
         let pods = lab.pods("agent").await;
         cluster.kubectl(&["-n", &lab.name, "delete", "pod", &pods.values().next().unwrap().name_any()]);
@@ -324,7 +324,7 @@ fn the_clusters_proxy_and_certificates_reach_operator_and_agents_and_restart_non
         })
         .await;
         lab.all_at("agent", V1, 2, SOON).await;
-        // While the rollout is held, the template of before keeps the cluster's proxy, although the spec names another.
+        // While the rollout is held, the previous template keeps the cluster's proxy, although the spec names another.
         let own = json!({ "value": "http://127.0.0.1:3", "noProxy": "localhost" });
         lab.edit("agent", json!({ "rollout": { "paused": true }, "proxy": own })).await;
         lab.is_observed("agent").await;

@@ -1,4 +1,4 @@
-//! What the world takes away in the middle of a rollout: it is held, nothing is rejected, and it goes on by itself.
+//! What becomes unavailable in the middle of a rollout: it is held, nothing is rejected, and it continues on its own.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use olm_tests::vendor::Mood;
 use serde_json::json;
 
 #[test]
-fn a_registry_that_is_away_rejects_no_version_and_the_rollout_completes_by_itself() {
+fn an_unreachable_registry_rejects_no_version_and_the_rollout_completes() {
     olm_tests::run(async {
         let mut lab = Lab::new("hostile-registry", 20).await;
         lab.oneagent(&json!({ "waitReadySeconds": 4, "rollout": { "maxUnavailable": 3 } }));
@@ -73,14 +73,14 @@ fn a_quota_that_refuses_new_pods_holds_a_rollout_and_no_more() {
         assert_eq!(lab.pods("agent").await.values().filter(|p| is_ready(p)).count(), 4, "no more than the budget");
         assert!(lab.status("agent").await.rejected_versions.is_empty());
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "resourcequota", "none"]);
-        // The DaemonSet controller is asked to look again, so nobody waits for its back-off.
+        // The DaemonSet controller is asked to look again, so nothing waits for its back-off.
         lab.all_at("agent", V2, 6, LONG).await;
         lab.end().await;
     });
 }
 
 #[test]
-fn a_vendor_that_is_away_or_refuses_in_the_middle_of_a_rollout_holds_it_and_no_more() {
+fn an_unreachable_or_refusing_vendor_holds_a_rollout_and_no_more() {
     olm_tests::run(async {
         let mut lab = Lab::new("hostile-vendor", 12).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(1200));
@@ -138,7 +138,7 @@ fn requests_that_no_node_can_hold_are_stopped_at_the_budget_and_said() {
 }
 
 #[test]
-fn a_host_list_that_takes_for_ever_keeps_nobody_from_hearing_of_versions() {
+fn an_endless_host_list_does_not_delay_news_of_versions() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(Cluster::shared().await, "outage-hosts", 2).await;
         // Longer than this test waits.

@@ -122,7 +122,7 @@ fn of_two_oneagents_that_select_a_node_the_older_one_keeps_it() {
         runs(&lab, "the older one has it", &[("older", &all(&[&ssd, &both])), ("younger", &team)]).await;
         // Of a relabelled node the DaemonSets' controller takes care, for the one when it can and for the other.
         two.lock().unwrap().remove(&both[0]);
-        // The older one goes: the younger one serves all of its own.
+        // The older one is deleted: the younger one serves all of its own.
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "oneagent", "older"]);
         runs(&lab, "the younger one serves what is left", &[("younger", &all(&[&team, &both]))]).await;
         lab.condition("younger", "NodesConflict", "False", "AsExpected").await;
@@ -132,7 +132,7 @@ fn of_two_oneagents_that_select_a_node_the_older_one_keeps_it() {
 }
 
 #[test]
-fn one_for_everything_without_tolerations_beside_one_for_infra_nodes_loses_nobody_an_agent() {
+fn one_for_everything_beside_one_for_infra_nodes_costs_no_agent() {
     olm_tests::run(async {
         let mut lab = Lab::new("hostile-infra", 2).await;
         let workers = lab.nodes.clone();
@@ -192,7 +192,7 @@ fn nodes_stay_left_to_an_older_oneagent_that_cannot_be_read_after_a_restart() {
 }
 
 #[test]
-fn nobody_comes_to_a_node_before_the_older_ones_agent_has_left_it() {
+fn no_agent_starts_on_a_node_before_the_older_ones_agent_has_left_it() {
     olm_tests::run(async {
         let mut lab = Lab::new("late", 1).await;
         let plain = lab.nodes.clone();

@@ -73,7 +73,7 @@ fn agents_are_replaced_within_windows_and_outside_of_blackouts() {
         let said = lab.says("agent", "Progressing", "in a blackout (freeze) until").await;
         assert!(said.contains(&text(end)), "{said}");
         assert!(replaced(&lab, &before).await.is_empty());
-        // It ends while nobody edits anything.
+        // It ends without an edit.
         let end = Utc::now() + TimeDelta::seconds(4);
         lab.edit("agent", until(end)).await;
         lab.all_at("agent", V2, 3, SOON).await;
@@ -125,7 +125,7 @@ fn a_canary_keeps_a_bad_version_from_the_others_and_a_good_one_waits_for_it_acro
 }
 
 #[test]
-fn a_node_that_joins_or_loses_its_pod_while_a_canary_is_watched_gets_the_version_of_before() {
+fn a_node_that_joins_while_a_canary_is_watched_gets_the_previous_version() {
     olm_tests::run(async {
         let mut lab = Lab::new("apart", 4).await;
         let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
@@ -147,7 +147,7 @@ fn a_node_that_joins_or_loses_its_pod_while_a_canary_is_watched_gets_the_version
             if ready == 5 && new == [&canary] { Ok(()) } else { Err(format!("{ready} {new:?}")) }
         })
         .await;
-        // An operator that restarts while the environment is away knows what was on its way.
+        // An operator that restarts while the environment is unreachable knows what was on its way.
         let now = lab.uids("agent").await;
         lab.cluster.vendor.with(&lab.name, |e| e.mood = Mood::Broken);
         lab.operators[0].process.kill();
@@ -207,7 +207,7 @@ fn a_version_that_failed_is_tried_again_once_when_it_is_named() {
         lab.cluster.vendor.publish(&lab.name, V2);
         let said = lab.condition("agent", "Degraded", "True", "RolloutFailed").await;
         assert!(said.contains("spec.rollout.retry"), "{said}");
-        // It fails again: that stands, although the field still names it.
+        // It fails again: that is final, although the field still names it.
         let before = lab.uids("agent").await;
         lab.edit("agent", json!({ "rollout": { "maxUnavailable": 1, "retry": V2 } })).await;
         eventually("the agent that failed is created again", SOON, || async {
@@ -352,7 +352,7 @@ fn a_bad_version_reaches_with_each_worked_policy_what_the_page_says() {
 }
 
 #[test]
-fn twenty_windows_and_a_blackout_of_ten_years_keep_nobody_else_waiting() {
+fn twenty_windows_and_a_blackout_of_ten_years_delay_no_other() {
     olm_tests::run(async {
         let lab = Lab::new("policies-decade", 2).await;
         let windows: Vec<Value> =

@@ -27,7 +27,7 @@ fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
         let eyes = Eyes::on(&lab, "agent", 30).await;
         lab.cluster.vendor.publish(&lab.name, V2);
         lab.reached("agent", V2, 6).await;
-        // Killed in the middle; the one that starts next goes on where that one was.
+        // Killed in the middle; the one that starts next continues where that one was.
         lab.operators[0].process.kill();
         lab.start_operator(&SHORT_LEASE).await;
         lab.reached("agent", V2, 15).await;
@@ -58,7 +58,7 @@ fn a_rollout_survives_kill_nine_and_a_change_of_leader_within_its_budget() {
 fn a_leader_that_is_told_to_end_gives_the_lease_back_at_once() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(Cluster::shared().await, "recover-term", 1).await;
-        // The defaults: nobody could wait for such a lease to expire.
+        // The defaults: no test could wait for such a lease to expire.
         let long = [("LEASE_DURATION", "137s"), ("LEASE_RENEW_DEADLINE", "107s"), ("LEASE_RETRY_PERIOD", "26s")];
         lab.start_operator(&long).await;
         lab.oneagent(&json!({}));
@@ -119,7 +119,7 @@ fn a_leader_that_loses_its_lease_ends_itself() {
 }
 
 #[test]
-fn a_lease_that_somebody_deletes_stays_with_its_holder() {
+fn a_lease_that_a_user_deletes_stays_with_its_holder() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(Cluster::shared().await, "recover-deleted", 1).await;
         let timing = [("LEASE_DURATION", "60s"), ("LEASE_RENEW_DEADLINE", "40s"), ("LEASE_RETRY_PERIOD", "3s")];
@@ -161,7 +161,7 @@ fn an_api_server_that_restarts_under_a_rollout_is_survived() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         cluster.plane.lock().await.start_apiserver().await;
         let ready = chrono::Utc::now();
-        // The lease of this test is short: whichever operator is left goes on.
+        // The lease of this test is short: whichever operator is left continues.
         let mut lab = lab;
         // An API server that is not ready yet knows no roles and forbids everything: that is not the operator's fault.
         lab.unjudged = Some((killed, ready));

@@ -30,7 +30,7 @@ fn pods_that_the_api_server_refuses_are_said_with_its_words() {
         lab.cluster.kubectl(&["-n", &lab.name, "create", "serviceaccount", "not-there"]);
         lab.condition_within(SOON, "agent", "Degraded", "False", "AsExpected").await;
         lab.all_at("agent", V1, 1, SOON).await;
-        // The same as an edit of what runs: that is the world's trouble, and no reason to reject anything.
+        // The same as an edit of what runs: that is external trouble, and no reason to reject anything.
         lab.edit("agent", json!({ "serviceAccountName": "not-there-either" })).await;
         let message = lab.condition("agent", "Degraded", "True", "ServiceAccountMissing").await;
         assert!(message.contains("not-there-either"), "{message}");
@@ -173,7 +173,7 @@ fn a_policy_that_refuses_the_daemonset_is_said_and_over_once_it_is_mended() {
 }
 
 #[test]
-fn a_pod_that_may_not_be_deleted_steps_aside_and_is_named_until_it_goes() {
+fn a_pod_that_may_not_be_deleted_steps_aside_and_is_named_until_deleted() {
     olm_tests::run(async {
         let lab = Lab::new("refused-deletion", 4).await;
         lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));

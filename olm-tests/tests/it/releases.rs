@@ -120,7 +120,7 @@ fn a_step_out_of_order_is_one_sentence_and_changes_nothing() {
         assert!(why.contains(words), "{args:?}: {why}");
         assert_eq!(files(root), before, "{args:?}: something was written");
     };
-    // Nobody owns it yet.
+    // No manager owns it yet.
     refuses(&["add", NOW], "an owner must decide first, in catalog/publisher.yaml");
     refuses(&["add", NOW], "the consent of Dynatrace");
     refuses(&["publish", "0.2.0"], "registry: a placeholder");

@@ -9,7 +9,7 @@ use oneagent_operator::api::config_watcher::package::PACKAGE;
 use serde_json::json;
 
 #[test]
-fn after_a_restore_of_etcd_a_running_operator_reads_what_is_there_and_goes_on_within_the_budget() {
+fn after_a_restore_of_etcd_a_running_operator_continues_within_the_budget() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
         let mut agents = Lab::on(&cluster, "restored", 4).await;

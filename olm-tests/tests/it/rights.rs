@@ -1,10 +1,10 @@
-//! Rights that are missing: named, with what fixes it, and no agent goes for it.
+//! Rights that are missing: named, with what fixes it, and no agent is deleted for it.
 
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use serde_json::json;
 
 #[test]
-fn whatever_is_refused_is_said_and_mended_it_goes_on() {
+fn every_refusal_is_reported_and_once_fixed_it_continues() {
     olm_tests::run(async {
         let mut lab = Lab::new("hostile-rights", 2).await;
         lab.oneagent(&json!({}));
@@ -35,7 +35,7 @@ fn whatever_is_refused_is_said_and_mended_it_goes_on() {
 }
 
 #[test]
-fn a_right_that_was_taken_away_is_named_and_no_agent_goes_without_it() {
+fn a_right_that_was_removed_is_named_and_no_agent_is_lost() {
     olm_tests::run(async {
         let mut lab = Lab::new("hostile-right", 2).await;
         lab.oneagent(&json!({}));

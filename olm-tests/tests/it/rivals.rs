@@ -64,7 +64,7 @@ fn the_second_installation_leaves_objects_alone_until_the_first_has_ended_or_doe
         first.all_at("agent", V2, 3, LONG).await;
         assert_eq!(writes(&second, "rivals-one"), 0, "it wrote nothing");
 
-        // Killed: its Lease stays held, and nobody renews it.
+        // Killed: its Lease stays held, and no one renews it.
         first.operators.clear();
         is_operated_by(&first, "rivals-two").await;
         let is_theirs = |object: &k8s_openapi::api::apps::v1::DaemonSet| {

@@ -57,9 +57,9 @@ fn every_right_is_used_and_no_other_is_asked_for() {
             .await;
         }
         lab.is_noted("agent").await;
-        // One more that stands by.
+        // A standby.
         lab.start_operator(&[]).await;
-        // A drop of the lease's record in our memory makes it be read: a write by somebody else.
+        // A drop of the lease's record in our memory makes it be read: a write by another client.
         cluster.kubectl(&["-n", &lab.name, "label", "lease", "oneagent-operator", "touched=yes"]);
         tokio::time::sleep(Duration::from_secs(3)).await;
 

@@ -1,4 +1,4 @@
-//! What the world makes slow, or takes away for a while, is no verdict on a version, and is said as what it is.
+//! What is slow, or unavailable for a while, is no verdict on a version, and is said as what it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use olm_tests::webhook::Webhook;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Nobody was blamed.
+/// No version was blamed.
 async fn is_innocent(lab: &Lab<'_>) {
     let status = lab.status("agent").await;
     let failure = status.rollout.and_then(|rollout| rollout.failure);
@@ -52,7 +52,7 @@ async fn partition(name: &str, rollout: Value, reached: usize) {
 }
 
 #[test]
-fn an_outage_of_all_nodes_while_a_canary_is_watched_and_one_node_goes_at_a_time_rejects_no_version() {
+fn an_outage_of_all_nodes_during_a_soak_rejects_no_version() {
     let rollout = json!({ "maxUnavailable": 1, "maxFailures": 1, "order": "ZoneByZone", "onFailure": "Rollback",
         "canary": { "nodes": 1, "soak": "20s" } });
     olm_tests::run(partition("slow-partition-canary", rollout, 1));
@@ -78,7 +78,7 @@ async fn slow_registry(name: &str, on_failure: &str) {
 }
 
 #[test]
-fn a_slow_registry_takes_nobody_back() {
+fn a_slow_registry_rolls_no_agent_back() {
     olm_tests::run(slow_registry("slow-registry-back", "Rollback"));
 }
 
@@ -107,7 +107,7 @@ fn agents_that_cease_to_be_ready_are_missed_within_seconds() {
 }
 
 #[test]
-fn why_a_kubelet_refuses_an_agent_again_and_again_stands_until_the_node_has_one() {
+fn a_kubelets_refusal_is_shown_until_the_node_has_an_agent() {
     olm_tests::run(async {
         let lab = Lab::new("slow-refused", 3).await;
         lab.oneagent(&json!({ "waitReadySeconds": 5 }));
@@ -118,7 +118,7 @@ fn why_a_kubelet_refuses_an_agent_again_and_again_stands_until_the_node_has_one(
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", &pod.name_any()]);
         let said = lab.says("agent", "Ready", "OutOfcpu").await;
         assert!(said.starts_with(&format!("1 of 3 nodes have no Ready agent: {node} ")), "{said}");
-        // Its Pod is created again and again; the node's time goes on all the same.
+        // Its Pod is created again and again; the node's time continues all the same.
         lab.shows("its time is up", SOON, |status| status.nodes.as_ref().is_some_and(|n| n.pulling == 1)).await;
         let nodes = lab.status("agent").await.nodes.unwrap();
         let [without] = &nodes.without_agent[..] else { panic!("{nodes:?}") };

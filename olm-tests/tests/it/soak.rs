@@ -1,5 +1,5 @@
-//! What the world does while canaries are watched: taints, restarts, wiped memory, edits, lists that cannot be read. No
-//! other agent gets the new version, and it goes on by itself.
+//! Outside events while canaries are watched: taints, restarts, wiped memory, edits, lists that cannot be read. No
+//! other agent gets the new version, and it continues on its own.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn taint(lab: &Lab<'_>, node: &str, effect: Option<&str>) {
     patch(&lab.cluster.client, node, &json!({ "spec": { "taints": taints } })).await;
 }
 
-/// Nobody is watched any more.
+/// No canary is watched any more.
 async fn ends(lab: Lab<'_>, count: usize) {
     lab.edit("agent", json!({ "rollout": { "canary": null } })).await;
     lab.all_at("agent", V2, count, LONG).await;
@@ -74,14 +74,14 @@ async fn ends(lab: Lab<'_>, count: usize) {
 }
 
 #[test]
-fn a_canary_whose_node_is_tainted_away_is_replaced_by_another_and_comes_back_with_what_it_had() {
+fn a_canary_on_a_tainted_node_is_replaced_by_another_and_comes_back_as_it_was() {
     olm_tests::run(async {
         let (mut lab, canary) = soaking("soak-taints").await;
         taint(&lab, &canary, Some("NoExecute")).await;
         let second = are(&lab, 4, 1).await.remove(0);
         assert_ne!(second, canary);
         lab.says("agent", "Progressing", "1 node must stay available until").await;
-        // It gets the version of before, which its host refuses.
+        // It gets the previous version, which its host refuses.
         taint(&lab, &canary, None).await;
         assert!(are(&lab, 4, 2).await.contains(&canary));
         // NoSchedule takes no agent, and so no canary.
@@ -135,7 +135,7 @@ fn a_canary_that_is_tainted_between_its_old_pod_and_its_new_one_gives_way_to_ano
 }
 
 #[test]
-fn neither_another_leader_nor_a_wiped_status_nor_half_a_fleet_that_is_away_takes_another_canary() {
+fn no_new_leader_wiped_status_or_outage_of_half_takes_another_canary() {
     olm_tests::run(async {
         let mut lab = Lab::without_operator(Cluster::shared().await, "soak-leaders", 6).await;
         lab.start_operator(&SHORT_LEASE).await;
@@ -150,7 +150,7 @@ fn neither_another_leader_nor_a_wiped_status_nor_half_a_fleet_that_is_away_takes
         lab.cluster.kubectl(&of);
         lab.says("agent", "Progressing", "1 node must stay available until").await;
         assert_eq!(are(&lab, 5, 1).await, std::slice::from_ref(&canary));
-        // The canary itself is among those that are away.
+        // The canary itself is among those that are unreachable.
         let away: Vec<&String> = lab
             .nodes
             .iter()
@@ -171,7 +171,7 @@ fn neither_another_leader_nor_a_wiped_status_nor_half_a_fleet_that_is_away_takes
 }
 
 #[test]
-fn a_status_that_cannot_be_written_takes_no_other_canary_nor_does_an_operator_that_starts_anew_then() {
+fn a_status_that_cannot_be_written_takes_no_other_canary_across_restarts() {
     olm_tests::run(async {
         let mut lab = Lab::new("soak-status", 6).await;
         let rollout = json!({ "maxUnavailable": "50%", "canary": { "nodes": 1, "soak": "1h" } });
@@ -305,7 +305,7 @@ fn an_image_of_the_users_own_and_a_template_too_large_to_be_remembered_meet_a_ca
 }
 
 #[test]
-fn a_secret_that_goes_while_canaries_soak_makes_no_rollout_complete_that_is_not() {
+fn a_secret_deleted_during_a_soak_completes_no_rollout() {
     olm_tests::run(async {
         let lab = Lab::new("soak-secret", 3).await;
         lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1, "canary": { "soak": "6s" } } }));

@@ -1,4 +1,4 @@
-//! What is kept from run to run is torn while nobody looks: a status that is wiped, a record that is mangled.
+//! What is kept from run to run is torn while no operator runs: a status that is wiped, a record that is mangled.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use olm_tests::eyes::Eyes;
 use olm_tests::lab::{LONG, Lab, SOON, V1, V2};
 use serde_json::json;
 
-/// Where what outlives the operator stands on the DaemonSet.
+/// The annotations of the DaemonSet that outlive the operator.
 const RECORD: &str = "oneagent.dynatrace.com/record";
 
 /// Mangles the record, and with `wipes` the whole status too.
@@ -23,7 +23,7 @@ async fn tear(lab: &Lab<'_>, wipes: bool) {
 }
 
 #[test]
-fn a_rollout_whose_memory_and_record_are_torn_while_the_operator_is_away_goes_on_within_the_budget() {
+fn a_rollout_with_a_torn_memory_and_record_continues_within_the_budget() {
     olm_tests::run(async {
         let mut lab = Lab::new("torn-middle", 12).await;
         lab.behave(|b| b.ready_after = Duration::from_millis(900));
@@ -50,7 +50,7 @@ fn a_rollout_whose_memory_and_record_are_torn_while_the_operator_is_away_goes_on
 }
 
 #[test]
-fn a_record_that_is_mangled_while_an_edit_waits_in_a_pause_restarts_nobody() {
+fn a_record_that_is_mangled_while_an_edit_is_paused_restarts_no_agent() {
     olm_tests::run(async {
         let mut lab = Lab::new("torn-pause", 6).await;
         lab.oneagent(&json!({ "rollout": { "maxUnavailable": 1 } }));
@@ -60,7 +60,7 @@ fn a_record_that_is_mangled_while_an_edit_waits_in_a_pause_restarts_nobody() {
         lab.condition("agent", "Ready", "False", "Paused").await;
         let eyes = Eyes::on(&lab, "agent", 6).await;
         let before = lab.uids("agent").await;
-        // Under the operator's eyes, and while it is away.
+        // While the operator runs, and while it does not.
         tear(&lab, false).await;
         lab.is_polled().await;
         lab.operators.clear();

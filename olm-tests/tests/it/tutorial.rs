@@ -1,6 +1,6 @@
 //! docs/tutorial.md, typed: the demo is left running, each command of the page runs, and prints what the page shows.
 //!
-//! In the page `…` stands for anything. Must not prepare anything that a reader would not.
+//! In the page `…` matches anything. Must not prepare anything that a reader would not.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -31,7 +31,7 @@ fn demo() -> (Demo, String) {
         }
         seen.push(line);
     };
-    // What it goes on to say is read, so that it can.
+    // Its further output is read, so that it can.
     std::thread::spawn(move || lines.for_each(drop));
     (Demo(child), source)
 }

@@ -34,7 +34,7 @@ fn two_hundred_outdated_pods_are_replaced_once_each_and_never_more_than_a_tenth_
 }
 
 #[test]
-fn a_rollout_is_told_when_it_starts_is_proven_stops_goes_back_and_ends_and_not_for_each_pod() {
+fn a_rollout_has_events_for_its_milestones_and_not_for_each_pod() {
     olm_tests::run(async {
         let lab = Lab::new("update-told", 6).await;
         lab.behave(|b| (b.ready_after, b.refuse_downgrade) = (Duration::from_millis(300), false));
@@ -100,7 +100,7 @@ fn a_version_that_crashes_stops_within_the_budget_and_new_nodes_get_the_one_befo
         );
         let status = lab.status("agent").await;
         assert_eq!(status.rejected_versions, [V2]);
-        // The verdict stands: nothing else is touched while we look.
+        // The verdict is final: nothing else is touched while we look.
         lab.is_looked_at().await;
         let pods = lab.pods("agent").await;
         let bad = pods.values().filter(|p| version_of(p).as_deref() == Some(V2)).count();
@@ -120,7 +120,7 @@ fn a_version_that_crashes_stops_within_the_budget_and_new_nodes_get_the_one_befo
             "{:?}",
             lab.events("agent").await
         );
-        // A good version goes everywhere, to the broken ones first.
+        // A good version is rolled out everywhere, to the broken ones first.
         lab.cluster.vendor.publish(&lab.name, V3);
         lab.all_at("agent", V3, 21, SOON).await;
         lab.condition("agent", "Degraded", "False", "AsExpected").await;
@@ -195,7 +195,7 @@ fn a_pause_keeps_agents_and_template_as_they_are_until_it_ends() {
 }
 
 #[test]
-fn a_pin_is_honoured_checked_and_goes_back_only_when_allowed() {
+fn a_pin_is_honoured_checked_and_downgrades_only_when_allowed() {
     olm_tests::run(async {
         let lab = Lab::new("update-pin", 2).await;
         lab.cluster.vendor.publish(&lab.name, V2);

@@ -63,7 +63,7 @@ fn an_edit_that_comes_in_while_ours_is_written_is_put_back() {
 }
 
 /// A hand-over and the apply after it are two requests: what a crash or a conflict between them leaves is ours by name,
-/// and nobody asked for it.
+/// and not desired.
 #[test]
 fn what_was_taken_over_and_never_removed_is_removed() {
     olm_tests::run(async {
@@ -100,7 +100,7 @@ fn what_was_taken_over_and_never_removed_is_removed() {
 }
 
 #[test]
-fn what_a_webhook_makes_of_the_daemonset_is_left_and_replaces_nobody() {
+fn what_a_webhook_makes_of_the_daemonset_is_left_and_replaces_no_agent() {
     olm_tests::run(async {
         let mut lab = Lab::new("mutated", 3).await;
         let webhook = Webhook::of_daemonsets(&lab.cluster.client, &lab.name, |request| {
@@ -122,7 +122,7 @@ fn what_a_webhook_makes_of_the_daemonset_is_left_and_replaces_nobody() {
         assert!(image().await.starts_with("mirror.example/"));
         is_quiet(&lab).await;
 
-        // Somebody else owns a part of the template too, without changing it.
+        // Another client owns a part of the template too, without changing it.
         let agents = lab.uids("agent").await;
         let daemonsets: Api<DaemonSet> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         let same = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "agent" },

@@ -7,7 +7,7 @@ use olm_tests::pages::Shell;
 use serde_json::json;
 
 #[test]
-fn where_a_person_promotes_others_follow_by_that_word_and_what_is_rejected_goes_back() {
+fn where_a_person_promotes_others_follow_and_what_is_rejected_is_rolled_back() {
     olm_tests::run(async {
         let lab = Lab::new("promoted", 4).await;
         let canary = json!({ "nodes": 1, "soak": "1s", "promotion": "Manual" });
@@ -28,7 +28,7 @@ fn where_a_person_promotes_others_follow_by_that_word_and_what_is_rejected_goes_
         shell.run(&commands(V2).await[0], &[]);
         lab.all_at("agent", V2, 4, LONG).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
-        // The word was about that version; the next one is rejected, and goes back.
+        // The word was about that version; the next one is rejected, and is rolled back.
         lab.cluster.vendor.publish(&lab.name, V3);
         shell.run(&commands(V3).await[1], &[]);
         lab.all_at("agent", V2, 4, LONG).await;

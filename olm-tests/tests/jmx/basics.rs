@@ -1,4 +1,4 @@
-//! JVMs that run already serve metrics, and nobody ends for it.
+//! JVMs that run already serve metrics, and no JVM ends for it.
 
 use olm_tests::lab::Lab;
 use olm_tests::lab::jmx_exporter::PORT;
@@ -16,7 +16,7 @@ fn jvms_that_run_and_those_that_come_export_and_prometheus_finds_them() {
         lab.exporter(&json!({}));
         lab.exporter_says("AllExporting").await;
         assert!(lab.metrics("first", PORT).await.expect("an answer").contains("jvm_"));
-        // As whom these run only their image knows, and the first of them says.
+        // Only their image knows their user, and the first of them says.
         lab.jvm("second", "jvm:17-user", &json!({}), &json!({}));
         lab.exporter_says("Attaching").await;
         lab.exporter_says("AllExporting").await;

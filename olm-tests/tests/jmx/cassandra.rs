@@ -1,4 +1,4 @@
-//! Cassandra of a stack: real servers, which take each other's data, speak TLS alone, and come back with it.
+//! Cassandra of a stack: real servers, which replicate data, use TLS only, and come back with it.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -93,7 +93,7 @@ fn servers_join_one_by_one_take_their_data_speak_tls_and_come_back_with_it() {
         let last = lab.stack_pods().await.remove(2);
         lab.empties_disk(&last).await;
         whole(&lab, 3).await;
-        // A master goes for good, with its disk: another server takes its place.
+        // A master is removed for good, with its disk: another server takes its place.
         let gone = lab.stack_pods().await.remove(1);
         lab.replaces_master(&gone).await;
         killed_while_joining(&lab, &gone).await;

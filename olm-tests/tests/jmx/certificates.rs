@@ -108,7 +108,7 @@ fn certificates_and_their_authority_are_renewed_and_no_connection_is_refused_for
         let (own, all) = known(&lab).await;
         assert_eq!((own.len(), all.len(), refused(&lab).await), (1, 1, Vec::new()));
         let eyes = Eyes::on_replicas(&lab, "contrail_manager=peer", 3).await;
-        // A year is too long for somebody.
+        // A year is too long for some users.
         lab.edit_stack(json!({ "certificates": { "lifetime": "720h" } })).await;
         settled(&lab, (2, 1)).await;
         assert_eq!(eyes.seen().await.others_ready, [2, 2, 2], "one at a time, each once");
@@ -121,7 +121,7 @@ fn certificates_and_their_authority_are_renewed_and_no_connection_is_refused_for
 }
 
 #[test]
-fn what_somebody_deletes_or_changes_is_made_again_or_said_and_what_runs_goes_on() {
+fn a_deleted_or_changed_object_is_recreated_or_reported_and_what_runs_continues() {
     run(async {
         let mut lab = stands("certificates-touched", 1).await;
         let secrets: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
@@ -138,7 +138,7 @@ fn what_somebody_deletes_or_changes_is_made_again_or_said_and_what_runs_goes_on(
         let damage = Patch::Merge(json!({ "data": { "ca-bundle.crt": "text", "more": "text" } }));
         maps.patch(BUNDLE, &PatchParams::default(), &damage).await.expect("a ConfigMap");
         eventually("the bundle is fixed", SOON, is_back).await;
-        // The authority is not made again: nobody would trust it.
+        // The authority is not made again: no client would trust it.
         secrets.delete(AUTHORITY, &DeleteParams::default()).await.expect("deleted");
         let status = lab.stack_says("Degraded", "AuthorityUnusable").await;
         assert_eq!(status.summary.expect("counts").progress, "1/1");
@@ -177,7 +177,7 @@ fn what_somebody_deletes_or_changes_is_made_again_or_said_and_what_runs_goes_on(
 }
 
 #[test]
-fn nobody_waits_for_an_event_when_certificates_run_out() {
+fn certificates_that_run_out_need_no_event() {
     run(async {
         let lab = stands("certificates-clock", 1).await;
         lab.edit_stack(json!({ "certificates": { "lifetime": "45s" } })).await;

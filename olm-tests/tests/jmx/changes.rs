@@ -63,12 +63,12 @@ fn a_good_configuration_reaches_all_jvms_and_a_bad_one_none_or_the_first_alone()
 }
 
 #[test]
-fn a_configuration_that_changes_again_and_again_or_goes_costs_no_run_too_many() {
+fn a_configuration_that_keeps_changing_or_is_deleted_costs_no_run_too_many() {
     run(async {
         let lab = two("jmx-again-and-again").await;
         let runs = async || (lab.joined("first").await.len(), lab.joined("second").await.len());
         let named = |name: &str| format!("rules: [{{pattern: 'java.lang<type=Runtime>.*Uptime', name: {name}}}]");
-        // The first of these reaches nobody, unless the second takes its time.
+        // The first of these reaches no JVM, unless the second takes its time.
         for name in ["a", "b", "c"] {
             lab.configuration(&named(name));
         }
@@ -124,7 +124,7 @@ fn a_port_that_changes_needs_a_restart_and_annotations_go_with_the_selection() {
         assert_eq!(status.metrics_endpoints.iter().map(|one| one.port).collect::<Vec<_>>(), [9400, 9400]);
         lab.edit_exporter(json!({ "port": 9400 })).await;
         lab.exporter_says("AllExporting").await;
-        // An older object keeps its Pods; and one that is renamed goes on with them.
+        // An older object keeps its Pods; and one that is renamed continues with them.
         lab.exporter_named("younger", &json!({}));
         eventually("the younger one names the older", SOON, || async {
             let status = lab.exporter_status("younger").await;
@@ -150,7 +150,7 @@ fn a_port_that_changes_needs_a_restart_and_annotations_go_with_the_selection() {
 }
 
 #[test]
-fn annotations_go_also_where_the_object_was_deleted_while_the_operator_was_away() {
+fn annotations_are_removed_also_where_the_object_was_deleted_without_an_operator() {
     run(async {
         let mut lab = two("jmx-away").await;
         lab.operators.clear();

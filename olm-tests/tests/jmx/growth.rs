@@ -98,7 +98,7 @@ fn a_master_that_is_gone_is_replaced_by_another_and_an_empty_disk_is_filled_agai
         lab.empties_disk(&first).await;
         whole(&lab, &[1, 2, 3]).await;
         assert_eq!(eyes.seen().await.counts().1, 1, "nobody else is touched");
-        // A master goes for good, with its disk.
+        // A master is removed for good, with its disk.
         let last = lab.stack_pods().await.remove(2);
         let node = last.spec.as_ref().and_then(|spec| spec.node_name.clone()).expect("a node");
         let number =

@@ -35,7 +35,7 @@ fn policy(lab: &Lab<'_>) -> String {
 }
 
 #[test]
-fn under_pod_security_and_its_own_policy_the_operator_does_its_work_and_may_do_nothing_else() {
+fn under_pod_security_and_its_own_policy_the_operator_works_and_may_do_no_more() {
     run(async {
         let lab = Lab::of_jvms("jmx-guarded").await;
         lab.cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce=restricted"]);

@@ -8,7 +8,7 @@ use olm_tests::{eventually, run};
 use serde_json::json;
 
 #[test]
-fn a_jvm_that_ends_of_the_load_stops_all_until_somebody_edits_the_object() {
+fn a_jvm_that_ends_of_the_load_stops_all_until_the_object_is_edited() {
     run(async {
         let lab = Lab::of_jvms("jmx-harm").await;
         let as_root = json!({ "securityContext": { "runAsUser": 0 } });

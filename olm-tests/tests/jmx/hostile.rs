@@ -1,5 +1,5 @@
-//! What the world does in the middle of an attach: Pods that go, operators that stop, kubelets that fall silent, rights
-//! that are taken away, containers of others.
+//! Outside events in the middle of an attach: Pods that go, operators that stop, kubelets that fall silent, rights that
+//! are taken away, containers of others.
 
 use olm_tests::jvm::OPERATOR;
 use olm_tests::lab::jmx_exporter::PORT;
@@ -13,9 +13,9 @@ async fn begun(lab: &Lab<'_>, pod: &str) -> usize {
     spec.ephemeral_containers.map_or(0, |all| all.len())
 }
 
-/// A Pod goes while its JVM loads, and another of its name comes; somebody has joined one before.
+/// A Pod is deleted while its JVM loads, and another of its name comes; another client has joined one before.
 #[test]
-fn a_pod_that_goes_in_the_middle_is_replaced_and_containers_of_others_do_not_matter() {
+fn a_pod_deleted_in_the_middle_is_replaced_and_foreign_containers_do_not_matter() {
     run(async {
         let lab = Lab::of_jvms("jmx-middle").await;
         lab.plain_jvm("first");
@@ -146,7 +146,7 @@ fn while_a_kubelet_is_silent_its_pods_keep_what_they_have_and_no_other_is_begun(
 }
 
 #[test]
-fn rights_that_are_missing_are_named_and_once_they_are_there_it_goes_on() {
+fn missing_rights_are_named_and_once_granted_it_continues() {
     run(async {
         let mut lab = Lab::of_jvms("jmx-forbidden").await;
         let began = chrono::Utc::now();

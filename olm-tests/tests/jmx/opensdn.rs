@@ -9,7 +9,7 @@ use olm_tests::lab::{LONG, Lab};
 use olm_tests::run;
 use serde_json::json;
 
-/// Files that name nobody else.
+/// Files that name no other peer.
 const ALONE: &[&str] = &["cassandra", "cookie", "dnsmasq", "heap", "jmx", "myid", "named", "redis", "super", "zoo"];
 
 /// What the containers of a Pod printed, by name.

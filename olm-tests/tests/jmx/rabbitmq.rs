@@ -1,4 +1,4 @@
-//! RabbitMQ of a stack: real servers, which find each other, speak TLS alone, and keep what they were told.
+//! RabbitMQ of a stack: real servers, which find each other, use TLS only, and keep what they were told.
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
@@ -64,14 +64,14 @@ fn servers_find_each_other_one_by_one_speak_tls_and_come_back_with_their_data() 
         lab.add_real_masters(2).await;
         whole(&lab, 3).await;
         assert_eq!(eyes.seen().await.counts().1, 0, "nobody is replaced for that");
-        speaks_tls(&lab).await;
+        uses_tls(&lab).await;
         lab.replaces_all(&[]).await;
         whole(&lab, 3).await;
         // One loses its disk.
         let last = lab.stack_pods().await.remove(2);
         lab.empties_disk(&last).await;
         whole(&lab, 3).await;
-        // A master goes for good, with its disk: the others forget that server.
+        // A master is removed for good, with its disk: the others forget that server.
         let gone = lab.stack_pods().await.remove(1);
         let address = gone.status.as_ref().and_then(|status| status.pod_ip.clone()).expect("an address");
         lab.replaces_master(&gone).await;
@@ -82,8 +82,8 @@ fn servers_find_each_other_one_by_one_speak_tls_and_come_back_with_their_data() 
     });
 }
 
-/// Each server lets in who has a certificate and its password, and nobody without that.
-async fn speaks_tls(lab: &Lab<'_>) {
+/// Each server admits clients with a certificate and its password, and no others.
+async fn uses_tls(lab: &Lab<'_>) {
     let secrets: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
     let identity = secrets.get("rabbitmq1-rabbitmq-identity").await.expect("a Secret").data.expect("data");
     let password = String::from_utf8(identity["password"].0.clone()).expect("text");

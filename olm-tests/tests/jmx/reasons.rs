@@ -60,7 +60,7 @@ fn a_jvm_that_is_left_alone_says_why_and_the_others_export() {
         for version in runtimes().keys() {
             lab.metrics(&format!("java{version}"), PORT).await.unwrap();
         }
-        // Enough is left for somebody who asks for less.
+        // Enough is left for an object that asks for less.
         lab.edit_exporter(json!({ "minFreeMemory": "32Mi" })).await;
         eventually("it exports", LONG, || async {
             let jvms = lab.exporter_status("exporter").await.jvms.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A second stack, from a table of its own: the same program stands it up, and knows none of its names.
+//! A second stack, from a table of its own: the same program starts it, and knows none of its names.
 
 use kube::ResourceExt;
 use olm_tests::cluster::Cluster;
@@ -61,7 +61,7 @@ async fn stands(lab: &Lab<'_>, count: usize) {
 }
 
 #[test]
-fn a_stack_of_another_table_stands_up_in_order_grows_and_comes_back_with_its_data() {
+fn a_stack_of_another_table_starts_in_order_grows_and_keeps_its_data() {
     run(async {
         let mut lab = Lab::bare(Cluster::shared().await, &PACKAGE, "shop", 0).await;
         lab.add_real_masters(1).await;

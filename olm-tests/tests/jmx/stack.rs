@@ -14,7 +14,7 @@ use olm_tests::{eventually, run};
 use serde_json::json;
 
 #[test]
-fn servers_stand_up_together_and_after_all_were_away_their_data_is_there() {
+fn servers_start_together_and_after_an_outage_of_all_their_data_is_there() {
     run(async {
         let mut lab = Lab::of_real_stacks("zoo-three", 3).await;
         lab.cluster.apply(&lab.real_stack().to_string());
@@ -68,7 +68,7 @@ fn a_server_that_has_lost_its_quorum_does_not_serve_and_a_template_of_the_users_
         assert!(files.iter().any(|(name, text)| name.starts_with("zoo.") && text.contains("tickTime=500")));
         // Two of three are gone for good: the third answers no client, and says so.
         let sets = lab.stack_pods().await;
-        // A cordon would keep nobody out: these Pods tolerate every taint.
+        // A cordon would keep no Pod out: these Pods tolerate every taint.
         for node in &lab.nodes[..2] {
             lab.cluster.kubectl(&["label", "node", node, "node-role.kubernetes.io/master-"]);
         }
@@ -127,7 +127,7 @@ fn a_changed_file_reaches_one_server_at_a_time_and_clients_are_answered_all_the_
             .await;
         }
         lab.stack_says("Ready", "AllServing").await;
-        // When the leader goes, the others do not serve either until they have elected another.
+        // When the leader stops, the others do not serve either until they have elected another.
         assert_eq!(eyes.seen().await.others_ready, [2, 2, 2], "one at a time, each once");
         is_over.store(true, Ordering::Relaxed);
         assert!(client.await.expect("no answer was wrong") > 3);

@@ -124,7 +124,7 @@ fn one_release_replaces_the_other_under_running_agents_and_never_the_other_way()
                 versions[at]
             );
         }
-        // And the newest goes on where the others were.
+        // And the newest continues where the others were.
         olm.cluster.vendor.publish("dynatrace", V2);
         lab.all_at("agent", V2, 5, PATIENCE).await;
 
@@ -225,7 +225,7 @@ fn an_upgrade_waits_while_an_agent_is_between_deletion_and_replacement() {
             }
         })
         .await;
-        // A pause is an administrator's word that nothing is under way; then OLM goes on at once.
+        // A pause is an administrator's word that nothing is under way; then OLM continues at once.
         lab.edit("agent", json!({ "rollout": { "paused": true } })).await;
         olm.installed("dynatrace", AFTER).await;
         lab.behave(|b| b.versions.clear());
@@ -294,7 +294,7 @@ fn an_upgrade_does_not_wait_for_an_agent_that_only_has_to_stay_ready_nor_beyond_
         olm.cluster.vendor.publish("dynatrace", V2);
         upgradeable(&olm, "False").await;
         upgradeable(&olm, "True").await;
-        // The first agent is Ready but not for long enough: the rollout stands, and OLM may go on.
+        // The first agent is Ready but not for long enough: the rollout is stopped, and OLM may continue.
         for _ in 0..16 {
             let now = updated().await;
             assert!(

@@ -41,7 +41,7 @@ async fn removed(olm: &Olm, namespace: &str, package: &Package, version: &str) {
 }
 
 #[test]
-fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
+fn two_packages_share_only_a_catalog_and_a_namespace() {
     olm_tests::run(async {
         let olm = Olm::start().await;
         let (agents, watchers) = ([olm.release(NEXT)], [olm.release_of(&WATCHER, NEXT)]);
@@ -87,7 +87,7 @@ fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
         assert!(lab.uids_of("webapp").await.is_disjoint(&said));
         assert_eq!(lab.uids("agent").await, uids);
 
-        // The next major version is in channels of its own, and comes when somebody chooses one of them.
+        // The next major version is in channels of its own, and comes when a user chooses one of them.
         let patch = json!({ "spec": { "channel": "stable-v1" } }).to_string();
         olm.cluster.kubectl(&[
             "-n",
@@ -112,7 +112,7 @@ fn two_packages_share_a_catalog_and_a_namespace_and_nothing_else() {
 }
 
 #[test]
-fn the_exporter_of_jvms_comes_goes_and_is_upgraded_beside_another_package_and_no_jvm_notices() {
+fn the_jmx_exporter_is_installed_upgraded_and_removed_and_no_jvm_notices() {
     olm_tests::run(async {
         let olm = Olm::start().await;
         let (watchers, exporters) = ([olm.release_of(&WATCHER, NEXT)], [olm.release_of(&EXPORTER, NEXT)]);
@@ -159,7 +159,7 @@ fn the_exporter_of_jvms_comes_goes_and_is_upgraded_beside_another_package_and_no
 }
 
 #[test]
-fn a_stack_stands_beside_another_package_and_stays_while_its_operator_is_upgraded_and_removed() {
+fn a_stack_stays_while_its_operator_is_upgraded_and_removed() {
     olm_tests::run(async {
         let olm = Olm::start().await;
         let (watchers, managers) = ([olm.release_of(&WATCHER, NEXT)], [olm.release_of(&MANAGER, NEXT)]);

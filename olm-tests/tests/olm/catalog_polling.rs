@@ -28,7 +28,7 @@ fn push(olm: &Olm, name: &str, releases: &[Released], serves: bool) -> String {
     olm.registry.reference(name)
 }
 
-/// The CatalogSource of a recipe, as it stands there except for where it is and which image it names.
+/// The CatalogSource of a recipe, as it is there except for where it is and which image it names.
 fn source(recipe: &str, image: &str, interval: Option<&str>) -> Value {
     let mut source = objects(&format!("config/oneagent-operator/{recipe}")).remove(0);
     source["metadata"] = json!({ "name": "oneagent", "namespace": CATALOGS });

@@ -39,7 +39,7 @@ async fn installed<'a>(olm: &'a Olm, namespace: &'a str) -> Lab<'a> {
 }
 
 /// Nothing is left: no namespace, and no right of it but what OLM itself made and lost sight of, which was seen in
-/// about one removal of fifteen; that goes by the command that the README names.
+/// about one removal of fifteen; that is removed by the command that the README names.
 async fn clean(olm: &Olm, namespace: &str) {
     gone(olm, "Namespace", "", namespace).await;
     for left in olm

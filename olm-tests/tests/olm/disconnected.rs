@@ -41,7 +41,7 @@ fn mirrored(olm: &Olm) -> Released {
 }
 
 #[test]
-fn operator_bundle_and_agents_come_from_the_mirror_and_from_nowhere_else() {
+fn operator_bundle_and_agents_come_only_from_the_mirror() {
     olm_tests::run(async {
         let olm = Olm::start().await;
         let released = mirrored(&olm);

@@ -43,7 +43,7 @@ fn the_openshift_flavour_brings_its_alerts_and_is_refused_where_their_kinds_are_
             let crd = tool("prometheus-crds").join(format!("monitoring.coreos.com_{name}.yaml"));
             olm.cluster.kubectl(&["apply", "--server-side", "-f", &crd.display().to_string()]);
         }
-        install_anew(&olm).await;
+        install_again(&olm).await;
         olm.installed("dynatrace", NEXT).await;
         for kind in ["Service", "ServiceMonitor", "PrometheusRule"] {
             let made = olm.get(kind, "dynatrace", PACKAGE).await;
@@ -73,7 +73,7 @@ fn the_openshift_flavour_brings_its_alerts_and_is_refused_where_their_kinds_are_
 
 /// What `docs/olm.md` says, for OLM does not try a failed plan again. Now and then OLM still has the old plan in mind
 /// when the new Subscription comes, and makes none for it: then once more.
-async fn install_anew(olm: &Olm) {
+async fn install_again(olm: &Olm) {
     for _ in 0..3 {
         for kind in ["subscriptions.operators.coreos.com", "clusterserviceversions", "installplans"] {
             olm.cluster.kubectl(&["-n", "dynatrace", "delete", kind, "--all"]);

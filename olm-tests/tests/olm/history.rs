@@ -1,4 +1,4 @@
-//! What the release list says of a release that turned out bad, as OLM shows it and goes by it.
+//! What the release list says of a release that turned out bad, as OLM shows it and follows it.
 
 use olm_tests::eventually;
 use olm_tests::olm::{NEXT, Olm, PACKAGE, Wish};

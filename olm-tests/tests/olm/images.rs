@@ -178,7 +178,7 @@ fn olm_runs_the_operator_from_the_images_that_the_page_builds() {
             );
         }
 
-        // As the page goes on.
+        // As the page continues.
         let shell = Shell::new(&olm.cluster);
         let ours = blocks(PAGE, UNRELEASED, "sh").remove(1);
         shell.run(&ours, &[(EXAMPLE, &olm.registry.reference("acme"))]);
@@ -275,7 +275,7 @@ fn multiarch(folder: &Path, image: &str) {
         let output = command.arg(&bundle).output().unwrap();
         json(&String::from_utf8_lossy(&output.stdout))["outputs"].as_array().cloned().unwrap_or_default()
     };
-    // The agent's image is the vendor's, and not to be had here.
+    // The agent's image is the vendor's, and not available here.
     let ours = |found: Vec<Value>| -> Vec<String> {
         found
             .iter()

@@ -1,4 +1,4 @@
-//! Subscription to agents, in every install mode, and by whom.
+//! Subscription to agents, in every install mode, and by which user.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn agents_of(mut lab: Lab<'_>) {
     );
 }
 
-/// The same in a namespace beside the operator's: the agents' ServiceAccounts are not there by themselves, and the
+/// The same in a namespace beside the operator's: the agents' ServiceAccounts are not there automatically, and the
 /// status names the commands that fix it.
 async fn agents_elsewhere(olm: &Olm, namespace: &str) {
     let lab = Lab::in_namespace(&olm.cluster, namespace, 3).await;
@@ -190,7 +190,7 @@ fn all_namespaces_and_a_second_subscription_elsewhere_does_no_harm() {
         assert_eq!(watched(&olm, "dynatrace").await, [""]);
         agents(&olm, "dynatrace").await;
         agents_elsewhere(&olm, "team").await;
-        // OLM takes the copy of the first's CSV for the second's, and installs nothing; the first goes on.
+        // OLM takes the copy of the first's CSV for the second's, and installs nothing; the first continues.
         olm.subscribe(&Wish::own("second", &["second"]));
         eventually("OLM calls the second Subscription done", PATIENCE, || async {
             let subscription = olm.get("Subscription", "second", PACKAGE).await.unwrap_or_default();

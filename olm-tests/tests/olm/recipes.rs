@@ -77,13 +77,13 @@ fn the_recipes_of_either_olm_are_valid_to_the_letter() {
             }
         }
         operator_groups(&olm);
-        extension_goes_and_leaves_the_fleet(&olm).await;
+        an_extension_is_removed_and_leaves_the_fleet(&olm).await;
     });
 }
 
 /// OLM v1 makes a ClusterExtension the owner of all that it installs: what the page says of deleting it is what
 /// Kubernetes' garbage collector does.
-async fn extension_goes_and_leaves_the_fleet(olm: &Olm) {
+async fn an_extension_is_removed_and_leaves_the_fleet(olm: &Olm) {
     const CRD: &str = "oneagents.dynatrace.com";
     let extension = || {
         let extension = documents(&recipe("oneagent-operator", "olm/olmv1.yaml")).pop().unwrap();
@@ -105,7 +105,7 @@ async fn extension_goes_and_leaves_the_fleet(olm: &Olm) {
     })
     .await;
     assert!(crd().await.unwrap()["metadata"]["deletionTimestamp"].is_null());
-    // Without that word it goes, as the page says.
+    // Without that word it is removed, as the page says.
     extension();
     olm.cluster.kubectl(&["delete", "clusterextension", "oneagent-operator"]);
     eventually("the CRD is gone", SOON, || async {

@@ -53,7 +53,7 @@ impl Maintainer {
             .replace("VERSION=VERSION", &format!("VERSION={}", self.version))
             .replace("vVERSION -m VERSION", &format!("v{0} -m {0}", self.version))
             .replace(" VERSION\"", &format!(" {}\"", self.version))
-            // Nobody's key is here to sign a tag with, and no network to update anything from.
+            // No key is here to sign a tag with, and no network to update anything from.
             .replace("git tag -s", "git tag -a")
             .replace("DIGEST", &"0123456789abcdef".repeat(4));
         let mut shell = Command::new("bash");
@@ -100,7 +100,7 @@ impl Maintainer {
     fn step(&self, heading: &str, number: usize, at: usize) {
         let text = std::fs::read_to_string(self.checkout.root().join(PAGE)).unwrap();
         let all = blocks(PAGE, heading, "sh");
-        // The step is that after whose number the block stands.
+        // The step is that with the number before the block.
         let begins = text.find(&format!("**{number}. ")).unwrap_or_else(|| panic!("no step {number}"));
         let block = &all[at];
         assert!(text[begins..].split("\n**").next().unwrap().contains(block.as_str()), "step {number} is not {block}");
@@ -150,9 +150,9 @@ impl Maintainer {
         self.is_refused(&format!("make publish VERSION={version}"), "push it first with make images PUSH=1");
         self.is_refused("make images PUSH=1 SIGN=KEYS/none.key", "none.key is not there");
         if version == FIRST {
-            // Somebody else's machine has nothing yet: all of it is built again, from the release's commit.
+            // Another user's machine has nothing yet: all of it is built again, from the release's commit.
             std::fs::remove_dir_all(self.home.path().join("images/layouts")).unwrap();
-            // Somebody edits the list in between.
+            // A user edits the list in between.
             let list = "catalog/releases.yaml";
             checkout::edit(self.checkout.root(), list, "oneagent-operator@sha256:", "oneagent-operator@sha256:0000");
             let text = std::fs::read_to_string(self.checkout.root().join(list)).unwrap();
@@ -171,7 +171,7 @@ impl Maintainer {
             said(cosign.arg("generate-key-pair").current_dir(&other).env("COSIGN_PASSWORD", "password of a test"));
             let sign = format!("make images PUSH=1 SIGN={}", other.join("cosign.key").display());
             self.is_refused(&sign, "does not belong to catalog/cosign.pub");
-            // The registry goes away in the middle.
+            // The registry becomes unreachable in the middle.
             self.front.takes(Some(20));
             let said = self.try_to("make images PUSH=1 SIGN=KEYS/cosign.key").unwrap_err();
             assert!(said.contains("failed") && said.contains("503"), "{said}");
@@ -229,7 +229,7 @@ fn subscription(registry: &str, catalog: &str, channel: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_page_goes_from_an_empty_registry_to_a_second_release_and_nothing_that_was_pushed_moves() {
+fn the_page_leads_from_an_empty_registry_to_a_second_release() {
     olm_tests::run(async {
         let olm = Olm::start().await;
         let root = tempfile::tempdir().unwrap();
@@ -330,7 +330,7 @@ fn the_page_goes_from_an_empty_registry_to_a_second_release_and_nothing_that_was
         helm.args(["template", "mine", &chart, "--version", SECOND, "--plain-http", "--kube-version", "1.36.0"]);
         assert!(said(helm.env("HOME", home.path())).contains(&format!("{PACKAGE}-{SECOND}")));
 
-        // OLM looks again, and goes on to it; agents stay.
+        // OLM looks again, and continues to it; agents stay.
         olm.delete("CatalogSource", CATALOGS, "oneagent-operator").await;
         for object in subscription(&maintainer.registry, "latest", "stable-v0") {
             olm.cluster.apply(&object.to_string());
@@ -339,7 +339,7 @@ fn the_page_goes_from_an_empty_registry_to_a_second_release_and_nothing_that_was
         assert_eq!(lab.uids("agent").await, agents, "an agent restarted because the operator was upgraded");
         olm.judge("dynatrace");
 
-        // Somebody else's image under a tag of ours is not pushed over, and the list does not take a version twice.
+        // Another owner's image under a tag of ours is not pushed over, and the list does not take a version twice.
         maintainer.is_refused(&format!("make release VERSION={SECOND}"), "is listed already");
         let tag = olm.registry.reference(&format!("{FOLDER}/oneagent-operator:{SECOND}"));
         said(Command::new(tool("crane")).args(["copy", &opm, &tag]));

@@ -27,7 +27,7 @@ async fn catalogd(olm: &Olm) -> (Process, String) {
             "ServiceAccount" | "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => {
                 name.contains("catalogd")
             }
-            // Its webhook labels catalogs, which nobody here asks for.
+            // Its webhook labels catalogs, which no test here asks for.
             _ => false,
         }
     };
@@ -122,7 +122,7 @@ fn catalogd_serves_the_catalog_as_opm_renders_it() {
             }
         })
         .await;
-        // kubectl is at hand and speaks HTTPS; who serves is known by the address. Without a token it would ask for a
+        // kubectl is at hand and uses HTTPS; who serves is known by the address. Without a token it would ask for a
         // name.
         let address = format!("--server=https://{serves}");
         let raw = [

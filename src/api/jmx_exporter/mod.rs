@@ -1,4 +1,4 @@
-//! PrometheusJmxExporter, the kind users hold: JVMs that run already, and that shall serve their metrics.
+//! PrometheusJmxExporter, the kind users hold: JVMs that run already, and that are to serve their metrics.
 //!
 //! The first three fields are those of the original operator, whose objects apply unchanged; all others are optional.
 //! No default is written into the spec. Must not interpret anything: `jmx_exporter::resolve` alone reads the raw spec.

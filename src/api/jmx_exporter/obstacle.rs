@@ -84,7 +84,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// Whether it is over in a moment, and nobody must look.
+    /// Whether it is over in a moment and needs no attention.
     #[must_use]
     pub fn is_passing(self) -> bool {
         self == Self::Restarting

@@ -1,4 +1,4 @@
-//! Manager, the kind users hold: a stack of services that stands up in order.
+//! Manager, the kind users hold: a stack of services that starts in order.
 //!
 //! The fields are those of the operator that came with Tungsten Fabric, typed down to `containers`; what is unknown
 //! below `services` is kept, for the components read it. Must not interpret anything: `manager::resolve` alone reads
@@ -37,7 +37,7 @@ const SERVICES: &[(&str, bool)] = &[
     ("vrouters", true),
 ];
 
-/// A stack that stands up in order.
+/// A stack that starts in order.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, kube(cel))]
 #[kube(

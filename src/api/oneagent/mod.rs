@@ -1,8 +1,8 @@
 //! OneAgent, the kind users hold: what they may ask for.
 //!
-//! Field names, types and meanings are those of the original operator up to v0.10, so that its objects apply
-//! unchanged; whatever is newer is optional and stands under `update` and `rollout`. No default is written into
-//! the spec. Must not interpret anything: `oneagent::resolve` alone reads the raw spec.
+//! Field names, types and meanings are those of the original operator up to v0.10, so that its objects apply unchanged;
+//! all newer fields are optional and are under `update` and `rollout`. No default is written into the spec. Must not
+//! interpret anything: `oneagent::resolve` alone reads the raw spec.
 
 #![allow(clippy::duplicated_attributes, reason = "several printer columns have one type")]
 

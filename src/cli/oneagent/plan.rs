@@ -68,7 +68,7 @@ fn agents(edited: Edited) -> Result<Vec<OneAgent>, String> {
     ))
 }
 
-/// The OneAgents that are asked about, as they shall be; `all` has them so, too, for the others look at them.
+/// The OneAgents that are asked about, as desired; `all` has them so, too, for the others look at them.
 fn wanted(args: &Subject, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>) -> Result<Vec<OneAgent>, String> {
     let is_named = |agent: &OneAgent| args.name.as_ref().is_none_or(|name| agent.name_any() == *name);
     let Some(edited) = edited else {

@@ -228,7 +228,7 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
-/// Writes a file that nobody but its owner can read.
+/// Writes a file that only its owner can read.
 fn written(path: &Path, parts: &[Part]) -> std::io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);

@@ -1,6 +1,6 @@
 //! Completion: what a shell offers where verbs, objects and nodes are typed; by kubectl's own protocol, too.
 //!
-//! Reads only, and says nothing where it cannot. Must not print an error into somebody's prompt.
+//! Reads only, and says nothing where it cannot. Must not print an error into the user's prompt.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::k8s::facts::NodeFacts;
 const ASKED: &str = "kubectl_complete-oneagent";
 /// The word with which scripts ask.
 const WORD: &str = "__complete";
-/// Nobody waits longer for a completion.
+/// No user waits longer for a completion.
 const LONGEST: Duration = Duration::from_secs(3);
 /// To kubectl: complete no file names.
 const NO_FILES: &str = ":4";

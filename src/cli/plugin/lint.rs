@@ -88,7 +88,7 @@ fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
 /// So many objects are named in one warning.
 const NAMED: usize = 2;
 
-/// Where a OneAgent stands, and what it selects.
+/// Where a OneAgent is, and what it selects.
 type Selector = (String, String, BTreeMap<String, String>);
 
 /// What there is to say of an object; returns whether it is one of ours.
@@ -162,7 +162,7 @@ fn typed<K: DeserializeOwned>(object: &Value) -> Result<K, String> {
     serde_json::from_value(object.clone()).map_err(|error| error.to_string())
 }
 
-/// What a policy leads to that hardly anybody wants.
+/// Consequences of a policy that are rarely intended.
 fn warnings(policy: &Policy, object: &Value) -> Vec<String> {
     let mut said = Vec::new();
     let longest = longest(&object["spec"]["rollout"]["windows"]);

@@ -45,7 +45,7 @@ use paint::Screen;
 
 /// As it should be.
 const WELL: u8 = 0;
-/// Somebody must act; for `plan`: Pods would be replaced.
+/// A person must act; for `plan`: Pods would be replaced.
 const ACT: u8 = 1;
 /// There is no answer.
 const NO_ANSWER: u8 = 2;

@@ -81,7 +81,7 @@ impl Object {
         self.status.as_ref().and_then(|status| status.rollout.clone()).unwrap_or_default()
     }
 
-    /// What its Pods shall be.
+    /// What its Pods are to become.
     pub(super) fn to(&self) -> Option<&str> {
         let status = self.status.as_ref()?;
         status.desired_version.as_deref().or(status.daemon_set.revision.as_deref())
@@ -91,7 +91,7 @@ impl Object {
         self.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
-    /// What somebody must fix, if anything.
+    /// What a person must fix, if anything.
     pub(super) fn degraded(&self) -> Option<&Condition> {
         self.condition("Degraded").filter(|condition| condition.status == "True")
     }

@@ -32,7 +32,7 @@ pub(super) struct Overview {
     name: String,
     /// The state of its rollout.
     pub(super) state: String,
-    /// Why somebody must act, if somebody must.
+    /// Why a person must act, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,11 +57,11 @@ pub(super) struct Overview {
     expected_finish: Option<String>,
     waiting_on: Vec<String>,
     pub(super) zones: Vec<Zone>,
-    /// The nodes that most need somebody.
+    /// The nodes that most need attention.
     worst: Vec<Worst>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<PastRollout>,
-    /// What somebody must do before all that is said is believed, such as to start the operator.
+    /// What a person must do before all that is said is believed, such as to start the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<Finding>,
     /// Nodes that match and can run no Pod: how many for each cause, with some names.
@@ -78,7 +78,7 @@ pub(super) struct Overview {
     conclusion: String,
 }
 
-/// A node that needs somebody.
+/// A node that needs attention.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Worst {
@@ -117,7 +117,7 @@ fn left_out(counts: &NodeCounts) -> Vec<LeftOut> {
 }
 
 impl Overview {
-    /// Of an object, its nodes, and what there is to say of those that need somebody.
+    /// Of an object, its nodes, and what there is to say of those that need attention.
     pub(super) fn of(
         object: &Object,
         looks: &[Look],
@@ -213,7 +213,7 @@ impl Overview {
         self.zones.iter().flat_map(|zone| &zone.cells).map(|(name, _)| name.clone()).collect()
     }
 
-    /// The names of the nodes that most need somebody.
+    /// The names of the nodes that most need attention.
     #[cfg(test)]
     pub(super) fn worst(&self) -> impl Iterator<Item = &str> {
         self.worst.iter().map(|worst| worst.node.as_str())
@@ -324,7 +324,7 @@ pub(super) fn style(cell: Cell) -> Style {
     }
 }
 
-/// The nodes that most need somebody: those that fail first, then those without a Pod; by name.
+/// The nodes that most need attention: those that fail first, then those without a Pod; by name.
 fn worst(looks: &[Look], known: &[WithoutAgent], remedy: impl Fn(&str) -> Option<String>) -> Vec<Worst> {
     let of = looks.iter().map(|look| (Cell::of(look), look));
     let mut found: Vec<(Cell, &Look)> = of.filter(|(cell, _)| matches!(cell, Cell::Failing | Cell::Missing)).collect();

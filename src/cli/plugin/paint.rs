@@ -11,14 +11,14 @@ use ratatui::text::{Line, Span};
 
 use crate::fleet::finding::{Finding, Kind};
 
-/// Columns where nobody says how many there are.
+/// Columns where their number is unknown.
 const WIDTH: u16 = 100;
 /// Nothing is cut to less.
 const NARROWEST: u16 = 20;
 /// The style of something to type.
 const COMMAND: Style = Style::new().fg(Color::Cyan);
 
-/// Where text goes.
+/// Where text is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Screen {
     pub(super) width: u16,
@@ -43,7 +43,7 @@ impl Screen {
         Self { width: width.max(NARROWEST), is_unicode, is_terminal, color }
     }
 
-    /// Prints a line; the error says that nobody reads it.
+    /// Prints a line; the error says that it has no reader.
     pub(super) fn line(self, line: Line<'_>) -> std::io::Result<()> {
         self.write(std::iter::once(line))
     }

@@ -118,7 +118,7 @@ impl Redactor {
         }
     }
 
-    /// These names are no secrets, wherever else they stand.
+    /// These names are no secrets, wherever they occur.
     pub(super) fn keep<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
         for name in names {
             self.values.remove(name);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_where_people_put_secrets_is_removed_in_every_form() {
+    fn secrets_are_removed_from_where_people_put_them_in_every_form() {
         let mut redactor = Redactor::default();
         let applied = json!({ "spec": { "env": [{ "name": "E", "value": "an old secret" }] } }).to_string();
         redactor.hide(&json!({ "metadata": { "annotations": { "team.example/x": "hunter2-annotation",

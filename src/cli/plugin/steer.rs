@@ -112,7 +112,7 @@ pub(super) async fn retry(cx: &Cx, again: &Again) -> Result<u8, String> {
             (None, _) => failed(object)?,
         };
         let named = rollout("retry", what.clone());
-        // Once for each time that it is named: one that stands there is taken away first.
+        // Once for each time that it is named: an existing one is removed first.
         let is_named = object.spec()["rollout"]["retry"] == json!(what);
         Ok(if is_named { vec![rollout("retry", Value::Null), named] } else { vec![named] })
     };

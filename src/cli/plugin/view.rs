@@ -23,7 +23,7 @@ use crate::cli::explain::operator;
 use crate::fleet::finding::Finding;
 use crate::kernel::Reached;
 
-/// What is shown, and what somebody chose.
+/// What is shown, and what the user chose.
 struct View {
     shown: usize,
     /// The node that is explained.
@@ -31,7 +31,7 @@ struct View {
     first: Option<Finding>,
 }
 
-/// Shows objects until somebody ends it.
+/// Shows objects until the user ends it.
 pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<u8, String> {
     let shown: Vec<&Object> = found.iter().filter(|object| object.kind.of_nodes().is_ok()).collect();
     let Some(first) = shown.first() else {

@@ -51,11 +51,11 @@ pub(super) struct Wait {
     pub(super) fail_fast: bool,
 }
 
-/// How it stands with what is waited for.
+/// The state of what is waited for.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Reached,
-    /// It goes no further without somebody.
+    /// It stops until a person acts.
     Stopped,
     Goes,
 }
@@ -86,7 +86,7 @@ fn judge(wait: &Wait, object: &Object) -> Verdict {
         // What has failed is paused, too, once that is asked for.
         Goal::Paused => is_held || object.spec()["rollout"]["paused"] == true,
     };
-    // A rollout goes on beside Pods that are unavailable, until the operator rejects what it rolls out.
+    // A rollout continues beside Pods that are unavailable, until the operator rejects what it rolls out.
     let is_moving = matches!(state.as_str(), "Rolling" | "Waiting");
     let must_act = object.degraded().is_some_and(|degraded| !is_moving || degraded.reason != "AgentsUnavailable");
     let is_stopped = is_held || matches!(state.as_str(), "Failed" | "RolledBack") || must_act;
@@ -243,7 +243,7 @@ fn tell(cx: &Cx, said: &mut String, line: String) -> Result<(), String> {
     Ok(())
 }
 
-/// A line for each change of any of these objects, until somebody ends it.
+/// A line for each change of any of these objects, until the user ends it.
 pub(super) async fn follow(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<u8, String> {
     let namespace = cx.namespace(reached);
     let mut kinds: Vec<Managed> = Vec::new();

@@ -1,7 +1,7 @@
 //! `run`: the operator itself. Every setting is a flag and an environment variable of the same name.
 //!
 //! Lifetime of a kind's process: logs, probes, watches, lease, controllers, and an orderly end. What a kind is made of
-//! stands in a file of its own. Must not reconcile anything.
+//! is in a file of its own. Must not reconcile anything.
 
 mod gate;
 
@@ -276,7 +276,7 @@ async fn stand_by<K: Kind>(
     status: &Readiness<K>,
     stop: Stop,
 ) -> Result<Option<Leader>, String> {
-    // Usually nobody else holds the lease: then the watches start once, after it is ours.
+    // Usually no one else holds the lease: then the watches start once, after it is ours.
     let at_once = tokio::time::timeout(Duration::from_millis(500), candidate.acquire()).await.is_ok();
     let mut watches = watch();
     let synced = watches.synced();

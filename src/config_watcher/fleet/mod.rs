@@ -195,7 +195,7 @@ impl Inner {
         self.watchers.keys().filter(|key| listed.covers(&key.0)).cloned().collect()
     }
 
-    /// Takes a ConfigMap that somebody watches; returns its key if it is another version.
+    /// Takes a ConfigMap that an object watches; returns its key if it is another version.
     fn see_config_map(&mut self, object: &PartialObjectMeta<ConfigMap>) -> Vec<Key> {
         let key = key_of(object);
         let Some(known) = self.config_maps.get_mut(&key) else { return Vec::new() };

@@ -42,23 +42,23 @@ pub(super) struct Operator {
     deciding_since: DateTime<Utc>,
 }
 
-/// What happens to the operator, and to the world.
+/// What happens to the operator, and around it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Act {
     /// The ConfigMap gets this data.
     Data(String),
-    /// Somebody deletes the ConfigMap.
+    /// A user deletes the ConfigMap.
     DeleteConfigMap,
     /// The API server does not let the operator read the ConfigMap, in these words.
     Forbid(String),
     /// A merge patch of the spec.
     Edit(Value),
-    /// Somebody stops everything, or no longer.
+    /// A user stops everything, or ends the stop.
     Stop(bool),
     /// The operator's process starts again.
     Restart,
-    /// Somebody empties the status.
+    /// A user empties the status.
     WipeStatus,
     #[serde(untagged)]
     World(sim::Act),

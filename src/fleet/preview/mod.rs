@@ -20,7 +20,7 @@ pub use scene::{Carried, Scene};
 
 /// So many looks at so many nodes at most: then the rest is not carried out.
 const LOOKS: usize = 4_000_000;
-/// Nobody asks what is further away.
+/// Later times are not asked for.
 const HORIZON: TimeDelta = TimeDelta::days(366);
 /// So many looks in a row at which nothing happens: then nothing will.
 const IDLE: usize = 100;
@@ -33,7 +33,7 @@ pub struct Nouns {
     /// One of its Pods.
     pub one: &'static str,
     pub many: &'static str,
-    /// What is missing where nobody knows what a new one would be.
+    /// What is missing where the new one is unknown.
     pub unknown: &'static str,
 }
 
@@ -61,7 +61,7 @@ pub struct Preview {
     /// What must be corrected first, as the status says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_cause: Option<String>,
-    /// Nodes that shall run a Pod.
+    /// Nodes that should run a Pod.
     pub selected: usize,
     /// Nodes that get a Pod and have none, at once.
     pub gains: Vec<String>,
@@ -73,12 +73,12 @@ pub struct Preview {
     pub batches: Vec<Batch>,
     /// What is waited for at first.
     pub waiting_on: Vec<String>,
-    /// Where the rollout stands in the end.
+    /// The state of the rollout in the end.
     pub state: String,
     /// When nothing is left to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
-    /// What is still waited for in the end: why nobody can say when it will finish.
+    /// What is still waited for in the end: why its finish is unknown.
     pub unknown_until: Vec<String>,
     /// After so many seconds a new Pod is available.
     pub seconds_each: i64,

@@ -84,7 +84,7 @@ impl Scene {
         }
     }
 
-    /// What the DaemonSet controller does at once: Pods where there shall be one, none where there shall not.
+    /// What the DaemonSet controller does at once: Pods where there should be one, none elsewhere.
     pub fn place<R: Clone>(
         &mut self,
         pods: &mut Vec<Arc<Pod<R>>>,
@@ -135,7 +135,7 @@ impl Scene {
         let at_once = (changed || due.is_some()).then_some(self.now + TimeDelta::seconds(1));
         let due = due.map(|due| due.max(self.now + TimeDelta::seconds(1)));
         let engines = match calendar.closed(self.now) {
-            // The engine looks again and again, lest somebody set the clock; here nobody does.
+            // The engine looks again and again, in case the clock was set; here it never is.
             Some(closed) if due.is_none() => closed.opens,
             _ => engines,
         };

@@ -50,13 +50,13 @@ pub(super) struct Operator {
     told: BTreeMap<String, String>,
 }
 
-/// What happens to the operator, and to the world.
+/// What happens to the operator, and around it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Act {
     /// The ConfigMap's key has this configuration.
     Config(String),
-    /// Somebody deletes the ConfigMap.
+    /// A user deletes the ConfigMap.
     DeleteConfigMap,
     /// The configuration could end a JVM, for this reason.
     Reject(String),
@@ -70,11 +70,11 @@ pub(super) enum Act {
     RefuseContainers(Option<String>),
     /// A merge patch of the spec.
     Edit(Value),
-    /// Somebody stops everything, or no longer.
+    /// A user stops everything, or ends the stop.
     Stop(bool),
     /// The operator's process starts again.
     Restart,
-    /// Somebody empties the status.
+    /// A user empties the status.
     WipeStatus,
     #[serde(untagged)]
     World(sim::Act),
@@ -302,7 +302,7 @@ impl Operator {
         self.last = Some(now);
     }
 
-    /// What somebody who watches would say of a Pod, where it is something else than before.
+    /// What an observer would say of a Pod, where that has changed.
     fn tell(&mut self, event: &Event) {
         let (Event::Pod(pod) | Event::PodGone(pod)) = event else { return };
         let name = text(&pod["metadata"]["name"]);

@@ -3,14 +3,14 @@
 use super::*;
 
 #[test]
-fn a_container_that_ended_with_a_helper_at_work_came_to_harm_and_only_an_edit_goes_on() {
+fn a_container_that_ended_with_a_helper_at_work_is_harm_until_an_edit() {
     let mut world = World::new();
     world.see(pod("b", &[]));
     world.see(restarted("a", (50, 101)));
     assert_eq!((world.reason(), world.joins()), ("AttachHarmful".to_owned(), Vec::new()));
     world.content = Content::Found("2".to_owned());
     assert_eq!((world.reason(), world.joins()), ("AttachHarmful".to_owned(), Vec::new()), "another configuration");
-    // The Pod goes; what was seen stays.
+    // The Pod is deleted; what was seen stays.
     let gone: PodContainers = serde_json::from_value(pod("a", &[])).unwrap();
     world.fleet.pod(&Change::Deleted(gone), |_| {});
     assert_eq!((world.reason(), world.joins()), ("AttachHarmful".to_owned(), Vec::new()));

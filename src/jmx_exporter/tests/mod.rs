@@ -164,7 +164,7 @@ impl World {
 }
 
 #[test]
-fn one_goes_first_and_the_others_follow_when_it_has_soaked() {
+fn one_is_first_and_the_others_follow_when_it_has_soaked() {
     let mut world = World::new();
     for name in ["a", "b", "c"] {
         world.see(pod(name, &[]));
@@ -183,7 +183,7 @@ fn one_goes_first_and_the_others_follow_when_it_has_soaked() {
 }
 
 #[test]
-fn a_refusal_stands_as_long_as_what_it_is_about_and_is_asked_about_less_and_less_often() {
+fn a_refusal_lasts_as_long_as_its_cause_and_is_checked_less_and_less_often() {
     let said = |reason: &str| ended(100, 101, 1, &format!("{{\"reason\":\"{reason}\",\"message\":\"m\"}}"));
     for (reason, wait) in [("AttachDisabled", None), ("NoJvm", Some(30)), ("PortInUse", Some(30))] {
         let mut world = World::new();
@@ -336,7 +336,7 @@ fn the_container_that_joins_runs_as_the_jvm_does_with_no_more_rights() {
         (&known["securityContext"]["runAsUser"], &known["securityContext"]["runAsGroup"]),
         (&json!(1001), &json!(5))
     );
-    // A name that somebody else has taken.
+    // A name that is taken.
     let mut taken = pod("a", &[]);
     taken["spec"]["ephemeralContainers"] = json!([{ "name": "jmx-0-3", "image": "busybox" }]);
     assert_eq!(ask(&mut world, taken, None)["name"], json!("jmx-0-4"));

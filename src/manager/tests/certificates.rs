@@ -196,7 +196,7 @@ fn an_authority_is_trusted_by_all_before_it_signs_and_trusted_until_it_ends_afte
     assert!(matches!(world.state("rabbitmq1"), State::Updating(_)));
     world.serve("rabbitmq1", true);
     assert_eq!((world.says("Ready").0, world.certify()), ("AllServing".to_owned(), 0));
-    // The first one ends: nobody starts again for it.
+    // The first one ends: no program restarts for it.
     world.now += TimeDelta::days(3650);
     world.manager.spec.certificates = None;
     let mut last = ids(&world);
@@ -209,7 +209,7 @@ fn an_authority_is_trusted_by_all_before_it_signs_and_trusted_until_it_ends_afte
 }
 
 #[test]
-fn what_nobody_can_issue_any_more_is_said_and_all_that_runs_goes_on() {
+fn what_cannot_be_issued_is_reported_and_all_that_runs_continues() {
     let mut world = standing();
     let before = world.secret(AUTHORITY).unwrap();
     let damages: [fn(&mut Secret); 3] = [
@@ -239,7 +239,7 @@ fn what_nobody_can_issue_any_more_is_said_and_all_that_runs_goes_on() {
 }
 
 #[test]
-fn certificates_that_somebody_changed_are_issued_again_and_those_of_another_manager_awaited() {
+fn changed_certificates_are_issued_again_and_those_of_another_manager_awaited() {
     let mut world = standing();
     world.change(OWN, |secret| {
         secret.data.as_mut().unwrap().insert("server-10.0.0.2.crt".to_owned(), ByteString(b"text".to_vec()));

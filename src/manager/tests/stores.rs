@@ -38,7 +38,7 @@ fn a_store_grows_by_one_server_once_all_serve_and_its_dependants_learn_of_it() {
 }
 
 #[test]
-fn a_server_whose_node_is_gone_is_replaced_once_kubernetes_has_removed_its_pod_and_no_other_is_away() {
+fn a_server_of_a_lost_node_is_replaced_once_its_pod_is_gone_and_no_other_is_missing() {
     let mut world = World::new(0);
     for name in ["a", "bb", "ccc"] {
         world.node(name, &json!({}));
@@ -57,7 +57,7 @@ fn a_server_whose_node_is_gone_is_replaced_once_kubernetes_has_removed_its_pod_a
 }
 
 #[test]
-fn a_pod_on_no_node_that_names_nodes_of_before_is_replaced_and_no_other() {
+fn an_unbound_pod_that_names_previous_nodes_is_replaced_and_no_other() {
     let mut world = World::new(1);
     world.stand_up(&["zookeeper1"]);
     let pod = |revision: &str, node: Option<&str>| {
@@ -71,13 +71,13 @@ fn a_pod_on_no_node_that_names_nodes_of_before_is_replaced_and_no_other() {
     {
         world.fleet.pod(&Change::Applied(pod(revision, node)));
         let stranded = world.plan().replacement.is_some_and(|one| one.uid == "pending");
-        // One that is bound and made from nobody's template is of an earlier one, and starts: that is another rule.
+        // One that is bound and made from an unknown template is of an earlier one, and starts: that is another rule.
         assert_eq!(stranded && node.is_none(), is_replaced, "{revision} {node:?}");
     }
 }
 
 #[test]
-fn who_needs_a_password_that_is_gone_stays_as_it_is_and_says_so_and_who_does_not_goes_on() {
+fn a_component_without_its_password_stays_as_it_is_and_the_others_continue() {
     let mut world = World::new(3);
     let stores = ["cassandra1", "zookeeper1", "rabbitmq1"];
     world.stand_up(&stores);

@@ -46,7 +46,7 @@ pub struct Release {
     /// The channels that it is in, where not in all that take it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<String>,
-    /// Older releases to which nobody shall be upgraded any more.
+    /// Older releases to which no cluster should be upgraded any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skips: Vec<String>,
     /// Why it should not be used any more.

@@ -1,6 +1,6 @@
 //! The DaemonSet: a base template at a version, with placement, owner and the records that outlive us.
 //!
-//! Update strategy OnDelete: the rollout engine decides which Pod goes when. Must not decide which template.
+//! Update strategy OnDelete: the rollout engine decides which Pod is deleted when. Must not decide which template.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn placement_is_not_in_the_hash_and_everything_else_is() {
+    fn placement_is_not_in_the_hash_and_the_rest_is() {
         let hash_of = |spec: serde_json::Value| {
             rendered(spec)["spec"]["template"]["metadata"]["annotations"][HASH_ANNOTATION].clone()
         };

@@ -15,7 +15,7 @@ pub const KEY: &str = ".dockerconfigjson";
 #[derive(Debug, Clone)]
 pub struct PullSecret {
     pub name: String,
-    /// The OneAgent, with which it goes.
+    /// The OneAgent, with which it is deleted.
     pub owner: OwnerReference,
     pub content: SecretString,
     /// Whether it is there, with an older content.

@@ -1,9 +1,9 @@
 //! The record of a DaemonSet: what must outlive us and belongs to it, as one typed value in one annotation, so that the
 //! two never disagree, though a process may die between two writes.
 //!
-//! Base templates by their hash, for a rollout that is held or goes back renders one that the spec no longer has; the
-//! generations of edits; whose nodes are left alone. Bounded: the API server takes 256 KiB of annotations. What changes
-//! with every node is noted apart. Pure. Must not decide which template is used.
+//! Base templates by their hash, for a rollout that is held or is rolled back renders one that the spec no longer has;
+//! the generations of edits; whose nodes are left alone. Bounded: the API server takes 256 KiB of annotations. What
+//! changes with every node is noted apart. Pure. Must not decide which template is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub struct Base {
     pub template: PodTemplateSpec,
     /// Its hash: that which Pods made from it carry. An earlier release may have made it in another way.
     pub hash: String,
-    /// What the cluster gives besides; not in the hash.
+    /// What the cluster adds; not in the hash.
     pub from_cluster: FromCluster,
 }
 
@@ -60,7 +60,7 @@ struct Written {
     proofs: BTreeMap<String, String>,
 }
 
-/// A template; the sum shows whether somebody changed it.
+/// A template; the sum shows whether another client changed it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     sum: String,
@@ -87,7 +87,8 @@ fn sum(hash: &str, template: &PodTemplateSpec) -> Result<String, serde_json::Err
 }
 
 impl Record {
-    /// That of a live DaemonSet. What does not read, or was changed by somebody, is as if it were not there.
+    /// That of a live DaemonSet. What does not read, or was changed by another client, is treated as if it were not
+    /// there.
     #[must_use]
     pub fn of(live: &DaemonSet) -> Self {
         match live.annotations().get(RECORD_ANNOTATION) {
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_somebody_changed_is_none() {
+    fn a_template_that_another_client_changed_is_none() {
         let (text, _) = record(&[10, 20]).text().unwrap();
         let changed = Record::of(&live(RECORD_ANNOTATION, &text.replacen("hostPID\":true", "hostPID\":false", 1)));
         assert_eq!(changed.templates, [base("hash-1", 20)]);

@@ -18,14 +18,14 @@ use crate::k8s::hex::hex;
 use crate::oneagent::from_cluster::{certificates, mount};
 use crate::oneagent::resolve::{FromImage, PodShape, ProxySource, Resolved, SCRIPT_URL, Wish};
 
-/// Stands for the version until a template is rendered.
+/// Placeholder of the version until a template is rendered.
 const VERSION: &str = "{agent-version}";
-/// Stands for its first three parts.
+/// Placeholder of its first three parts.
 const SHORT: &str = "{agent-version-short}";
-/// Where the version stands in the address that is ours. What a user writes himself is left as he wrote it.
+/// The place of the version in the address that is ours. What a user writes himself is left as he wrote it.
 const AT_VERSION: &str =
     "/deployment/installer/agent/unix/default/version/{agent-version}?Api-Token=$(ONEAGENT_INSTALLER_TOKEN)";
-/// Stands for the release's installer image.
+/// Placeholder of the release's installer image.
 pub const IMAGE: &str = "{default-image}";
 const CONTAINER: &str = "dynatrace-oneagent";
 /// Name of the variable with the token that the installer is fetched with: a template that has it installs.

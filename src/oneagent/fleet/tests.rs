@@ -50,7 +50,7 @@ fn a_pod_is_ours_by_its_controller_and_not_by_its_labels() {
 }
 
 #[test]
-fn a_heartbeat_concerns_nobody_and_a_relist_forgets_what_is_gone() {
+fn a_heartbeat_concerns_no_one_and_a_relist_forgets_what_is_gone() {
     let node = |name: &str, beat: &str, ready: &str| {
         let value = json!({ "metadata": { "name": name, "labels": {} },
             "status": { "conditions": [{ "type": "Ready", "status": ready, "lastHeartbeatTime": beat,
@@ -187,7 +187,7 @@ fn a_node_is_without_its_agent_since_it_lost_it_however_many_pods_come_and_go() 
     assert_eq!(of(), Some(expected));
     fleet.pod(&Change::Applied(pod("third", ready("True", "1970-01-01T00:16:40Z"))));
     assert_eq!(of(), None, "it has one again");
-    // What nobody selects any more, or is gone, is not waited for.
+    // What is not selected any more, or is gone, is not waited for.
     fleet.pod(&Change::Deleted(pod("third", json!({}))));
     assert_eq!(of().map(|loss| loss.since.timestamp()), Some(1_000));
     assert!(fleet.losses(&key, |_| false).is_empty() && of().is_none());

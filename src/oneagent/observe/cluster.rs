@@ -21,7 +21,7 @@ use crate::kernel::{self, call};
 /// The original operator: its Deployment, and its name as a field manager.
 pub(super) const ORIGINAL: &str = "dynatrace-oneagent-operator";
 
-/// Whether somebody has written an object since we took it over.
+/// Whether another client has written an object since we took it over.
 pub(super) fn wrote(daemonset: &DaemonSet, manager: &str) -> bool {
     daemonset
         .managed_fields()
@@ -65,7 +65,7 @@ pub async fn selector_changed(cx: &Cx<'_>, resolved: &Resolved, seen: &Observed)
 }
 
 /// Whether new Pods are held to the namespace's node selector: an agent that came to a node outside of it since it was
-/// written shows that nobody does, and OpenShift's means nothing elsewhere.
+/// written shows that it is not, and OpenShift's means nothing elsewhere.
 pub(super) async fn is_enforced(cx: &Cx<'_>, selector: &Selector, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> bool {
     if selector.labels.is_empty() {
         return false;

@@ -101,7 +101,7 @@ pub struct Observed {
     pub namespace_selector: BTreeMap<String, String>,
     /// Whether they are the cluster's default ones.
     pub selector_is_default: bool,
-    /// Whether somebody holds new Pods to that, as far as is known.
+    /// Whether new Pods are held to that, as far as is known.
     pub selector_enforced: bool,
     /// UID of Namespace kube-system.
     pub cluster_id: String,
@@ -246,7 +246,7 @@ async fn daemonset(cx: &Cx<'_>) -> Result<(Option<Arc<DaemonSet>>, bool), kernel
     if daemonset.as_ref().is_some_and(is_ours) {
         return Ok((daemonset, false));
     }
-    // Before the first write: the watch shows only DaemonSets with our label, and somebody else's may have the name.
+    // Before the first write: the watch shows only DaemonSets with our label, and another owner's may have the name.
     let api: Api<DaemonSet> = Api::namespaced(cx.client.clone(), &cx.key.0);
     let read = call(|| format!("read DaemonSet {}", cx.key.1), api.get_opt(&cx.key.1));
     let (found, runs) = tokio::try_join!(read, original_runs(cx, &cx.key.0))?;
@@ -265,13 +265,13 @@ pub(super) fn able<'a>(resolved: &Resolved, nodes: &'a [Arc<Node>]) -> Vec<&'a A
     nodes.iter().filter(is_able).collect()
 }
 
-/// Whether one of them lacks a Ready agent, and nobody's work on the node explains it.
+/// Whether one of them lacks a Ready agent, and no work on the node explains it.
 fn lacks(cx: &Cx<'_>, resolved: &Resolved, able: &[&Arc<Node>], pods: &[Arc<Pod>], ledger: &Ledger) -> bool {
     let gone = ledger.deleted();
     let there = || pods.iter().filter(|pod| !pod.deleting && !gone.contains(&pod.id));
     let has_pod: HashSet<&str> = there().map(|pod| &*pod.node).collect();
     let is_ready: HashSet<&str> = there().filter(|pod| pod.ready_since.is_some()).map(|pod| &*pod.node).collect();
-    // Where the namespace keeps agents off, none is created again: nobody waits for it.
+    // Where the namespace keeps agents off, none is created again: nothing waits for it.
     let inside =
         cx.kind.node_selectors.known(&resolved.namespace).map(|selector| selector.labels.clone()).unwrap_or_default();
     let mut able = able.iter().filter(|node| has_pod.contains(&*node.name) || has_labels(node, &inside));
@@ -293,7 +293,7 @@ fn undeletable(kept: &Kept, pods: &[Arc<Pod>]) -> Undeletable {
     Undeletable { aside, said }
 }
 
-/// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nobody waits for the
+/// The nodes that are known, read once. Before there is a DaemonSet no node has an agent, and nothing waits for the
 /// answer.
 async fn known(cx: &Cx<'_>, resolved: &Resolved, has_daemonset: bool) -> Option<Arc<Known>> {
     if let Some(known) = cx.kind.notes.get(&resolved.uid) {

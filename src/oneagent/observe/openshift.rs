@@ -17,7 +17,7 @@ use crate::openshift::proxy::ClusterProxy;
 /// What it says.
 #[derive(Debug, Default)]
 pub struct OpenShift {
-    /// Whether the cluster is one; `None`: not asked, or nobody answered.
+    /// Whether the cluster is one; `None`: not asked, or not answered.
     pub is_one: Option<bool>,
     /// Its proxy, when the spec wants it.
     pub proxy: Answer,
@@ -33,7 +33,7 @@ impl OpenShift {
         ClusterProxy::of(proxy)
     }
 
-    /// Whether the cluster is being updated; `None`: nobody knows.
+    /// Whether the cluster is being updated; `None`: unknown.
     #[must_use]
     pub fn is_updating(&self) -> Option<bool> {
         match &self.version {

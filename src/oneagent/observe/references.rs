@@ -152,7 +152,7 @@ pub(super) fn named(look: Option<Lookup>, kind: &str, namespace: &str, name: &st
         Some(Lookup::Found(data)) => match data.entries.get(key).filter(|v| !v.expose_secret().trim().is_empty()) {
             Some(value) => {
                 let value = value.expose_secret().trim();
-                // A Secret's UID is known only to those who may read the Secret: with it nobody else can try values
+                // A Secret's UID is known only to those who may read the Secret: with it no one else can try values
                 // out. Of another Secret with the same value the plan keeps the mark.
                 let keyed = if kind == "Secret" { data.uid.as_str() } else { "" };
                 Named::There(value.to_owned().into(), short_hash(format!("{keyed}\n{value}").as_bytes()))

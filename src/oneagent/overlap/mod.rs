@@ -3,8 +3,8 @@
 //!
 //! Pure. The younger one's affinity takes the negation of what the older one selects, so that a node which is
 //! relabelled needs no write; but only where that leaves out just the nodes that the older one serves, and takes no
-//! agent from a node on which the older one's does not run. Else the conflict is only reported. Must not decide what
-//! runs on a node.
+//! agent from a node on which the older one's does not run. Otherwise the conflict is only reported. Must not decide
+//! what runs on a node.
 
 #[cfg(test)]
 mod tests;
@@ -47,7 +47,7 @@ pub struct Agents<'a> {
     pub name: String,
     /// Whether the OneAgent was deleted.
     pub is_gone: bool,
-    /// Whether it is older, and nobody knows what it selects: its spec is invalid.
+    /// Whether it is older, and what it selects is unknown: its spec is invalid.
     pub is_invalid: bool,
     /// Whether it leaves nodes to the one in question.
     pub yields: bool,
@@ -139,7 +139,7 @@ fn leave(
 ) -> Left {
     let Some(terms) = negation(&other.placement, own) else { return Left::TooMany };
     let is_shared = |node: &Node| other.placement.verdict(node) == Verdict::Selected;
-    // Just the nodes that the other one serves are left out, and nobody loses an agent.
+    // Just the nodes that the other one serves are left out, and no node loses its agent.
     let is_exact = selected.iter().all(|node| any_holds(&terms, node) != is_shared(node));
     let takes_none = shared.iter().all(|node| !has_pod.contains(&*node.name) || other.serves.contains(&node.name));
     // What selects everything would leave nothing to nodes that may yet come.
@@ -154,7 +154,7 @@ fn leave(
     }
 }
 
-/// Why nobody can say yet which nodes are left to another, or why agents would come to nodes that the agents of another
+/// Why it is unknown yet which nodes are left to another, or why agents would come to nodes that the agents of another
 /// have not left. `resolved` is apart from the others; `is_unread`: whether nothing was ever known of a namespace.
 #[must_use]
 pub fn doubt(

@@ -65,7 +65,7 @@ fn the_younger_one_leaves_the_nodes_that_the_older_one_serves() {
 }
 
 #[test]
-fn one_for_everything_without_tolerations_pushes_nobody_off_tainted_nodes() {
+fn one_for_everything_without_tolerations_takes_no_tainted_node() {
     let mut infra = node("infra", &[("infra", "yes")]);
     Arc::make_mut(&mut infra).taints =
         vec![Taint { key: "infra".into(), value: String::new(), effect: "NoSchedule".into() }];
@@ -74,7 +74,7 @@ fn one_for_everything_without_tolerations_pushes_nobody_off_tainted_nodes() {
     let for_infra = agent(json!({ "nodeSelector": { "infra": "yes" }, "tolerations": [{ "operator": "Exists" }] }));
     let for_infra = exclude_older(for_infra, std::slice::from_ref(&all), &nodes, &[], &BTreeSet::new());
     assert_eq!((selected(&for_infra, &nodes), for_infra.conflicts.len()), (vec!["infra".to_owned()], 0));
-    // Two for everything, one of them with tolerations: the negation would leave the infra node to nobody.
+    // Two for everything, one of them with tolerations: the negation would leave the infra node without an agent.
     let tolerant = exclude_older(
         agent(json!({ "tolerations": [{ "operator": "Exists" }] })),
         &[all],
@@ -86,7 +86,7 @@ fn one_for_everything_without_tolerations_pushes_nobody_off_tainted_nodes() {
 }
 
 #[test]
-fn nobody_yields_where_that_takes_the_only_agent() {
+fn neither_yields_where_that_takes_the_only_agent() {
     let nodes = [node("a", &[("disk", "ssd")])];
     let pods = [Arc::new(Pod::named("p", "a"))];
     let younger = |serves: &[&str]| {
@@ -161,7 +161,7 @@ fn pods_of_another_are_read_only_where_agents_would_come_to_nodes() {
 }
 
 #[test]
-fn where_nobody_knows_what_an_older_one_selects_nothing_is_written_over_its_agents() {
+fn where_an_older_ones_nodes_are_unknown_its_agents_stay() {
     let invalid = || Some(Doubt::Invalid { older: "n/other".into() });
     let other = || Met { is_invalid: true, ..NOTHING };
     assert_eq!(met(&Met { yielded: &["n/other"], ..other() }), invalid(), "its nodes were left to it");

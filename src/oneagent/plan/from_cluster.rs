@@ -1,7 +1,7 @@
 //! What agents take from the cluster: which of it is put on the template, what holds a rollout because of it, and what
-//! somebody should know.
+//! a user should know.
 //!
-//! Pure. Must not take a fact for one that nobody knows: then what was recorded stays.
+//! Pure. Must not take a fact for one that is unknown: then what was recorded stays.
 
 use super::super::from_cluster::{FromCluster, bundle, bundle_name};
 use super::super::hold::{CLUSTER_UPDATE, CLUSTER_UPDATE_UNKNOWN};
@@ -52,7 +52,7 @@ fn scc(resolved: &Resolved, seen: &Observed, recorded: Option<&FromCluster>) -> 
 }
 
 /// What is asked for while Pods are refused: an SCC that refuses them may be the one that is asked for. Whatever else
-/// refuses them, or where nobody can say, what was asked for stays: the SCC may refuse other nodes' Pods.
+/// refuses them, or where that is unknown, what was asked for stays: the SCC may refuse other nodes' Pods.
 fn insisted(asks: bool, refused: Option<&str>, recorded: Option<&FromCluster>) -> Option<String> {
     let wanted = || asks.then(|| PRIVILEGED.to_owned());
     match (refused.map(is_by_scc), recorded) {
@@ -82,7 +82,7 @@ pub(super) fn cluster_update(resolved: &Resolved, seen: &Observed) -> Option<Hol
     }
 }
 
-/// What admission made of agents that somebody should know.
+/// What admission made of agents that a user should know.
 pub(super) fn remarks(resolved: &Resolved, seen: &Observed) -> Vec<String> {
     let mut remarks = Vec::new();
     let is_ours = resolved.pod.service_account == ACCOUNT && !resolved.pod.unprivileged;
@@ -115,7 +115,7 @@ mod tests {
     use crate::fleet::refusal::UNREAD;
 
     #[test]
-    fn an_scc_is_asked_for_no_more_once_it_may_refuse_the_pods_and_whatever_else_refuses_them_changes_nothing() {
+    fn an_scc_that_may_refuse_the_pods_is_not_requested_any_more() {
         let (ours, none) = (PRIVILEGED.to_owned(), None);
         let asked = FromCluster { scc: Some(ours.clone()), ..FromCluster::default() };
         let unasked = FromCluster::default();

@@ -1,4 +1,4 @@
-//! Plan: from what is wanted and what is, everything that shall be done. Makes no choice that `act` would have to
+//! Plan: from what is wanted and what is, everything that is to be done. Makes no choice that `act` would have to
 //! repeat.
 //!
 //! Pure: the same arguments give the same plan, byte for byte. Must not send, wait, log, or ask for the time.
@@ -71,13 +71,13 @@ pub struct Objects {
     pub pull_secret: Option<PullSecret>,
     /// The DaemonSet; `None`: leave what is there alone.
     pub daemonset: Option<Value>,
-    /// What Istio shall let pass; `None`: leave what is there alone.
+    /// What Istio is to let pass; `None`: leave what is there alone.
     pub istio: Option<Wanted>,
     /// The ConfigMap for the cluster's certificates; `None`: none is needed, or it is there.
     pub bundle: Option<Value>,
 }
 
-/// Everything that shall be done.
+/// Everything that is to be done.
 #[derive(Debug)]
 pub struct Plan {
     /// Objects to apply.
@@ -88,9 +88,9 @@ pub struct Plan {
     pub guard: Guard,
     /// What we deleted and what is not replaced yet.
     pub ledger: Ledger,
-    /// What is to be said of a DaemonSet that somebody edited, once it is put back.
+    /// What is to be said of a DaemonSet that another client edited, once it is put back.
     pub edited: Option<String>,
-    /// Whether the DaemonSet controller shall look again: it makes fewer Pods than it should.
+    /// Whether the DaemonSet controller is to look again: it makes fewer Pods than it should.
     pub nudge: bool,
     /// What the status is to say of it, once it is done.
     pub assessment: Assessment,
@@ -123,7 +123,7 @@ impl Planned for Plan {
 pub struct Assessment {
     /// The version that was chosen.
     pub choice: Choice,
-    /// What agents shall be.
+    /// What agents are to become.
     pub desired: Option<Revision>,
     /// What the engine says.
     pub decision: Decision,
@@ -131,7 +131,7 @@ pub struct Assessment {
     pub template: Option<Version>,
     /// What a human must fix, most important first.
     pub problems: Vec<Problem>,
-    /// What somebody should know, and nothing needs.
+    /// What a user should know, without a need to act.
     pub warnings: Vec<String>,
     /// Whether nothing may be touched.
     pub is_blocked: bool,
@@ -264,7 +264,7 @@ fn plan_beside(
         decision.plan.steps = Vec::new();
         decision.memory = memory.clone();
     }
-    // Said only where it keeps somebody from something.
+    // Said only where it keeps a user from something.
     problems.extend(behind.filter(|_| decision.plan.report.state == State::Held));
     problems.extend(complaints(resolved, seen, &decision, refused, (environment, &choice)));
 
@@ -297,7 +297,7 @@ fn plan_beside(
     })
 }
 
-/// What somebody should know, and nothing needs.
+/// What a user should know, without a need to act.
 fn remarks(resolved: &Resolved, seen: &Observed, choice: &Choice) -> Vec<String> {
     let of_choice = choice.remark.clone().into_iter().collect();
     [resolved.warnings.clone(), from_cluster::remarks(resolved, seen), of_choice].concat()
@@ -335,7 +335,7 @@ fn placement(resolved: &Resolved, live: Option<&DaemonSet>) -> Placement {
 fn gone(seen: &Observed, placement: &Placement, is_blocked: bool, now: DateTime<Utc>) -> (Option<News>, Vec<GoneNode>) {
     let known = seen.known.as_deref().filter(|_| !is_blocked);
     let known = known.map(|known| known.now(&seen.nodes, &seen.pods, placement, &seen.told, now));
-    // While nothing may be touched nobody forgets either.
+    // While nothing may be touched, nothing is forgotten.
     let gone = known.as_ref().map(|news| &news.known).or(seen.known.as_deref()).map(Known::gone).unwrap_or_default();
     (known, gone)
 }

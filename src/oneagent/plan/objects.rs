@@ -31,14 +31,14 @@ use crate::k8s::facts::{HASH_ANNOTATION, VERSION_ANNOTATION};
 use crate::k8s::ownership::is_adopted;
 use crate::rollout::Template;
 
-/// What Istio shall let pass. While the endpoints are not known those of before stay.
+/// What Istio is to let pass. While the endpoints are not known the previous ones stay.
 pub(super) fn mesh(
     resolved: &Resolved,
     seen: &Observed,
     environment: Option<&Snapshot>,
 ) -> (Option<Wanted>, Option<Problem>) {
     match &seen.istio {
-        // Asked for, and nobody said: what is there stays.
+        // Asked for, and not answered: what is there stays.
         None if resolved.istio => (None, None),
         None | Some(Served::Absent) => (Some(Wanted::default()), None),
         Some(Served::Otherwise(versions)) => {
@@ -81,7 +81,7 @@ pub(super) fn mesh(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PullSecretState {
     Ready,
-    /// Nobody has been asked yet.
+    /// Not asked yet.
     Unasked,
     Unusable(String),
 }
@@ -133,7 +133,7 @@ pub(super) fn pull_secret(
 }
 
 /// The base template, with the hash that agents carry which were made from the same: an earlier release may have hashed
-/// it in another way, and what the operator chooses itself restarts nobody.
+/// it in another way, and what the operator chooses itself restarts no agent.
 pub(super) fn base(
     resolved: &Resolved,
     seen: &Observed,
@@ -158,7 +158,7 @@ pub(super) fn base(
 }
 
 /// What proves that the value in a proxy's Secret is the same, also where the Secret is another one. Who may read
-/// DaemonSets reads it; with the token in it nobody can try values out who may not read the tokens.
+/// DaemonSets reads it; with the token in it, only readers of the token can try values out.
 fn proof(seen: &Observed) -> Option<String> {
     let Some(Named::There(value, mark)) = &seen.proxy else { return None };
     let token = [&seen.paas, &seen.api].into_iter().find_map(|token| match token {
@@ -240,9 +240,9 @@ pub(super) fn render(
     default_image: &str,
 ) -> Result<Rendered, serde_json::Error> {
     let of = |hash: &str| if hash == base.hash { Some(base) } else { record.template(hash) };
-    // A record that somebody removed cannot be brought back: the spec is what remains.
+    // A record that was removed cannot be brought back: the spec is what remains.
     let chosen = of(&revision.hash).unwrap_or(base);
-    // Of a template of before the spec says no more what it takes from the cluster; the SCC is the cluster's alone.
+    // The spec no longer says what a previous template took from the cluster; the SCC is the cluster's alone.
     let from_cluster = FromCluster { scc: base.from_cluster.scc.clone(), ..chosen.from_cluster.clone() };
     let chosen = &Base { from_cluster, ..chosen.clone() };
     // The last good template is kept beside the one in use, for as long as they differ.
@@ -287,7 +287,7 @@ pub(super) fn edited(
     else {
         return Ok(Edited::default());
     };
-    // Without a record of what was ours nobody can tell.
+    // Without a record of what was ours that is unknown.
     let Some(base) = record.template(&running.hash) else { return Ok(Edited::default()) };
     let rendered = daemonset(resolved, base, running.version, String::new(), default_image)?;
     Edited::read(MANAGER, live, &record.edited, (!seen.is_believed).then_some(&rendered), &seen.pods)

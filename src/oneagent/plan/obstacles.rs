@@ -1,4 +1,4 @@
-//! What keeps a plan from being carried out: what a human must fix, and what nobody may touch.
+//! What keeps a plan from being carried out: what a human must fix, and what must not be touched.
 //!
 //! Pure. Must not choose a Pod or an object.
 
@@ -244,7 +244,7 @@ pub(super) fn complaints(
         }
     }
     // What failed before a newer version, or before the one that a user insists on since, is history. An edit of the
-    // last good one is rolled out beside a failure that stands.
+    // last good one is rolled out beside a failure that persists.
     let failed = decision.memory.rollout.failure.as_ref().and_then(|failure| failure.revision.version);
     let is_another = choice.strict && decision.memory.rollout.started().is_some() && choice.version != failed;
     let is_history = is_another || failed.is_some_and(|failed| choice.version > Some(failed));

@@ -1,6 +1,6 @@
-//! A DaemonSet that somebody deleted: as what it comes back, and what waits until its agents have.
+//! A DaemonSet that was deleted: as what it comes back, and what waits until its agents have.
 //!
-//! Pure. Must not bring back what nobody can download, nor an edit that is older than the spec.
+//! Pure. Must not bring back what cannot be downloaded, nor an edit that is older than the spec.
 
 use chrono::{DateTime, Utc};
 

@@ -23,7 +23,7 @@ use crate::rollout::Source;
 /// For so long an answer about hosts is waited for; then Pods are judged by what they were made from.
 const HEARD: TimeDelta = TimeDelta::minutes(30);
 
-/// Which version the agents shall have; and the newest that one reported, where the DaemonSet is at an older one.
+/// Which version the agents should have; and the newest that one reported, where the DaemonSet is at an older one.
 pub(super) fn chosen(
     memory: &Memory,
     resolved: &Resolved,
@@ -116,7 +116,7 @@ fn newest(nodes: &[Arc<Node>], pods: &[Arc<Pod>], reported: Reported<'_>) -> Opt
 
 /// The environment as the place that Pods download from.
 pub(super) fn source(resolved: &Resolved, environment: Option<&Result<Arc<Snapshot>, dynatrace::Error>>) -> Source {
-    // Where nobody can ask, nobody waits for an answer.
+    // Where no request is possible, nothing waits for an answer.
     if !downloads(resolved) {
         return Source::NotNeeded;
     }
@@ -132,7 +132,7 @@ pub(super) fn source(resolved: &Resolved, environment: Option<&Result<Arc<Snapsh
     }
 }
 
-/// While nobody asks the environment, what was known before counts.
+/// While the environment is not asked, what was known before counts.
 fn ahead(
     memory: &Memory,
     resolved: &Resolved,

@@ -20,7 +20,7 @@ pub(super) use world::applied;
 const NOUNS: Nouns =
     Nouns { kind: "OneAgent", one: "agent", many: "agents", unknown: "a version that is not known yet" };
 
-/// What would become of the agents of a OneAgent. `agent` is it as it shall be; the cluster has it as it is, if it is
+/// What would become of the agents of a OneAgent. `agent` is the desired one; the cluster has it as it is, if it is
 /// there.
 pub fn preview(
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! What is observed of a OneAgent by somebody's lists and its status alone, as the operator would observe it.
+//! What is observed of a OneAgent by a user's lists and its status alone, as the operator would observe it.
 //!
 //! Pure. Must not ask a cluster or an environment.
 
@@ -91,7 +91,7 @@ pub(in super::super) fn observed(
     }
 }
 
-/// The token, as far as the status tells: what nobody complains of is there.
+/// The token, as far as the status tells: what no message reports exists.
 fn token(status: &OneAgentStatus) -> Token {
     let missing = [Reason::TokenSecretNotFound, Reason::TokenMissing].map(|reason| reason.to_string());
     let is_it = ConditionType::PaasToken.to_string();

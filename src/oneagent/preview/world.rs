@@ -62,7 +62,7 @@ impl World {
         changes(&self.resolved, &self.seen, &self.image).map_err(failed)
     }
 
-    /// Why nobody but the environment can say which version is wanted.
+    /// Why only the environment can say which version is wanted.
     pub(super) fn is_unknown(&self, agent: &OneAgent) -> Option<String> {
         let status = agent.status.as_ref().filter(|_| self.resolved.versions.is_none())?;
         let field = match (self.resolved.wish, status.version_source.as_deref()) {

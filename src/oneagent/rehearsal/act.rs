@@ -36,17 +36,17 @@ pub enum Own {
     Edit(Value),
     /// Merge patches of the specs of these OneAgents.
     EditOf(BTreeMap<String, Value>),
-    /// Somebody pauses the rollouts of all OneAgents, or resumes them.
+    /// A user pauses the rollouts of all OneAgents, or resumes them.
     Pause(bool),
-    /// Somebody stops everything, or no longer.
+    /// A user stops everything, or ends the stop.
     Stop(bool),
     /// The operator's process starts again.
     Restart,
-    /// Somebody empties every status.
+    /// A user empties every status.
     WipeStatus,
 }
 
-/// Acts of the world that mean nothing to a DaemonSet.
+/// Acts that mean nothing to a DaemonSet.
 const OF_WORKLOADS: [&str; 2] = ["scale", "minAvailable"];
 
 impl<'de> Deserialize<'de> for Act {

@@ -47,7 +47,7 @@ impl Kept {
         object["metadata"]["namespace"] = NAMESPACE.into();
         object["metadata"]["uid"] = format!("oneagent-{number}").into();
         object["metadata"]["generation"] = 1.into();
-        // What somebody saved from a cluster is of that cluster.
+        // What a user saved from a cluster is of that cluster.
         object["status"] = Value::Null;
         let agent = serde_json::from_value(object).map_err(|error| format!("OneAgent {name}: {error}"))?;
         let environment = Snapshot {
@@ -92,7 +92,7 @@ impl Kept {
     }
 
     /// Its environment stops answering, or answers again.
-    pub(super) fn set_away(&mut self, away: bool, now: DateTime<Utc>) {
+    pub(super) fn set_unreachable(&mut self, away: bool, now: DateTime<Utc>) {
         self.environment.away = away;
         self.environment.trouble = away.then(|| "connection refused".to_owned());
         if !away {

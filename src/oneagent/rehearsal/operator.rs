@@ -96,7 +96,7 @@ impl Operator {
         (self.cluster, self.all.into_iter().map(|kept| (kept.agent, kept.record)).collect())
     }
 
-    /// The world that it is in.
+    /// The simulated cluster.
     #[must_use]
     pub fn world(&self) -> &World {
         &self.stage.world
@@ -179,7 +179,7 @@ impl Operator {
         }
         kept.last = Some(status);
         let next = plan.next.and_then(|next| TimeDelta::from_std(next).ok()).map(|next| now + next);
-        // The engine looks again and again while a window is closed, lest somebody set the clock; here nobody does.
+        // The engine looks again and again while a window is closed, in case the clock was set; here it never is.
         let closed = resolved.policy.calendar.closed(now).filter(|_| self.records && self.stage.world.due().is_none());
         let next = closed.and_then(|closed| closed.opens).or(next);
         // A second later the DaemonSet's controller has seen it.
@@ -228,7 +228,7 @@ impl Operator {
         let mut seen = observed(&self.cluster.fleet, resolved, status, &Surroundings::default(), now);
         let kept = &mut self.all[at];
         let known = kept.answer(resolved.network_zone.as_deref(), &seen.nodes, now);
-        // A new process has asked nobody yet.
+        // A new process has asked no environment yet.
         let known = if now < self.answers_at { Snapshot::default() } else { known };
         seen.environment = Some(Ok(Arc::new(known)));
         seen.known = Some(Arc::default());

@@ -28,7 +28,7 @@ impl Operator {
                 format!("environments offer versions: {all:?}")
             }
             Own::EnvironmentAway(away) => {
-                self.all.iter_mut().for_each(|kept| kept.set_away(*away, now));
+                self.all.iter_mut().for_each(|kept| kept.set_unreachable(*away, now));
                 (if *away { "the environment is unreachable" } else { "the environment answers again" }).to_owned()
             }
             Own::Edit(patch) => self.edit(|_| Some(patch))?,

@@ -11,7 +11,7 @@ use crate::sim::Event;
 
 /// The watches show it to the operator.
 pub(super) fn show(fleet: &Fleet, event: Event) {
-    /// The world says what the API would: all of it can be read.
+    /// The simulated cluster says what the API would: all of it can be read.
     fn read<T: DeserializeOwned>(object: Value) -> Option<T> {
         serde_json::from_value(object).ok()
     }

@@ -39,7 +39,7 @@ pub(super) fn from_image(spec: &OneAgentSpec, api_url: &str, wrong: &mut Vec<Ref
     if let Some(image) = text(spec.image.as_ref()) {
         return Some(FromImage { registry: None, custom_secret, tag: tag(&image) });
     }
-    // A pin says which tag by itself; without one the field is the tag, as the original had it, version or not.
+    // A pin determines the tag; without one the field is the tag, as the original had it, version or not.
     let pinned = spec.update.as_ref().is_some_and(|update| text(update.version.as_ref()).is_some());
     let tag = text(spec.agent_version.as_ref()).filter(|_| !pinned);
     if let Some(tag) = tag.as_ref().filter(|tag| !is_tag(tag)) {

@@ -84,7 +84,7 @@ pub struct Resolved {
     pub versions: Option<(String, String)>,
     /// Whether to stay at the version reached.
     pub frozen: bool,
-    /// How long after it was built a version is taken by itself.
+    /// How long after it was built a version is taken automatically.
     pub minimum_age: TimeDelta,
     /// A version that failed and is to be tried again.
     pub retry: Option<Version>,
@@ -106,7 +106,7 @@ pub struct Resolved {
     pub warnings: Vec<String>,
     /// Others that select the same nodes; filled in by `overlap`.
     pub conflicts: Vec<Conflict>,
-    /// Why nobody can say yet which nodes are left to another; filled in by `overlap`.
+    /// Why it is unknown yet which nodes are left to another; filled in by `overlap`.
     pub doubt: Option<Doubt>,
     /// Older ones to which nodes were left, and of which nothing is known now; filled in by `overlap`.
     pub remembers: BTreeSet<String>,

@@ -16,7 +16,7 @@ pub struct FromOpenShift {
     pub pauses: bool,
 }
 
-/// What the user names himself goes before what the cluster has.
+/// What the user names takes precedence over what the cluster has.
 pub(super) fn wanted(spec: &OneAgentSpec) -> FromOpenShift {
     let wanted = spec.openshift.clone().unwrap_or_default();
     FromOpenShift {

@@ -1,4 +1,4 @@
-//! Where agents shall run: node selector, affinity and tolerations as the engine reads them.
+//! Where agents should run: node selector, affinity and tolerations as the engine reads them.
 //!
 //! Pure. What the API server would refuse is refused here, by its place in the spec. Must not look at a node.
 

@@ -1,6 +1,6 @@
 //! What a spec means, and what of it is refused with which words.
 //!
-//! Places are tried with the engine; this is only what stands in the object.
+//! Places are tried with the engine; this is only what is in the object.
 
 use super::*;
 use serde_json::json;

@@ -64,7 +64,7 @@ pub(super) fn list(
     Some((name, key.unwrap_or_else(|| "versions".to_owned())))
 }
 
-/// Hours, minutes and seconds; the CRD lets nothing else in.
+/// Hours, minutes and seconds; the CRD admits nothing else.
 pub(super) fn minimum_age(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> TimeDelta {
     let written = spec.update.as_ref().and_then(|update| text(update.minimum_age.as_ref()));
     let Some(written) = written else { return TimeDelta::zero() };

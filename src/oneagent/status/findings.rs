@@ -122,7 +122,7 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
         // While the Pods of what was unavailable come and go, it still is.
         let is_known = kept(C::Ready, R::AgentsUnavailable, facts).is_some();
         let reason = if named.is_empty() && !is_known { R::RollingOut } else { R::AgentsUnavailable };
-        // Of nodes that are NotReady nobody expects one.
+        // NotReady nodes are not expected to have one.
         let away = report.bucket(Bucket::NodeNotReady);
         let away = match away {
             0 => String::new(),

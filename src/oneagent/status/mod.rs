@@ -44,7 +44,7 @@ pub struct StatusFacts<'a> {
     pub assessment: &'a Assessment,
     /// What came of it.
     pub done: &'a Done,
-    /// What goes on failing.
+    /// What keeps failing.
     pub complaint: Option<&'a Problem>,
 }
 
@@ -144,7 +144,7 @@ pub fn status(
                 let hosts = environment.and_then(|e| e.hosts.as_ref()?.of(resolved.network_zone.as_deref()));
                 let reported = ip.and_then(|ip| hosts?.get(&ip).copied());
                 let made_from = pod.revision.as_ref().and_then(|r| r.version);
-                // A host reports the newer agent of before until its new one has reported: a pin is not outdone by it.
+                // A host reports the previous, newer agent until its new one has reported: a pin is not outdone by it.
                 let is_pinned = choice.strict && made_from == choice.version;
                 let version = if is_pinned { made_from } else { made_from.max(reported) };
                 let known = before.instances.get(&*pod.node).filter(|_| is_kept);

@@ -1,4 +1,4 @@
-//! Which version the agents shall have, and where that comes from.
+//! Which version the agents should have, and where that comes from.
 //!
 //! Pure: the user's wish, what the environment says, what runs. Must not know Pods or budgets.
 
@@ -18,7 +18,7 @@ use super::resolve::Wish;
 /// What was chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Choice {
-    /// The version; `None` while nobody knows one, and with a user's own installer address or image.
+    /// The version; `None` while none is known, and with a user's own installer address or image.
     pub version: Option<Version>,
     /// Whether any other is wrong.
     pub strict: bool,
@@ -30,7 +30,7 @@ pub struct Choice {
     pub problem: Option<(Reason, String)>,
     /// Whether the list of versions on offer is needed.
     pub needs_offered: bool,
-    /// What somebody should know of it.
+    /// What a user should know of it.
     pub remark: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub struct Facts<'a> {
     pub rejected: &'a [Version],
     /// The newest that an agent of ours reports, where a change of the template waits to reach it.
     pub reported: Option<Version>,
-    /// A version that was built later is not taken by itself.
+    /// A version that was built later is not taken automatically.
     pub built_before: Option<DateTime<Utc>>,
     /// The versions are a list of what may be taken, not of what there is.
     pub is_list: bool,
@@ -73,17 +73,17 @@ impl Facts<'_> {
     /// Whether Pods can be made of a version, as far as is known.
     fn is_offered(&self, version: Version) -> bool {
         let is_lacking = self.environment.is_some_and(|environment| environment.lacks(version));
-        // A list need not name what agents have had all along; what it names no more goes no further.
+        // A list need not name what agents have had all along; what it names no more is rolled out no further.
         !is_lacking || (self.is_list && self.last_good.is_none_or(|good| version <= good))
     }
 
-    /// Whether a version is old enough to be taken by itself. One whose number holds no time is.
+    /// Whether a version is old enough to be taken automatically. One whose number holds no time is.
     fn is_old_enough(&self, version: Version) -> bool {
         self.built_before.zip(version.built_at()).is_none_or(|(before, built)| built <= before)
     }
 
-    /// The newest that may be taken by itself: of those on offer, where the very newest is too young. Where no agent
-    /// runs yet rather the oldest on offer than none.
+    /// The newest that may be taken automatically: of those on offer, where the very newest is too young. Where no
+    /// agent runs yet rather the oldest on offer than none.
     fn ripe(&self, latest: Option<Version>) -> Option<Version> {
         let Some(latest) = latest.filter(|version| !self.is_old_enough(*version)) else { return latest };
         let offered = self.environment.and_then(|environment| environment.offered.as_deref())?;

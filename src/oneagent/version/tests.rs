@@ -31,7 +31,7 @@ fn facts(environment: &Snapshot, running: Option<u32>) -> Facts<'_> {
 }
 
 #[test]
-fn a_version_is_taken_by_itself_once_it_is_old_enough() {
+fn a_version_is_taken_automatically_once_it_is_old_enough() {
     let of = |minor: u32, day: u32| Version { day, ..v(minor) };
     let versions = [of(6, 20_260_110), of(5, 20_260_105), of(4, 20_260_101)];
     let environment =
@@ -66,7 +66,7 @@ fn a_version_is_taken_by_itself_once_it_is_old_enough() {
 }
 
 #[test]
-fn the_newest_is_taken_and_nothing_ever_goes_backwards_by_itself() {
+fn the_newest_is_taken_and_nothing_is_downgraded_automatically() {
     let environment = snapshot(5, &[6, 5, 4]);
     assert_eq!(choose(Wish::Newest, false, facts(&environment, Some(4))).version, Some(v(5)));
     assert_eq!(choose(Wish::Newest, false, facts(&environment, Some(6))).version, Some(v(6)));
@@ -81,7 +81,7 @@ fn the_newest_is_taken_and_nothing_ever_goes_backwards_by_itself() {
 }
 
 #[test]
-fn pods_that_are_made_anew_get_what_is_offered_where_the_running_version_is_not() {
+fn recreated_pods_get_an_offered_version_where_the_running_one_is_not() {
     let recalled = snapshot(5, &[4, 3]);
     for frozen in [false, true] {
         let choice = choose(Wish::Newest, frozen, facts(&recalled, Some(5)));
@@ -108,7 +108,7 @@ fn a_list_of_what_may_be_taken_moves_nothing_backwards() {
             assert_eq!(choose(wish, frozen, facts).version, Some(v(3)), "{wish:?} {frozen}");
         }
     }
-    // What is on its way and taken out of the list goes no further, and nothing goes below what is good.
+    // What is on its way and taken out of the list is rolled out no further, and no version falls below the good one.
     let on_its_way = Facts { is_list: true, last_good: Some(v(3)), ..facts(&list, Some(4)) };
     assert_eq!(choose(Wish::Newest, false, on_its_way).version, Some(v(3)));
     let listed = snapshot(5, &[5, 2]);
@@ -158,7 +158,7 @@ fn a_pin_is_strict_and_checked_before_anything_is_touched() {
 }
 
 #[test]
-fn an_image_goes_back_only_where_that_is_allowed() {
+fn an_image_is_downgraded_only_where_that_is_allowed() {
     let image = |minor, allow_downgrade| Wish::Image { version: Some(v(minor)), allow_downgrade };
     assert_eq!(older_image(image(3, false), Some(v(4)), Some(v(4))).unwrap().0, Reason::DowngradeNotAllowed);
     let (three, four) = (Some(v(3)), Some(v(4)));

@@ -335,7 +335,7 @@ fn a_memory_reads_back_as_it_was_written_and_what_makes_no_sense_is_left_out() {
         };
         assert_eq!(read(broken), expected, "{key}");
     }
-    // With what stands there one can reckon.
+    // What is there can be counted on.
     for (served, expected) in [(json!(i64::MAX), 316_224_000), (json!(-1), 0), (json!("long"), 0)] {
         let mut broken = stored(&full());
         broken["proof"]["served"] = served;

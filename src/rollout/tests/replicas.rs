@@ -1,6 +1,6 @@
 //! The engine where places are replicas of workloads: budgets of each, a slow start over many, what was missing before.
 //!
-//! A small world stands in for the workloads' controllers: a Pod that goes is created again under another name.
+//! A small world plays the workloads' controllers: a deleted Pod is created again under another name.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ struct World {
     worst: Vec<usize>,
     /// Whether new Pods crash.
     is_bad: bool,
-    /// A workload that somebody else is replacing.
+    /// A workload that another controller is replacing.
     busy: Option<usize>,
     /// Whether nothing more may go.
     is_held: bool,
@@ -225,7 +225,7 @@ fn a_change_that_crashes_meets_the_canary_alone() {
 }
 
 #[test]
-fn what_was_broken_before_hinders_nobody_and_says_nothing() {
+fn what_was_broken_before_hinders_no_one_and_proves_nothing() {
     let mut world = World::new(&[(3, Share::Count(1)), (2, Share::Count(1))]);
     // One of the first workload has crashed for weeks, and its successor will, too.
     let broken = Arc::make_mut(&mut world.pods[0].1);
@@ -246,7 +246,7 @@ fn what_was_broken_before_hinders_nobody_and_says_nothing() {
 }
 
 #[test]
-fn who_was_replaced_by_somebody_else_a_moment_ago_counts() {
+fn a_pod_that_another_client_just_replaced_counts() {
     let mut world = World::new(&[(4, Share::Count(1))]);
     // Another object's rollout took one, whose successor is not there yet.
     world.pods.remove(0);
@@ -304,7 +304,7 @@ fn a_successor_that_crashes_where_no_other_may_go_is_a_failure_whatever_the_budg
 }
 
 #[test]
-fn what_mends_a_canary_that_crashes_goes_to_it_first() {
+fn a_fix_of_a_crashing_canary_reaches_it_first() {
     let mut world = World::new(&[(4, Share::Count(1))]);
     (world.is_bad, world.policy.canary) = (true, Some(canary_of(1, 60)));
     for _ in 0..5 {
@@ -372,7 +372,7 @@ fn a_verdict_is_withdrawn_when_its_workload_is_whole_for_long_enough_whatever_it
     let plan = world.look();
     let whole_at = at(world.clock);
     assert_eq!((plan.report.state, plan.next), (State::Failed, Some(whole_at + world.policy.wait_ready)));
-    // A replica that is away for a moment begins it again.
+    // A replica that is missing for a moment begins it again.
     let pod = Arc::make_mut(&mut world.pods[0].1);
     let since = pod.ready_since.take();
     world.look();
@@ -385,7 +385,7 @@ fn a_verdict_is_withdrawn_when_its_workload_is_whole_for_long_enough_whatever_it
 }
 
 #[test]
-fn the_third_verdict_stays_and_asks_for_no_look_until_somebody_lifts_it() {
+fn the_third_verdict_is_final_until_a_user_lifts_it() {
     let mut world = failed_and_remade();
     world.memory.withdrawn = Some(Withdrawn { revision: Number(2), times: 2 });
     world.look();

@@ -1,4 +1,5 @@
-//! What a stack costs: until it stands, beside a client that knows no order; on many nodes; and while a store grows.
+//! What a stack costs: until it is complete, beside a client that knows no order; on many nodes; and while a store
+//! grows.
 //!
 //! Prints what was measured; must not judge it.
 

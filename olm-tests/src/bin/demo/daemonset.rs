@@ -84,7 +84,7 @@ pub(super) async fn demo() -> Result<Cluster, ExitCode> {
     }
 }
 
-/// Deploys both, as somebody who knows nothing of the operator.
+/// Deploys both, as a user who knows nothing of the operator.
 fn deploy(cluster: &Cluster, version: &str) {
     for name in SETS {
         let strategy = if name == "careful" {

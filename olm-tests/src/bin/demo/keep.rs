@@ -1,5 +1,5 @@
 //! What `KEEP=1` leaves: the cluster with three free nodes, an environment, and a OneAgent of one's own to begin with.
-//! docs/tutorial.md goes on from there.
+//! docs/tutorial.md continues from there.
 //!
 //! Must not say that a command works which does not on nodes that are fake.
 
@@ -27,7 +27,7 @@ case "$1" in --crashing) fault=crashing; shift ;; *) fault=good ;; esac
 echo "$1 $fault ${2:-mine}" >> "$(dirname "$0")/published"
 "#;
 
-/// Says how to look at it, and goes on until Ctrl-C.
+/// Says how to look at it, and continues until Ctrl-C.
 pub(super) async fn running(cluster: &Cluster, namespace: &str, what: &str) -> ! {
     let is_ours = what.starts_with("oneagents");
     if is_ours {

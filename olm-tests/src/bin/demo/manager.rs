@@ -1,6 +1,6 @@
-//! `make demo KIND=manager`: a stack of ten components stands up, each after those that it needs. Its ZooKeeper,
-//! RabbitMQ, Cassandra, Redis, BIND and dnsmasq are real. Of the others, whose images cannot be had here, stand-ins
-//! read their files and connect to all that these name.
+//! `make demo KIND=manager`: a stack of ten components starts, each after those that it needs. Its ZooKeeper, RabbitMQ,
+//! Cassandra, Redis, BIND and dnsmasq are real. Of the others, whose images cannot be had here, stand-ins read their
+//! files and connect to all that these name.
 //!
 //! Installs from `config/tf-operator/install.yaml`, and applies its sample. Must not claim anything that the API server
 //! does not say.

@@ -228,7 +228,7 @@ impl<'a> Screen<'a> {
         self.drawn = rows;
     }
 
-    /// A line that stays; the grid goes on below it.
+    /// A line that stays; the grid continues below it.
     pub fn line(&mut self, text: &str) {
         self.drawn = 0;
         println!();

@@ -1,7 +1,7 @@
-//! What a program of OpenSDN would do with its file: whom it connects to, with which name and password, and where it
-//! listens.
+//! What a program of OpenSDN would do with its file: which servers it connects to, with which name and password, and
+//! where it listens.
 //!
-//! Each form is read by a parser of it. Must not connect to anybody.
+//! Each form is read by a parser of it. Must not open connections.
 
 use std::collections::HashMap;
 use std::fs;
@@ -52,7 +52,7 @@ fn configuration(text: &str) -> Result<Wants, Failed> {
             let with_port = |port: String| servers().map(move |server| format!("{server}:{port}"));
             match (&**name, &**key) {
                 (_, "cassandra_server_list" | "config_db_server_list") => {
-                    // Cassandra speaks Thrift no more, since version 4.
+                    // Cassandra has no Thrift since version 4.
                     let spoken = servers().map(|server| server.replace(":9160", ":9042"));
                     wants.asks.extend(spoken.map(|server| (server, its_name())));
                 }

@@ -45,7 +45,7 @@ impl Identity {
     }
 }
 
-/// Whether a connection failed for a certificate; that somebody is away is not.
+/// Whether a connection failed for a certificate; that a peer is unreachable is not.
 pub fn is_certificate(why: &io::Error) -> bool {
     why.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
 }
@@ -182,7 +182,7 @@ async fn amqp(
     login.extend(response.as_bytes());
     login.extend(b"\x05en_US");
     method(&mut stream, 0, (10, 11), &login).await?;
-    // It closes the connection of one whom it does not let in.
+    // It closes the connection of a client that it rejects.
     let tune = frame(&mut stream).await.unwrap_or_default();
     if !tune.starts_with(&[0, 10, 0, 30]) {
         return Err(format!("it refuses the login of {user}").into());

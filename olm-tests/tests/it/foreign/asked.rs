@@ -183,7 +183,7 @@ fn a_person_is_told_what_a_deployment_would_do_and_why_a_node_waits() {
         assert!(text.contains(&degraded) && text.lines().count() <= 6, "{text}");
         let (_, fleet) = say(&["explain"]);
         assert_eq!(fleet.lines().next(), text.lines().next());
-        // As the failure says: it goes back, of which one Pod is left to be replaced.
+        // As the failure says: it is rolled back, of which one Pod is left to be replaced.
         let (code, text) = plan(&["-f", &file(&lab, &lab.daemonset_saying("one"))]);
         assert!(code == Some(1) && text.contains("1 Pod is replaced"), "{text}");
         assert!(text.contains(&format!("from revision {bad} to revision {good}")), "{text}");

@@ -1,5 +1,5 @@
 //! What it is for: a new template reaches every node once, canaries first and within the budget, and stops where it
-//! fails; and whom it does not concern.
+//! fails; and which Pods it does not concern.
 
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
@@ -46,7 +46,7 @@ fn a_new_template_reaches_canaries_first_and_then_every_node_once_within_the_bud
 }
 
 #[test]
-fn a_template_that_crashes_stops_at_the_canary_and_the_message_says_how_to_go_back() {
+fn a_template_that_crashes_stops_at_the_canary_with_the_way_to_roll_back() {
     olm_tests::run(async {
         let lab = Lab::of_daemonset("ds-bad", 5, &json!({ "canary": { "nodes": 1, "soak": "5s" } })).await;
         let good = lab.revision().await;
@@ -60,7 +60,7 @@ fn a_template_that_crashes_stops_at_the_canary_and_the_message_says_how_to_go_ba
         let bad = lab.another_revision(&good).await;
         assert!(message.contains(&format!("revision {bad} failed on 1 of 1 nodes")), "{message}");
         assert_eq!(eyes.seen().await.deletions.len(), 1);
-        // As the message says: it goes back, and the one that failed is replaced at once.
+        // As the message says: it is rolled back, and the one that failed is replaced at once.
         lab.cluster.kubectl(&[
             "-n",
             "ds-bad",
@@ -96,7 +96,7 @@ fn while_kubernetes_replaces_the_pods_itself_nothing_is_deleted_and_the_message_
         lab.agents_say("two", 3).await;
         lab.rollout_is("Ready", "True", "AllUpdated").await;
         assert!(!lab.writes().iter().any(|write| write.starts_with("delete")), "{:?}", lab.writes());
-        // What the message says: nobody restarts for that, and the next template goes our way.
+        // What the message says: no Pod restarts for that, and the next template is rolled out by us.
         let patch = message.split("-p '").nth(1).unwrap().split('\'').next().unwrap();
         lab.cluster.kubectl(&["-n", "ds-rolling", "patch", "daemonset", "agent", "--type", "merge", "-p", patch]);
         lab.rollout_is("Degraded", "False", "AsExpected").await;
@@ -140,7 +140,8 @@ fn what_may_not_be_served_is_said_with_the_remedy_and_the_older_of_two_has_the_d
         says("InvalidSpec", "spec.ignore[0] is helm.sh/chart").await;
         lab.edit_rollout(json!({ "ignore": null })).await;
         lab.rollout_is("Degraded", "False", "AsExpected").await;
-        // Its controller may replace its Pods, too. It must be there: else the garbage collector takes what it owns.
+        // Its controller may replace its Pods, too. It must be there: otherwise the garbage collector takes what it
+        // owns.
         lab.cluster.apply(
             &json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
             "metadata": { "name": "it", "namespace": lab.name },

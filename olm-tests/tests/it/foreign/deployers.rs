@@ -52,7 +52,7 @@ impl Release<'_> {
     }
 }
 
-async fn a_release_goes_its_way(helm: &'static str) {
+async fn a_release_is_rolled_out(helm: &'static str) {
     let lab = Lab::of(&PACKAGE, &format!("ds-{helm}"), 4).await;
     let release = Release { lab: &lab, helm };
     release.upgrade("1.0.0", "one");
@@ -92,13 +92,13 @@ async fn a_release_goes_its_way(helm: &'static str) {
 }
 
 #[test]
-fn helm_3_deploys_a_chart_reverts_a_failed_version_and_goes_on_after_a_rollback() {
-    olm_tests::run(a_release_goes_its_way("helm"));
+fn helm_3_deploys_reverts_a_failed_version_and_upgrades_after_a_rollback() {
+    olm_tests::run(a_release_is_rolled_out("helm"));
 }
 
 #[test]
 fn helm_4_which_applies_on_the_servers_side_does_the_same() {
-    olm_tests::run(a_release_goes_its_way("helm4"));
+    olm_tests::run(a_release_is_rolled_out("helm4"));
 }
 
 /// How often a deployment is waited for.

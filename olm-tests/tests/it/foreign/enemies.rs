@@ -1,5 +1,5 @@
-//! What the world does to a rollout in the middle: history that is lost, objects that change hands, nodes that go and
-//! come back. No Pod that is as it should be is deleted, none twice, and the budget holds.
+//! Outside events in the middle of a rollout: history that is lost, objects that change hands, nodes that go and come
+//! back. No Pod that is as it should be is deleted, none twice, and the budget holds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn reached(lab: &Lab<'_>, message: &str, count: usize) {
     .await;
 }
 
-/// Nobody had more than two Pods since the eyes opened: the one before, and the one of the new revision.
+/// No node had more than two Pods since the watch began: the one before, and the one of the new revision.
 fn once(eyes: &BTreeMap<String, std::collections::BTreeSet<String>>) {
     assert!(eyes.values().all(|pods| pods.len() <= 2), "{eyes:#?}");
 }
@@ -58,7 +58,7 @@ fn revisions_that_are_lost_or_made_again_cost_no_pod_that_is_up_to_date() {
         let seen = eyes.seen().await;
         assert_eq!(seen.counts(), (1, 6), "one at a time, each once");
         once(&seen.pods);
-        // A template of long ago, whose revision nobody has any more, is simply a new one.
+        // A template of long ago, whose revision no longer exists, is simply a new one.
         lab.deploy(&lab.daemonset_saying("one"));
         lab.agents_say("one", 6).await;
         assert_eq!(eyes.seen().await.counts(), (1, 12));
@@ -67,7 +67,7 @@ fn revisions_that_are_lost_or_made_again_cost_no_pod_that_is_up_to_date() {
 }
 
 #[test]
-fn a_rollout_that_names_another_daemonset_or_loses_its_elder_goes_on_where_it_was() {
+fn a_rollout_that_names_another_daemonset_or_loses_its_elder_continues() {
     olm_tests::run(async {
         let lab = Lab::of_daemonset("ds-hands", 6, &json!({ "maxUnavailable": 1 })).await;
         lab.deploy(&lab.daemonset_named("other", "one"));

@@ -1,5 +1,5 @@
-//! What the world does to it: restarts, reverts, a strategy that changes, a DaemonSet that goes, rights that are taken
-//! away, a blip, Pods that are not its own.
+//! Outside events that hit it: restarts, reverts, a strategy that changes, a DaemonSet that is deleted, rights that are
+//! taken away, a blip, Pods that are not its own.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn a_template_that_is_put_back_while_canaries_soak_leaves_all_others_alone() {
         lab.rollout_is("Ready", "True", "AllUpdated").await;
         assert_eq!(lab.revision().await, first, "the same template is the same revision");
         assert_eq!(eyes.seen().await.deletions.len(), 2, "the canary went, and went back");
-        // What is ignored replaces nobody, whatever revision it makes.
+        // What is ignored replaces no Pod, whatever revision it makes.
         lab.edit_rollout(json!({ "ignore": ["helm.sh/chart"] })).await;
         for chart in ["agent-1", "agent-2"] {
             let mut daemonset = lab.daemonset_saying("one");
@@ -82,13 +82,13 @@ fn a_template_that_is_put_back_while_canaries_soak_leaves_all_others_alone() {
 }
 
 #[test]
-fn a_strategy_that_changes_and_a_daemonset_that_goes_end_all_deletions() {
+fn a_changed_strategy_and_a_deleted_daemonset_end_all_deletions() {
     olm_tests::run(async {
         let lab = Lab::of_daemonset("ds-gone", 6, &json!({ "maxUnavailable": 1 })).await;
         lab.behave(|behaviour| behaviour.ready_after = Duration::from_secs(2));
         lab.deploy(&lab.daemonset_saying("two"));
         goes(&lab, 1).await;
-        // Somebody's tool puts it back: Kubernetes does the rest, and nothing more goes by us.
+        // Another tool puts it back: Kubernetes does the rest, and we delete nothing more.
         let mut daemonset = lab.daemonset_saying("two");
         let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } });
         daemonset["spec"]["updateStrategy"] = strategy;
@@ -97,7 +97,7 @@ fn a_strategy_that_changes_and_a_daemonset_that_goes_end_all_deletions() {
         let before = deleted(&lab);
         lab.agents_say("two", 6).await;
         assert_eq!(deleted(&lab), before);
-        // Deleted without its Pods: they are nobody's, and nobody would make them again.
+        // Deleted without its Pods: they have no owner, and no controller would create them again.
         lab.deploy(&lab.daemonset_saying("three"));
         goes(&lab, before + 1).await;
         let orphans = ["-n", "ds-gone", "delete", "daemonset", "agent", "--cascade=orphan", "--wait=false"];
@@ -105,7 +105,7 @@ fn a_strategy_that_changes_and_a_daemonset_that_goes_end_all_deletions() {
         let message = lab.rollout_is("Degraded", "True", "DaemonSetNotFound").await;
         assert!(message.contains("does not exist") || message.contains("is being deleted"), "{message}");
         let left = deleted(&lab);
-        // Made again, it takes them up, and the rest goes on.
+        // Made again, it takes them up, and the rest continues.
         eventually("the DaemonSet is gone", SOON, || async {
             let found = lab.cluster.try_kubectl(&["-n", "ds-gone", "get", "daemonset", "agent"], None);
             if found.is_err() { Ok(()) } else { Err("it is there".to_owned()) }

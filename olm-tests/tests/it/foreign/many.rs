@@ -16,7 +16,7 @@ fn set(lab: &Lab<'_>, number: usize, message: &str) -> Value {
 }
 
 #[test]
-fn twenty_rollouts_on_one_fleet_keep_to_their_own_budgets_and_wait_for_nobody() {
+fn twenty_rollouts_on_one_fleet_keep_to_their_own_budgets_and_wait_for_no_other() {
     olm_tests::run(async {
         let lab = Lab::of(&PACKAGE, "ds-many", NODES).await;
         for number in 0..SETS {

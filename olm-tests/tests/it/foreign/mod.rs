@@ -1,4 +1,4 @@
-//! DaemonSetRollout on a real control plane: somebody else's DaemonSet, whose Pods its real controller makes.
+//! DaemonSetRollout on a real control plane: another owner's DaemonSet, whose Pods its real controller makes.
 //!
 //! Must not try the engine's rules again where another kind's tests have them; what is tried is what this kind adds.
 

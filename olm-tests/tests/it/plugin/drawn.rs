@@ -40,7 +40,7 @@ fn the_page_of_a_simulation_shows_at_each_time_what_the_report_says() {
         let at_the_end = browser.run(CELLS).await;
         assert_eq!(count(&at_the_end, "new"), 8, "{at_the_end}");
 
-        // In any order: a page goes back, too.
+        // In any order: a page moves back, too.
         let batches = rollout["batches"].as_array().unwrap();
         assert_eq!(batches.len(), 8, "{rollout:#}");
         for batch in batches.iter().rev().chain(batches) {

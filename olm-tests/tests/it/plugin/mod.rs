@@ -40,14 +40,14 @@ pub struct Came {
 }
 
 impl<'l> Person<'l> {
-    /// Somebody who may read what ClusterRole `observe` has.
+    /// A user who may read what ClusterRole `observe` has.
     pub async fn who_observes(lab: &'l Lab<'l>) -> Self {
         let nothing = json!({ "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["versions"],
             "verbs": ["get"] });
         Self { lab, kubeconfig: on_call_with(lab, "oneagent-operator", nothing).await }
     }
 
-    /// Somebody who may change OneAgents, too.
+    /// A user who may change OneAgents, too.
     pub async fn who_steers(lab: &'l Lab<'l>) -> Self {
         let patches = json!({ "apiGroups": ["dynatrace.com"], "resources": ["oneagents"], "verbs": ["patch"] });
         Self { lab, kubeconfig: on_call_with(lab, "oneagent-operator", patches).await }
@@ -64,7 +64,7 @@ impl<'l> Person<'l> {
         relay
     }
 
-    /// Types it; nobody answers a question.
+    /// Types it; no one answers a question.
     pub fn types(&self, words: &[&str]) -> Came {
         self.typing(words).ended()
     }
@@ -104,7 +104,7 @@ impl<'l> Person<'l> {
     }
 }
 
-/// A command that goes on.
+/// A command that keeps running.
 pub struct Typing(std::process::Child);
 
 impl Typing {
@@ -122,7 +122,7 @@ impl Typing {
         Came { code: output.status.code(), said, noted }
     }
 
-    /// Whether it goes on.
+    /// Whether it keeps running.
     pub fn goes_on(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }

@@ -135,7 +135,7 @@ fn an_archive_for_others_holds_no_secret_of_forty() {
         let note = json!({ "metadata": { "annotations": { "kubectl.kubernetes.io/last-applied-configuration":
             json!({ "spec": { "env": [{ "name": "OLD", "value": secret(29) }] } }).to_string() } } });
         lab.agents().patch("agent", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(note)).await.unwrap();
-        // Somebody's Event quotes some of them.
+        // An Event quotes some of them.
         let metadata = json!({ "name": "quoted", "namespace": lab.name });
         let event = json!({ "apiVersion": "v1", "kind": "Event", "metadata": metadata,
             "involvedObject": { "kind": "OneAgent", "name": "agent", "namespace": lab.name }, "type": "Warning",

@@ -176,7 +176,7 @@ fn a_verb_beside_edits_of_others_loses_neither() {
 }
 
 #[test]
-fn everything_is_stopped_and_goes_on_by_the_operators_configmap_which_is_found() {
+fn everything_is_stopped_and_resumed_by_the_operators_configmap() {
     olm_tests::run(async {
         let lab = Lab::new("plugin-stop", 1).await;
         lab.oneagent(&json!({}));

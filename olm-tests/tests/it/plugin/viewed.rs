@@ -1,4 +1,4 @@
-//! `status -w` in a real terminal: a rollout as it goes on, another size, a node that is chosen, and every way out.
+//! `status -w` in a real terminal: a rollout in progress, another size, a node that is chosen, and every way out.
 
 use std::process::Command;
 

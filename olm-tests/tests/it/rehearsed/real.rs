@@ -104,8 +104,8 @@ impl Real {
         }
     }
 
-    /// The scenario's nodes join, and each gets an agent in a second of its own: the oldest agent goes first, and the
-    /// API's times are whole seconds.
+    /// The scenario's nodes join, and each gets an agent in a second of its own: the oldest agent is replaced first,
+    /// and the API's times are whole seconds.
     async fn fill(&mut self) {
         self.lab.condition("agent", "Ready", "False", "NoNodesSelected").await;
         for pool in self.pools.clone() {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::standing;
 
 #[test]
-fn what_somebody_changes_is_put_back_and_what_leaves_the_spec_goes() {
+fn a_change_is_put_back_and_what_leaves_the_spec_is_deleted() {
     run(async {
         let lab = standing("stack-drift", 1, 1).await;
         let client = lab.cluster.client.clone();
@@ -39,7 +39,7 @@ fn what_somebody_changes_is_put_back_and_what_leaves_the_spec_goes() {
         })
         .await;
         lab.stack_says("Ready", "AllServing").await;
-        // A component that leaves the spec goes, and comes again.
+        // A component that leaves the spec is deleted, and comes again.
         lab.edit_stack(json!({ "services": { "webui": null } })).await;
         eventually("the web UI is gone", SOON, || async {
             let pods = lab.stack_pods().await;
@@ -54,7 +54,7 @@ fn what_somebody_changes_is_put_back_and_what_leaves_the_spec_goes() {
 }
 
 #[test]
-fn a_mistake_in_one_entry_is_named_with_its_path_and_takes_nothing_away() {
+fn a_mistake_in_one_entry_is_named_with_its_path_and_deletes_nothing() {
     run(async {
         let lab = standing("stack-typo", 1, 0).await;
         let uids = async || lab.stack_pods().await.iter().map(ResourceExt::uid).collect::<Vec<_>>();
@@ -130,7 +130,7 @@ fn nodes_that_join_get_what_runs_on_every_node_and_servers_and_stores_grow() {
             if found == [3, 3, 3, 2, 3] { Ok(()) } else { Err(format!("{found:?}")) }
         })
         .await;
-        // Those that connect to them are told of the new ones, in turn.
+        // Those that connect to them learn the new ones, in turn.
         lab.component_is("config1", "Serving").await;
         let now: Vec<_> = lab.stack_pods().await.iter().map(ResourceExt::uid).collect();
         assert!(before.iter().all(|uid| now.contains(uid)), "a store's servers stay");
@@ -151,7 +151,7 @@ fn nodes_that_join_get_what_runs_on_every_node_and_servers_and_stores_grow() {
 fn without_a_node_that_matches_the_label_is_named_and_another_ones_object_stays_as_it_is() {
     run(async {
         let mut lab = Lab::of_stacks("stack-none", 0, 0).await;
-        // Somebody's, which has the name that a component of ours would have.
+        // Another owner's, which has the name that a component of ours would have.
         let foreign = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": { "name": "rabbitmq1-rabbitmq-statefulset", "namespace": lab.name },
         "spec": { "replicas": 0, "selector": { "matchLabels": { "a": "b" } }, "template": {
@@ -195,7 +195,7 @@ fn a_changed_image_reaches_one_server_at_a_time_and_a_bad_one_the_first_alone() 
             }
             json!({ "services": { "webui": entry } })
         };
-        // A bad one: its first server does not start, and nothing further goes.
+        // A bad one: its first server does not start, and nothing further is replaced.
         lab.behave(|behaviour| {
             behaviour.pods.insert("webui1".to_owned(), Fault::ImagePull);
         });
@@ -276,7 +276,7 @@ fn rights_are_just_those_that_are_used_and_at_rest_or_after_a_restart_nothing_is
 }
 
 #[test]
-fn an_operator_that_is_killed_again_and_again_stands_the_stack_up_all_the_same() {
+fn an_operator_that_is_killed_again_and_again_starts_the_stack_all_the_same() {
     run(async {
         let mut lab = Lab::of_stacks("stack-killed", 3, 1).await;
         lab.cluster.apply(&lab.stack().to_string());

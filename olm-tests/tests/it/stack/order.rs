@@ -94,7 +94,7 @@ fn a_component_that_is_held_back_holds_back_those_that_need_it_and_no_other() {
 }
 
 #[test]
-fn what_a_component_needs_may_be_lost_later_and_nothing_is_taken_away() {
+fn a_dependency_that_is_lost_later_deletes_nothing() {
     run(async {
         let lab = standing("stack-lost", 1, 0).await;
         let before: Vec<_> = lab.stack_pods().await.iter().map(ResourceExt::uid).collect();

@@ -1,4 +1,4 @@
-//! What identifies a store: it is made up once, stays, and is said to nobody.
+//! What identifies a store: it is made up once, stays, and is disclosed to no one.
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
@@ -49,7 +49,7 @@ fn without_what_identifies_it_a_store_stays_as_it_is_until_that_is_restored() {
 }
 
 #[test]
-fn one_that_keeps_nothing_gets_other_passwords_and_starts_again_and_nobody_else_does() {
+fn one_that_keeps_nothing_gets_new_passwords_and_restarts_alone() {
     run(async {
         let lab = standing("stack-passwords", 1, 1).await;
         let before = uids(&lab).await;
@@ -72,7 +72,7 @@ fn one_that_keeps_nothing_gets_other_passwords_and_starts_again_and_nobody_else_
 }
 
 #[test]
-fn a_pod_to_which_somebody_writes_all_the_time_is_replaced_all_the_same() {
+fn a_pod_that_is_written_all_the_time_is_replaced_all_the_same() {
     run(async {
         let lab = standing("stack-touched", 1, 0).await;
         let pods: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
@@ -103,7 +103,7 @@ fn a_pod_to_which_somebody_writes_all_the_time_is_replaced_all_the_same() {
 }
 
 #[test]
-fn a_secret_of_somebody_else_is_not_written_over_and_no_password_is_said() {
+fn a_foreign_secret_is_not_overwritten_and_no_password_is_disclosed() {
     run(async {
         let lab = Lab::of_stacks("stack-secrets", 1, 1).await;
         let theirs = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": IDENTITY,

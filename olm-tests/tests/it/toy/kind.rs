@@ -1,5 +1,5 @@
 //! A third kind on frame and engine: it replaces the Pods of a DaemonSet that were made from another revision than its
-//! own, one node at a time. All that a kind which replaces Pods has to bring stands here, its package apart.
+//! own, one node at a time. All that a kind which replaces Pods has to bring is here, its package apart.
 
 use std::collections::BTreeMap;
 use std::iter::empty;

@@ -74,7 +74,7 @@ fn a_kind_that_replaces_pods_brings_only_its_domain() {
             })
             .await;
         };
-        // One that does not decode says so, and is in nobody's way.
+        // One that does not decode says so, and hinders no other.
         let nonsense = json!({ "apiVersion": "toys.example/v1", "kind": "Refresh",
             "metadata": { "name": "nonsense", "namespace": lab.name }, "spec": { "revision": 7 } });
         cluster.apply(&nonsense.to_string());

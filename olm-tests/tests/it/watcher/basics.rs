@@ -1,4 +1,4 @@
-//! What it is for: an edit reaches every Pod once, one at a time; and whom it does not concern.
+//! What it is for: an edit reaches every Pod once, one at a time; and which Pods it does not concern.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -30,7 +30,7 @@ fn an_edit_reaches_every_pod_once_and_one_at_a_time() {
 }
 
 #[test]
-fn what_changes_no_data_restarts_nobody_and_what_is_undone_neither() {
+fn what_changes_no_data_or_is_undone_restarts_no_pod() {
     olm_tests::run(async {
         let lab = lab("cw-same").await;
         let before = lab.uids_of("webapp").await;
@@ -68,7 +68,7 @@ fn another_configmap_is_a_baseline_and_one_that_is_not_there_is_said() {
     olm_tests::run(async {
         let mut lab = lab("cw-renamed").await;
         lab.config("other", &json!({ "message": "other" }));
-        // After a start nobody has changed anything yet.
+        // After a start nothing has changed yet.
         lab.operators.clear();
         lab.start_operator(&[]).await;
         let before = lab.uids_of("webapp").await;
@@ -83,7 +83,7 @@ fn another_configmap_is_a_baseline_and_one_that_is_not_there_is_said() {
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
         assert_eq!(eyes.seen().await.deletions.len(), 0);
         assert_eq!(lab.uids_of("webapp").await, before);
-        // What goes was never edited since the start.
+        // What is deleted was never edited since the start.
         let api: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         api.delete("other", &DeleteParams::default()).await.unwrap();
         lab.watcher_is("watcher", "Degraded", "True", "ConfigMapNotFound").await;

@@ -26,7 +26,7 @@ fn budget(lab: &Lab<'_>, name: &str, spec: &Value) {
 }
 
 #[test]
-fn nothing_goes_against_a_disruption_budget_and_it_goes_on_when_it_may() {
+fn nothing_is_evicted_against_a_disruption_budget_and_then_it_continues() {
     olm_tests::run(async {
         let lab = lab("cw-pdb").await;
         let before = lab.uids_of("webapp").await;
@@ -89,7 +89,7 @@ fn successors_that_crash_stop_it_after_the_budget_and_the_next_edit_tries_again(
 }
 
 #[test]
-fn what_failed_and_is_undone_restarts_only_whom_it_reached() {
+fn an_undone_failure_restarts_only_the_pods_it_reached() {
     olm_tests::run(async {
         let lab = lab("cw-undone").await;
         lab.behave(|b| {

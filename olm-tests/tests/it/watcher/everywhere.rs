@@ -1,4 +1,4 @@
-//! A cluster of its own: an operator for all namespaces, an API server that goes in the middle, rights that are taken
+//! A cluster of its own: an operator for all namespaces, an API server that stops in the middle, rights that are taken
 //! away, an object that does not read.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn grant(lab: &Lab<'_>, rules: &Value) {
 }
 
 #[test]
-fn all_namespaces_an_api_server_that_goes_and_rights_that_are_taken_away() {
+fn all_namespaces_an_api_server_that_stops_and_rights_that_are_removed() {
     olm_tests::run(async {
         let cluster = Cluster::start(Vec::new()).await;
         let mut lab = Lab::bare(&cluster, &PACKAGE, "cw-first", 3).await;
@@ -47,7 +47,7 @@ fn all_namespaces_an_api_server_that_goes_and_rights_that_are_taken_away() {
         lab.all_updated("two").await;
         assert_eq!((eyes.0.seen().await.counts(), eyes.1.seen().await.counts()), ((1, 4), (0, 0)));
 
-        // A right that goes while it is used is missed when the watch is taken up again.
+        // A right that is removed while it is used is missed when the watch is taken up again.
         let mut less = whole.clone();
         let lists_pods = |rule: &Value| rule["resources"].as_array().is_some_and(|all| all.contains(&json!("pods")));
         less.as_array_mut().unwrap().retain(|rule| !lists_pods(rule));

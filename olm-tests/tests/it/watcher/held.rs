@@ -48,7 +48,7 @@ fn one_protected_workload_of_three_holds_back_no_other() {
 fn pods_of_other_controllers_that_run_to_an_end_are_left_alone_and_named() {
     olm_tests::run(async {
         let lab = lab("cw-runners").await;
-        // The garbage collector removes what an owner that is not there owns: the watcher stands in for one.
+        // The garbage collector removes what an owner that is not there owns: the test plays one.
         let owner = lab.watchers().get("watcher").await.unwrap().uid().unwrap();
         let foreign = [
             ("step", "argoproj.io/v1alpha1", "Workflow", "Never"),

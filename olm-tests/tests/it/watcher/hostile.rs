@@ -1,5 +1,5 @@
-//! What the world does in the middle: another leader, a ConfigMap that goes, rights and quotas that are missing, broken
-//! Pods behind a budget.
+//! Outside events in the middle: another leader, a ConfigMap that is deleted, rights and quotas that are missing,
+//! broken Pods behind a budget.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{lab, next_second, one_is_gone, webapp};
 
 #[test]
-fn another_leader_goes_on_where_the_first_was_killed() {
+fn another_leader_continues_where_the_first_was_killed() {
     olm_tests::run(async {
         let mut lab = Lab::bare(Cluster::shared().await, &PACKAGE, "cw-leader", 3).await;
         lab.start_operator(&SHORT_LEASE).await;
@@ -34,7 +34,7 @@ fn another_leader_goes_on_where_the_first_was_killed() {
 }
 
 #[test]
-fn a_configmap_that_goes_in_the_middle_holds_everything_until_it_is_back() {
+fn a_configmap_deleted_in_the_middle_holds_everything_until_it_is_back() {
     olm_tests::run(async {
         let lab = lab("cw-gone").await;
         lab.behave(|b| b.ready_after = Duration::from_secs(2));

@@ -1,6 +1,6 @@
 //! ConfigWatcher: a changed ConfigMap reaches its Pods, safely.
 //!
-//! The test's own eyes see what goes and comes; what the operator says of it is tried apart from that.
+//! The test's own watch sees deletions and creations; what the operator says of it is tried apart from that.
 
 mod basics;
 mod blocked;

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{lab, next_second};
 
 #[test]
-fn what_changed_while_nobody_looked_is_acted_on_and_what_is_old_is_not() {
+fn what_changed_without_an_operator_is_acted_on_and_what_is_old_is_not() {
     olm_tests::run(async {
         let mut lab = lab("cw-away").await;
         let before = lab.uids_of("webapp").await;
@@ -56,7 +56,7 @@ fn killed_again_and_again_in_the_middle_it_does_nothing_twice() {
 }
 
 #[test]
-fn a_key_that_is_only_removed_is_a_change_too_though_nobody_leaves_a_time() {
+fn a_removed_key_is_a_change_too_though_it_leaves_no_time() {
     olm_tests::run(async {
         let lab = lab("cw-removed").await;
         lab.config("config", &json!({ "message": "one", "more": "x" }));
@@ -84,7 +84,7 @@ fn a_key_that_is_only_removed_is_a_change_too_though_nobody_leaves_a_time() {
 fn every_right_is_used_and_no_other_is_asked_for() {
     olm_tests::run(async {
         let mut lab = lab("cw-rights").await;
-        // Who stands by follows the lease.
+        // A standby follows the lease.
         lab.start_operator(&[]).await;
         lab.message("two");
         lab.all_updated("two").await;

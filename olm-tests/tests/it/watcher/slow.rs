@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{lab, next_second};
 
-/// Nobody blamed the data so far.
+/// The data was not blamed so far.
 async fn is_innocent(lab: &Lab<'_>) {
     assert_eq!(lab.watcher_status("watcher").await.rollout.and_then(|rollout| rollout.failure), None);
 }

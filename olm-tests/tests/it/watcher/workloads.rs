@@ -1,4 +1,4 @@
-//! Workloads of every kind, each in its own way; and Pods that nobody would make again.
+//! Workloads of every kind, each in its own way; and Pods that no controller would create again.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ async fn bare(name: &str) -> Lab<'static> {
 }
 
 #[test]
-fn a_statefulset_goes_from_its_highest_ordinal_down_and_daemonsets_of_either_strategy_go_too() {
+fn statefulsets_from_the_highest_ordinal_down_and_daemonsets_of_either_strategy() {
     olm_tests::run(async {
         let lab = bare("cw-kinds").await;
         lab.workload("StatefulSet", "db", &json!({ "podManagementPolicy": "Parallel", "replicas": 3 }));
@@ -48,7 +48,8 @@ fn a_statefulset_goes_from_its_highest_ordinal_down_and_daemonsets_of_either_str
         let mut pods: Vec<Pod> = lab.labelled("app=db").await.into_values().collect();
         assert!(pods.iter().all(|pod| !before.contains(&pod.uid().unwrap())));
         pods.sort_by_key(|pod| pod.metadata.creation_timestamp.clone());
-        // Each waits for the one before it, so that the highest is the oldest now; within a second nobody can say.
+        // Each waits for the one before it, so that the highest is the oldest now; within a second the order is
+        // unknown.
         let ages: Vec<_> =
             lab.labelled("app=db").await.into_values().map(|pod| pod.metadata.creation_timestamp).collect();
         assert!(ages[2] <= ages[1] && ages[1] <= ages[0], "{ages:?}");
@@ -56,7 +57,7 @@ fn a_statefulset_goes_from_its_highest_ordinal_down_and_daemonsets_of_either_str
     });
 }
 
-/// A ReplicaSet whose controller is of a kind that nobody here knows.
+/// A ReplicaSet whose controller is of an unknown kind.
 fn foreign(lab: &Lab<'_>, owner: &str) {
     lab.workload("ReplicaSet", "foreign", &json!({ "replicas": 3 }));
     let reference = json!([{ "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "r", "uid": owner,
@@ -66,10 +67,10 @@ fn foreign(lab: &Lab<'_>, owner: &str) {
 }
 
 #[test]
-fn a_replicaset_of_a_foreign_kind_goes_and_what_nobody_would_make_again_stays() {
+fn a_replicaset_of_a_foreign_kind_restarts_and_unowned_pods_stay() {
     olm_tests::run(async {
         let lab = lab("cw-foreign").await;
-        // The garbage collector removes what an owner that is not there owns: the watcher stands in for one.
+        // The garbage collector removes what an owner that is not there owns: the test plays one.
         let owner = lab.watchers().get("watcher").await.unwrap().uid().unwrap();
         foreign(&lab, &owner);
         let lone = json!({ "apiVersion": "v1", "kind": "Pod",
@@ -98,7 +99,7 @@ fn a_replicaset_of_a_foreign_kind_goes_and_what_nobody_would_make_again_stays() 
 fn who_rolls_out_itself_is_waited_for_and_a_paused_deployment_is_named() {
     olm_tests::run(async {
         let lab = lab("cw-rolling").await;
-        // Paused with Pods of two templates, as somebody leaves one who looks at the first few.
+        // Paused with Pods of two templates, as a user leaves one to look at the first few.
         let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
             Api::namespaced(lab.cluster.client.clone(), &lab.name);
         let edit = async |patch: Value| {

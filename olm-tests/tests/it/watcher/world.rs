@@ -58,7 +58,7 @@ fn a_workload_that_is_edited_or_scaled_in_the_middle_keeps_its_budget() {
 }
 
 #[test]
-fn a_second_change_and_another_selector_in_the_middle_go_on_from_where_it_stands() {
+fn a_second_change_and_another_selector_in_the_middle_continue_from_there() {
     olm_tests::run(async {
         let lab = lab("cw-again").await;
         lab.workload("Deployment", "other", &json!({}));
@@ -100,7 +100,7 @@ fn pods_that_go_quiet_or_do_not_end_take_the_budget() {
         lab.all_say("webapp", "one", 4, SOON).await;
         lab.watcher_is("watcher", "Ready", "True", "AllUpdated").await;
         next_second().await;
-        // Its node does not answer: the Pod is not Ready, and nobody removes it.
+        // Its node does not answer: the Pod is not Ready, and no one removes it.
         let quiet = lab.labelled("app=webapp").await["webapp-0"].clone();
         lab.cluster.kubelet.say_ready(&quiet, false).await;
         lab.watcher_is("watcher", "Ready", "False", "PodsUnavailable").await;
@@ -133,7 +133,7 @@ fn pods_that_go_quiet_or_do_not_end_take_the_budget() {
 }
 
 #[test]
-fn a_status_that_somebody_writes_is_put_right_and_one_that_is_lost_restarts_nobody() {
+fn a_foreign_status_is_corrected_and_a_lost_one_restarts_no_pod() {
     olm_tests::run(async {
         let mut lab = lab("cw-status").await;
         lab.behave(|b| b.ready_after = Duration::from_secs(2));
@@ -150,7 +150,7 @@ fn a_status_that_somebody_writes_is_put_right_and_one_that_is_lost_restarts_nobo
         lab.all_updated("two").await;
         assert_eq!(eyes.seen().await.counts(), (1, 4));
 
-        // While nobody looks what was remembered is made unreadable: what people read there is left.
+        // While no operator runs what was remembered is made unreadable: what people read there is left.
         next_second().await;
         lab.message("three");
         lab.watcher_shows("watcher", "the change is noted", |status| status.pending.is_some()).await;
@@ -161,7 +161,7 @@ fn a_status_that_somebody_writes_is_put_right_and_one_that_is_lost_restarts_nobo
         lab.all_updated("three").await;
         assert_eq!(eyes.seen().await.counts(), (1, 8));
 
-        // All of it is taken away: nobody can know what Pods were made with.
+        // All of it is taken away: what Pods were created with cannot be known.
         lab.operators.clear();
         lab.message("four");
         status(Value::Null).await;
@@ -174,7 +174,7 @@ fn a_status_that_somebody_writes_is_put_right_and_one_that_is_lost_restarts_nobo
 }
 
 #[test]
-fn who_refuses_evictions_is_quoted_and_it_goes_on_when_they_are_let() {
+fn a_refused_eviction_is_quoted_and_it_continues_when_admitted() {
     olm_tests::run(async {
         let lab = lab("cw-policy").await;
         let before = lab.uids_of("webapp").await;

@@ -128,7 +128,7 @@ pub(in crate::cli) async fn check(args: &Args, access: &Access) -> Result<(usize
     Ok((findings.failed, findings.all))
 }
 
-/// The OneAgent to try, and the file that it stands in.
+/// The OneAgent to try, and the file that it is in.
 async fn object(args: &Args, access: &Access) -> Result<(OneAgent, Written), String> {
     if let Some(name) = &args.name {
         let api: Api<OneAgent> = Api::namespaced(client(access).await?, &args.namespace);

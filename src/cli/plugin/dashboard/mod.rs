@@ -53,7 +53,7 @@ struct Served {
     now: watch::Receiver<Arc<Vec<Now>>>,
 }
 
-/// Serves the page until somebody ends it.
+/// Serves the page until the user ends it.
 pub(super) async fn dashboard(cx: &Cx) -> Result<u8, String> {
     let reached = cx.reach().await?;
     let found = objects(cx, &reached, None).await?;

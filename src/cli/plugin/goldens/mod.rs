@@ -1,5 +1,5 @@
 //! What the plugin says of an object in each situation: `status` at several widths, with colours and in ASCII, what
-//! `explain` says of the object and of the nodes that need somebody, and the Events. A text for each is beside this
+//! `explain` says of the object and of the nodes that need attention, and the Events. A text for each is beside this
 //! file.
 //!
 //! The situations are the phases of the scenarios that a real control plane is compared with. For tests alone. Must not

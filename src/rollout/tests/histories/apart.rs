@@ -69,12 +69,12 @@ fn a_canary_that_is_evicted_is_taken_again_and_one_that_crashes_late_stops_it() 
     let mut drive = drive(6, 1);
     drive.run(2, 0, 100);
     assert_eq!((drive.nodes().len(), &drive.fleet.template), (1, &revision(1)));
-    // Somebody else deletes the Pod of another node.
+    // Another client deletes the Pod of another node.
     drive.fleet.change(3, |pod| (pod.deleting, pod.gone_by) = (true, Some(at(130))));
     drive.evaluate(2, 100);
     assert_eq!(drive.fleet.template, revision(1));
     drive.fleet.pods[3] = pod(8_000, "node-003", 1, 100, true);
-    // Somebody else deletes its Pod, which is born from the template that is there.
+    // Another client deletes its Pod, which is born from the template that is there.
     drive.fleet.pods[0] = pod(9_000, "node-000", 1, 100, true);
     drive.run(2, 101, 300);
     assert_eq!((drive.nodes().len(), version_on(&drive, drive.nodes()[1])), (2, 2));

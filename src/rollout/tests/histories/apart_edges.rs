@@ -1,4 +1,4 @@
-//! What an enemy thought of for canaries and the template that goes back meanwhile.
+//! Hostile cases for canaries and the template that is put back meanwhile.
 //!
 //! Must not use a rule to judge another.
 
@@ -89,7 +89,7 @@ fn a_canary_that_crashes_after_its_verdict_was_withdrawn_is_judged_again() {
 }
 
 #[test]
-fn an_edit_reaches_everybody_although_a_canary_failed_and_is_to_go_back() {
+fn an_edit_reaches_every_node_although_a_canary_failed_and_is_to_roll_back() {
     let mut drive = with_canary(6, 1);
     drive.policy.rolls_back = true;
     drive.bad.insert(2);
@@ -105,7 +105,7 @@ fn an_edit_reaches_everybody_although_a_canary_failed_and_is_to_go_back() {
 }
 
 #[test]
-fn what_canaries_began_to_prove_is_forgotten_once_something_else_is_done() {
+fn an_unfinished_soak_is_forgotten_once_another_rollout_completes() {
     let mut drive = with_canary(6, 1);
     drive.run(2, 0, 100);
     assert!(drive.fleet.memory.rollout.proof.as_ref().unwrap().since.is_some());
@@ -114,7 +114,7 @@ fn what_canaries_began_to_prove_is_forgotten_once_something_else_is_done() {
 }
 
 #[test]
-fn what_has_proven_itself_and_was_on_its_way_is_what_agents_go_back_to() {
+fn agents_roll_back_to_what_had_soaked_and_was_on_its_way() {
     let mut drive = with_canary(8, 1);
     drive.run(2, 0, 660);
     assert!(drive.fleet.memory.rollout.proof.as_ref().unwrap().passed);
@@ -135,7 +135,7 @@ fn where_more_than_the_canaries_have_it_the_template_stays() {
 }
 
 #[test]
-fn while_nobody_knows_what_the_others_run_a_canary_is_watched_all_the_same() {
+fn a_canary_is_watched_although_the_other_agents_versions_are_unknown() {
     let mut drive = with_canary(4, 1);
     drive.run(2, 0, 100);
     assert_eq!((drive.nodes().len(), &drive.fleet.template), (1, &revision(1)));
@@ -187,7 +187,7 @@ fn a_canary_that_comes_back_gets_what_its_host_has_had() {
 }
 
 #[test]
-fn a_canary_that_was_made_from_the_version_of_before_is_the_next_one() {
+fn a_canary_created_from_the_previous_version_is_the_next_one() {
     let mut drive = with_canary(6, 2);
     drive.run(2, 0, 100);
     // The host refuses it.
@@ -217,7 +217,7 @@ fn a_canary_that_comes_back_with_what_its_host_refuses_gets_the_new_version_thou
     drive.fleet.pods.push(pod(900, "node-000", 1, 200, true));
     drive.run(2, 200, 300);
     assert_eq!(drive.nodes().len(), 2, "what runs is left alone");
-    // The environment goes on to report what ran there before.
+    // The environment still reports what ran there before.
     drive.fleet.node(0).reported = Some(2);
     drive.fleet.change(5, |pod| (pod.ready_since, pod.trouble) = (None, Some(crashing())));
     drive.run(2, 300, 400);
@@ -237,7 +237,7 @@ fn a_version_that_is_tried_again_is_tried_on_the_canary_that_failed() {
 }
 
 #[test]
-fn a_soak_counts_only_while_a_canary_runs_and_one_that_loses_its_node_begins_it_anew() {
+fn a_soak_counts_only_while_a_canary_runs_and_restarts_with_a_new_node() {
     let mut drive = with_canary(6, 2);
     drive.run(2, 0, 100);
     drive.policy.hold = Some(PAUSED);
@@ -316,7 +316,7 @@ fn the_template_is_not_written_for_each_pod_of_a_canary_that_the_kubelet_refuses
 }
 
 #[test]
-fn after_a_memory_was_lost_there_is_something_to_go_back_to() {
+fn after_a_lost_memory_there_is_something_to_roll_back_to() {
     let mut drive = with_canary(6, 2);
     drive.run(2, 0, 100);
     drive.fleet.memory = Memory::default();
@@ -328,7 +328,7 @@ fn after_a_memory_was_lost_there_is_something_to_go_back_to() {
 }
 
 #[test]
-fn a_canary_whose_node_stays_away_while_it_is_watched_speaks_until_it_is_back() {
+fn a_canary_whose_node_stays_unreachable_counts_as_failed_until_it_is_back() {
     let turn = |drive: &mut Drive, ready: bool, now: i64| {
         let node = drive.fleet.node(0);
         (node.ready, node.ready_since) = (ready, Some(at(now)));

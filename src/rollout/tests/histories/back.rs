@@ -18,7 +18,7 @@ fn run(drive: &Drive, minor: u32) -> usize {
 }
 
 #[test]
-fn agents_of_a_version_that_failed_go_back_one_first_and_the_others_keep_theirs() {
+fn agents_of_a_failed_version_are_rolled_back_one_first_and_the_others_stay() {
     let mut drive = rolls_back(10, 3);
     drive.bad.insert(2);
     drive.evaluate(2, 1);
@@ -51,7 +51,7 @@ pub(super) fn where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_t
     assert_eq!((run(&drive, 2), drive.replaced.len()), (2, 4), "one was tried, and no other");
     assert_eq!(drive.fleet.memory.rollout.back.as_ref().unwrap().phase, BackPhase::Refused);
     assert!(drive.waits().contains("which it does not run on any more"), "{}", drive.waits());
-    // Somebody fixes that node.
+    // An administrator fixes that node.
     let tried = drive.fleet.memory.rollout.back.clone().unwrap().place.unwrap();
     drive.bad.remove(&1);
     let at_it = drive.fleet.pods.iter().position(|pod| *pod.node == *tried).unwrap();
@@ -61,7 +61,7 @@ pub(super) fn where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_t
 }
 
 #[test]
-fn only_a_node_without_an_agent_goes_back_in_a_blackout_and_none_in_a_pause() {
+fn only_a_node_without_an_agent_is_rolled_back_in_a_blackout_and_none_in_a_pause() {
     let reached = |change: fn(&mut Policy)| {
         let mut drive = rolls_back(10, 3);
         drive.bad.insert(2);
@@ -87,7 +87,7 @@ fn only_a_node_without_an_agent_goes_back_in_a_blackout_and_none_in_a_pause() {
 }
 
 #[test]
-fn a_template_that_failed_goes_back_too_and_is_not_taken_again() {
+fn a_failed_template_is_put_back_too_and_not_taken_again() {
     let mut drive = rolls_back(6, 2);
     let typo = Desired { revision: Release { hash: "typo".to_owned(), ..revision(1) }, ..desired(1) };
     let evaluate = |drive: &mut Drive, now: i64| {

@@ -37,7 +37,7 @@ fn run(drive: &Drive, minor: u32) -> usize {
     drive.fleet.pods.iter().filter(is_it).count()
 }
 
-/// The node goes away.
+/// The node becomes unreachable.
 fn is_lost(drive: &mut Drive, number: usize, second: i64) {
     let node = drive.fleet.node(number);
     (node.ready, node.ready_since) = (false, Some(at(second)));
@@ -45,7 +45,7 @@ fn is_lost(drive: &mut Drive, number: usize, second: i64) {
 }
 
 #[test]
-fn the_budget_holds_on_a_way_back_that_begins_when_nothing_else_is_under_way() {
+fn the_budget_holds_on_a_rollback_that_begins_at_rest() {
     let mut drive = after_a_failure(6, 2);
     drive.evaluate(1, 100);
     drive.evaluate(1, 101);
@@ -59,7 +59,7 @@ fn the_budget_holds_on_a_way_back_that_begins_when_nothing_else_is_under_way() {
 }
 
 #[test]
-fn the_first_one_goes_back_within_the_budget_only() {
+fn the_first_one_is_rolled_back_within_the_budget_only() {
     let mut drive = after_a_failure(3, 2);
     drive.fleet.rolling_since(0);
     drive.fleet.memory.rollout.touched.since = Some(at(0));
@@ -71,7 +71,7 @@ fn the_first_one_goes_back_within_the_budget_only() {
 }
 
 #[test]
-fn a_place_that_was_chosen_before_is_chosen_anew_by_what_holds_now() {
+fn a_place_that_was_chosen_before_is_chosen_again_by_present_facts() {
     let mut drive = after_a_failure(3, 2);
     let back = |phase| Back { from: revision(2), to: revision(1), place: Some("node-000".to_owned()), phase };
     drive.fleet.memory.rollout.back = Some(back(BackPhase::Trial));
@@ -128,7 +128,7 @@ fn an_edit_in_the_middle_of_a_way_back_does_not_stop_it() {
 }
 
 #[test]
-fn agents_of_a_version_that_failed_before_the_one_that_failed_now_go_back_too() {
+fn agents_of_an_earlier_failed_version_are_rolled_back_too() {
     let mut drive = after_a_failure(1, 2);
     drive.bad.insert(3);
     drive.run(3, 100, 130);
@@ -138,7 +138,7 @@ fn agents_of_a_version_that_failed_before_the_one_that_failed_now_go_back_too() 
 }
 
 #[test]
-fn where_nobody_can_ask_whether_the_download_was_there_a_failure_stops_and_rejects_nothing() {
+fn where_the_download_cannot_be_checked_a_failure_stops_and_rejects_nothing() {
     let mut drive = Drive::new(10, Policy { rolls_back: true, ..policy(Share::Count(3)) });
     drive.fleet.source = Source::Unasked;
     drive.bad.insert(2);

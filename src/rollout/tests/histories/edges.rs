@@ -15,7 +15,7 @@ pub(super) fn halfway_with_a_crash() -> Fleet {
 }
 
 #[test]
-fn a_cordon_of_nodes_whose_new_agent_crashes_takes_neither_vote_nor_budget_away() {
+fn a_cordon_of_nodes_with_crashing_agents_keeps_verdict_and_budget() {
     let mut fleet = halfway_with_a_crash();
     fleet.node(0).busy = Some("the node is cordoned");
     let plan = fleet.plan(&policy(Share::Count(2)), &desired(2), 10);
@@ -125,7 +125,7 @@ fn a_taint_that_comes_after_a_restart_frees_no_budget_nor_does_another_restart()
 }
 
 #[test]
-fn a_node_that_got_its_agent_in_the_second_in_which_a_rollout_began_and_went_away_is_no_loss_of_ours() {
+fn a_node_lost_in_the_second_in_which_a_rollout_began_is_no_loss_of_ours() {
     let mut fleet = Fleet::new(5, 2);
     fleet.rolling_since(0);
     (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
@@ -139,7 +139,7 @@ fn a_node_that_got_its_agent_in_the_second_in_which_a_rollout_began_and_went_awa
 }
 
 #[test]
-fn a_cordon_of_a_node_that_went_away_while_we_replaced_its_agent_frees_no_budget() {
+fn a_cordon_of_a_node_lost_during_its_replacement_frees_no_budget() {
     let mut fleet = Fleet::new(3, 2);
     fleet.rolling_since(0);
     (fleet.memory.rollout.touched.since, fleet.deciding_since) = (Some(at(0)), -10);
@@ -172,7 +172,7 @@ fn a_taint_on_a_node_whose_agent_we_took_a_moment_ago_forgets_nothing() {
 }
 
 #[test]
-pub(super) fn no_running_agent_goes_while_a_third_of_the_nodes_is_away() {
+pub(super) fn no_running_agent_is_replaced_while_a_third_of_the_nodes_is_unreachable() {
     let mut fleet = Fleet::new(9, 2);
     fleet.rolling_since(0);
     for number in 0..3 {
@@ -181,7 +181,7 @@ pub(super) fn no_running_agent_goes_while_a_third_of_the_nodes_is_away() {
     }
     let plan = fleet.plan(&policy(Share::Count(5)), &desired(2), 10);
     assert_eq!(plan.steps.len(), 0, "{:?}", plan.report.waiting_on);
-    // Those that are away for hours are switched off, and the moment from which they are asks for a look.
+    // Those that are unreachable for hours are switched off, and the moment from which they are triggers a reconcile.
     let off = -50 + 6 * 3_600;
     assert_eq!(plan.next, Some(at(off)));
     assert_eq!(fleet.plan(&policy(Share::Count(5)), &desired(2), off - 1).steps.len(), 0);
@@ -212,7 +212,7 @@ fn where_200_broken_agents_stay_broken_the_others_keep_their_turn_and_that_is_sa
 }
 
 #[test]
-pub(super) fn what_the_world_keeps_from_starting_rejects_nothing() {
+pub(super) fn external_trouble_rejects_nothing() {
     for trouble in [Trouble::Image("ErrImagePull".into()), Trouble::Config("secret not found".into())] {
         let mut fleet = halfway_with_a_crash();
         fleet.change(0, |pod| pod.trouble = Some(trouble.clone()));
@@ -225,7 +225,7 @@ pub(super) fn what_the_world_keeps_from_starting_rejects_nothing() {
 }
 
 #[test]
-fn a_node_that_lost_its_agent_lacks_one_and_its_time_goes_on_while_pods_come_and_go() {
+fn the_time_of_a_node_without_an_agent_continues_while_pods_come_and_go() {
     let mut fleet = Fleet::new(4, 1);
     let policy = policy(Share::Count(1));
     fleet.pods[0] = pod(100, "node-000", 1, 900, false);

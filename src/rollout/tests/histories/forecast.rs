@@ -6,7 +6,7 @@ use super::*;
 use crate::rollout::calendar::Blackout;
 use crate::rollout::{Calendar, Canary, Who};
 
-/// What was said at a time, if anything, and when all was done. Each agent is away for so many seconds.
+/// What was said at a time, if anything, and when all was done. Each agent is missing for so many seconds.
 fn said_and_done(size: usize, policy: &Policy, away: i64) -> (Vec<(i64, i64)>, i64) {
     let mut fleet = Fleet::new(size, 1);
     let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! A template that somebody else writes: nodes that join get it at once, whatever is decided here, and are heard.
+//! A template that another client writes: nodes that join get it at once, whatever is decided here, and are heard.
 //!
 //! Must not test what holds for every template.
 
@@ -6,7 +6,7 @@ use super::policies::{Drive, canary};
 use super::*;
 use crate::rollout::Who;
 
-/// A fleet at version 1 whose template somebody has just made version 2.
+/// A fleet at version 1 whose template has just become version 2.
 fn drive(policy: Policy) -> Drive {
     let mut drive = Drive::new(10, policy);
     (drive.fleet.is_foreign, drive.fleet.template) = (true, revision(2));

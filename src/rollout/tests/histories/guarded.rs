@@ -104,7 +104,7 @@ fn the_label_releases_a_node_that_was_tainted_for_good_while_its_agent_was_repla
 }
 
 #[test]
-fn of_broken_agents_the_plan_wants_no_more_than_the_guard_lets_whatever_keeps_the_next_pod_away() {
+fn the_plan_replaces_no_more_broken_agents_than_the_guard_admits() {
     let away: [fn(&mut Fleet); 3] =
         [|_| (), |fleet| fleet.refused = Some("exceeded quota".into()), |fleet| fleet.node(0).ready = false];
     for keep_away in away {
@@ -114,7 +114,7 @@ fn of_broken_agents_the_plan_wants_no_more_than_the_guard_lets_whatever_keeps_th
         fleet.pods.remove(0);
         keep_away(&mut fleet);
         assert_eq!(evaluate(&mut fleet, &mut ledger, &one, 2), []);
-        // Nobody waits for a Ready node that somebody works on, where nothing else is known to keep its Pod away.
+        // Nothing waits for a Ready node that is being worked on, where nothing else is known to keep its Pod away.
         fleet.refused = None;
         let node = fleet.node(0);
         (node.ready, node.busy) = (true, Some("cordoned"));

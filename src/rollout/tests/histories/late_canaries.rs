@@ -1,4 +1,4 @@
-//! Canaries whose new Pods are made late, while the world goes on.
+//! Canaries whose new Pods are made late, while other events happen.
 //!
 //! Must not use a rule to judge another.
 
@@ -37,7 +37,7 @@ fn a_canary_that_gave_way_before_it_had_the_new_version_gets_the_old_one_however
         evaluate(&mut broken, now);
         assert_eq!((&broken.fleet.template, broken.nodes().len()), (&revision(1), 2), "after {now} s");
     }
-    // Where nobody else has it, it is awaited.
+    // Where no other has it, it is awaited.
     drive.fleet.pods.remove(0);
     drive.fleet.missing.insert("node-001".into(), at(31));
     evaluate(&mut drive, 60);
@@ -70,7 +70,7 @@ fn many_canaries(budget: u32) -> World {
 }
 
 #[test]
-fn no_more_canaries_go_than_were_asked_for_however_many_and_none_goes_twice() {
+fn no_more_canaries_than_asked_for_and_none_is_replaced_twice() {
     for budget in [390, 20] {
         let mut world = many_canaries(budget);
         let mut went = 0;

@@ -51,7 +51,7 @@ const WORDS: Words = Words {
 
 const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true" };
 const STOPPED: Hold = Hold { state: State::Stopped, why: "all is stopped" };
-/// The source of what new agents need is away.
+/// The source of what new agents need is unreachable.
 const AWAY: Hold = Hold { state: State::Held, why: "the source does not answer" };
 
 /// Under which name a node with a taint is closed.
@@ -204,11 +204,11 @@ struct Fleet {
     losses: HashMap<Arc<str>, Loss>,
     missing: HashMap<Arc<str>, DateTime<Utc>>,
     deciding_since: i64,
-    /// Whether somebody has yet to say which agents updated themselves.
+    /// Whether it is still to be reported which agents updated themselves.
     is_unheard: bool,
     source: Source,
     refused: Option<String>,
-    /// Whether the template is somebody else's.
+    /// Whether the template is another owner's.
     is_foreign: bool,
 }
 
@@ -291,7 +291,7 @@ impl Fleet {
         self.nodes.iter().map(place).collect()
     }
 
-    /// Never backwards, unless somebody insists.
+    /// Never a downgrade, unless a user insists.
     fn standing(&self, node: &Node, pod: &Pod, desired: &Desired) -> Standing {
         let Some(made_from) = &pod.revision else { return Standing::Unknown };
         let wanted = &desired.revision;

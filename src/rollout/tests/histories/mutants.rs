@@ -17,7 +17,7 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
     }
     match rule {
         Rule::GoesBack => {
-            named!(rules::as_many_failures_as_the_budget_stop_the_rollout_and_the_template_goes_back)
+            named!(rules::as_many_failures_as_the_budget_stop_the_rollout_and_the_template_is_put_back)
         }
         Rule::Apart => named!(apart::the_template_is_the_new_one_only_while_a_canary_gets_its_pod),
         Rule::Settled => named!(rules::the_template_advances_before_the_first_deletion_and_only_then_do_pods_go),
@@ -25,7 +25,7 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
         Rule::Calendar | Rule::Budget | Rule::Starting | Rule::Courtesy | Rule::UpToDate => {
             ("whatever happens, the budget holds and no good agent is touched", properties::WHATEVER_HAPPENS)
         }
-        Rule::MassOutage => named!(edges::no_running_agent_goes_while_a_third_of_the_nodes_is_away),
+        Rule::MassOutage => named!(edges::no_running_agent_is_replaced_while_a_third_of_the_nodes_is_unreachable),
         Rule::Broken => named!(rules::however_many_look_broken_no_more_than_the_budget_are_replaced_at_a_time),
         Rule::Canary => named!(policies::a_bad_version_is_seen_by_the_canaries_alone),
         Rule::Promotion => {
@@ -39,15 +39,15 @@ fn guard_of(rule: Rule) -> (&'static str, fn()) {
         Rule::Failure => ("a bad version reaches no more nodes than budget and canaries", properties::A_BAD_VERSION),
         Rule::Sticky => named!(standstill::those_that_crash_are_counted_together_though_each_is_ready_in_between),
         Rule::Standstill => named!(standstill::where_nothing_moves_but_what_fails_the_rollout_has_failed),
-        Rule::World => named!(edges::what_the_world_keeps_from_starting_rejects_nothing),
-        Rule::Outage => named!(outages::while_all_nodes_are_away_no_version_is_rejected_and_nobody_goes_back),
+        Rule::World => named!(edges::external_trouble_rejects_nothing),
+        Rule::Outage => named!(outages::while_all_nodes_are_unreachable_nothing_is_rejected_or_rolled_back),
         Rule::Patience => {
             named!(outages::a_running_agent_does_not_go_back_while_the_verdict_may_yet_be_withdrawn)
         }
         Rule::Others => {
             named!(one_refused::one_refused_node_does_not_hold_the_others_for_good_and_they_are_tried_one_by_one_first)
         }
-        Rule::Withdrawal => named!(rules::a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice),
+        Rule::Withdrawal => named!(rules::a_verdict_is_withdrawn_at_most_twice_when_the_failed_agents_stay_available),
         Rule::Trial => named!(back::where_the_older_agent_does_not_run_any_more_it_ends_with_the_one_that_was_tried),
     }
 }

@@ -1,4 +1,4 @@
-//! A few nodes whose Pods the API server refuses (a policy, a webhook), while all others take theirs: they hold nobody
+//! A few nodes whose Pods the API server refuses (a policy, a webhook), while all others take theirs: they hold no one
 //! for good.
 //!
 //! Must not use a rule to judge another.
@@ -79,7 +79,7 @@ impl Refusing {
 
 #[test]
 pub(super) fn one_refused_node_does_not_hold_the_others_for_good_and_they_are_tried_one_by_one_first() {
-    // Nothing moves for so long that the template goes back: a blackout, with one node's Pod refused.
+    // Nothing moves for so long that the template is put back: a blackout, with one node's Pod refused.
     let blackouts = vec![Blackout { from: at(15), to: at(5_000), reason: None }];
     let calendar = Calendar { windows: Vec::new(), blackouts };
     let mut fleet = Refusing::new(10, &[0], Policy { calendar, ..policy(Share::Count(3)) });
@@ -117,7 +117,7 @@ fn that_others_may_go_and_when_the_next_is_tried_is_said() {
 }
 
 #[test]
-fn where_nothing_else_may_go_nothing_is_tried_and_the_template_does_not_change_to_and_fro() {
+fn where_nothing_may_be_replaced_nothing_is_tried_and_the_template_stays() {
     // The refused one is the whole budget.
     let mut one = Refusing::new(10, &[0], policy(Share::Count(1)));
     one.run(0, 10_000);
@@ -135,12 +135,12 @@ fn where_nothing_else_may_go_nothing_is_tried_and_the_template_does_not_change_t
 }
 
 #[test]
-fn what_every_node_refuses_takes_no_more_than_the_budget_and_goes_back_where_the_older_one_is_let_through() {
+fn what_every_node_refuses_takes_the_budget_and_is_rolled_back() {
     let all: Vec<usize> = (0..10).collect();
     let mut quota = Refusing::new(10, &all, policy(Share::Count(3)));
     quota.run(0, 20_000);
     assert_eq!((quota.at_version(1), quota.fleet.pods.len(), quota.changes), (7, 7, 2));
-    // A webhook that refuses the new image only: the agents of before come back, and one is tried now and then.
+    // A webhook that refuses the new image only: the previous agents come back, and one is tried now and then.
     let mut image = Refusing::new(10, &all, policy(Share::Count(3)));
     image.let_through.insert(1);
     image.run(0, 330);

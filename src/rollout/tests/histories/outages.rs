@@ -53,7 +53,7 @@ fn start(drive: &mut Drive, now: i64) {
 }
 
 #[test]
-pub(super) fn while_all_nodes_are_away_no_version_is_rejected_and_nobody_goes_back() {
+pub(super) fn while_all_nodes_are_unreachable_nothing_is_rejected_or_rolled_back() {
     for rolls_back in [false, true] {
         let mut drive = halfway(Policy { rolls_back, max_failures: Some(1), ..policy(Share::Count(3)) });
         set(&mut drive, 0..12, false, 110);
@@ -76,7 +76,7 @@ pub(super) fn while_all_nodes_are_away_no_version_is_rejected_and_nobody_goes_ba
 }
 
 #[test]
-fn what_goes_away_alone_after_an_outage_counts_as_before() {
+fn a_node_lost_alone_after_an_outage_counts_as_before() {
     let mut drive = halfway(Policy { max_failures: Some(1), ..policy(Share::Count(3)) });
     set(&mut drive, 6..9, false, 110);
     drive.run(2, 110, 410);
@@ -95,7 +95,7 @@ fn what_goes_away_alone_after_an_outage_counts_as_before() {
 }
 
 #[test]
-fn an_agent_that_was_not_bound_while_its_node_was_away_has_its_time_from_when_that_is_back() {
+fn an_unbound_agent_has_its_time_from_when_its_node_is_back() {
     let mut drive = halfway(Policy { max_failures: Some(1), rolls_back: true, ..policy(Share::Count(3)) });
     // What the scheduler says of a node that is tainted because it is NotReady; it is old for a moment afterwards.
     let refused = Trouble::Capacity("0/12 nodes are available: 1 node(s) had untolerated taint(s)".into());
@@ -125,7 +125,7 @@ fn an_outage_that_reaches_one_node_after_another_is_one() {
 }
 
 #[test]
-fn a_zone_that_is_away_is_an_outage_though_the_rest_of_the_fleet_is_well() {
+fn an_unreachable_zone_is_an_outage_though_the_rest_of_the_fleet_is_well() {
     let zones = Policy { order: Order::ByZone, max_failures: Some(1), ..policy(Share::Count(2)) };
     let mut drive = Drive::new(40, zones);
     for node in 0..40 {
@@ -140,7 +140,7 @@ fn a_zone_that_is_away_is_an_outage_though_the_rest_of_the_fleet_is_well() {
     set(&mut drive, 0..10, false, 15);
     drive.run(2, 20, 1_000);
     assert_eq!((failure(&drive), drive.state()), (None, State::Rolling));
-    // Nodes that were away for long before, and as many as usual, are none.
+    // Nodes that were unreachable long before, and as many as usual, are none.
     let mut drive = halfway(Policy { max_failures: Some(1), ..policy(Share::Count(3)) });
     set(&mut drive, 9..11, false, -50_000);
     set(&mut drive, 6..9, false, 110);
@@ -163,7 +163,8 @@ fn a_canary_that_reboots_with_others_ends_no_soak_for_good() {
 
 #[test]
 pub(super) fn a_running_agent_does_not_go_back_while_the_verdict_may_yet_be_withdrawn() {
-    // One node of its own is away for ten minutes: that stops the rollout, for nobody can tell it from a bad version.
+    // A single node is unreachable for ten minutes: that stops the rollout, because it cannot be told from a bad
+    // version.
     let one = Policy { rolls_back: true, ..policy(Share::Count(1)) };
     let mut drive = Drive::new(12, one);
     drive.run(2, 0, 60);
@@ -178,7 +179,7 @@ pub(super) fn a_running_agent_does_not_go_back_while_the_verdict_may_yet_be_with
     assert_eq!(drive.state(), State::Failed);
     let failed = drive.fleet.memory.rollout.failure.clone().unwrap();
     assert!(failed.only_lost && failed.at.is_some(), "{failed:?}");
-    // It is back in time, and its agent becomes available: nobody goes back meanwhile.
+    // It is back in time, and its agent becomes available: no agent is rolled back meanwhile.
     set(&mut drive, number..=number, true, 500);
     drive.fleet.change(number, |pod| (pod.ready_since, pod.unready_since) = (Some(at(505)), None));
     drive.fleet.lost.clear();
@@ -260,7 +261,7 @@ fn through(policy: &Policy, away: &[usize], seconds: i64) -> Vec<Arc<str>> {
         go(&mut world, 10);
     }
     for node in away {
-        world.node_comes_or_goes(*node);
+        world.node_joins_or_leaves(*node);
     }
     for _ in 0..seconds / 10 {
         go(&mut world, 10);
@@ -268,7 +269,7 @@ fn through(policy: &Policy, away: &[usize], seconds: i64) -> Vec<Arc<str>> {
         assert!(running + away.len() + 3 >= 12, "{policy:?}: {running} agents run");
     }
     for node in away {
-        world.node_comes_or_goes(*node);
+        world.node_joins_or_leaves(*node);
     }
     let mut looks = 0;
     let has_it = |pod: &Arc<Pod>| pod.revision == Some(revision(2)) && pod.ready_since.is_some() && !pod.deleting;
@@ -282,7 +283,7 @@ fn through(policy: &Policy, away: &[usize], seconds: i64) -> Vec<Arc<str>> {
 }
 
 #[test]
-fn with_every_policy_a_good_version_is_everywhere_after_an_outage_and_nobody_was_replaced_twice() {
+fn with_every_policy_a_good_version_completes_after_an_outage_once_per_node() {
     let policies = [
         policy(Share::Count(1)),
         policy(Share::Count(3)),
@@ -300,7 +301,7 @@ fn with_every_policy_a_good_version_is_everywhere_after_an_outage_and_nobody_was
                 replaced.dedup();
                 let case = format!("{policy:?}: {away:?} away for {seconds} s");
                 assert_eq!(replaced.len(), 12, "{case}");
-                // A node that alone is away for longer than twice its time is a verdict, and has agents go back.
+                // A node that alone is unreachable for longer than twice its time is a verdict, and has agents go back.
                 let goes_back = rolls_back && away.len() == 1 && seconds == 600;
                 assert!(count == 12 || goes_back, "{case}: {count} replacements");
             }

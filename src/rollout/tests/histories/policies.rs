@@ -92,13 +92,13 @@ pub(super) fn canary(who: Who, soak: i64) -> Policy {
 }
 
 #[test]
-fn a_canary_goes_first_and_the_others_follow_when_it_has_stayed_available() {
+fn a_canary_is_first_and_the_others_follow_when_it_stayed_available() {
     let mut drive = Drive::new(6, canary(Who::Some(Share::Count(1)), 600));
     drive.run(2, 0, 600);
     assert_eq!(drive.nodes(), ["node-000"]);
     assert!(drive.waits().contains("1 node must stay available until 1970-01-12T13:57:00Z"), "{}", drive.waits());
     assert_eq!(drive.last.as_ref().unwrap().next, Some(at(620)));
-    // Another operator goes on where this one was.
+    // Another operator continues where this one was.
     let text = serde_json::to_string(&drive.fleet.memory.rollout).unwrap();
     drive.fleet.memory.rollout = serde_json::from_str(&text).unwrap();
     drive.run(2, 600, 620);
@@ -126,7 +126,7 @@ pub(super) fn a_bad_version_is_seen_by_the_canaries_alone() {
 }
 
 #[test]
-fn a_canary_that_crashes_begins_its_time_anew_and_one_whose_node_goes_does_not() {
+fn a_crash_restarts_a_canarys_soak_and_the_loss_of_its_node_does_not() {
     let mut drive = Drive::new(6, canary(Who::Some(Share::Count(1)), 600));
     drive.run(2, 0, 300);
     let ready = drive.fleet.pods[0].ready_since;
@@ -149,7 +149,7 @@ fn a_canary_that_crashes_begins_its_time_anew_and_one_whose_node_goes_does_not()
 }
 
 #[test]
-fn nothing_is_complete_before_the_canary_has_proven_itself_though_nobody_else_can_go() {
+fn nothing_is_complete_before_the_only_canary_has_soaked() {
     let mut drive = Drive::new(3, canary(Who::Some(Share::Count(1)), 600));
     drive.run(2, 0, 50);
     for number in [1, 2] {
@@ -184,7 +184,7 @@ fn what_a_canary_does_while_the_rollout_is_paused_counts() {
 }
 
 #[test]
-fn canaries_may_be_named_and_where_none_is_nothing_goes_and_it_is_said() {
+fn named_canaries_that_do_not_exist_hold_the_rollout_with_a_reason() {
     let mut drive = Drive::new(6, canary(Who::Marked, 60));
     drive.run(2, 0, 300);
     assert!(drive.nodes().is_empty());
@@ -220,7 +220,7 @@ fn window() -> Calendar {
 const OPENS: i64 = 12 * 3600 + 13 * 60 + 20;
 
 #[test]
-fn outside_of_windows_no_template_advances_and_no_pod_goes_and_what_is_in_flight_finishes() {
+fn outside_of_windows_nothing_begins_and_what_is_in_flight_finishes() {
     let mut drive = Drive::new(100, Policy { calendar: window(), ..policy(Share::Count(1)) });
     drive.run(2, 0, 1_000);
     let last = drive.last.as_ref().unwrap();

@@ -78,10 +78,10 @@ fn nothing_is_decided_early(mut world: World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Found by chance, once in a hundred thousand cases: a Pod of the second in which the rollout began, whose node goes
-/// before it has run for `minReadySeconds`.
+/// Found by chance, once in a hundred thousand cases: a Pod of the second in which the rollout began, whose node is
+/// removed before it has run for `minReadySeconds`.
 #[test]
-fn a_node_that_goes_within_the_second_in_which_a_rollout_began_is_looked_at_again() {
+fn a_node_removed_in_the_second_in_which_a_rollout_began_is_checked_again() {
     let canary = Canary { who: Who::Some(Share::Count(1)), soak: TimeDelta::zero(), by_hand: false };
     let plain = Policy::plain(Share::Count(1), TimeDelta::seconds(300));
     let policy = Policy { min_ready: TimeDelta::seconds(4), canary: Some(canary), ..plain };
@@ -131,7 +131,7 @@ proptest! {
         let mut world = World::after(size, policy, events);
         world.fix_and_publish();
         world.refuse(Some(node));
-        // Meanwhile nothing may go for so long that the template goes back.
+        // Meanwhile nothing may be replaced for so long that the template is put back.
         let from = at(world.clock + 70);
         let blackouts = vec![Blackout { from, to: from + TimeDelta::seconds(1_000), reason: None }];
         world.policy.calendar = Calendar { windows: Vec::new(), blackouts };

@@ -68,7 +68,7 @@ fn pods_that_we_deleted_and_that_the_watch_still_shows_occupy_the_budget() {
 }
 
 #[test]
-pub(super) fn as_many_failures_as_the_budget_stop_the_rollout_and_the_template_goes_back() {
+pub(super) fn as_many_failures_as_the_budget_stop_the_rollout_and_the_template_is_put_back() {
     let mut fleet = Fleet::new(20, 2);
     fleet.rolling_since(0);
     for failed in [0, 1] {
@@ -87,7 +87,7 @@ pub(super) fn as_many_failures_as_the_budget_stop_the_rollout_and_the_template_g
 }
 
 #[test]
-fn a_rollout_that_failed_has_failed_while_the_template_that_goes_back_is_not_seen_yet() {
+fn a_failed_rollout_stays_failed_before_the_restored_template_is_seen() {
     let mut fleet = Fleet::new(10, 1);
     fleet.template = revision(2);
     fleet.rolling_since(0);
@@ -213,7 +213,7 @@ fn an_old_agent_on_a_cordoned_node_keeps_no_rollout_alive() {
 }
 
 #[test]
-fn an_agent_that_was_ready_gets_its_time_anew_and_a_drained_node_is_busy_not_lost() {
+fn an_agent_that_was_ready_gets_its_time_again_and_a_drained_node_is_busy() {
     let mut fleet = Fleet::new(2, 2);
     fleet.rolling_since(-1000);
     fleet.pods = vec![pod(1, "node-000", 2, -900, false), pod(2, "node-001", 2, -900, true)];
@@ -240,7 +240,7 @@ fn an_agent_whose_node_gets_a_taint_is_left_running_and_counted_apart() {
 }
 
 #[test]
-pub(super) fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_most_twice() {
+pub(super) fn a_verdict_is_withdrawn_at_most_twice_when_the_failed_agents_stay_available() {
     let mut fleet = Fleet::new(10, 1);
     for number in [0, 1] {
         fleet.pods[number] = pod(100 + number, &fleet.nodes[number].name.clone(), 2, 0, true);
@@ -280,7 +280,7 @@ pub(super) fn a_verdict_is_withdrawn_when_those_who_spoke_stay_available_and_at_
 }
 
 #[test]
-fn what_the_world_keeps_from_starting_is_tried_again_one_by_one_when_nothing_tries_by_itself() {
+fn external_trouble_is_retried_one_by_one_where_nothing_retries() {
     let mut fleet = Fleet::new(10, 1);
     fleet.rolling_since(0);
     fleet.memory.rollout.touched.since = Some(at(0));

@@ -2,9 +2,9 @@
 //! back and are cordoned, evictions by others, Pods that are made late, and operators that die, with the real ledger
 //! and the real guard.
 //!
-//! Exhaustive up to a number of disturbances (a node that goes away or is cordoned, an eviction, an operator that
-//! dies) and of half deadlines that pass; what heals, and agents that start, are not counted. Two histories are one
-//! where everything stands alike, happened in the same order and as many half deadlines ago. Must not know how the
+//! Exhaustive up to a number of disturbances (a node that becomes unreachable or is cordoned, an eviction, an operator
+//! that dies) and of half deadlines that pass; what heals, and agents that start, are not counted. Two histories are
+//! one where every state is alike, happened in the same order and as many half deadlines ago. Must not know how the
 //! engine decides.
 
 use std::collections::HashSet;
@@ -97,7 +97,7 @@ fn in_every_history_of_three_nodes_the_budget_holds_and_the_rollout_finishes() {
     assert!(search(&policy(Share::Count(2)), bounds(3, 2, 0, 1)) > 100);
 }
 
-/// A quota, a webhook, a DaemonSet controller that is away.
+/// A quota, a webhook, a DaemonSet controller that is unreachable.
 #[test]
 #[ignore = "takes seconds: make test runs it apart"]
 fn in_every_history_in_which_pods_are_made_some_time_or_other_the_budget_holds_and_the_rollout_finishes() {
@@ -111,7 +111,7 @@ fn in_every_history_in_which_pods_are_made_some_time_or_other_the_budget_holds_a
 #[ignore = "takes seconds: make test runs it apart"]
 fn in_every_history_in_which_pods_are_refused_the_budget_holds_and_the_rollout_finishes() {
     let [one, two] = [1, 2].map(|budget| policy(Share::Count(budget)));
-    // So long that the template goes back.
+    // So long that the template is put back.
     for (policy, nodes) in [(one, 2), (two, 3), (canary(), 2)] {
         let bounds = bounds(nodes, 2, 0, 0);
         let bounds = Bounds { late: true, refused: true, waits: bounds.waits + 2, ..bounds };

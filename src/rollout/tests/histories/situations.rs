@@ -185,7 +185,7 @@ fn what_is_decided_in_situations_that_users_meet() {
 }
 
 #[test]
-fn a_node_that_went_away_because_of_us_counts_for_an_hour_after_its_removal() {
+fn a_node_lost_because_of_us_counts_for_an_hour_after_its_removal() {
     let mut fleet = Fleet::new(3, 2);
     fleet.rolling_since(0);
     fleet.memory.rollout.touched.since = Some(at(0));

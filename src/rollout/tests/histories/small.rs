@@ -14,11 +14,11 @@ pub(super) enum Event {
     Starts(usize),
     /// The DaemonSet controller makes the Pod that a node lacks.
     Made(usize),
-    /// Its node goes away, or comes back.
+    /// Its node becomes unreachable, or comes back.
     NodeTurns(usize),
-    /// Somebody cordons it, or lifts that.
+    /// A user cordons it, or lifts that.
     Cordon(usize),
-    /// Somebody else deletes its Pod, and another is made.
+    /// Another client deletes its Pod, and another is made.
     Evicted(usize),
     /// The operator dies, and another begins.
     Restart,
@@ -30,7 +30,7 @@ pub(super) enum Event {
     Published,
 }
 
-/// How far a search goes.
+/// The depth of a search.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) nodes: usize,
@@ -125,7 +125,7 @@ impl Small {
         }
     }
 
-    /// Where its Pod stands, if it has one.
+    /// The state of its Pod, if it has one.
     fn pod(&self, node: &str) -> Option<usize> {
         self.fleet.pods.iter().position(|pod| &*pod.node == node)
     }
@@ -246,7 +246,7 @@ impl Small {
         self.evaluate();
     }
 
-    /// How everything stands, with times by their order and age, and Pods by their order.
+    /// The whole state, with times by their order and age, and Pods by their order.
     pub(super) fn key(&self) -> String {
         let mut ours: Vec<&Arc<str>> = self.ours.iter().collect();
         ours.sort_unstable();
@@ -264,8 +264,8 @@ impl Small {
         ranked(&all, |time| (at(self.clock) - time).num_seconds().div_euclid(half.num_seconds()).clamp(-OLD, OLD))
     }
 
-    /// From here on everybody is well: whatever is left is done. A version that failed stays so where those who spoke
-    /// against it were replaced by others: they cannot show any more that it was not its fault.
+    /// From here on everybody is well: whatever is left is done. A version that failed stays so where the Pods that
+    /// failed were replaced by others: they cannot show any more that it was not its fault.
     pub(super) fn finishes(&self) {
         self.finishes_without(None);
         // One that is refused for good holds no other, where more than one may go.

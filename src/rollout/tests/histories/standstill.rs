@@ -42,7 +42,7 @@ pub(super) fn where_nothing_moves_but_what_fails_the_rollout_has_failed() {
 }
 
 #[test]
-fn while_others_are_on_their_way_or_can_go_nobody_says_that_it_stands_still() {
+fn while_others_are_on_their_way_or_can_be_replaced_it_is_no_standstill() {
     // Others go, as the budget is larger.
     let mut drive = Drive::new(20, Policy { max_failures: Some(3), ..policy(Share::Count(2)) });
     drive.bad.insert(2);
@@ -65,7 +65,7 @@ fn while_others_are_on_their_way_or_can_go_nobody_says_that_it_stands_still() {
 }
 
 #[test]
-fn a_blackout_a_storm_and_a_download_that_is_away_are_no_standstill() {
+fn a_blackout_a_mass_outage_and_a_lost_download_are_no_standstill() {
     let blackouts = vec![Blackout { from: at(50), to: at(5_000), reason: None }];
     let mut held = Drive::new(20, Policy { max_failures: Some(9), ..policy(Share::Count(2)) });
     held.bad.insert(2);
@@ -95,7 +95,7 @@ fn a_blackout_a_storm_and_a_download_that_is_away_are_no_standstill() {
 }
 
 #[test]
-fn a_canary_that_fails_alone_and_is_well_again_in_time_begins_its_soak_anew() {
+fn a_canary_that_fails_alone_and_recovers_in_time_restarts_its_soak() {
     let mut drive = Drive::new(20, Policy { max_failures: Some(2), ..canary(Who::Some(Share::Count(1)), 600) });
     drive.bad.insert(2);
     drive.run(2, 0, 200);
@@ -141,7 +141,7 @@ pub(super) fn those_that_crash_are_counted_together_though_each_is_ready_in_betw
 }
 
 #[test]
-fn an_agent_that_crashed_and_stays_well_speaks_no_more() {
+fn an_agent_that_crashed_and_stays_well_counts_no_more() {
     let mut drive = Drive::new(40, Policy { max_failures: Some(5), ..policy(Share::Count(4)) });
     drive.run(2, 0, 20);
     crash_by_turns(&mut drive, 20);
@@ -207,7 +207,7 @@ fn a_canary_that_ran_for_hours_has_its_time_from_when_it_ceased_to() {
 }
 
 #[test]
-fn what_crashed_while_the_download_was_away_says_nothing_once_it_is_ready() {
+fn a_crash_during_a_lost_download_counts_no_more_once_ready() {
     let slow = Policy { max_failures: Some(1), wait_ready: TimeDelta::seconds(600), ..policy(Share::Count(1)) };
     let mut drive = Drive::new(20, slow);
     drive.bad.insert(2);

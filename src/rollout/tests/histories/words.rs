@@ -1,4 +1,4 @@
-//! A person's word: others follow canaries when somebody promotes what they run, and none does once it is rejected.
+//! A person's word: others follow canaries when a person promotes what they run, and none follows once it is rejected.
 //!
 //! Must not test who is a canary.
 

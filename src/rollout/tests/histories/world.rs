@@ -62,7 +62,7 @@ impl World {
         self.fix();
     }
 
-    /// What resolve does: a version that failed is not wanted again by itself.
+    /// What resolve does: a version that failed is not desired again automatically.
     fn wanted(&self) -> Desired {
         let memory = &self.truth.memory;
         let rejected = memory.rejected.contains(&self.version);
@@ -70,7 +70,7 @@ impl World {
         desired(good.unwrap_or(self.version))
     }
 
-    /// Where a node with this name stands, for an agent that is to start there.
+    /// The zone of a node with this name, for an agent that is to start there.
     fn is_open(&self, name: &str) -> bool {
         self.truth
             .nodes
@@ -78,8 +78,8 @@ impl World {
             .any(|node| &*node.name == name && node.ready && node.busy.is_none() && node.taint.is_none())
     }
 
-    /// Nodes that are without an agent because of us, as far as the budget speaks of them: one that somebody cordoned
-    /// or tainted since is theirs.
+    /// Nodes that are without an agent because of us, as far as the budget counts them: one that was cordoned or
+    /// tainted since is not ours.
     fn missing_because_of_us(&self) -> usize {
         let theirs = |node: &Node| node.busy.is_some() || node.taint.is_some();
         self.truth.nodes.iter().filter(|node| self.ours.contains(&node.name) && !theirs(node)).count()
@@ -102,19 +102,19 @@ impl World {
             self.shown.iter().any(|p| p.node == *node && is_ready(p) && !p.deleting && !gone.contains(&p.id))
         };
         self.truth.lost.retain(|node, _| !available(node));
-        // That an agent which was seen for long enough has failed since, unseen, nobody can know.
+        // That an agent which was seen for long enough has failed since, unseen, cannot be known.
         self.ours.retain(|node| !available(node));
         self.truth.deleted.retain(|uid| self.shown.iter().any(|pod| pod.id == *uid && !pod.deleting));
         self.notice();
         if !std::mem::replace(&mut self.has_looked, true) {
             // Whether the agent of a node that was tainted or cordoned before this first look is missing because of us
-            // nobody knows any more.
+            // is not known any more.
             let is_closed = |node: &Node| node.taint.is_some() || node.busy.is_some();
             let closed = |name: &Arc<str>| self.truth.nodes.iter().any(|node| node.name == *name && is_closed(node));
             self.ours.retain(|name| !closed(name));
         }
         let wanted = self.wanted();
-        // Nobody is asked where every node has its Pod.
+        // No one is asked where every node has its Pod.
         let is_short = self.truth.nodes.iter().any(|node| !self.shown.iter().any(|pod| pod.node == node.name));
         let refused = self.truth.refused.as_deref().filter(|_| is_short);
         let places = self.truth.places_of(&self.shown, &wanted, refused.is_some());
@@ -143,7 +143,7 @@ impl World {
                 |pod: &&mut Arc<Pod>| pod.id == step.pod.id && !pod.deleting && pod.ready_since == step.pod.ready_since;
             let Some(pod) = self.truth.pods.iter_mut().find(same) else { continue };
             let available = pod.ready_since.is_some();
-            // Nobody wants any more what has just failed.
+            // What has just failed is not desired any more.
             let failed = plan.memory.rollout.failure.as_ref().map(|failure| &failure.revision);
             let is_wanted = pod.revision.as_ref() == Some(&wanted.revision) && failed != Some(&wanted.revision);
             assert!(!(available && is_wanted), "an up-to-date, available Pod is replaced");
@@ -213,7 +213,7 @@ impl World {
                 }
             }
             8 => self.restart(),
-            9 => self.node_comes_or_goes(pick),
+            9 => self.node_joins_or_leaves(pick),
             10 => {
                 let node = self.node(pick);
                 node.busy = if node.busy.is_some() { None } else { Some("the node is cordoned") };
@@ -234,7 +234,7 @@ impl World {
         self.truth.deleted.clear();
         self.truth.lost.clear();
         self.truth.deciding_since = self.clock;
-        // Nobody remembers whether the agent of a node that joined meanwhile is missing because of us.
+        // It is not remembered whether the agent of a node that joined meanwhile is missing because of us.
         let began = self.truth.memory.rollout.touched.joined_after;
         let joined = |name: &Arc<str>| {
             self.truth.nodes.iter().any(|n| n.name == *name && began.is_some_and(|began| n.created > began))
@@ -256,7 +256,7 @@ impl World {
     }
 
     /// A kubelet falls silent, and its Pods are said to be unready; or it is heard again, which alone makes none Ready.
-    pub(super) fn node_comes_or_goes(&mut self, pick: usize) {
+    pub(super) fn node_joins_or_leaves(&mut self, pick: usize) {
         self.notice();
         let now = at(self.clock);
         let node = self.node(pick);
