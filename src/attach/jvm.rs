@@ -40,9 +40,14 @@ impl Jvm {
 pub(super) fn find(proc: &Proc, container: Option<&str>) -> Result<Jvm, Refusal> {
     let (uptime, ticks) = (proc.uptime().unwrap_or(f64::MAX), rustix::param::clock_ticks_per_second());
     let (mut found, mut closed) = (Vec::new(), None);
+    let cgroup = |pid| proc.read(pid, "cgroup").unwrap_or_default();
+    // Where a process names the container, one that names none is another's, such as the host's own.
+    let is_named = container.is_some_and(|id| proc.pids().into_iter().any(|pid| cgroup(pid).contains(id)));
     for pid in proc.pids() {
         let Some(started) = proc.started(pid) else { continue };
-        let is_its = |id: &str| proc.read(pid, "cgroup").is_ok_and(|text| !names_another(&text, id));
+        let is_its = |id: &str| {
+            proc.read(pid, "cgroup").is_ok_and(|text| text.contains(id) || !is_named && !names_another(&text, id))
+        };
         #[expect(clippy::cast_precision_loss, reason = "seconds")]
         let age = uptime - started as f64 / ticks as f64;
         if age < UNTOUCHED.as_secs_f64() || !container.is_none_or(is_its) {
@@ -89,7 +94,7 @@ fn jvm(proc: &Proc, pid: u32, started: u64, maps: &str) -> Option<Jvm> {
     let caught =
         line(&status, "SigCgt:").and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
     // lib/server/libjvm.so, and with Java 8 lib/ARCH/server/libjvm.so.
-    let home = library.split_once("/lib/").map(|(home, _)| home.to_owned());
+    let home = library.rsplit_once("/lib/").map(|(home, _)| home.to_owned());
     Some(Jvm {
         pid,
         own_pid,

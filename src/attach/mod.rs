@@ -11,26 +11,24 @@ mod jvm;
 mod load;
 mod proc;
 mod questions;
+mod said;
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 
 use endpoint::Endpoint;
 use jvm::Jvm;
 use proc::Proc;
+pub use said::{Done, Identity, LONGEST, Reason, Refusal, untouched};
 
 use crate::k8s::hex::hex;
 
-/// A termination message has so many bytes at most: the containers of a Pod share twelve KiB.
-pub const LONGEST: usize = 400;
 /// An endpoint that does not answer within this time is none.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// One that lives for less than this, by what its kubelet says, was not touched.
@@ -77,113 +75,9 @@ pub struct Order {
     pub proc: PathBuf,
 }
 
-/// Why a JVM does not export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::EnumIter)]
-pub enum Reason {
-    /// There is no JVM that has lived for eight seconds.
-    NoJvm,
-    /// There are several, and none is process 1.
-    SeveralJvms,
-    /// It is OpenJ9.
-    NotHotSpot,
-    /// Its command line or environment switches attaching off, or it answers so.
-    AttachDisabled,
-    /// The signal that asks it for a socket would end it: `-Xrs`.
-    SignalUnsafe,
-    /// Its runtime lacks a module that the exporter needs.
-    ModuleMissing,
-    /// The container has too little memory left.
-    LowMemory,
-    /// Its `/tmp` cannot be written.
-    ReadOnlyTmp,
-    /// Its files cannot be reached: another user, more capabilities, another user namespace.
-    NotReachable,
-    /// A process listens on the port.
-    PortInUse,
-    /// An exporter is in it already.
-    AlreadyExporting,
-    /// It was made to load one before, whatever came of it.
-    LoadedBefore,
-    /// It refused the load.
-    LoadFailed,
-    /// The endpoint does not answer, or is another process's.
-    ScrapeFailed,
-    /// The configuration could end the JVM, or cannot be read.
-    ConfigRejected,
-    /// The JVM did not take the configuration; the previous one is in force.
-    ConfigNotTaken,
-    /// The kubelet's copy of the configuration is another one than was meant.
-    ConfigStale,
-    /// The order is too old.
-    Expired,
-    /// The JVM ended while it was made to load the exporter, or within ten seconds after it.
-    Harmed,
-}
-
-/// Why a JVM does not export, in words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Refusal {
-    pub reason: Reason,
-    pub message: String,
-    /// The user for the next run, where the user is the reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub identity: Option<Identity>,
-    /// When the JVM was touched, if it was all the same.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loaded_at: Option<String>,
-}
-
-/// A JVM exports.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "result", rename_all_fields = "camelCase")]
-pub enum Done {
-    Exporting {
-        /// When it was asked to load the exporter, if it was now.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        loaded_at: Option<String>,
-    },
-}
-
-/// Whose files a process's are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Identity {
-    pub user: u32,
-    pub group: u32,
-    /// Its effective capabilities, a bit each, as hexadecimal digits.
-    pub capabilities: String,
-}
-
-impl Refusal {
-    fn of(reason: Reason, message: impl fmt::Display) -> Self {
-        Self { reason, message: message.to_string(), identity: None, loaded_at: None }
-    }
-
-    /// As a termination message says it.
-    #[must_use]
-    pub fn line(&self) -> String {
-        let mut said = self.clone();
-        let line = |said: &Self| serde_json::to_string(said).unwrap_or_default();
-        while line(&said).len() > LONGEST && said.message.len() > 1 {
-            said.message.truncate(said.message.trim_end_matches('…').len());
-            said.message.pop();
-            said.message.push('…');
-        }
-        line(&said)
-    }
-}
-
-impl Done {
-    /// As a termination message says it.
-    #[must_use]
-    pub fn line(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-}
-
 /// Has the JVM load the exporter, with a configuration that cannot end it; then gives it the real one, and watches. One
-/// that loaded it before, and serves, is only given that.
-pub async fn attach(order: &Order, now: DateTime<Utc>) -> Result<Done, Refusal> {
+/// that loaded it before, and serves, is only given that. `touches`: called just before the JVM is touched.
+pub async fn attach(order: &Order, now: DateTime<Utc>, touches: impl Fn()) -> Result<Done, Refusal> {
     let began = Instant::now();
     let config = wanted(order, now)?;
     let proc = Proc::at(&order.proc);
@@ -192,10 +86,15 @@ pub async fn attach(order: &Order, now: DateTime<Utc>) -> Result<Done, Refusal> 
     let endpoint = Endpoint::new(order.port);
     if files.path("").exists() && endpoint.answers(&proc, &jvm).await.is_ok() {
         // Another helper had it load, and perhaps did not get further.
+        touches();
         files.exchange(&proc, &jvm, &endpoint, &config, &files.config()?).await?;
         return Ok(Done::Exporting { loaded_at: None });
     }
     questions::ask(&proc, &jvm, order.port, order.min_free_memory)?;
+    if !jvm.is_there(&proc) {
+        return Err(Refusal::of(Reason::NoJvm, "the JVM ended before anything was done to it"));
+    }
+    touches();
     // By the clock of the node, as its kubelet says when the Pod ceased to be Ready.
     let loaded_at = Some((now + began.elapsed()).format("%FT%TZ").to_string());
     let came = load((&proc, &jvm, &endpoint), (&files, &config), order).await;
@@ -241,12 +140,13 @@ async fn load(
 }
 
 /// Gives a JVM that exports another configuration; where it does not take that, the previous one.
-pub async fn rewrite(order: &Order, now: DateTime<Utc>) -> Result<Done, Refusal> {
+pub async fn rewrite(order: &Order, now: DateTime<Utc>, touches: impl Fn()) -> Result<Done, Refusal> {
     let config = wanted(order, now)?;
     let proc = Proc::at(&order.proc);
     let jvm = find(&proc, order).await?;
     let files = Files::of(&jvm);
     let before = files.config()?;
+    touches();
     files.exchange(&proc, &jvm, &Endpoint::new(order.port), &config, &before).await?;
     Ok(Done::Exporting { loaded_at: None })
 }
@@ -337,9 +237,17 @@ impl Files {
         endpoint.reloads(proc, jvm).await?;
         let known = endpoint.reloads(proc, jvm).await?;
         self.put(wanted)?;
+        let mut fails = None;
         for _ in 0..ASKED {
             // A scrape reads the file; the first answer may show the previous counts.
-            let now = endpoint.reloads(proc, jvm).await?;
+            let now = match endpoint.reloads(proc, jvm).await {
+                Ok(now) => now,
+                Err(refusal) if !jvm.is_there(proc) => return Err(refusal),
+                Err(refusal) => {
+                    fails = Some(refusal.message);
+                    break;
+                }
+            };
             if now.taken > known.taken {
                 return Ok(());
             }
@@ -349,9 +257,10 @@ impl Files {
             sleep(PAUSE).await;
         }
         self.put(before)?;
+        let why = fails.map_or_else(|| "the JVM's log says why".to_owned(), |why| format!("with it {why}"));
         Err(Refusal::of(
             Reason::ConfigNotTaken,
-            "the exporter does not take the configuration, and the previous one is in force; the JVM's log says why",
+            format!("the exporter does not take the configuration, and the previous one is in force; {why}"),
         ))
     }
 

@@ -70,6 +70,9 @@ pub(super) struct Subject {
     /// File with the edited objects, or with the DaemonSet of a DaemonSetRollout. - is standard input.
     #[arg(short, long)]
     pub(super) file: Option<PathBuf>,
+    /// All namespaces, whatever is the default.
+    #[arg(skip)]
+    pub(super) all: bool,
 }
 
 impl Subject {

@@ -47,7 +47,11 @@ pub(super) struct Args {
 pub(super) async fn explain(args: &Args) -> Result<bool, String> {
     let clock = Clock::default();
     let reached = kernel::reach(&Access::default(), &clock).await?;
-    let findings = findings(&reached, &clock, (&args.what, args.kind), args.namespace.as_deref()).await?;
+    // One object is a OneAgent, in the namespace where these usually are.
+    let is_one = args.what.len() == 1;
+    let kind = args.kind.or(is_one.then_some(PodKind::Oneagent));
+    let home = (is_one && kind == Some(PodKind::Oneagent)).then_some("dynatrace");
+    let findings = findings(&reached, &clock, (&args.what, kind), args.namespace.as_deref().or(home)).await?;
     let must_act = findings.iter().any(|finding| finding.kind == Kind::Act);
     for Finding { who, what, remedy, .. } in findings {
         say!("{who}: {what}");
@@ -67,13 +71,12 @@ pub(super) async fn findings(
 ) -> Result<Vec<Finding>, String> {
     let all = [PodKind::Oneagent, PodKind::Daemonsetrollout];
     let given = kind.as_ref().map(std::slice::from_ref);
-    let kinds = |is_about_one: bool| given.unwrap_or(if is_about_one { &all[..1] } else { &all });
+    let kinds = given.unwrap_or(&all);
     let nodes;
     let (question, kinds) = match what {
-        [] => (Question::All, kinds(false)),
-        [name] => (Question::One(name), kinds(true)),
+        [] => (Question::All, kinds),
+        [name] => (Question::One(name), kinds),
         [node, name] if node == "node" => {
-            let kinds = kinds(false);
             nodes = Reader::of(reached, kinds[0].operator()).all::<NodeFacts>("nodes").await?;
             let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
             if !names.contains(name) {
@@ -113,23 +116,28 @@ async fn of_kind(
 ) -> Result<Said, String> {
     let reader = Reader::of(reached, kind.operator());
     match kind {
-        PodKind::Oneagent => {
-            let home = matches!(question, Question::One(_)).then_some("dynatrace");
-            oneagent::explain::explain(reader, question, namespace.or(home)).await
-        }
+        PodKind::Oneagent => oneagent::explain::explain(reader, question, namespace).await,
         PodKind::Daemonsetrollout => daemonset_rollout::explain::explain(reader, question, namespace).await,
     }
 }
 
-/// Whether no operator runs: then what a status says may be old. Without the right to see that, nothing is said.
-pub(super) async fn operator(
+/// Whether no operator runs: then what a status says may be old. Where that cannot be seen, nothing is said.
+pub(super) async fn operator(client: &Client, of: (&str, Option<&str>), now: DateTime<Utc>) -> Option<Finding> {
+    asked_operator(client, of, now).await.unwrap_or_default()
+}
+
+/// The same; without the right to see that, nothing is said.
+pub(super) async fn asked_operator(
     client: &Client,
     (operator, namespace): (&str, Option<&str>),
     now: DateTime<Utc>,
-) -> Option<Finding> {
+) -> Result<Option<Finding>, kube::Error> {
     let name = format!("metadata.name={operator}");
     let leases: Api<Lease> = Api::all(client.clone());
-    let mut leases = leases.list(&ListParams::default().fields(&name)).await.ok()?;
+    let mut leases = match leases.list(&ListParams::default().fields(&name)).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => return Ok(None),
+        leases => leases?,
+    };
     // Of several installations the one that is next to the objects counts.
     if leases.items.iter().any(|lease| lease.namespace().as_deref() == namespace) {
         leases.items.retain(|lease| lease.namespace().as_deref() == namespace);
@@ -139,12 +147,12 @@ pub(super) async fn operator(
         renewed(lease).is_some_and(|since| now.timestamp() - since <= 2 * i64::from(valid))
     };
     if leases.items.is_empty() || leases.items.iter().any(is_held) {
-        return None;
+        return Ok(None);
     }
     let deployments: Api<Deployment> = Api::all(client.clone());
     let labelled = ListParams::default().labels(&format!("app.kubernetes.io/name={operator}"));
     let found = deployments.list(&labelled).await.map(|list| list.items).unwrap_or_default();
-    Some(stopped(operator, &leases.items[0], found.first()))
+    Ok(Some(stopped(operator, &leases.items[0], found.first())))
 }
 
 /// When its holder, if it has one, renewed a Lease the last time, in seconds since 1970.

@@ -65,9 +65,17 @@ pub(super) async fn attach(args: Args) -> Result<u8, Failed> {
     let Args { port, config, sha256, jar, container, valid_until, comes_within, proc, .. } = args;
     let order = Order { port, config, sha256, jar, container, valid_until, min_free_memory, comes_within, proc };
     let now = Clock::default().now();
-    let done = if args.rewrite { attach::rewrite(&order, now).await } else { attach::attach(&order, now).await };
+    // Where the JVM is process 1, the kernel ends this one with it: what was written by then is its last word.
+    let says = |text: &str| std::fs::write(&args.termination_log, text);
+    let _ = says(&attach::untouched());
+    let touches = || drop(says(""));
+    let done = if args.rewrite {
+        attach::rewrite(&order, now, touches).await
+    } else {
+        attach::attach(&order, now, touches).await
+    };
     let line = done.as_ref().map_or_else(attach::Refusal::line, attach::Done::line);
-    if let Err(error) = std::fs::write(&args.termination_log, &line) {
+    if let Err(error) = says(&line) {
         eprintln!("oneagent-operator: {} cannot be written: {error}", args.termination_log.display());
     }
     say!("{line}");

@@ -142,7 +142,7 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
         plan.memory.lifted_at = None;
     }
     let unheard = plan.survey.is_unheard.then(|| now + UNHEARD);
-    plan.next = [plan.decision.next, until, unheard].into_iter().flatten().min();
+    plan.next = [plan.decision.next, until, unheard, plan.ledger.believed_until()].into_iter().flatten().min();
     Plan { debouncing, ..plan }
 }
 

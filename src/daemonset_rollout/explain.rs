@@ -40,6 +40,7 @@ pub fn told(object: &DaemonSetRollout) -> Told<'_> {
         operator: MANAGER,
         pods: "Pods",
         to: ("revision", set.and_then(|set| set.revision.as_deref())),
+        promoted: object.spec.rollout.as_ref().and_then(|rollout| rollout.promote.as_deref()),
         status: status.map(|status| Status {
             observed: status.observed_generation,
             conditions: &status.conditions,

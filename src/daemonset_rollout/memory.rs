@@ -85,6 +85,15 @@ pub struct Rollback {
 }
 
 impl Memory {
+    /// The revisions that it names, those that matter most first.
+    pub fn names(&self) -> impl Iterator<Item = &Revision> {
+        let engine = &self.engine;
+        let template = self.template.as_ref().map(|template| &template.revision);
+        let failed = engine.failure.as_ref().map(|failure| &failure.revision);
+        let proven = engine.proof.as_ref().map(|proof| &proof.revision);
+        [failed, proven, engine.last_good.as_ref(), template].into_iter().flatten()
+    }
+
     /// What is remembered of this DaemonSet. Another UID is another story: of the one before only verdicts stay.
     #[must_use]
     pub fn of(mut self, uid: &str) -> Self {
@@ -92,6 +101,7 @@ impl Memory {
             let failure = self.engine.failure.take();
             self.engine = rollout::Memory { failure, ..rollout::Memory::default() };
             self.template = None;
+            self.rollback = self.rollback.map(|rollback| Rollback { is_over: true, ..rollback });
         }
         self
     }

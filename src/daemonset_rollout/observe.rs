@@ -33,7 +33,7 @@ use crate::rollout::ledger::Ledger;
 pub const RETRY: Duration = Duration::from_secs(30);
 
 /// What a plan is made from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Seen {
     pub resolved: Resolved,
     pub set: Option<Arc<DaemonSet>>,
@@ -89,6 +89,30 @@ impl Current {
     }
 }
 
+impl Seen {
+    /// The same where revisions that differ in what is ignored alone are one, under the name by which it is remembered;
+    /// `None`: there are no such revisions.
+    #[must_use]
+    pub fn as_one_revision(&self, memory: &Memory) -> Option<Self> {
+        let known = self.revisions.known().filter(|known| known.alike.len() > 1)?;
+        let is_alike = |revision: &&Revision| known.alike.contains(&revision.0);
+        let name = memory.names().find(is_alike).unwrap_or(&known.current).clone();
+        let renamed = |pod: &Arc<Pod>| {
+            let is_other = pod.revision.as_ref().is_some_and(|revision| *revision != name && is_alike(&revision));
+            if is_other { Arc::new(Pod { revision: Some(name.clone()), ..(**pod).clone() }) } else { pod.clone() }
+        };
+        let named = |hash: &String| if known.alike.contains(hash) { name.0.clone() } else { hash.clone() };
+        let resolved = Resolved {
+            retry: self.resolved.retry.as_ref().map(named),
+            promote: self.resolved.promote.as_ref().map(named),
+            reject: self.resolved.reject.as_ref().map(named),
+            ..self.resolved.clone()
+        };
+        let revisions = Current::Known(Revisions { current: name.clone(), ..known.clone() });
+        Some(Self { pods: self.pods.iter().map(renamed).collect(), revisions, resolved, ..self.clone() })
+    }
+}
+
 /// What the caches show of a DaemonSet.
 pub struct Shown {
     pub set: Option<Arc<DaemonSet>>,
@@ -137,7 +161,12 @@ pub async fn observe(
     let is_short = !missing.is_empty();
     let refused = kept.refusals.ask(&cx.client, (was_refused, is_short), short.as_ref(), UNREAD, now).await;
     kept.refusals.record(missing.clone(), refused.clone());
-    let there: HashSet<&str> = pods.iter().map(|pod| &*pod.id).collect();
+    // One that need not go any more is not asked for again.
+    let is_current = |pod: &Pod| {
+        let alike = revisions.known().map(|known| &known.alike);
+        pod.revision.as_ref().zip(alike).is_some_and(|(revision, alike)| alike.contains(&revision.0))
+    };
+    let there: HashSet<&str> = pods.iter().filter(|pod| !is_current(pod)).map(|pod| &*pod.id).collect();
     let (aside, undeletable) = kept.aside.of(|uid| there.contains(uid));
     let selected = nodes.iter().filter(|node| is_selected(node)).count();
     let counted = set.as_deref().filter(|set| is_seen(set)).and_then(|set| set.status.as_ref());

@@ -73,8 +73,9 @@ fn standing(pod: &Pod, revisions: &Revisions, memory: &Memory) -> Standing {
     if !revisions.alike.contains(&revision.0) {
         return Standing::Outdated;
     }
-    // What the user wants tried again is tried where it failed, too.
-    let retried = memory.retried.as_ref().filter(|retried| retried.revision == revision.0);
+    // What the user wants tried again is tried where it failed, too; the field stays in the spec when that is complete.
+    let is_complete = memory.engine.last_good.as_ref() == Some(revision);
+    let retried = memory.retried.as_ref().filter(|retried| retried.revision == revision.0 && !is_complete);
     let is_before = retried.is_some_and(|retried| pod.created < retried.at && pod.ready_since.is_none());
     if is_before { Standing::Outdated } else { Standing::Current }
 }

@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::memory::Memory;
 use super::observe::{Current, Seen};
 use super::places::{WORDS, places};
-use super::revision::{Revision, unknown};
+use super::revision::{Pod, Revision, unknown};
 use super::rollback::{Back, judge};
 use super::source::writers;
 use super::verdict::{Around, Problem, hands_off};
@@ -76,6 +76,8 @@ impl Planned for Plan {
 /// Plans one reconcile.
 #[must_use]
 pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
+    let as_one = seen.as_one_revision(memory);
+    let seen = as_one.as_ref().unwrap_or(seen);
     let Seen { resolved, set, revisions, .. } = seen;
     let (set, known) = (set.as_deref(), revisions.known());
     let uid = set.and_then(|set| set.metadata.uid.as_deref());
@@ -97,7 +99,8 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let word = known.and_then(|known| said(&known.current));
     let trusted_at = seen.miscounted.map(|(since, _)| since + MISCOUNTED);
     let fewer = seen.miscounted.filter(|_| trusted_at.is_some_and(|at| at <= now)).map(|(_, count)| count);
-    let policy = Policy { hold, word, budget: budget(seen, fewer), ..resolved.policy.clone() };
+    let rolls_back = hold.is_none() && is_broken_still(&memory, seen, now);
+    let policy = Policy { hold, word, rolls_back, budget: budget(seen, fewer), ..resolved.policy.clone() };
     let desired = known.map(|known| Desired { revision: known.current.clone(), insists: false });
     if memory.engine.last_good.is_none() {
         memory.engine.last_good = known.and_then(|known| most_common(seen, &known.current));
@@ -127,6 +130,18 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let back = judge(&mut memory, seen, decision.report.state == State::Failed && policy.hold.is_none());
     let (guard, ledger) = (decided.guard, decided.ledger);
     Plan { decision, memory, guard, ledger, back, hands_off, problems, settles_at, next }
+}
+
+/// Whether the template is the good one again, Pods of the one that failed do not run, and no window is open: where no
+/// agent runs none waits for one.
+fn is_broken_still(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> bool {
+    let (engine, current) = (&memory.engine, seen.revisions.known().map(|known| &known.current));
+    let Some(failed) = engine.failure.as_ref().map(|failure| &failure.revision) else { return false };
+    let is_good_again = Some(failed) != current && engine.last_good.as_ref() == current;
+    let is_broken = |pod: &Pod| pod.ready_since.is_none() && pod.revision.as_ref() == Some(failed);
+    is_good_again
+        && seen.resolved.policy.calendar.closed(now).is_some()
+        && seen.pods.iter().any(|pod| !pod.deleting && is_broken(pod))
 }
 
 /// The budget; of fewer nodes, where the DaemonSet's controller has counted fewer for long enough.

@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::fleet::replicas::REVISION_LABEL;
 use crate::rollout;
@@ -89,7 +89,10 @@ pub fn revisions(set: &DaemonSet, all: &[ControllerRevision], ignore: &[String])
     if newest.template != set.spec.as_ref()?.template {
         return None;
     }
-    Some(Revisions::of(&newest.hash, &newest.template, &own, ignore))
+    // As they are stored: a newer API server's fields, which this program does not know, differ, too.
+    let wanted = bare(&newest.data, ignore);
+    let alike = |one: &Own| bare(&one.data, ignore) == wanted;
+    Some(Revisions::of(&newest.hash, alike, &own))
 }
 
 /// What they will be once the controller of a DaemonSet has seen this template.
@@ -98,7 +101,8 @@ pub fn foreseen(set: &DaemonSet, all: &[ControllerRevision], ignore: &[String]) 
     let own = own(set, all);
     let template = set.spec.clone().unwrap_or_default().template;
     let same = own.iter().find(|one| one.template == template);
-    Revisions::of(same.map_or(NEW, |one| &one.hash), &template, &own, ignore)
+    let wanted = without(&template, ignore);
+    Revisions::of(same.map_or(NEW, |one| &one.hash), |one| without(&one.template, ignore) == wanted, &own)
 }
 
 /// The revisions of a DaemonSet, as far as they read.
@@ -117,9 +121,8 @@ pub fn own(set: &DaemonSet, all: &[ControllerRevision]) -> Vec<Own> {
 }
 
 impl Revisions {
-    fn of(hash: &str, template: &PodTemplateSpec, own: &[Own], ignore: &[String]) -> Self {
-        let wanted = without(template, ignore);
-        let alike = own.iter().filter(|one| without(&one.template, ignore) == wanted).map(|one| one.hash.clone());
+    fn of(hash: &str, is_alike: impl Fn(&Own) -> bool, own: &[Own]) -> Self {
+        let alike = own.iter().filter(|one| is_alike(one)).map(|one| one.hash.clone());
         Self {
             current: Revision(hash.to_owned()),
             alike: alike.chain([hash.to_owned()]).collect(),
@@ -131,6 +134,22 @@ impl Revisions {
 /// The template that a revision holds.
 fn template(data: &Value) -> Option<PodTemplateSpec> {
     serde_json::from_value(data.get("spec")?.get("template")?.clone()).ok()
+}
+
+/// The template of a revision's data without the labels and annotations that are ignored.
+fn bare(data: &Value, ignore: &[String]) -> Value {
+    let mut template = data["spec"]["template"].clone();
+    if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
+        for of in ["labels", "annotations"] {
+            if let Some(all) = metadata.get_mut(of).and_then(Value::as_object_mut) {
+                all.retain(|key, _| !ignore.contains(key));
+            }
+            if metadata.get(of).and_then(Value::as_object).is_some_and(Map::is_empty) {
+                metadata.remove(of);
+            }
+        }
+    }
+    template
 }
 
 /// A template without the labels and annotations that are ignored.

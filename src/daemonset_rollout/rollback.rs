@@ -16,6 +16,9 @@ use super::source::writers;
 use crate::k8s::source::reverter;
 use crate::kernel::{self, Key, restore};
 
+/// Field managers of tools that follow Git.
+const FOLLOW_GIT: [&str; 3] = ["argocd-controller", "kustomize-controller", "helm-controller"];
+
 /// The state of the template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Back {
@@ -77,6 +80,10 @@ pub fn judge(memory: &mut Memory, seen: &Seen, has_failed: bool) -> Back {
     };
     if let Some(source) = reverter(&set.metadata) {
         return Back::Refused(format!("{source} would write the failed one again"));
+    }
+    // Argo CD marks what is its with a label that others use, too; its field manager tells.
+    if let Some(tool) = writers(set).into_iter().find(|writer| FOLLOW_GIT.contains(writer)) {
+        return Back::Refused(format!("{tool}, which writes the template, would write the failed one again"));
     }
     if let Some(why) = &seen.unrestorable {
         return Back::Refused(why.clone());

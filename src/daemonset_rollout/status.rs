@@ -163,7 +163,11 @@ fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
         );
         return Some((R::RolledBack, message));
     }
-    let failure = engine.failure.as_ref().filter(|_| facts.report().state == State::Failed)?;
+    // What was reverted needs no revert.
+    let current = facts.seen.revisions.known().map(|known| &known.alike);
+    let is_current = |failed: &Revision| current.is_none_or(|alike| alike.contains(&failed.0));
+    let failure = engine.failure.as_ref().filter(|_| facts.report().state == State::Failed);
+    let failure = failure.filter(|failure| is_current(&failure.revision))?;
     let (seen, set) = (facts.seen, facts.seen.set.as_deref()?);
     let number = engine.last_good.as_ref().and_then(|good| seen.revisions.known()?.numbers.get(&good.0));
     let to = number.map(|number| format!(" --to-revision={number}")).unwrap_or_default();
@@ -269,7 +273,9 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
         };
         let waits = pairs(&report.postponed);
         let waits = if waits.is_empty() { waits } else { format!("; waiting for their node: {waits}") };
-        return not(reason, format!("{progress}{waits}"));
+        let silent = report.such_as(Bucket::NodeNotReady);
+        let silent = if silent.is_empty() { silent } else { format!("; NotReady: {silent}") };
+        return not(reason, format!("{progress}{waits}{silent}"));
     }
     if report.running == 0 || report.joining > 0 {
         return not(R::Starting, format!("{} of {} nodes have a Ready Pod", report.running, report.selected));
@@ -283,7 +289,7 @@ fn ready(facts: &StatusFacts<'_>) -> Finding {
 fn promotion(facts: &StatusFacts<'_>) -> Option<String> {
     let (resolved, current) = (&facts.seen.resolved, &facts.seen.revisions.known()?.current.0);
     let object = (resolved.namespace.as_str(), resolved.name.as_str());
-    awaited(&facts.report().waiting_on, &WORDS, "dsr", object, current)
+    awaited(&facts.report().waiting_on, &WORDS, "dsr", object, current, resolved.promote.as_deref())
 }
 
 fn progressing(facts: &StatusFacts<'_>) -> Finding {

@@ -2,6 +2,8 @@
 //!
 //! Pure: nodes, revisions and Pods are values. Must not repeat the engine's rules.
 
+mod edges;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -290,8 +290,13 @@ impl<T: Reads> DaemonSets<T> {
         match change {
             Change::Listed(set) | Change::Applied(set) => {
                 let key = key_of(&set);
-                if self.sets.get(&key).is_some_and(|known| is_newer(known, &set)) {
+                let known = self.sets.get(&key);
+                if known.is_some_and(|known| is_newer(known, &set)) {
                     return Affects::Nobody;
+                }
+                if known.is_some_and(|known| known.metadata.uid != set.metadata.uid) {
+                    // What the Pods of another one of its name did is not its own.
+                    self.losses.forget(&key);
                 }
                 self.sets.insert(key.clone(), Arc::new(set));
                 Affects::One(key)

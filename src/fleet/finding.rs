@@ -49,6 +49,8 @@ pub struct Told<'a> {
     pub pods: &'static str,
     /// What its Pods are to become, with the word for it.
     pub to: (&'static str, Option<&'a str>),
+    /// What its `rollout.promote` names.
+    pub promoted: Option<&'a str>,
     pub status: Option<Status<'a>>,
 }
 
@@ -110,7 +112,7 @@ impl Told<'_> {
         let is_awaited = has(status.conditions, "Progressing", "AwaitingPromotion");
         let (name, namespace) = (self.metadata.name.as_deref()?, self.metadata.namespace.as_deref()?);
         let revision = self.to.1.filter(|_| is_awaited)?;
-        Some(promotion(self.resource, (namespace, name), revision))
+        Some(promotion(self.resource, (namespace, name), revision, self.promoted))
     }
 
     /// How it is, in a line.
@@ -217,13 +219,21 @@ pub fn unlike<'s>(
     Some(format!("{of} wants {key}={value}, and the node is {has}"))
 }
 
-/// The commands that let others follow the canaries, and that reject what these run.
+/// The commands that let others follow the canaries, and that reject what these run. Where the field names that
+/// already, it does so since an earlier rollout: first it must be removed.
 #[must_use]
-pub fn promotion(resource: &str, (namespace, name): (&str, &str), revision: &str) -> [String; 2] {
-    ["promote", "reject"].map(|field| {
+pub fn promotion(
+    resource: &str,
+    (namespace, name): (&str, &str),
+    revision: &str,
+    promoted: Option<&str>,
+) -> [String; 2] {
+    let quoted = format!("\"{revision}\"");
+    let promoted = if promoted == Some(revision) { "null" } else { &quoted };
+    [("promote", promoted), ("reject", &quoted)].map(|(field, value)| {
         format!(
             "kubectl -n {namespace} patch {resource} {name} --type=merge -p \
-            '{{\"spec\":{{\"rollout\":{{\"{field}\":\"{revision}\"}}}}}}'"
+            '{{\"spec\":{{\"rollout\":{{\"{field}\":{value}}}}}}}'"
         )
     })
 }
@@ -236,10 +246,17 @@ pub fn awaited(
     resource: &str,
     object: (&str, &str),
     revision: &str,
+    promoted: Option<&str>,
 ) -> Option<String> {
     let waits = waiting_on.iter().find(|waits| matches!(waits, WaitingOn::Promotion(_)))?;
-    let [promote, reject] = promotion(resource, object, revision);
-    Some(format!("{}: {promote}; or: {reject}", waits.said(words)))
+    let [promote, reject] = promotion(resource, object, revision, promoted);
+    let why = if promoted == Some(revision) {
+        "; rollout.promote has named it since an earlier rollout: remove the field, then this message says how to \
+        promote what the canaries run now"
+    } else {
+        ""
+    };
+    Some(format!("{}{why}: {promote}; or: {reject}", waits.said(words)))
 }
 
 /// The command that removes a taint.

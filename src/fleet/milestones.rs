@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::api::condition::{Transition, shortened, timestamp};
 use crate::api::rollout::{PastRollout, RolloutStatus};
-use crate::rollout::{Memory, Phase, Policy, Report, Share, State, Who};
+use crate::rollout::{Failure, Memory, Phase, Policy, Report, Share, State, Who};
 
 /// So many ends are kept.
 const KEPT: usize = 10;
@@ -142,7 +142,10 @@ impl<N: Naming> Change<'_, N> {
 
     fn stopped(&self) -> Option<Milestone> {
         let failure = self.memory.failure.as_ref()?;
-        if self.before.failure.as_ref().is_some_and(|known| known.revision == failure.revision) {
+        // One that a user insists on after it failed may fail again.
+        let is_known =
+            |known: &Failure<N::Revision>| known.revision == failure.revision && known.insisted == failure.insisted;
+        if self.before.failure.as_ref().is_some_and(is_known) {
             return None;
         }
         let (pods, first) = N::PODS;

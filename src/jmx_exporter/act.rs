@@ -10,6 +10,7 @@ use super::marks::wanted;
 use super::observe::{Content, Seen};
 use super::plan::Plan;
 use super::request::container;
+use crate::k8s::facts::EXPORTS;
 use crate::kernel::kind::Acted;
 use crate::kernel::pods::{How, Outcome};
 use crate::kernel::{self, annotate};
@@ -109,7 +110,14 @@ async fn mark(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Result<
             Ok(others) if !others.is_empty() => {
                 cx.state.own.others.lock().insert(target.uid.clone(), others);
             }
-            Ok(_) => marked.put(&target.uid, as_seen, UNSEEN, false),
+            // Nothing of ours was there to be removed: what is seen is another client's.
+            Ok(_) if port.is_none() && cx.state.own.marked.lately().get(&target.uid) == Some(&as_seen) => {
+                cx.state.own.others.lock().insert(target.uid.clone(), vec![EXPORTS.to_owned()]);
+            }
+            Ok(_) => {
+                cx.state.own.others.lock().remove(&target.uid);
+                marked.put(&target.uid, as_seen, UNSEEN, false);
+            }
             Err(error) => first = first.and(Err(error)),
         }
     }

@@ -80,6 +80,10 @@ impl Fleet {
     /// before.
     pub fn selects(&self, key: &Key, resolved: Option<Resolved>) -> bool {
         let mut inner = self.inner.write();
+        if resolved.is_none() && inner.objects.get(key).is_some_and(Option::is_some) {
+            // A spec that became invalid gives its Pods to no other object.
+            return false;
+        }
         let is_same = inner.objects.get(key).is_some_and(|known| known.as_deref() == resolved.as_ref());
         if !is_same {
             inner.objects.insert(key.clone(), resolved.map(Arc::new));
@@ -179,6 +183,12 @@ impl Inner {
     pub fn selected<'i>(&'i self, resolved: &'i Resolved) -> impl Iterator<Item = &'i Arc<Target>> {
         let all = self.targets.get(&resolved.namespace).into_iter().flatten().map(|Named(target)| target);
         all.filter(|target| !target.is_ending && resolved.selects(&target.labels))
+    }
+
+    /// Those of them that have ended and are not deleted: what was done to them may still be news.
+    pub fn ended<'i>(&'i self, resolved: &'i Resolved) -> impl Iterator<Item = &'i Arc<Target>> {
+        let all = self.targets.get(&resolved.namespace).into_iter().flatten().map(|Named(target)| target);
+        all.filter(|target| target.is_over && !target.runs.is_empty() && resolved.selects(&target.labels))
     }
 
     /// A Pod.

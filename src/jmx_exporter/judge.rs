@@ -6,13 +6,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
+use super::again::{SOON, again_at, may_begin, rewritten_again_at};
 use super::export::Export;
 use super::fleet::Inner;
 use super::harm::harm_of;
 use super::resolve::Resolved;
-use super::run::{Came, Held, Refused, Run, Times, Why};
+use super::run::{Came, Held, Refused, Run, Why};
 use super::standing::{State, held, refused_for};
 use super::target::{Instance, Target};
 use crate::api::jmx_exporter::obstacle::Obstacle;
@@ -22,12 +23,8 @@ use crate::rollout::{Closed, Occupant, Place, Pod, Selection, Standing, Trouble}
 const RUNS: usize = 5;
 /// And so many a Pod, however often its containers restart.
 const RUNS_OF_POD: usize = 20;
-/// What may have changed is looked at again after so long, and four times as long each time.
-const AGAIN: TimeDelta = TimeDelta::seconds(30);
 /// Of a Pod whose kubelet has fallen silent.
 const SILENT: &str = "the kubelet of its node does not report, and what it said last may be old";
-/// The kubelet's copy of a ConfigMap follows soon.
-const SOON: TimeDelta = TimeDelta::seconds(5);
 
 /// The JVM of a selected Pod.
 #[derive(Debug)]
@@ -61,6 +58,8 @@ pub struct Input<'j> {
     pub forgiven: &'j BTreeSet<String>,
     /// Pods whose change the API server refused a moment ago, by UID.
     pub blocked: &'j HashMap<Arc<str>, String>,
+    /// Our own image, which runs join with.
+    pub image: &'j str,
     pub now: DateTime<Utc>,
 }
 
@@ -73,7 +72,10 @@ pub fn id_of(target: &Target, run: &Run) -> String {
 /// Judges the selected Pods.
 #[must_use]
 pub fn judge(fleet: &Inner, input: &Input<'_>) -> Vec<Jvm> {
-    fleet.selected(input.resolved).map(|target| Judge { input, fleet, target }.jvm()).collect()
+    let of = |target| Judge { input, fleet, target };
+    let running = fleet.selected(input.resolved).map(|target| of(target).jvm());
+    // A Pod that ended of the load is heard, too.
+    running.chain(fleet.ended(input.resolved).filter_map(|target| of(target).harmed())).collect()
 }
 
 impl Jvm {
@@ -164,6 +166,13 @@ impl Judge<'_> {
         self.to_rewrite(desired, pod, exports)
     }
 
+    /// One that ended, if a run did it harm and the Pod is this object's.
+    fn harmed(&self) -> Option<Jvm> {
+        let keeper = self.fleet.keeper(&self.input.resolved.namespace, self.target)?;
+        let why = self.harm().filter(|_| keeper.name == self.input.resolved.name)?;
+        Some(self.jvm_of(State::Failed(Obstacle::Harmed, why), None, self.idle()))
+    }
+
     fn jvm_of(&self, mut state: State, exports: Option<Export>, pod: Pod<Export>) -> Jvm {
         let silent = self.target.is_silent.then_some(Cow::Borrowed(SILENT));
         if silent.is_some() && state == State::Waiting {
@@ -185,7 +194,16 @@ impl Judge<'_> {
         let current = self.target.runs.iter().rev().filter(|run| self.target.instance_of(run).is_some());
         // A run that finds no JVM with a configuration of ours finds another than the one that it had.
         let is_gone = |run: &&Run| run.failure().is_some_and(|(_, one)| one.why == Why::Obstacle(Obstacle::NoJvm));
-        current.take_while(|run| !is_gone(run)).find_map(Run::exports)
+        // What a run that ended without a word put in force is unknown.
+        let mut is_unknown = false;
+        let exports = |run: &Run| {
+            let has_ended = run.has_ended() || self.input.now >= run.ends_by();
+            let is_silent = has_ended && run.failure().is_some_and(|(_, one)| one.why == Why::Silent);
+            is_unknown |= is_silent && run.asked.rewrites;
+            run.exports()
+        };
+        let (export, at) = current.take_while(|run| !is_gone(run)).find_map(exports)?;
+        Some((if is_unknown { Export { sha256: String::new(), ..export } } else { export }, at))
     }
 
     /// What a run did to the JVM, in words.
@@ -212,10 +230,10 @@ impl Judge<'_> {
         let Some((run, instance)) = last.and_then(|run| Some((run, self.target.instance_of(run)?))) else {
             return self.jvm_of(State::Waiting, exports, pod);
         };
-        if let Some(state) = held(run) {
+        if let Some(state) = held(run).filter(|_| may_begin(run, self.input.image, self.input.now)) {
             return self.jvm_of(state, exports, pod);
         }
-        if let Came::Refused(times, refused) = &run.came
+        if let Some((times, refused)) = run.failure()
             && run.asked.order == *desired
         {
             let is_forgiven = self.input.forgiven.contains(&id_of(self.target, run));
@@ -224,9 +242,9 @@ impl Judge<'_> {
                 let failed = self.failed(desired, run.asked_at(), why.clone());
                 return self.jvm_of(State::Failed(Obstacle::ConfigRejected, why), exports, failed);
             }
-            if let Some(at) = self.again_at(instance, refused, *times).filter(|at| *at > self.input.now && !is_forgiven)
-            {
-                return Jvm { until: Some(at), ..self.jvm_of(refused_for(refused), exports, pod) };
+            let until = rewritten_again_at(refused.why, times.to, self.runs_in(instance), self.input.now);
+            if !is_forgiven && until.is_none_or(|at| at > self.input.now) {
+                return Jvm { until, ..self.jvm_of(refused_for(&refused), exports, pod) };
             }
         }
         self.joins(instance, true, exports, pod)
@@ -238,7 +256,7 @@ impl Judge<'_> {
         let mut none: Option<(DateTime<Utc>, &Instance, State)> = None;
         for instance in instances {
             let last = self.target.runs.iter().rev().find(|run| self.is_in(run, instance));
-            if let Some(state) = last.and_then(held) {
+            if let Some(state) = last.filter(|run| may_begin(run, self.input.image, now)).and_then(held) {
                 return self.jvm_of(state, None, self.idle());
             }
             let Some((run, (times, refused))) = last.and_then(|run| Some((run, run.failure()?))) else {
@@ -253,7 +271,7 @@ impl Judge<'_> {
                 _ => false,
             };
             let state = refused_for(&refused);
-            let at = if is_void { Some(now) } else { self.again_at(instance, &refused, times) };
+            let at = if is_void { Some(now) } else { again_at(refused.why, times.to, self.runs_in(instance), now) };
             if refused.why == Why::Obstacle(Obstacle::NoJvm) {
                 let at = at.unwrap_or(DateTime::<Utc>::MAX_UTC);
                 if none.as_ref().is_none_or(|(first, ..)| at < *first) {
@@ -275,7 +293,7 @@ impl Judge<'_> {
 
     /// One that a container should join, unless too many have, or the API server refused it a moment ago.
     fn joins(&self, instance: &Instance, rewrites: bool, exports: Option<Export>, pod: Pod<Export>) -> Jvm {
-        let runs = self.target.runs.iter().filter(|run| self.is_in(run, instance)).count();
+        let runs = self.runs_in(instance);
         if runs >= RUNS || self.target.runs.len() >= RUNS_OF_POD {
             let last = self.target.runs.iter().rev().find_map(|run| Some(run.failure()?.1.message.clone()));
             let last = last.map(|last| format!("; the last said: {last}")).unwrap_or_default();
@@ -310,29 +328,12 @@ impl Judge<'_> {
 
     /// Whether the next run would have another user than the one that could not reach the JVM.
     fn is_another_identity(&self, instance: &Instance, refused: &Refused) -> bool {
-        let runs = self.target.runs.iter().filter(|run| self.is_in(run, instance)).count();
-        runs == 1 && refused.identity.is_some() && instance.shape.security.run_as_user.is_none()
+        self.runs_in(instance) == 1 && refused.identity.is_some() && instance.shape.security.run_as_user.is_none()
     }
 
-    /// When what kept a run from its aim may have changed; `None`: not while this container runs.
-    fn again_at(&self, instance: &Instance, refused: &Refused, times: Times) -> Option<DateTime<Utc>> {
-        let first = match refused.why {
-            Why::Void => SOON,
-            Why::Silent
-            | Why::Obstacle(
-                Obstacle::NoJvm
-                | Obstacle::SeveralJvms
-                | Obstacle::LowMemory
-                | Obstacle::PortInUse
-                | Obstacle::LoadedBefore
-                | Obstacle::NotReachable,
-            ) => AGAIN,
-            Why::Obstacle(_) | Why::NotTaken => return None,
-        };
-        let runs = self.target.runs.iter().filter(|run| self.is_in(run, instance)).count();
-        let times_before = u32::try_from(runs.saturating_sub(1)).unwrap_or(u32::MAX).min(8);
-        // A kubelet's clock that is ahead ends no wait.
-        Some(times.to.min(self.input.now) + first * 4_i32.saturating_pow(times_before))
+    /// How many runs joined a container as it is now.
+    fn runs_in(&self, instance: &Instance) -> usize {
+        self.target.runs.iter().filter(|run| self.is_in(run, instance)).count()
     }
 
     fn pod(&self) -> Pod<Export> {

@@ -74,6 +74,7 @@ impl Kind for JmxExporters {
             ledger: &cx.in_flight.ledger(&cx.state.uid),
             blocked: &kept.blocked.now(),
             others: &kept.others.lock(),
+            image: &cx.kind.image,
             deciding_since: cx.contact.deciding_since(),
             in_contact_since: cx.contact.in_contact_since(),
             now,

@@ -36,5 +36,7 @@ pub fn differ(now: &BTreeMap<String, String>, port: Option<u16>, others: &[Strin
     if port.is_none() {
         return is_marked(now) && !others.iter().any(|key| key == EXPORTS);
     }
-    wanted(port).iter().any(|(key, value)| now.get(key) != Some(value) && !others.contains(key))
+    // A value of another client stays; once it is gone, ours is due.
+    let is_others = |key: &String| others.contains(key) && now.contains_key(key);
+    wanted(port).iter().any(|(key, value)| now.get(key) != Some(value) && !is_others(key))
 }

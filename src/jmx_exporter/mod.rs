@@ -4,6 +4,7 @@
 //! Here is its table of contents. Must not hold logic of its own.
 
 mod act;
+mod again;
 mod context;
 mod export;
 pub mod fleet;

@@ -64,6 +64,8 @@ pub struct Facts<'f> {
     pub blocked: &'f HashMap<Arc<str>, String>,
     /// Annotations whose values another client set, by UID of the Pod.
     pub others: &'f HashMap<Arc<str>, Vec<String>>,
+    /// Our own image.
+    pub image: &'f str,
     /// Since when this process leads.
     pub deciding_since: DateTime<Utc>,
     /// Since when the API server has answered without a break.
@@ -114,7 +116,7 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     };
     let all = |memory: &Memory| {
         let (desired, forgiven) = (desired.as_ref(), &memory.forgiven);
-        judge(facts.fleet, &Input { resolved, desired, forgiven, blocked: facts.blocked, now })
+        judge(facts.fleet, &Input { resolved, desired, forgiven, blocked: facts.blocked, image: facts.image, now })
     };
     let mut jvms = all(&memory);
     memory.forgiven.retain(|run| jvms.iter().any(|jvm| run.starts_with(&*jvm.target.uid)));

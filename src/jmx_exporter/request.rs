@@ -62,8 +62,10 @@ fn name(target: &Target, instance: &Instance) -> String {
 fn security(instance: &Instance, identity: Option<&Identity>) -> Value {
     let security = &instance.shape.security;
     let user = security.run_as_user.or_else(|| identity.map(|identity| identity.user));
-    let group = security.run_as_group.or_else(|| identity.map(|identity| identity.group));
     let user = user.unwrap_or(NOBODY);
+    // A group was learned together with its user.
+    let group = identity.filter(|identity| identity.user == user).map(|identity| identity.group);
+    let group = security.run_as_group.or(group);
     let own = security.capabilities.clone().unwrap_or_default();
     // Only root has capabilities without being given any.
     let capabilities = if user == 0 { own } else { Capabilities { drop: vec!["ALL".to_owned()], ..own } };

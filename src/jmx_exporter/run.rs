@@ -45,6 +45,8 @@ pub struct Asked {
     pub rewrites: bool,
     /// What memory must be left.
     pub min_free_memory: Box<str>,
+    /// The image that it runs.
+    pub image: Box<str>,
 }
 
 /// What became of the very container that a run joined: after a restart it is another one.
@@ -149,6 +151,7 @@ impl Run {
             order: Export { port: value("--port")?.parse().ok()?, sha256: value("--sha256")?.to_owned() },
             rewrites: spec.args.iter().any(|arg| arg == "--rewrite"),
             min_free_memory: value("--min-free-memory").unwrap_or_default().into(),
+            image: spec.image.as_deref().unwrap_or_default().into(),
         };
         Some(Self {
             name: names.share(spec.name.as_str()),
@@ -242,7 +245,7 @@ fn refused(said: &str, line: Option<Line>, ended: &WhyFacts) -> Refused {
 fn why(reason: &str) -> Why {
     match reason {
         "ConfigNotTaken" => Why::NotTaken,
-        "ConfigStale" | "Expired" => Why::Void,
+        "ConfigStale" | "Expired" | "Untouched" => Why::Void,
         _ => Obstacle::from_str(reason).map_or(Why::Silent, Why::Obstacle),
     }
 }

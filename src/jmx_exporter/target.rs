@@ -31,6 +31,8 @@ pub struct Target {
     pub created: DateTime<Utc>,
     /// It has ended, or is about to.
     pub is_ending: bool,
+    /// It has ended, and is not being deleted.
+    pub is_over: bool,
     /// Its node's kubelet has fallen silent: what it said last may be old.
     pub is_silent: bool,
     /// Since when it is not Ready, by its kubelet's word; also where it was so since the last run was asked for.
@@ -141,6 +143,7 @@ impl Target {
             labels: pools.labels.share(pod.metadata.labels.clone().unwrap_or_default()),
             created: created(pod.metadata.creation_timestamp.as_ref()),
             is_ending: pod.metadata.deletion_timestamp.is_some() || is_over,
+            is_over: is_over && pod.metadata.deletion_timestamp.is_none(),
             is_silent: is_silent(&status.conditions, status.container_statuses.iter().map(|one| one.ready)),
             unready_since: unready.and_then(|ready| ready.last_transition_time.as_deref().and_then(time)),
             instances: instances.into(),

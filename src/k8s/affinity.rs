@@ -17,10 +17,15 @@ const VALUES: usize = 10_000;
 #[must_use]
 pub fn of_template(spec: &PodSpec) -> Placement {
     let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let terms = affinity.map(|affinity| read(affinity, &mut Vec::new())).unwrap_or_default();
+    let is_none = !terms.is_empty() && terms.iter().all(Option::is_none);
+    // No node matches a term that is empty or does not read.
+    let none = || vec![Requirement { of: Of::Name, must: Must::In(Vec::new()) }];
+    let terms = if is_none { vec![none()] } else { terms.into_iter().flatten().collect() };
     Placement {
         selector: spec.node_selector.clone().unwrap_or_default(),
         tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
-        terms: on_node(spec, affinity.map(|affinity| terms(affinity, &mut Vec::new())).unwrap_or_default()),
+        terms: on_node(spec, terms),
         needs_network: spec.host_network != Some(true),
         ..Placement::default()
     }
@@ -40,6 +45,11 @@ fn on_node(spec: &PodSpec, mut terms: Vec<Vec<Requirement>>) -> Vec<Vec<Requirem
 
 /// The terms of a node affinity; what the API server would refuse is refused here, by its place.
 pub fn terms(affinity: &NodeAffinity, wrong: &mut Vec<String>) -> Vec<Vec<Requirement>> {
+    read(affinity, wrong).into_iter().flatten().collect()
+}
+
+/// The same; `None`: a term that is wrong.
+fn read(affinity: &NodeAffinity, wrong: &mut Vec<String>) -> Vec<Option<Vec<Requirement>>> {
     let Some(required) = &affinity.required_during_scheduling_ignored_during_execution else { return Vec::new() };
     let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
     if required.node_selector_terms.is_empty() {
@@ -60,6 +70,7 @@ pub fn terms(affinity: &NodeAffinity, wrong: &mut Vec<String>) -> Vec<Vec<Requir
     }
     let mut terms = Vec::new();
     for (at, term) in required.node_selector_terms.iter().enumerate() {
+        let before = wrong.len();
         let (labels, fields) =
             (term.match_expressions.as_deref().unwrap_or_default(), term.match_fields.as_deref().unwrap_or_default());
         if labels.is_empty() && fields.is_empty() {
@@ -92,7 +103,7 @@ pub fn terms(affinity: &NodeAffinity, wrong: &mut Vec<String>) -> Vec<Vec<Requir
                 and one value"
             ));
         }
-        terms.push(requirements);
+        terms.push(Some(requirements).filter(|_| wrong.len() == before));
     }
     terms
 }

@@ -134,7 +134,6 @@ fn is_condition(taint: &Taint) -> bool {
         "pid-pressure",
         "network-unavailable",
         "unschedulable",
-        "out-of-service",
     ];
     taint.key.strip_prefix("node.kubernetes.io/").is_some_and(|name| CONDITIONS.contains(&name))
 }

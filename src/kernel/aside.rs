@@ -81,10 +81,12 @@ impl<T: Clone> Aside<T> {
         known.map(|(key, step)| (key.clone(), step.why.clone())).collect()
     }
 
-    /// How long until the first of them has its turn again.
+    /// How long until the first of them has its turn again, or is said no more.
     pub fn ends_in(&self) -> Option<Duration> {
         let now = Instant::now();
-        self.0.lock().values().filter(|step| step.until > now).map(|step| step.until - now).min()
+        let all = self.0.lock();
+        let ends = all.values().flat_map(|step| [step.until, step.until + LONGEST]);
+        ends.filter(|at| *at > now).map(|at| at - now).min()
     }
 }
 
@@ -102,6 +104,7 @@ mod tests {
                 assert_eq!(aside.ends_in(), Some(seconds(wait)));
                 tokio::time::advance(seconds(wait)).await;
                 assert!(!aside.holds("p") && aside.now().is_empty() && aside.lately().contains_key("p"));
+                assert_eq!(aside.ends_in(), Some(LONGEST), "then it is forgotten");
             }
         }
     }

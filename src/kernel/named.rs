@@ -74,17 +74,18 @@ pub enum Lookup {
     Unknown(String),
 }
 
+/// Whether an entry of a ConfigMap says that everything must stop: by any value of its key but false, however either is
+/// spelled, because its writer is in a hurry.
+#[must_use]
+pub fn stops(key: &str, value: &str) -> bool {
+    key.eq_ignore_ascii_case("stop") && !value.trim().eq_ignore_ascii_case("false")
+}
+
 impl Lookup {
-    /// Whether this ConfigMap says that everything must stop: by any value of its key but false, however either is
-    /// spelled, for its writer is in a hurry. One that cannot be read may say so.
+    /// Whether this ConfigMap says that everything must stop. One that cannot be read may say so.
     pub fn is_stop(&self, reference: &Reference) -> Result<bool, Error> {
         match self {
-            Self::Found(data) => {
-                let is_stop = |(key, value): (&String, &SecretString)| {
-                    key.eq_ignore_ascii_case("stop") && !value.expose_secret().trim().eq_ignore_ascii_case("false")
-                };
-                Ok(data.entries.iter().any(is_stop))
-            }
+            Self::Found(data) => Ok(data.entries.iter().any(|(key, value)| stops(key, value.expose_secret()))),
             Self::Absent => Ok(false),
             Self::Unknown(why) => {
                 Err(Error::Unread(format!("ConfigMap {}/{}: {why}", reference.namespace, reference.name)))

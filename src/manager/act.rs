@@ -48,11 +48,17 @@ pub struct Done {
 /// Carries a plan out.
 pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acted {
     let mut error = None;
+    // What one component is refused keeps no Pod of another from being replaced.
+    let mut is_uncertain = false;
+    let is_its = |of: &Of| plan.replacement.as_ref().is_some_and(|replacement| replacement.of == *of);
     if !seen.stopped {
         if let Some(needs) = &plan.authority {
             match authority(cx, seen, needs).await {
                 Ok(why) => done.authority = why,
-                Err(failed) => error = Some(failed),
+                Err(failed) => {
+                    is_uncertain = true;
+                    error = Some(failed);
+                }
             }
         }
         for part in &plan.parts {
@@ -71,6 +77,7 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
                         done.refused.entry(of.clone()).or_insert((Reason::NameTaken, why));
                     }
                     Err(failed) => {
+                        is_uncertain |= failed.objection().is_none() || is_its(&of);
                         if let Some(why) = cx.state.complaint(&failed) {
                             let why = format!("{failed}: {why}");
                             done.refused.entry(of.clone()).or_insert((Reason::WriteRefused, why));
@@ -83,7 +90,10 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
         let mut note = |of: &Of, came: Result<Option<String>, kernel::Error>| match came {
             Ok(None) => drop(done.written.insert(of.clone())),
             Ok(Some(why)) => drop(done.refused.entry(of.clone()).or_insert((Reason::NameTaken, why))),
-            Err(failed) => drop(error.get_or_insert(failed)),
+            Err(failed) => {
+                is_uncertain |= failed.objection().is_none() || is_its(of);
+                error.get_or_insert(failed);
+            }
         };
         for (of, one) in &plan.enrolments {
             note(of, enrol(cx, seen, one).await);
@@ -92,12 +102,14 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
             note(of, issue(cx, seen, one).await);
         }
         for surplus in &plan.surplus {
-            error = delete(cx, seen, surplus).await.err().or(error);
+            let failed = delete(cx, seen, surplus).await.err();
+            is_uncertain |= failed.is_some();
+            error = failed.or(error);
         }
     }
-    let may_replace = !seen.stopped && error.is_none() && !done.is_unfinished && done.written.is_empty();
+    let may_replace = !seen.stopped && !is_uncertain && !done.is_unfinished && done.written.is_empty();
     if let Some(replacement) = plan.replacement.as_ref().filter(|_| may_replace) {
-        error = replace(cx, seen, replacement).await.err();
+        error = replace(cx, seen, replacement).await.err().or(error);
     }
     let wanted: BTreeSet<String> = plan.parts.iter().flat_map(|part| &part.objects).map(id).collect();
     cx.state.own.keep(|of| wanted.contains(of));

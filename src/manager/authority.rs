@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::identity::entry;
 use crate::api::manager::condition::Reason;
-use crate::pki::{self, Certificate, Made};
+use crate::pki::{self, Certificate, Made, Period};
 
 /// Entries of the Secret: certificate and key of the authority that signs, of the one that will, and the certificate of
 /// the one that did.
@@ -105,14 +105,21 @@ impl Authorities {
         marks.chain([(BUNDLE.to_owned(), self.trusted().map(|one| &*one.pem).collect())]).collect()
     }
 
+    /// Whether the operator made the one that signs, by the name of its Secret. It replaces no other one.
+    #[must_use]
+    pub fn is_made(&self, name: &str) -> bool {
+        self.signs.certificate.name == name
+    }
+
     /// What is to be done now. `is_known`: whether all servers trust the next one. `lifetime`: that of a new one.
     #[must_use]
-    pub fn step(&self, is_known: bool, lifetime: TimeDelta, now: DateTime<Utc>) -> Step {
+    pub fn step(&self, name: &str, is_known: bool, lifetime: TimeDelta, now: DateTime<Utc>) -> Step {
         let period = self.signs.certificate.period;
+        let is_due = period.renews_at() <= now || period.is_longer_than(Period::of(lifetime, now));
         match (&self.next, &self.previous) {
             (Some(_), _) if is_known => Step::Promote,
             (_, Some(previous)) if previous.period.to <= now => Step::Forget,
-            (None, _) if period.renews_at() <= now || period.to - now > lifetime => Step::Prepare,
+            (None, _) if is_due && self.is_made(name) => Step::Prepare,
             _ => Step::Stay,
         }
     }

@@ -57,6 +57,8 @@ pub struct Blueprint<'b> {
     pub nodes: &'b [String],
     /// What its programs read.
     pub files: &'b Files,
+    /// Revisions of files that Pods of an earlier template wait for when they start again.
+    pub earlier: &'b [String],
     /// Its certificates, if it has some.
     pub marks: Option<&'b Marks>,
 }

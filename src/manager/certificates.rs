@@ -124,7 +124,7 @@ impl<'f> Trust<'f> {
         let distrusts: Vec<&str> =
             servers.filter(|one| one.trusts.is_some() && one.trusts != mark).map(|one| &*one.name).collect();
         let is_known = are_settled && distrusts.is_empty() && mark.as_ref().is_some_and(is_there);
-        let step = authorities.step(is_known, resolved.lifetimes.authority, now);
+        let step = authorities.step(&of.authority, is_known, resolved.lifetimes.authority, now);
         plan.step = Some(step).filter(|step| *step != Step::Stay);
         let wanted = authorities.bundle();
         let there = live.and_then(|map| map.data.clone()).unwrap_or_default();
@@ -147,6 +147,11 @@ impl<'f> Trust<'f> {
                     distrusts.len()
                 ),
                 (Some(_), None) => "the next one signs once all components are as the spec has them".to_owned(),
+                (None, _) if !authorities.is_made(&of.authority) => {
+                    "the operator did not make it and replaces it with none of its own: put the next one into entries \
+                     next.crt and next.key of the Secret"
+                        .to_owned()
+                }
                 (None, _) => "another one is being made".to_owned(),
             };
             let why =

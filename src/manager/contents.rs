@@ -9,6 +9,7 @@ use super::part::Facts;
 use super::place::Found;
 use super::resolve::Component;
 use crate::stack::files::{Context, Files, render};
+use crate::stack::table::Table;
 
 /// Why files cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +42,13 @@ pub fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Fou
         if !is_meant {
             continue;
         }
-        let addresses = found.peers.clone().map_err(Unread::Lacks)?.into_iter().map(|peer| peer.address);
+        let peers = match &found.peers {
+            Ok(peers) => peers.clone(),
+            // An address that nothing here reads holds nothing up.
+            Err(_) if !is_own && !row.needs.contains(&of.kind) && !mentions(&all, table, kind) => continue,
+            Err(why) => return Err(Unread::Lacks(why.clone())),
+        };
+        let addresses = peers.into_iter().map(|peer| peer.address);
         servers.entry(kind).or_default().extend(addresses);
         if of.secrets.is_empty() || !(is_own || row.needs.contains(&of.kind)) {
             continue;
@@ -70,4 +77,12 @@ pub fn files(facts: &Facts<'_>, component: &Component, own: &Found, found: &[Fou
     // What is not known is no fault of a template that asks for it.
     let unread = |why| if unknown.is_empty() { Unread::Wrong(why) } else { Unread::Lacks(unknown.join(", ")) };
     render(&table.templates(&all), &context).map_err(unread)
+}
+
+/// Whether templates, or what they include, mention a kind.
+fn mentions(templates: &BTreeMap<String, String>, table: &Table, kind: &str) -> bool {
+    let all = table.templates(templates);
+    let has_part = |name: &str| templates.values().any(|text| text.contains(name));
+    let parts = all.snippets.iter().filter(|(name, _)| has_part(name)).map(|(_, text)| text);
+    templates.values().chain(parts).any(|text| text.contains(kind))
 }

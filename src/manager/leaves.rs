@@ -149,7 +149,7 @@ pub fn issue(
     let is_due = |issued: &Issued| {
         // One that would end no later is no better.
         let is_old = issued.period().renews_at() <= now && to > issued.to;
-        issued.authority != signs.id || is_old || issued.to - now > lifetime
+        issued.authority != signs.id || is_old || issued.period().is_longer_than(own)
     };
     let current = leaves.filter(|leaves| !is_due(&leaves.issued));
     if current.is_some_and(|leaves| leaves.cover(addresses) && leaves.count() == addresses.len()) {

@@ -27,13 +27,15 @@ impl Blueprint<'_> {
         let mut objects = Vec::new();
         if !row.files.is_empty() {
             let mut data = self.files.data.clone();
+            data.extend(self.earlier.iter().map(|of| (revision(of), String::new())));
             data.insert(revision(&self.files.revision), String::new());
             let name = files_name(row, &self.component.name);
             objects.push(self.object("v1", "ConfigMap", &name, ("data", &json!(data))));
         }
         if !self.files.secret.is_empty() {
-            let mark = [(secret_revision(&self.files.revision), String::new())];
-            let data = self.files.secret.clone().into_iter().chain(mark);
+            let revisions = self.earlier.iter().chain([&self.files.revision]);
+            let marks = revisions.map(|of| (secret_revision(of), String::new()));
+            let data = self.files.secret.clone().into_iter().chain(marks);
             let data: BTreeMap<String, String> = data.map(|(key, text)| (key, STANDARD.encode(text))).collect();
             objects.push(self.object("v1", "Secret", &secret_name(row, &self.component.name), ("data", &json!(data))));
         }
@@ -50,6 +52,12 @@ impl Blueprint<'_> {
         }
         objects.push(self.workload());
         objects
+    }
+
+    /// The hash that its Pods carry.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        hash_of(&self.template())
     }
 
     fn workload(&self) -> Value {
@@ -202,12 +210,6 @@ fn hash_of(template: &Value) -> String {
         template["spec"].as_object_mut().map(|spec| spec.remove(placement));
     }
     short(&template)
-}
-
-/// The hash that Pods of a workload carry.
-#[must_use]
-pub fn template_of(workload: &Value) -> String {
-    workload["spec"]["template"]["metadata"]["annotations"][TEMPLATE].as_str().unwrap_or_default().to_owned()
 }
 
 /// The nodes that a workload's template names: they were chosen before.

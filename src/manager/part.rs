@@ -58,6 +58,8 @@ pub struct Part {
     pub ready: usize,
     pub desired: usize,
     pub placed: usize,
+    /// The nodes of its servers; of one that runs on each node, none.
+    pub nodes: Vec<String>,
     /// Its objects, where they may be written.
     pub objects: Vec<Value>,
     /// Whether its workload exists.

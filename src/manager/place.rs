@@ -140,7 +140,9 @@ impl Found {
         let gone: Vec<String> = members.nodes().into_iter().filter(is_gone).collect();
         let is_current = |one: &&Server| one.template == self.live.template;
         let is_up = |one: &&Server| !one.is_ending && one.ready_since.is_some();
-        let serving: Vec<String> = servers().filter(is_up).filter(is_current).map(|one| one.node.clone()).collect();
+        // A change that is under way, or held, does not keep a lost server from being replaced.
+        let counts = |one: &&Server| !gone.is_empty() || is_current(one);
+        let serving: Vec<String> = servers().filter(is_up).filter(counts).map(|one| one.node.clone()).collect();
         let around = Around { open: &open(component, all), asked: component.replicas, gone: &gone, serving: &serving };
         let next = match self.is_new(row) {
             true if members.0.is_empty() => Next::Stay,

@@ -16,11 +16,11 @@ use super::contents::{Unread, files};
 use super::fleet::{Inner, Objects};
 use super::identity::Enrol;
 use super::leaves::{Issue, certificates_name};
-use super::objects::template_of;
 use super::part::{Facts, Of, Part, Plan, State, Surplus};
 use super::place::{Found, found, unbound, unplaced};
 use super::pods::Server;
-use super::replace::{PROVES, Turn, replacement};
+use super::reads;
+use super::replace::{PROVES, Turn, is_elsewhere, replacement};
 use super::resolve::{Component, Resolved};
 use crate::k8s::drift::APPLIED_ANNOTATION;
 use crate::stack::files::Files;
@@ -166,15 +166,19 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
     // Before it exists, what it needs says better what it waits for.
     let is_early = !exists && matches!(unread, Some(Unread::Lacks(_)));
     let marks = certified.marks.as_ref();
-    let blueprint = Blueprint { table, manager: resolved, component, nodes, files: &files, marks };
-    let objects = blueprint.objects();
-    let workload = objects.last().unwrap_or(&Value::Null);
-    let hash = template_of(workload);
+    let blueprint = Blueprint { table, manager: resolved, component, nodes, files: &files, earlier: &[], marks };
+    let hash = blueprint.hash();
     let servers: Vec<&Server> =
         all.servers(namespace, &row.kind, &component.name).filter(|one| !one.is_ending).collect();
+    let is_earlier = |one: &&&Server| one.template != hash || is_elsewhere(row, nodes, one);
+    let earlier = servers.iter().filter(is_earlier).count();
+    // A Pod of an earlier template waits for its own files when it starts again, after its node did, say.
+    let map = all.config_maps.get(namespace, &files_name(row, &component.name)).filter(|_| earlier > 0);
+    let revisions = map.map(reads::revisions).unwrap_or_default();
+    let objects = Blueprint { earlier: &revisions, ..blueprint }.objects();
+    let workload = objects.last().unwrap_or(&Value::Null);
     let ready = servers.iter().filter(|one| one.ready_since.is_some()).count();
     let current = servers.iter().filter(|one| one.ready_since.is_some() && one.template == hash).count();
-    let earlier = servers.iter().filter(|one| one.template != hash).count();
     let is_set = row.workload == Workload::StatefulSet;
     let (wanted, next) = own.next(facts, component);
     let desired = if is_set { component.replicas.unwrap_or(wanted) } else { live.desired };
@@ -230,6 +234,7 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
         ready,
         desired,
         placed,
+        nodes: nodes.clone(),
         objects: if is_drawn { objects } else { Vec::new() },
         exists,
         trouble: servers.iter().find_map(|one| Some(format!("Pod {}: {}", one.name, one.trouble.as_ref()?))),

@@ -3,6 +3,7 @@
 //! Kubelets bring new content a moment late. So each content has an empty entry beside it whose name is its revision:
 //! what is awaited are files that exist. Pure. Must not render anything.
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
 use super::blueprint::{Blueprint, files_name, secret_name};
@@ -12,10 +13,19 @@ use super::leaves::certificates_name;
 const FILES: &str = "files";
 const CERTIFICATES: &str = "certificates";
 
+/// So many revisions of files are kept for Pods of earlier templates.
+const REVISIONS: usize = 20;
+
 /// The entry by which a server sees that it has the files of a revision.
 #[must_use]
 pub fn revision(revision: &str) -> String {
     format!("revision-{revision}")
+}
+
+/// The revisions that a ConfigMap has entries of, some at most.
+pub fn revisions(map: &ConfigMap) -> Vec<String> {
+    let keys = map.data.iter().flatten().filter_map(|(key, _)| key.strip_prefix("revision-"));
+    keys.take(REVISIONS).map(str::to_owned).collect()
 }
 
 /// The same, of files that are confidential.

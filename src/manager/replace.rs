@@ -8,7 +8,7 @@ use super::blueprint::workload_name;
 use super::live::newest_revision;
 use super::part::{Facts, Part, Replacement, State};
 use super::pods::Server;
-use crate::stack::table::Workload;
+use crate::stack::table::{Row, Workload};
 use crate::stack::turn::{self, Health};
 
 /// A server must have been Ready for so long before the next one is replaced: a bad template shows by then.
@@ -56,7 +56,8 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
                     None => Health::Away,
                 }
             };
-            let is_outdated = !part.template.is_empty() && one.template != part.template;
+            let is_earlier = one.template != part.template || is_elsewhere(row, &part.nodes, one);
+            let is_outdated = !part.template.is_empty() && is_earlier;
             own.push(turn::Server { name: &one.name, health, is_outdated });
         }
         let desired = part.placed;
@@ -74,6 +75,14 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
     let part = existing[at].0;
     let server = servers.iter().find(|server| server.name == name);
     Turn { replacement: server.map(|server| of(part, server)), ..Turn::default() }
+}
+
+/// Whether a server of a component that keeps nothing is on another node than those that were chosen: what other
+/// components read names these.
+#[must_use]
+pub fn is_elsewhere(row: &Row, nodes: &[String], server: &Server) -> bool {
+    let is_free = row.workload == Workload::StatefulSet && row.store.is_none();
+    is_free && server.is_bound && !nodes.is_empty() && !nodes.contains(&server.node)
 }
 
 /// A Pod on no node, made when its workload named other nodes: its successor may find one. It serves no one, so nothing

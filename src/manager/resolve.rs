@@ -151,6 +151,7 @@ pub fn resolve(manager: &Manager) -> Result<Resolved, String> {
         ..Resolved::default()
     };
     let common = manager.spec.common_configuration.clone().unwrap_or_default();
+    let mut has_unknown = false;
     for (key, value) in &manager.spec.services.0 {
         let path = format!("spec.services.{key}");
         if let Some(why) = table.not_carried_out.get(key) {
@@ -160,6 +161,7 @@ pub fn resolve(manager: &Manager) -> Result<Resolved, String> {
         let Some((at, row)) = table.by_key(key) else {
             let known: Vec<&str> = table.rows.iter().map(|row| &*row.key).collect();
             resolved.problems.push(format!("{path}: there is no such service{}", nearest(key, &known)));
+            has_unknown = true;
             continue;
         };
         let entries: Vec<(String, &Value)> = match value {
@@ -184,6 +186,11 @@ pub fn resolve(manager: &Manager) -> Result<Resolved, String> {
                 }
             }
         }
+    }
+    if has_unknown {
+        // It may be the misspelt key of any service that the spec does not name: what there is of these stays.
+        let is_absent = |(_, row): &(usize, &Row)| !manager.spec.services.0.contains_key(&row.key);
+        resolved.untold.extend(table.rows.iter().enumerate().filter(is_absent).map(|(at, _)| at));
     }
     resolved.components.sort_by(|a, b| (a.row, &a.name).cmp(&(b.row, &b.name)));
     resolved.note_references(table);

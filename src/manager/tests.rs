@@ -3,6 +3,7 @@
 //! Pure: nodes, workloads and Pods are values, and controllers do at once what they are asked.
 
 mod certificates;
+mod edges;
 mod rollout;
 mod stores;
 

@@ -288,6 +288,7 @@ pub fn told(agent: &OneAgent) -> Told<'_> {
         operator: MANAGER,
         pods: "agents",
         to: ("version", status.and_then(|status| status.desired_version.as_deref())),
+        promoted: agent.spec.rollout.as_ref().and_then(|rollout| rollout.promote.as_deref()),
         status: status.map(|status| Status {
             observed: status.observed_generation,
             conditions: &status.conditions,

@@ -149,6 +149,12 @@ impl Known {
     }
 }
 
+/// When the first of these nodes is forgotten, reported or not.
+#[must_use]
+pub fn forgotten_at(gone: &[GoneNode]) -> Option<DateTime<Utc>> {
+    gone.iter().map(|node| node.since).min().map(|since| since + AT_LAST + TimeDelta::seconds(1))
+}
+
 /// Name of the ConfigMap that keeps the known nodes of a OneAgent.
 #[must_use]
 pub fn note(name: &str) -> String {

@@ -27,6 +27,8 @@ pub struct Memory {
     pub adopted: Option<Adopted>,
     /// The version that was tried again because the user named it.
     pub retried: Option<Retried>,
+    /// The version whose canaries a person promoted, and its template.
+    pub promoted: Option<Promoted>,
     /// The newest version that an agent reported, where the DaemonSet is at an older one.
     pub reported: Option<Version>,
 }
@@ -39,7 +41,36 @@ pub struct Retried {
     pub at: DateTime<Utc>,
 }
 
+/// A version whose canaries have soaked enough by a person's word. That word is about the template that they ran: the
+/// field stays in the spec, and a later edit must prove itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promoted {
+    pub version: Version,
+    /// Hash of the template; `None` before the version is desired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+}
+
 impl Memory {
+    /// What is remembered once the user names a version whose canaries have soaked enough.
+    #[must_use]
+    pub fn promoting(&self, version: Option<Version>, desired: &Revision) -> Option<Promoted> {
+        let version = version?;
+        let known = self.promoted.clone().filter(|promoted| promoted.version == version);
+        let promoted = known.unwrap_or(Promoted { version, hash: None });
+        let hash = (desired.version == Some(version)).then(|| desired.hash.clone());
+        Some(Promoted { hash: promoted.hash.or(hash), ..promoted })
+    }
+
+    /// Whether a person promoted what is desired.
+    #[must_use]
+    pub fn is_promoted(&self, desired: &Revision) -> bool {
+        let of_it = |promoted: &Promoted| {
+            Some(promoted.version) == desired.version && promoted.hash.as_ref() == Some(&desired.hash)
+        };
+        self.promoted.as_ref().is_some_and(of_it)
+    }
+
     /// The version that was good last.
     #[must_use]
     pub fn last_good_version(&self) -> Option<Version> {
@@ -88,6 +119,7 @@ pub fn read(status: &OneAgentStatus) -> Memory {
             rejected: part(kept, "rejected"),
             adopted: part(kept, "adopted"),
             retried: part(kept, "retried"),
+            promoted: part(kept, "promoted"),
             reported: part(kept, "reported"),
         },
         None => read_fields(status),
@@ -133,6 +165,7 @@ fn read_fields(status: &OneAgentStatus) -> Memory {
             .clone()
             .map(|hash| Adopted { hash, version: version(status.adopted_version.as_ref()) }),
         retried: None,
+        promoted: None,
         reported: None,
     }
 }
@@ -145,6 +178,9 @@ pub fn write(memory: &Memory) -> Result<RolloutStatus, serde_json::Error> {
     let mut kept = json!({ "rollout": engines, "rejected": memory.rejected, "adopted": memory.adopted });
     if let Some(retried) = memory.retried {
         kept["retried"] = json!(retried);
+    }
+    if let Some(promoted) = &memory.promoted {
+        kept["promoted"] = json!(promoted);
     }
     if let Some(reported) = memory.reported {
         kept["reported"] = json!(reported);
@@ -203,6 +239,7 @@ mod tests {
             rejected: vec![revision(2).version.unwrap()],
             adopted: Some(Adopted { hash: "h".into(), version: revision(1).version }),
             retried: Some(Retried { version: revision(2).version.unwrap(), at: at(9) }),
+            promoted: Some(Promoted { version: revision(2).version.unwrap(), hash: Some("h".into()) }),
             reported: revision(3).version,
         }
     }

@@ -138,7 +138,9 @@ pub fn decide(
     remembered(rollout::plan(policy, wanted.as_ref(), &inventory.for_engine(places), now), desired, inventory)
 }
 
-fn wanted(desired: &Desired) -> rollout::Desired<Revision> {
+/// What is desired, as the engine takes it.
+#[must_use]
+pub fn wanted(desired: &Desired) -> rollout::Desired<Revision> {
     rollout::Desired { revision: desired.revision.clone(), insists: desired.strict }
 }
 
@@ -153,6 +155,7 @@ fn remembered(mut plan: rollout::Plan<Revision>, desired: Option<&Desired>, inve
         adopted: before.adopted.clone().or_else(|| adopts.map(adopt)),
         rollout: std::mem::take(&mut plan.memory),
         retried: before.retried,
+        promoted: before.promoted.clone(),
         reported: before.reported,
     };
     let needs_hosts = has_originals || plan.report.outdated > 0 || plan.report.unknown.count > 0;
@@ -186,6 +189,8 @@ pub fn places<'a>(desired: Option<&Desired>, inventory: &Inventory<'a>) -> Vec<P
             .memory
             .retried
             .filter(|retried| Some(retried.version) == desired.revision.version)
+            // The field stays in the spec; what it asked for is over once the rollout is complete.
+            .filter(|_| inventory.memory.rollout.last_good.as_ref() != Some(&desired.revision))
             .map(|retried| retried.at),
     });
     let mut places = Vec::with_capacity(inventory.nodes.len());

@@ -118,6 +118,35 @@ fn nothing_is_downgraded_automatically_and_a_pin_is() {
 }
 
 #[test]
+fn a_retry_that_completed_is_over_though_the_field_stays_in_the_spec() {
+    let mut fleet = Fleet::new(2, 2);
+    for number in 0..2 {
+        fleet.change(number, |pod| pod.revision = Some(revision(2)));
+    }
+    fleet.change(0, |pod| (pod.ready_since, pod.unready_since) = (None, Some(at(900))));
+    fleet.memory.retried = Some(crate::oneagent::memory::Retried { version: v(2), at: at(0) });
+    let outdated = |fleet: &Fleet| fleet.decide(1, &desired(2), 1_000).plan.report.outdated;
+    assert_eq!(outdated(&fleet), 1, "it is tried again where it failed");
+    fleet.memory.rollout.last_good = Some(revision(2));
+    assert_eq!(outdated(&fleet), 0, "its node is NotReady, say");
+}
+
+#[test]
+fn a_word_that_promotes_is_about_the_template_that_the_canaries_ran() {
+    let edited = Revision { hash: "edited".to_owned(), ..revision(2) };
+    let mut memory = Memory::default();
+    memory.promoted = memory.promoting(Some(v(2)), &revision(1));
+    assert!(!memory.is_promoted(&revision(1)) && !memory.is_promoted(&revision(2)), "it is not desired yet");
+    memory.promoted = memory.promoting(Some(v(2)), &revision(2));
+    assert!(memory.is_promoted(&revision(2)));
+    memory.promoted = memory.promoting(Some(v(2)), &edited);
+    assert!(!memory.is_promoted(&edited), "the field has stayed in the spec");
+    memory.promoted = memory.promoting(None, &edited);
+    memory.promoted = memory.promoting(Some(v(2)), &edited);
+    assert!(memory.is_promoted(&edited), "it was named again");
+}
+
+#[test]
 fn where_versions_are_kept_older_agents_stay() {
     let fleet = Fleet::new(3, 2);
     assert_eq!(steps(&fleet.decide(3, &desired(2), 0)).len(), 3);

@@ -12,6 +12,7 @@
   ];
   const EVENTS = 200;
   const KEPT = 500;
+  const EXPLAINED = 5000; // milliseconds
   const find = (id) => document.getElementById(id);
   const make = (tag, text, className) => {
     const element = document.createElement(tag);
@@ -65,6 +66,8 @@
       grid.setAttribute("aria-label", `Nodes of ${zone || "no zone"}`);
       nodes.forEach(([name, number], at) => {
         const cell = make("button", "", "cell gone");
+        // Its text changes in place: of thousands of cells that takes half the time.
+        cell.append("");
         cell.type = "button";
         cell.dataset.number = number;
         cell.title = name;
@@ -82,6 +85,17 @@
     drawn = { object, cells, counts, is: new Array(object.nodes.length).fill(null), frame: 0, at: -1 };
   }
 
+  // Tab reaches one cell of each zone: one that is shown.
+  function reachable() {
+    for (const grid of find("zones").querySelectorAll(".cells")) {
+      const now = grid.querySelector('[tabindex="0"]');
+      if (now && !now.classList.contains("gone")) continue;
+      if (now) now.tabIndex = -1;
+      const first = grid.querySelector(".cell:not(.gone)");
+      if (first) first.tabIndex = 0;
+    }
+  }
+
   function set(number, cell) {
     const [name, zone] = drawn.object.nodes[number];
     const was = drawn.is[number];
@@ -92,7 +106,7 @@
     drawn.is[number] = cell;
     const element = drawn.cells[number];
     element.className = cell === null ? "cell gone" : `cell c${cell}`;
-    element.textContent = cell === null ? "" : CELLS[cell][1];
+    element.firstChild.data = cell === null ? "" : CELLS[cell][1];
     element.setAttribute("aria-label", cell === null ? name : `${name}: ${CELLS[cell][0]}`);
   }
 
@@ -100,7 +114,14 @@
   function show(at) {
     const object = picture.objects[shown];
     if (!object) return;
-    if (!drawn || drawn.object !== object || drawn.cells.length !== object.nodes.length) build(object);
+    if (!drawn || drawn.object !== object || drawn.cells.length !== object.nodes.length) {
+      const hadFocus = document.activeElement && document.activeElement.classList.contains("cell");
+      build(object);
+      // What was chosen stays chosen when a node joins.
+      const cell = chosen === null ? undefined : drawn.cells[chosen];
+      if (cell) cell.setAttribute("aria-pressed", "true");
+      drawn.focus = hadFocus ? cell : undefined;
+    }
     if (at < drawn.at) {
       drawn.is.forEach((_, number) => set(number, null));
       drawn.frame = 0;
@@ -110,6 +131,9 @@
       drawn.frame += 1;
     }
     drawn.at = at;
+    reachable();
+    if (drawn.focus) drawn.focus.focus();
+    drawn.focus = undefined;
     for (const { title, name, all } of drawn.counts.values()) {
       const sum = all.reduce((a, b) => a + b, 0);
       const others = all.map((count, cell) => [count, CELLS[cell][0]]).slice(1).filter(([count]) => count > 0);
@@ -149,12 +173,15 @@
     const key = `${shown} ${chosen} ${cell}`;
     if (drawn.explained === key) return;
     drawn.explained = key;
-    find("node").textContent = text;
+    if (!find("node").textContent.startsWith(text)) find("node").textContent = text;
     if (!picture.live) return;
     const query = new URLSearchParams({ object: String(shown), node: name });
     fetch(`explain?${query}`, { credentials: "same-origin" })
       .then((answer) => (answer.ok ? answer.text() : Promise.reject(new Error(answer.statusText))))
-      .then((said) => { if (drawn.explained === key) find("node").textContent = `${text}. ${said}`; })
+      .then((said) => {
+        const all = `${text}. ${said}`;
+        if (drawn.explained === key && find("node").textContent !== all) find("node").textContent = all;
+      })
       .catch(() => {});
   }
 
@@ -275,6 +302,13 @@
       connection.textContent = why || "";
     });
   }
+
+  // A cause may become another one while the cell stays the same.
+  setInterval(() => {
+    if (!picture.live || !drawn || chosen === null) return;
+    drawn.explained = null;
+    explain(picture.objects[shown]);
+  }, EXPLAINED);
 
   legend();
   find("zones").addEventListener("click", (event) => {

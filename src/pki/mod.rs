@@ -40,6 +40,12 @@ impl Period {
         self.from + (self.to - self.from) * 2 / 3
     }
 
+    /// Whether it lasts longer than another one.
+    #[must_use]
+    pub fn is_longer_than(self, other: Self) -> bool {
+        self.to - self.from > other.to - other.from
+    }
+
     /// When a human must know that there is none.
     #[must_use]
     pub fn is_late_at(self) -> DateTime<Utc> {
@@ -52,6 +58,8 @@ impl Period {
 pub struct Certificate {
     /// Tells it from all others.
     pub id: String,
+    /// The common name of its subject.
+    pub name: String,
     pub pem: String,
     pub period: Period,
 }
@@ -95,7 +103,8 @@ impl Certificate {
         let time = |at: ASN1Time| DateTime::from_timestamp(at.timestamp(), 0).unwrap_or_default();
         let period = Period { from: time(parsed.validity().not_before), to: time(parsed.validity().not_after) };
         let id = hex(&Sha256::digest(parsed.as_raw())[..8]);
-        Ok(Self { id, pem: format!("{}\n", pem.trim()), period })
+        let name = parsed.subject().iter_common_name().find_map(|name| name.as_str().ok()).unwrap_or_default();
+        Ok(Self { id, name: name.to_owned(), pem: format!("{}\n", pem.trim()), period })
     }
 }
 

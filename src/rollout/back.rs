@@ -123,6 +123,11 @@ impl<R: Revision> Rollback<R> {
                 }
                 BackPhase::Refused
             }
+            // Its node, its image or its room is the cause: another one is tried once it had its time.
+            Some(cell) if is_hindered(cell) => {
+                let is_over = cell.touched_at.is_none_or(|at| at + policy.wait_ready <= now);
+                return (BackPhase::Trial, tried.filter(|_| !is_over));
+            }
             Some(_) => known,
             // It is gone, or never went: another one is tried.
             None => BackPhase::Trial,
@@ -139,6 +144,7 @@ impl<R: Revision> Rollback<R> {
     ) -> RollbackPlan<R> {
         let Reading { policy, now, .. } = *reading;
         let (phase, tried) = self.phase(reading, memory, policy.max_failures.unwrap_or(bounds.budget));
+        let before = self.tried(reading, memory);
         let patience = patience(reading, &self.failure);
         let (mut broken, mut healthy) = self.open(reading);
         // Those that say something first.
@@ -156,12 +162,15 @@ impl<R: Revision> Rollback<R> {
             BackPhase::Trial if tried.is_some() => Vec::new(),
             BackPhase::Trial => {
                 let first = broken.first().filter(|_| free > 0).copied();
-                first.or_else(|| next_ones(reading, healthy, room.min(1)).pop()).into_iter().collect()
+                // What keeps one from starting everywhere, such as a registry, must cost no agent that runs.
+                let room = if before.is_some_and(|cell| cell.is_external) { 0 } else { room.min(1) };
+                first.or_else(|| next_ones(reading, healthy, room).pop()).into_iter().collect()
             }
             BackPhase::Going => broken.into_iter().take(free).chain(next_ones(reading, healthy, room)).collect(),
         };
         let is_trial = phase != BackPhase::Going;
-        let place = tried.or(chosen.first().copied()).filter(|_| is_trial).map(|cell| cell.name().to_owned());
+        let place =
+            tried.or(chosen.first().copied()).or(before).filter(|_| is_trial).map(|cell| cell.name().to_owned());
         let waiting = WaitingOn::Back {
             to: self.to.to_string(),
             tried: place.clone(),
@@ -171,7 +180,9 @@ impl<R: Revision> Rollback<R> {
         };
         let back = Back { from: self.failure.revision.clone(), to: self.to.clone(), place, phase };
         let stays = tried.and_then(|cell| cell.pod()?.ready_since).map(|since| since + policy.wait_ready);
-        let until = tried.and_then(|cell| cell.until).into_iter().chain(stays.filter(|at| *at > now)).min();
+        let hindered = tried.filter(|cell| is_hindered(cell)).and_then(|cell| cell.touched_at);
+        let due = stays.into_iter().chain(hindered.map(|at| at + policy.wait_ready)).filter(|at| *at > now);
+        let until = tried.and_then(|cell| cell.until).into_iter().chain(due).min();
         let opens = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
         let step = |cell: &Cell<'_, R>| {
             let costs = cell.pod()?.ready_since.is_some();
@@ -202,6 +213,11 @@ impl<R: Revision> Rollback<R> {
 fn is_excused<R>(cell: &Cell<'_, R>, memory: &Memory<R>) -> bool {
     let touched = &memory.touched;
     touched.broken.contains(cell.name()) || touched.flapping.contains(cell.name())
+}
+
+/// Whether a new agent does not run for a cause that lies outside of it.
+fn is_hindered<R>(cell: &Cell<'_, R>) -> bool {
+    cell.is_external || matches!(cell.bucket(), Some(Bucket::NodeLost | Bucket::Capacity | Bucket::Pulling))
 }
 
 /// Whether all that had a revision that failed are back, where the policy wants that.

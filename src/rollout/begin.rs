@@ -46,7 +46,10 @@ pub(super) fn begun<R: Revision>(context: &Context<'_, '_, '_, R>) -> Memory<R> 
     // What has proven itself and was on its way is what agents go back to.
     let proven = inventory.memory.proof.clone().filter(|proof| proof.passed && advances && !known);
     let proven = proven.map(|proof| proof.revision).filter(|proven| inventory.template == Some(proven));
-    memory.last_good = proven.or(memory.last_good.take());
+    if let Some(proven) = proven.filter(|proven| memory.last_good.as_ref() != Some(proven)) {
+        let good = memory.last_good.replace(proven);
+        memory.completed = memory.completed.take().or(good);
+    }
     if memory.touched.since.is_none() {
         memory.touched =
             Touched { since: Some(now), lacking: lacking(reading, bounds.overdue(reading)), ..Touched::default() };

@@ -209,7 +209,13 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
         let Reading { inventory, now, .. } = *self.reading;
         let known = inventory.missing.get(cell.place.name).is_some_and(|since| *since + A_MOMENT <= now);
         let is_new = inventory.deciding_since + A_MOMENT > now;
-        known || is_new || !self.had.contains(cell.name()) || inventory.lost.contains_key(cell.place.name)
+        // A template that is not ours has the new revision anyway.
+        let is_written = inventory.writes_template;
+        !is_written
+            || known
+            || is_new
+            || !self.had.contains(cell.name())
+            || inventory.lost.contains_key(cell.place.name)
     }
 
     fn flapped(&self, cell: &Cell<'_, R>) -> bool {

@@ -70,7 +70,8 @@ impl<'s, 'r, 'a, R: Revision> Context<'s, 'r, 'a, R> {
         let template = template(reading, desired, &memory, failure.is_some(), keeps_template, is_held);
         // Whatever is decided, a stalled template reverts in time, and a verdict is withdrawn.
         let changes = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
-        let believed = [stall_until(reading, &memory), withdrawal_due(reading, &memory), still, changes];
+        let removed = bounds.removed.1;
+        let believed = [stall_until(reading, &memory), withdrawal_due(reading, &memory), still, changes, removed];
         let next =
             believed.into_iter().chain([reading.mass_outage.and_then(|mass_outage| mass_outage.until)]).flatten().min();
         Self { reading, desired, report, memory, bounds, failure, template, keeps_template, is_free, next }

@@ -30,7 +30,7 @@ const TRY_AGAIN: TimeDelta = TimeDelta::minutes(10);
 const WITHDRAWALS: u32 = 2;
 
 /// Whether a failure is what stops a rollout to what is desired now.
-pub(super) fn is_about<R: Revision>(failure: &Failure<R>, desired: &Desired<R>) -> bool {
+pub fn is_about<R: Revision>(failure: &Failure<R>, desired: &Desired<R>) -> bool {
     failure.revision == desired.revision && failure.insisted == desired.insists
 }
 
@@ -111,6 +111,7 @@ fn reject_by_hand<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R
     if memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired)) {
         return;
     }
+    fall_back(desired, memory);
     let is_another = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
     let message = format!(
         "{} was rejected by hand (spec.rollout.reject), on {} of {} {}",
@@ -128,6 +129,13 @@ fn reject_by_hand<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R
         by_hand: true,
         ..Failure::of(desired.revision.clone(), desired.insists, message)
     });
+}
+
+/// Where what fails had only proven itself with its canaries, what was completed before it is the good one again.
+fn fall_back<R: Revision>(desired: &Desired<R>, memory: &mut Memory<R>) {
+    if memory.last_good.as_ref() == Some(&desired.revision) && memory.completed.is_some() {
+        memory.last_good = memory.completed.take();
+    }
 }
 
 /// What failed before, and has Pods still.
@@ -179,6 +187,7 @@ fn reject<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, note:
         let revision = cell.pod().filter(|_| cell.is_available()).and_then(|pod| pod.revision.as_ref());
         revision.is_some_and(|r| *r != desired.revision && !r.is_another_release(&desired.revision))
     };
+    fall_back(desired, memory);
     let is_another = memory.last_good.as_ref().is_none_or(|good| desired.revision.is_another_release(good));
     let is_release = is_another && !reading.cells.iter().any(runs_otherwise);
     let what = if is_release { desired.revision.to_string() } else { inventory.words.template.to_owned() };

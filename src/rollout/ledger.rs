@@ -207,6 +207,12 @@ impl Ledger {
         self.places.iter().filter(|(_, lost)| !lost.costs).map(|(place, _)| place.clone()).collect()
     }
 
+    /// When the first deletion that no watch has shown ceases to be believed.
+    #[must_use]
+    pub fn believed_until(&self) -> Option<DateTime<Utc>> {
+        self.sent.values().map(|sent| sent.at + BELIEVED).min()
+    }
+
     /// When the latest Pod was deleted whose replacement is not Ready yet.
     #[must_use]
     pub fn latest(&self) -> Option<DateTime<Utc>> {

@@ -4,9 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::away;
+use super::lenient::{lenient, text, time};
 
 /// How many places are remembered for each cause, at most: a status must not grow with the fleet.
 pub(super) const REMEMBERED: usize = 200;
@@ -24,6 +27,9 @@ pub struct Memory<R> {
     /// The last revision with which one was completed.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub last_good: Option<R>,
+    /// What was good before that, while that one has proven itself with its canaries and was not completed.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub completed: Option<R>,
     /// The last failure, until something else is completed.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure<R>>,
@@ -50,6 +56,7 @@ impl<R> Default for Memory<R> {
             phase: Phase::Idle,
             from: None,
             last_good: None,
+            completed: None,
             failure: None,
             back: None,
             withdrawn: None,
@@ -339,24 +346,9 @@ fn none<T>() -> Option<T> {
     None
 }
 
-/// What does not read is as if it were not there.
-fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
-    let value = serde_json::Value::deserialize(deserializer)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
-}
-
 /// Seconds that anyone may have written: of no more than ten years, with which one can reckon.
 fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     Ok(lenient::<D, i64>(deserializer)?.clamp(0, 10 * 366 * 24 * 60 * 60))
-}
-
-/// The API's times are whole seconds, and so are ours.
-fn text(time: DateTime<Utc>) -> String {
-    time.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
-fn time(text: &str) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc())
 }
 
 #[allow(clippy::ref_option, reason = "serde hands it so")]
@@ -379,22 +371,5 @@ mod seconds {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DateTime<Utc>, D::Error> {
         let text = String::deserialize(deserializer)?;
         time(&text).ok_or_else(|| serde::de::Error::custom("not a time of RFC 3339"))
-    }
-}
-
-/// By name, with the time of the removal or null.
-mod away {
-    use super::{BTreeMap, DateTime, Deserializer, Serialize, Serializer, Utc, lenient, text, time};
-
-    type Away = BTreeMap<String, Option<DateTime<Utc>>>;
-
-    pub(super) fn serialize<S: Serializer>(away: &Away, serializer: S) -> Result<S::Ok, S::Error> {
-        let texts: BTreeMap<&String, Option<String>> = away.iter().map(|(name, gone)| (name, gone.map(text))).collect();
-        texts.serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Away, D::Error> {
-        let texts: BTreeMap<String, Option<String>> = lenient(deserializer)?;
-        Ok(texts.into_iter().map(|(name, gone)| (name, gone.and_then(|gone| time(&gone)))).collect())
     }
 }

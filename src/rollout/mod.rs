@@ -10,6 +10,7 @@
 //! Policy, places ──▶ guard: the last check before a Pod is deleted      Ledger: what was replaced and is not back
 //! ```
 
+mod away;
 mod back;
 mod begin;
 mod bucket;
@@ -24,6 +25,7 @@ mod failure;
 mod forecast;
 pub mod guard;
 pub mod ledger;
+mod lenient;
 mod memory;
 mod outage;
 mod pace;
@@ -51,6 +53,7 @@ pub use canary::{Canary, Who};
 pub use cause::{Bucket, Cause, Start};
 pub use cell::Look;
 pub use decide::{looks, plan};
+pub use failure::is_about;
 use guard::Guard;
 use ledger::Ledger;
 pub use memory::{Back, BackPhase, Failure, Memory, Outage, Phase, Proof, Stall, StallPhase, Touched, Withdrawn};
@@ -280,6 +283,8 @@ pub fn decide<R: Revision>(
     let (deleted, lost, freed) = (ledger.deleted(), ledger.lost(), ledger.freed());
     let inventory = Inventory { deleted: &deleted, lost: &lost, freed: &freed, ..inventory.clone() };
     let plan = plan(policy, desired, &inventory, now);
+    let next = plan.next.into_iter().chain(ledger.believed_until()).min();
+    let plan = Plan { next, ..plan };
     ledger.inherit(&plan.missing);
     Decision { plan, guard: Guard::count(policy, inventory.places, now), ledger }
 }

@@ -13,6 +13,7 @@ use super::cell::Cell;
 use super::memory::{Memory, REMEMBERED, StallPhase};
 use super::place::{Standing, Workload};
 use super::reading::Reading;
+use super::remember::removed;
 use super::report::WaitingOn;
 use super::rule::{Rule, holds};
 use super::zones::{age, next_ones};
@@ -31,6 +32,8 @@ pub(super) struct Bounds<'i> {
     pub(super) used: usize,
     /// How many more places without an agent can be remembered as such.
     memorable: usize,
+    /// Places that were removed and count still, and until when the first of them does.
+    pub(super) removed: (Vec<String>, Option<DateTime<Utc>>),
     /// Those that go first, while they have not proven themselves.
     pub(super) canaries: Option<Canaries>,
 }
@@ -51,11 +54,11 @@ impl<'i> Bounds<'i> {
         let Reading { policy, inventory, .. } = *reading;
         if reading.is_named() {
             let memorable = REMEMBERED.saturating_sub(memory.touched.broken.len());
-            let removed = memory.touched.away.values().flatten().count();
-            let used = reading.in_flight().count() + reading.outside.len() + removed;
+            let removed = removed(memory);
+            let used = reading.in_flight().count() + reading.outside.len() + removed.0.len();
             let budget = policy.budget.of(reading.cells.len());
             let each = vec![Bound { of: None, budget, used, missing: 0, absent: 0 }];
-            return Self { each, budget, whole: budget, used, memorable, canaries: None };
+            return Self { each, budget, whole: budget, used, memorable, removed, canaries: None };
         }
         let mut unready = vec![0; inventory.workloads.len()];
         for cell in reading.cells.iter().filter(|cell| !cell.is_available() && !cell.is_going()) {
@@ -86,6 +89,7 @@ impl<'i> Bounds<'i> {
             used,
             // Replicas are excused by their workload, under no name.
             memorable: usize::MAX,
+            removed: (Vec::new(), None),
             canaries: None,
         }
     }

@@ -59,6 +59,12 @@ pub(super) fn remember<R>(reading: &Reading<'_, '_, R>, memory: &mut Memory<R>) 
     };
 }
 
+/// The places that were removed and count still, and until when the first of them does.
+pub(super) fn removed<R>(memory: &Memory<R>) -> (Vec<String>, Option<DateTime<Utc>>) {
+    let removed = memory.touched.away.iter().filter(|(_, gone)| gone.is_some()).map(|(name, _)| name.clone());
+    (removed.collect(), memory.touched.away.values().flatten().min().map(|gone| *gone + REMOVED))
+}
+
 /// How many replicas of each workload are broken, or have been missing for too long. Of others that start, or are not
 /// there, another client may just have replaced them.
 pub(super) fn lacking<R>(reading: &Reading<'_, '_, R>, overdue: BTreeMap<String, usize>) -> BTreeMap<String, usize> {

@@ -118,6 +118,15 @@ pub enum WaitingOn {
         /// What closed the first.
         by: Option<String>,
     },
+    /// Places that were removed while their agent was replaced.
+    Removed {
+        /// The first of them.
+        names: Vec<String>,
+        /// How many they are.
+        count: usize,
+        /// When the first ceases to count.
+        until: DateTime<Utc>,
+    },
 }
 
 impl WaitingOn {
@@ -213,6 +222,12 @@ impl WaitingOn {
                 named(words, names, *count),
                 words.closes,
                 by.as_ref().map(|by| format!(" {by}")).unwrap_or_default()
+            ),
+            Self::Removed { names, count, until } => format!(
+                "{}: removed while the agent there was being replaced; counted as {} until {}",
+                named(words, names, *count),
+                words.lacking,
+                until.format("%H:%M:%SZ")
             ),
         }
     }

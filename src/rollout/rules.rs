@@ -206,6 +206,7 @@ fn complete<R: Revision>(context: &Context<'_, '_, '_, R>, mut verdict: Verdict<
     // What is wanted runs: whatever failed before it is history.
     if report.updated > 0 && report.joining == 0 {
         memory.last_good = Some(desired.revision.clone());
+        (memory.completed, memory.proof) = (None, None);
         let failure = memory.failure.take();
         memory.failure = failure.filter(|failure| !(desired.insists || desired.revision.supersedes(&failure.revision)));
     }

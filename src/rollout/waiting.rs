@@ -36,6 +36,12 @@ pub(super) fn places<R>(reading: &Reading<'_, '_, R>, bounds: &Bounds<'_>) -> Ve
         count: reading.outside.len(),
         by: closed.by.clone(),
     }));
+    let (removed, until) = &bounds.removed;
+    places.extend(until.map(|until| WaitingOn::Removed {
+        names: removed.iter().take(NAMES).cloned().collect(),
+        count: removed.len(),
+        until,
+    }));
     places.extend(bounds.replicas().take(WAITING));
     places
 }

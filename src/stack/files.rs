@@ -117,11 +117,13 @@ pub fn render(templates: &Templates<'_>, context: &Context<'_>) -> Result<Files,
         if !context.rereads.contains(name) {
             let _ = writeln!(shared, "{name}\n{text}");
         }
-        let is_secret = context.secrets.values().flat_map(BTreeMap::values).any(|secret| text.contains(secret));
+        let own = context.peers.iter().map(|server| Ok((server, one(name, server, context)?)));
+        let own: Vec<(&Peer, String)> = own.collect::<Result<_, String>>()?;
+        // A template may show a secret to some of its servers alone.
+        let has_any = |text: &String| context.secrets.values().flat_map(BTreeMap::values).any(|one| text.contains(one));
+        let is_secret = has_any(&text) || own.iter().any(|(_, text)| has_any(text));
         let into = if is_secret { &mut files.secret } else { &mut files.data };
-        for server in &context.peers {
-            into.insert(format!("{name}.{}", server.address), one(name, server, context)?);
-        }
+        into.extend(own.into_iter().map(|(server, text)| (format!("{name}.{}", server.address), text)));
     }
     files.revision = hex(&Sha256::digest(shared.as_bytes())[..8]);
     Ok(files)
@@ -179,6 +181,15 @@ mod tests {
         let (version, certificates) = ("3.7", None);
         let (kind, rereads) = ("own", &[]);
         Context { name: "one", fields, servers, peers, certificates, secrets, version, kind, rereads, learns: false }
+    }
+
+    #[test]
+    fn what_shows_a_secret_to_one_server_alone_is_confidential_for_all() {
+        for text in ["{% if number == 1 %}{{ secrets.own.password }}{% endif %}", "{{ secrets.own.password }}"] {
+            let files = rendered(&templates(&[("a", text)]), &context(&[(1, "10.0.0.3"), (4, "10.0.0.4")], &[]));
+            let files = files.unwrap();
+            assert_eq!((files.data.len(), files.secret.len()), (0, 2), "{text}");
+        }
     }
 
     #[test]

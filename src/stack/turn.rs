@@ -43,13 +43,13 @@ pub struct Component<'s> {
     pub is_held: bool,
 }
 
-impl Component<'_> {
+impl<'s> Component<'s> {
     /// How many of its servers are missing or going.
     fn missing(&self) -> usize {
         self.desired.saturating_sub(self.servers.iter().filter(|server| server.health != Health::Ending).count())
     }
 
-    fn away(&self) -> impl Iterator<Item = &Server<'_>> {
+    fn away(&self) -> impl Iterator<Item = &Server<'s>> {
         self.servers.iter().filter(|server| server.is_away())
     }
 
@@ -57,6 +57,14 @@ impl Component<'_> {
     fn used(&self) -> usize {
         let is_used = |one: &&Server<'_>| one.health == Health::Proving || one.is_away() && !one.is_outdated;
         self.missing() + self.servers.iter().filter(is_used).count()
+    }
+
+    /// A server that an earlier template keeps from starting. It waits for no other component: it may be what these
+    /// lack, and several may be broken at once.
+    fn broken(&self) -> Option<&'s str> {
+        let is_open = !self.is_held && self.is_written && self.used() < self.room();
+        let broken = self.servers.iter().find(|server| server.is_outdated && server.health == Health::Failing);
+        broken.filter(|_| is_open).map(|server| server.name)
     }
 
     /// How many may be missing now. The present template proves itself on one server before it reaches several, and
@@ -85,8 +93,13 @@ impl Server<'_> {
 #[must_use]
 pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
     let is_changed = |one: &&(usize, &Component<'_>)| {
-        !one.1.is_held && one.1.servers.iter().any(|server| server.is_outdated && server.health != Health::Ending)
+        let is_open =
+            |server: &Server<'_>| server.is_outdated && !matches!(server.health, Health::Ending | Health::Lost);
+        !one.1.is_held && one.1.servers.iter().any(is_open)
     };
+    if let Some(broken) = components.iter().enumerate().find_map(|(at, one)| Some((at, one.broken()?))) {
+        return Some(broken);
+    }
     let all: Vec<(usize, &Component<'_>)> = components.iter().enumerate().collect();
     let (at, _) = *all.iter().find(is_changed)?;
     let turn = &components[at];
@@ -166,7 +179,18 @@ mod tests {
     fn one_that_an_earlier_template_broke_is_replaced_itself() {
         assert_eq!(next_of(&[of("RRU", 3)]), Some((0, 2)));
         assert_eq!(next_of(&[of("rrU", 3)]), Some((0, 2)));
-        assert_eq!(next_of(&[of("RUu", 3)]), None, "one that is as it shall be may be back in a moment");
+        assert_eq!(next_of(&[of("RUu", 3)]), None, "one that is as desired may be back in a moment");
+    }
+
+    #[test]
+    fn what_an_earlier_template_keeps_from_starting_waits_for_no_other_component() {
+        assert_eq!(next_of(&[of("FFF", 3), of("FFF", 3), of("F", 1)]), Some((0, 0)), "nothing runs yet");
+        assert_eq!(next_of(&[of("fFF", 3), of("FFF", 3)]), Some((1, 0)), "what replaces it fails, too");
+        assert_eq!(next_of(&[of("uuu", 3), of("F", 1)]), Some((1, 0)), "the others are unready for lack of it");
+        assert_eq!(next_of(&[of("uuu", 3), of("U", 1)]), None, "it may be back in a moment");
+        assert_eq!(next_of(&[of("EFF", 3), of("F", 1)]), Some((1, 0)), "one of a component at a time");
+        let held = Component { is_held: true, ..of("F", 1) };
+        assert_eq!(next_of(&[held]), None);
     }
 
     #[test]
@@ -187,6 +211,7 @@ mod tests {
         assert_eq!(next_of(&[of("u", 1), everywhere("RR", 2)]), None);
         assert_eq!(next_of(&[everywhere("RRl", 3)]), Some((0, 1)));
         assert_eq!(next_of(&[everywhere("RRL", 3)]), Some((0, 1)), "one that is lost is not touched");
+        assert_eq!(next_of(&[everywhere("rrL", 3), of("R", 1)]), Some((1, 0)), "and keeps no other waiting");
         assert_eq!(next_of(&[everywhere("RRu", 3)]), None);
     }
 

@@ -144,6 +144,16 @@ fn what_is_wrong_with_tokens_is_said_and_mending_them_works_at_once() {
         lab.condition("agent", "APIToken", "True", "TokenReady").await;
         lab.all_at("agent", V1, 1, SOON).await;
 
+        // Agents would send it as it is, so none is replaced, and no version is blamed.
+        let before = lab.uids("agent").await;
+        lab.secret(&api, &format!("{paas}\n"));
+        lab.says("agent", "PaaSToken", "blanks or a line feed").await;
+        lab.cluster.vendor.publish(&lab.name, V2);
+        lab.says("agent", "Progressing", "the Secret with the tokens is not as Pods need it").await;
+        assert_eq!(lab.uids("agent").await, before);
+        lab.secret(&api, &paas);
+        lab.all_at("agent", V2, 1, SOON).await;
+
         // Rotation: the old one is revoked, the new one works at once, and no agent restarts.
         let before = lab.uids("agent").await;
         let new = "dt0c01.NEW.SECRETPAASnew";

@@ -49,8 +49,8 @@ pub enum Reason {
     RollingOut,
     /// The DaemonSet's first Pods start, or those of nodes that joined.
     Starting,
-    /// Pods of an earlier revision wait for their node, which is cordoned, about to be removed, or left out. The
-    /// message says which.
+    /// Pods of an earlier revision wait for their node, which is cordoned, NotReady, about to be removed, or left
+    /// out. The message says which.
     Outdated,
     /// Nodes have no available Pod, though none is being replaced. The message names up to five, with the cause of
     /// each.

@@ -72,17 +72,16 @@ fn agents(edited: Edited) -> Result<Vec<OneAgent>, String> {
 fn wanted(args: &Subject, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>) -> Result<Vec<OneAgent>, String> {
     let is_named = |agent: &OneAgent| args.name.as_ref().is_none_or(|name| agent.name_any() == *name);
     let Some(edited) = edited else {
-        let here = |agent: &&OneAgent| agent.namespace().as_deref() == Some(args.namespace());
+        let here = |agent: &&OneAgent| args.all || agent.namespace().as_deref() == Some(args.namespace());
         let found: Vec<OneAgent> = all.iter().filter(here).filter(|agent| is_named(agent)).cloned().collect();
         if !found.is_empty() {
             return Ok(found);
         }
         let names: Vec<String> = all.iter().filter(here).map(ResourceExt::name_any).collect();
+        let place = if args.all { "any namespace" } else { &format!("namespace {}", args.namespace()) };
         return Err(match &args.name {
-            Some(name) => {
-                format!("there is no OneAgent {name} in namespace {}{}", args.namespace(), nearest(name, &names))
-            }
-            None => format!("there is no OneAgent in namespace {}; name another with -n", args.namespace()),
+            Some(name) => format!("there is no OneAgent {name} in {place}{}", nearest(name, &names)),
+            None => format!("there is no OneAgent in {place}; name another with -n"),
         });
     };
     let mut wanted = Vec::new();

@@ -6,6 +6,7 @@
 mod bundle;
 mod complete;
 mod dashboard;
+mod earlier;
 #[cfg(test)]
 mod goldens;
 mod history;
@@ -38,7 +39,7 @@ use super::duration::time;
 use super::oneagent::check;
 use super::plan;
 use crate::clock::Clock;
-use crate::fleet::finding::Kind;
+use crate::fleet::finding::{Finding, Kind};
 use crate::kernel::{self, Access, Reached};
 use managed::Managed;
 use paint::Screen;
@@ -200,13 +201,32 @@ impl Cx {
         (!self.flags.all_namespaces).then(|| named().unwrap_or_else(|| "dynatrace".to_owned()))
     }
 
-    /// What was typed of the cluster, for a command that does the same.
+    /// A command that does the same begins so.
     fn kubectl(&self) -> String {
+        format!("kubectl{}", self.access_typed())
+    }
+
+    /// What was typed of the cluster.
+    fn access_typed(&self) -> String {
         let Flags { kubeconfig, context, user, .. } = &self.flags;
-        let kubeconfig = kubeconfig.as_ref().map(|file| format!(" --kubeconfig {}", file.display()));
-        let context = context.as_ref().map(|context| format!(" --context {context}"));
-        let user = user.as_ref().map(|user| format!(" --as {user}"));
-        format!("kubectl{}", [kubeconfig, context, user].into_iter().flatten().collect::<String>())
+        let kubeconfig =
+            kubeconfig.as_ref().map(|file| format!(" --kubeconfig {}", quoted(&file.display().to_string())));
+        let context = context.as_ref().map(|context| format!(" --context {}", quoted(context)));
+        let user = user.as_ref().map(|user| format!(" --as {}", quoted(user)));
+        [kubeconfig, context, user].into_iter().flatten().collect()
+    }
+
+    /// A command of a finding, for the cluster that was asked about.
+    fn typed(&self, command: &str) -> String {
+        let access = self.access_typed();
+        let own = command.strip_prefix("kubectl oneagent").map(|rest| format!("kubectl oneagent{access}{rest}"));
+        own.or_else(|| Some(format!("kubectl{access}{}", command.strip_prefix("kubectl")?)))
+            .unwrap_or_else(|| command.to_owned())
+    }
+
+    /// A finding whose remedy is for the cluster that was asked about.
+    fn finding(&self, finding: Finding) -> Finding {
+        Finding { remedy: finding.remedy.map(|remedy| self.typed(&remedy)), ..finding }
     }
 
     /// Prints data, if that is what was asked for; returns whether it was.
@@ -224,6 +244,17 @@ impl Cx {
         }
         Ok(true)
     }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:@=-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { in_quotes(word) }
+}
+
+/// A text between single quotes, as a shell takes it.
+fn in_quotes(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// All that can be typed, for its reference page.
@@ -286,6 +317,7 @@ async fn explain(cx: &Cx, what: &[String]) -> Result<u8, String> {
     let namespace = cx.namespace(&reached).filter(|_| !is_node || cx.flags.namespace.is_some());
     let kind = cx.flags.kind.map(Managed::of_nodes).transpose()?;
     let found = super::explain::findings(&reached, &cx.clock, (what, kind), namespace.as_deref()).await?;
+    let found: Vec<Finding> = found.into_iter().map(|finding| cx.finding(finding)).collect();
     let must_act = found.iter().any(|finding| finding.kind == Kind::Act);
     if !cx.data(&found)? {
         cx.screen.print(found.iter().flat_map(|finding| paint::finding(finding)));
@@ -315,7 +347,8 @@ async fn check(cx: &Cx, name: Option<String>, file: Option<PathBuf>) -> Result<u
 
 async fn plan(cx: &Cx, name: Option<String>, file: Option<PathBuf>, at: Option<DateTime<Utc>>) -> Result<u8, String> {
     let reached = cx.reach().await?;
-    let subject = Subject { name, namespace: cx.namespace(&reached), file };
+    let all = cx.flags.all_namespaces;
+    let subject = Subject { name, namespace: cx.namespace(&reached), file, all };
     let edited = subject.edited()?;
     let kind = cx.flags.kind.map_or(Ok(super::asked::PodKind::Oneagent), Managed::of_nodes)?;
     let now = at.unwrap_or_else(|| cx.clock.now());
@@ -329,4 +362,19 @@ async fn plan(cx: &Cx, name: Option<String>, file: Option<PathBuf>, at: Option<D
         }
     }
     Ok(if would { ACT } else { WELL })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_for_the_cluster_that_was_asked_about_and_runs_as_printed() {
+        let Line { flags, .. } = Line::parse_from(["x", "--context", "it's prod", "--kubeconfig", "/a/b", "version"]);
+        let cx = Cx { screen: Screen::of(flags.color), clock: Clock::default(), flags };
+        let access = r"--kubeconfig /a/b --context 'it'\''s prod'";
+        assert_eq!(cx.typed("kubectl -n n logs p"), format!("kubectl {access} -n n logs p"));
+        assert_eq!(cx.typed("kubectl oneagent -n n retry a"), format!("kubectl oneagent {access} -n n retry a"));
+        assert_eq!(cx.typed("delete the Pod"), "delete the Pod");
+    }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::super::read::{Reader, unknown_form};
 use super::managed::{Managed, SEEN};
+use super::paint::note;
 use super::{ACT, Cx, UNDER_WAY, WELL};
 use crate::api::condition::Condition;
 use crate::api::nearest::nearest;
@@ -109,6 +110,7 @@ impl Object {
             operator: self.kind.operator(),
             pods: self.kind.pods(),
             to: (self.kind.revision(), self.to()),
+            promoted: self.whole.data.pointer("/spec/rollout/promote").and_then(serde_json::Value::as_str),
             status: self.status.as_ref().map(|status| Status {
                 observed: status.observed_generation,
                 conditions: &status.conditions,
@@ -204,7 +206,12 @@ pub(super) async fn objects(cx: &Cx, reached: &Reached, name: Option<&str>) -> R
         }
     }
     if unread.len() == kinds.len() {
-        return Err(unread.swap_remove(0));
+        return Err(unread.swap_remove(0).said());
+    }
+    // A kind that is not installed has no objects; of one that may not be listed there may be some.
+    let unlisted: Vec<String> = unread.into_iter().filter_map(Unread::unlisted).collect::<Result<_, _>>()?;
+    if name.is_none() {
+        unlisted.iter().map(|why| format!("note: {why}")).for_each(|why| note(&why));
     }
     let place = namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
     let wanted: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
@@ -215,7 +222,11 @@ pub(super) async fn objects(cx: &Cx, reached: &Reached, name: Option<&str>) -> R
     let names: Vec<String> = found.iter().map(Object::name).collect();
     found.retain(|object| object.name() == name);
     if found.is_empty() {
-        return Err(format!("there is no {} {name} in {place}{}", wanted.join(" or "), nearest(name, &names)));
+        let (wanted, near) = (wanted.join(" or "), nearest(name, &names));
+        return Err(match unlisted.as_slice() {
+            [] => format!("there is no {wanted} {name} in {place}{near}"),
+            unlisted => format!("no {wanted} {name} was found in {place}{near}; {}", unlisted.join("; ")),
+        });
     }
     Ok(found)
 }
@@ -228,14 +239,45 @@ pub(super) async fn object(cx: &Cx, reached: &Reached, name: &str) -> Result<Obj
     Ok(objects(cx, reached, Some(name)).await?.swap_remove(0))
 }
 
-async fn list(reached: &Reached, kind: Managed, namespace: Option<&str>) -> Result<Vec<Object>, String> {
+/// Why the objects of a kind are not known.
+enum Unread {
+    /// The cluster does not have the kind.
+    Absent(String),
+    /// They may not be listed.
+    Forbidden(String),
+    /// The API server did not answer, or not as it should.
+    Unanswered(String),
+}
+
+impl Unread {
+    fn said(self) -> String {
+        let (Self::Absent(why) | Self::Forbidden(why) | Self::Unanswered(why)) = self;
+        why
+    }
+
+    /// What is to be said beside what was found; an outage is no answer.
+    fn unlisted(self) -> Option<Result<String, String>> {
+        match self {
+            Self::Absent(_) => None,
+            Self::Forbidden(why) => Some(Ok(why)),
+            Self::Unanswered(why) => Some(Err(why)),
+        }
+    }
+}
+
+async fn list(reached: &Reached, kind: Managed, namespace: Option<&str>) -> Result<Vec<Object>, Unread> {
     let params = ListParams::default();
     let found = api(&reached.client, kind, namespace).list(&params).await;
     let plural = kind.resource().plural;
     let found = found.map_err(|error| {
         let why = Reader::of(reached, kind.operator()).unanswered(&format!("list {plural}"), &error);
-        let is_absent = matches!(&error, kube::Error::Api(status) if status.code == 404);
-        if is_absent { format!("the cluster does not serve {plural}: its operator is not installed") } else { why }
+        match &error {
+            kube::Error::Api(status) if status.code == 404 => {
+                Unread::Absent(format!("the cluster does not serve {plural}: its operator is not installed"))
+            }
+            kube::Error::Api(status) if matches!(status.code, 401 | 403) => Unread::Forbidden(why),
+            _ => Unread::Unanswered(why),
+        }
     })?;
     Ok(found.items.into_iter().map(|whole| Object::of(kind, whole)).collect())
 }

@@ -26,6 +26,8 @@ pub(super) struct Screen {
     pub(super) is_unicode: bool,
     /// Whether a person reads it as it comes.
     pub(super) is_terminal: bool,
+    /// Whether it can be drawn on, line by line.
+    pub(super) has_cursor: bool,
     pub(super) color: clap::ColorChoice,
 }
 
@@ -40,7 +42,8 @@ impl Screen {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| variable(name)).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
         let is_unicode = locale.contains("utf-8") || locale.contains("utf8");
-        Self { width: width.max(NARROWEST), is_unicode, is_terminal, color }
+        let has_cursor = is_terminal && variable("TERM").is_none_or(|term| term != "dumb");
+        Self { width: width.max(NARROWEST), is_unicode, is_terminal, has_cursor, color }
     }
 
     /// Prints a line; the error says that it has no reader.

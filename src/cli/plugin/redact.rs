@@ -65,7 +65,10 @@ impl Redactor {
         let encoded: String = url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
         let percent = encoded.replace('+', "%20");
         let line = format!("{value}\n");
+        // As a text in JSON has it.
+        let escaped = serde_json::to_string(value).unwrap_or_default().trim_matches('"').to_owned();
         let forms = [
+            escaped,
             value.to_owned(),
             BASE64_STANDARD.encode(value),
             BASE64_STANDARD_NO_PAD.encode(value),

@@ -2,6 +2,7 @@
 //!
 //! Reads only. Must not judge anything itself.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::live::{Judged, listed};
@@ -14,6 +15,7 @@ use super::wording::when;
 use super::{ACT, Cx, Output, UNDER_WAY, WELL, view, wait};
 use crate::cli::duration::duration;
 use crate::cli::explain::operator;
+use crate::fleet::finding::Finding;
 use crate::kernel::Reached;
 
 /// So many lines of nodes at most, where the page may be as long as it likes.
@@ -55,48 +57,54 @@ pub(super) async fn status(cx: &Cx, args: &Args) -> Result<u8, String> {
         let wait = Wait { goal: *goal, version: version.clone(), timeout: *timeout, fail_fast: *fail_fast };
         return wait::wait(cx, &reached, &found[0], &wait).await;
     }
-    if args.watch && cx.screen.is_terminal {
+    if args.watch && cx.screen.has_cursor {
         return view::view(cx, &reached, &found).await;
     }
     if args.watch {
-        return wait::follow(cx, &reached, &found).await;
+        return wait::follow(cx, &reached, &found, args.name.as_deref()).await;
     }
     let code = found.iter().map(Object::code).max_by_key(|code| [WELL, UNDER_WAY, ACT].iter().position(|c| c == code));
-    if found.len() == 1 {
-        one(cx, &reached, &found[0]).await?;
-    } else {
-        many(cx, &reached, &found).await?;
-    }
-    Ok(code.unwrap_or(WELL))
+    let is_down =
+        if found.len() == 1 { one(cx, &reached, &found[0]).await? } else { many(cx, &reached, &found).await? };
+    Ok(if is_down { ACT } else { code.unwrap_or(WELL) })
 }
 
-/// One object, with its zones and what is wrong.
-async fn one(cx: &Cx, reached: &Reached, object: &Object) -> Result<(), String> {
+/// One object, with its zones and what is wrong; returns whether its operator does not run.
+async fn one(cx: &Cx, reached: &Reached, object: &Object) -> Result<bool, String> {
     let judged = Judged::of(listed(reached, object).await?, object);
     let now = cx.clock.now();
     let looks = judged.looks(now);
     let namespace = object.namespace();
     let first = operator(&reached.client, (object.kind.operator(), Some(&namespace)), now).await;
+    let is_down = first.is_some();
     let overview = Overview::of(object, &looks, |node| judged.remedy(node, now), first);
+    let overview = overview.typed(|command| cx.typed(command));
     if !cx.data(&overview)? {
         cx.screen.print(overview.lines(cx.screen, now, (ROWS, None)));
     }
-    Ok(())
+    Ok(is_down)
 }
 
-async fn many(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<(), String> {
+/// Many objects, a line each; returns whether one of their operators does not run.
+async fn many(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<bool, String> {
     let now = cx.clock.now();
-    let of = |object: &Object| Overview::of(object, &[], |_| None, None);
-    if cx.data(&found.iter().map(of).collect::<Vec<_>>())? {
-        return Ok(());
-    }
-    let mut kinds: Vec<Managed> = found.iter().map(|object| object.kind).collect();
-    kinds.dedup();
-    for kind in kinds {
+    let mut down: Vec<(Managed, Finding)> = Vec::new();
+    let kinds: BTreeMap<&str, Managed> = found.iter().map(|object| (object.kind.name(), object.kind)).collect();
+    for kind in kinds.into_values() {
         let namespace = cx.namespace(reached);
-        if let Some(down) = operator(&reached.client, (kind.operator(), namespace.as_deref()), now).await {
-            cx.screen.print(finding(&down));
-        }
+        let found = operator(&reached.client, (kind.operator(), namespace.as_deref()), now).await;
+        down.extend(found.map(|found| (kind, cx.finding(found))));
+    }
+    let is_down = !down.is_empty();
+    let of = |object: &Object| {
+        let first = down.iter().find(|(kind, _)| *kind == object.kind).map(|(_, finding)| finding.clone());
+        Overview::of(object, &[], |_| None, first).without_nodes()
+    };
+    if cx.data(&found.iter().map(of).collect::<Result<Vec<_>, _>>()?)? {
+        return Ok(is_down);
+    }
+    for (_, down) in &down {
+        cx.screen.print(finding(down));
     }
     let cells = |object: &Object| {
         let counts = object.status.as_ref().and_then(|status| status.nodes.clone()).unwrap_or_default();
@@ -116,5 +124,5 @@ async fn many(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<(), String
     };
     let head = ["NAMESPACE", "NAME", "KIND", "STATE", "TO", "UPDATED", "AVAILABLE", "FINISH", "REASON"];
     cx.screen.print(table(&head, &found.iter().map(cells).collect::<Vec<_>>()));
-    Ok(())
+    Ok(is_down)
 }

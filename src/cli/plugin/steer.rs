@@ -9,11 +9,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::earlier::{earlier, is_going_back};
 use super::managed::Managed;
 use super::object::{Object, api, object};
 use super::paint::note;
 use super::planned::planned;
-use super::{Cx, WELL};
+use super::{Cx, WELL, in_quotes};
 use crate::api::condition::timestamp;
 use crate::api::name::Version;
 use crate::api::patch::merged;
@@ -177,28 +178,15 @@ pub(super) async fn unpin(cx: &Cx, one: &One) -> Result<u8, String> {
 pub(super) async fn rollback(cx: &Cx, one: &One) -> Result<u8, String> {
     let patch = |object: &Object| {
         versions_only(object)?;
+        if is_going_back(object) {
+            return Ok(Vec::new());
+        }
         let version = earlier(object)?;
         let update = json!({ "version": version, "allowDowngrade": true });
         Ok(vec![json!({ "spec": { "update": update } })])
     };
     note("note: Dynatrace does not support downgrades; to follow the newest version again, use kubectl oneagent unpin");
     write(cx, &one.name, &one.how, patch).await
-}
-
-/// The version to go back to: the last that was good; where that one runs as desired, the one before it.
-fn earlier(object: &Object) -> Result<String, String> {
-    let status = object.status.clone().unwrap_or_default();
-    // After a failure the last good one is desired again, and nothing was completed since.
-    let has_failed = object.rollout().failure.is_some();
-    let desired = status.desired_version.clone().filter(|_| !has_failed);
-    let good = status.last_good_version.into_iter();
-    let history = object.rollout().history;
-    let completed = history.iter().filter(|past| past.result == "Complete").filter_map(|past| past.to.clone());
-    let began = history.iter().filter_map(|past| past.from.clone());
-    let mut known = good.chain(completed).chain(began);
-    known
-        .find(|version| Some(version) != desired.as_ref())
-        .ok_or_else(|| format!("no earlier version of {} is known: name one with kubectl oneagent pin", object.who()))
 }
 
 /// Only a OneAgent has a version.
@@ -266,7 +254,7 @@ fn commands(cx: &Cx, object: &Object, patches: &[Value]) {
             let seen = format!("--for=jsonpath='{{.status.observedGeneration}}'={generation}");
             say!("{kubectl} -n {namespace} wait {typed}/{name} {seen}");
         }
-        say!("{kubectl} -n {namespace} patch {typed} {name} --type=merge -p '{patch}'");
+        say!("{kubectl} -n {namespace} patch {typed} {name} --type=merge -p {}", in_quotes(&patch.to_string()));
     }
 }
 
@@ -282,7 +270,7 @@ async fn consequence(
     for patch in patches {
         merged(&mut whole, patch);
     }
-    let subject = Subject { name: Some(object.name()), namespace: Some(object.namespace()), file: None };
+    let subject = Subject { name: Some(object.name()), namespace: Some(object.namespace()), file: None, all: false };
     let edited = Edited { shown: "the edit".to_owned(), objects: vec![whole] };
     Ok(match previews(reached, kind, (&subject, Some(edited)), cx.clock.now()).await {
         Ok(found) if found.iter().all(|preview| preview.restarts == 0) => None,
@@ -323,6 +311,7 @@ async fn send(
     let (kind, namespace, name) = (object.kind, object.namespace(), object.name());
     let api = api(&reached.client, kind, Some(&namespace));
     let mut patch = make(&object)?;
+    let planned = object.whole.metadata.generation;
     let mut now = object;
     for _ in 0..TRIES {
         // The second part is what is left once the first is there.
@@ -332,6 +321,10 @@ async fn send(
             Ok(stored) => return Ok(Object::of(kind, stored)),
             Err(error) if error.is_conflict() => {
                 now = read(reached, &now).await?;
+                // Of a status or an annotation nothing depends; an edit makes another plan.
+                if now.whole.metadata.generation != planned {
+                    return Err(format!("{} was edited meanwhile: look at the edit, then repeat the verb", now.who()));
+                }
                 patch = make(&now)?;
             }
             Err(kernel::Error::Api { source, .. }) => {
@@ -366,30 +359,4 @@ async fn observed(reached: &Reached, object: Object) -> Result<Object, String> {
         now = read(reached, &now).await?;
     }
     Ok(now)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_earlier_version_is_the_last_good_one_that_is_not_desired() {
-        let object = |status: Value| {
-            let whole = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
-                "metadata": { "name": "a", "namespace": "n" }, "spec": {}, "status": status });
-            Object::of(Managed::Oneagent, serde_json::from_value(whole).unwrap())
-        };
-        let past = |result: &str, from: &str, to: &str| json!({ "result": result, "from": from, "to": to });
-        let failed = object(json!({ "desiredVersion": "3", "lastGoodVersion": "2" }));
-        assert_eq!(earlier(&failed).unwrap(), "2");
-        let failure = json!({ "state": "Waiting", "failure": { "version": "3" } });
-        let gone_back = json!({ "desiredVersion": "2", "lastGoodVersion": "2", "rollout": failure });
-        assert_eq!(earlier(&object(gone_back)).unwrap(), "2", "it is desired again");
-        let history = [past("Complete", "2", "3"), past("Failed", "1", "9"), past("Complete", "0", "1")];
-        let ran = json!({ "history": history });
-        let complete = object(json!({ "desiredVersion": "3", "lastGoodVersion": "3", "rollout": ran }));
-        assert_eq!(earlier(&complete).unwrap(), "1", "what failed is none");
-        let first = object(json!({ "desiredVersion": "3", "lastGoodVersion": "3" }));
-        assert!(earlier(&first).unwrap_err().contains("no earlier version"));
-    }
 }

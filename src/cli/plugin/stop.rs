@@ -2,7 +2,7 @@
 //!
 //! Writes only through `kernel`. Must not touch another key of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -14,8 +14,9 @@ use super::managed::Managed;
 use super::steer::{How, MANAGER, asked};
 use super::{Cx, WELL};
 use crate::cli::read::Reader;
-use crate::kernel::Reached;
 use crate::kernel::apply::{create, merge};
+use crate::kernel::named::stops;
+use crate::kernel::{Error, Reached};
 
 const KEY: &str = "stop";
 
@@ -29,12 +30,14 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
     let place = format!("ConfigMap {namespace}/{name}");
     let reader = Reader::of(&reached, name);
     let live = api.get_opt(name).await.map_err(|error| reader.unanswered(&format!("get {place}"), &error))?;
-    let known = live.as_ref().and_then(|map| map.data.as_ref()?.get(KEY)).map(String::as_str);
-    if (known == Some("true")) == is_stop {
+    let stopping = stopping(live.as_ref());
+    if stopping.is_empty() != is_stop {
         say!("{place} says so already: nothing to do");
         return Ok(WELL);
     }
-    let patch = json!({ "data": { KEY: is_stop.then_some("true") } });
+    let stop = BTreeMap::from([(KEY, Some("true"))]);
+    let data = if is_stop { stop } else { stopping.into_iter().map(|key| (key, None)).collect() };
+    let patch = json!({ "data": data });
     let kubectl = cx.kubectl();
     match live {
         None => say!("{kubectl} -n {namespace} create configmap {name} --from-literal={KEY}=true"),
@@ -54,9 +57,19 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
         Ok(None) => merge(MANAGER, &api, name, &patch).await.map(|_| ()),
         made => made.map(|_| ()),
     };
-    written.map_err(|error| error.chain())?;
+    written.map_err(|error| match error {
+        Error::Api { source, .. } => reader.unanswered(&format!("write {place}"), &source),
+        error => error.chain(),
+    })?;
     say!("{place} was changed: {name} {}", if is_stop { "replaces nothing" } else { "continues" });
     Ok(WELL)
+}
+
+/// The keys by which a ConfigMap stops everything, as the operator reads them: any value but false, however either is
+/// spelled.
+fn stopping(map: Option<&ConfigMap>) -> Vec<&str> {
+    let data = map.and_then(|map| map.data.as_ref()).into_iter().flatten();
+    data.filter(|(key, value)| stops(key, value)).map(|(key, _)| key.as_str()).collect()
 }
 
 /// The namespace of the operator: that of its Lease.
@@ -84,5 +97,19 @@ fn known(homes: &[String]) -> String {
         "its Lease is in no namespace".to_owned()
     } else {
         format!("it runs in {}", homes.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stops_the_operator_is_what_is_removed() {
+        let data = [("stop", "yes"), ("STOP", "1"), ("Stop", " False "), ("other", "true")];
+        let data = data.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let map = ConfigMap { data: Some(data.into()), ..ConfigMap::default() };
+        assert_eq!(stopping(Some(&map)), ["STOP", "stop"]);
+        assert_eq!(stopping(None), [] as [&str; 0]);
     }
 }

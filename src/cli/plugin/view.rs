@@ -23,6 +23,9 @@ use crate::cli::explain::operator;
 use crate::fleet::finding::Finding;
 use crate::kernel::Reached;
 
+/// Whether there is an operator is not waited for longer.
+const ANSWER: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// What is shown, and what the user chose.
 struct View {
     shown: usize,
@@ -48,7 +51,9 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
         let object = shown[view.shown];
         if asked.is_none_or(|at| at.elapsed() > OPERATOR) {
             let of = (object.kind.operator(), Some(object.whole.metadata.namespace.as_deref().unwrap_or_default()));
-            view.first = operator(&reached.client, of, cx.clock.now()).await;
+            // A silent API server must not hold up the keyboard for long.
+            let down = tokio::time::timeout(ANSWER, operator(&reached.client, of, cx.clock.now())).await;
+            view.first = down.unwrap_or_default();
             asked = Some(Instant::now());
         }
         let began = Instant::now();
@@ -132,6 +137,7 @@ fn draw<B: Backend>(
             let judged = Judged::of(fleet, object);
             let looks = judged.looks(now);
             let overview = Overview::of(object, &looks, |node| judged.remedy(node, now), view.first.clone());
+            let overview = overview.typed(|command| cx.typed(command));
             let nodes = overview.nodes();
             let chosen = view.chosen.and_then(|at| nodes.get(at).or(nodes.last())).cloned();
             let said = chosen.and_then(|node| Some((node.clone(), judged.node(&node, now)?)));

@@ -10,12 +10,12 @@ use kube::api::DynamicObject;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use ratatui::text::Line;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::managed::Managed;
 use super::object::{Object, api};
 use super::{ACT, Cx, UNDER_WAY, WELL};
-use crate::cli::explain::operator;
+use crate::cli::explain::asked_operator;
 use crate::cli::read::Reader;
 use crate::fleet::finding::Kind;
 use crate::kernel::Reached;
@@ -115,6 +115,8 @@ fn may_begin(object: &Object, version: &str) -> Result<(), String> {
     Err(format!("--version: {version:?} begins no {} of {}: {such}", object.kind.revision(), object.who()))
 }
 
+/// A request that has no answer for so long is given up.
+const ANSWER: Duration = Duration::from_secs(5);
 /// Whether there is an operator is asked again after so long.
 const OPERATOR: Duration = Duration::from_secs(10);
 
@@ -144,13 +146,17 @@ pub(super) async fn wait(cx: &Cx, reached: &Reached, object: &Object, wait: &Wai
         stopped = stopped.filter(|(_, of)| counts && *of == known).or(counts.then(|| (Instant::now(), known)));
         // While the watch has no answer, what was seen last is neither news nor a reason to give up.
         let mut line = trouble.clone().unwrap_or_else(|| now.conclusion().what);
-        if verdict == Verdict::Reached {
-            match operator(&reached.client, (kind.operator(), Some(&namespace)), cx.clock.now()).await {
-                None => {
+        // What was seen before an interruption is not known to be so still.
+        if verdict == Verdict::Reached && trouble.is_none() {
+            let asked = asked_operator(&reached.client, (kind.operator(), Some(&namespace)), cx.clock.now());
+            match timeout(ANSWER, asked).await {
+                Ok(Ok(None)) => {
                     tell(cx, &mut said, line)?;
                     return Ok(WELL);
                 }
-                Some(finding) => line = format!("the operator {}", finding.what),
+                Ok(Ok(Some(finding))) => line = format!("the operator {}", finding.what),
+                Ok(Err(why)) => line = Reader::of(reached, kind.operator()).unanswered("list leases", &why),
+                Err(_) => "the API server does not answer whether the operator runs".clone_into(&mut line),
             }
         }
         tell(cx, &mut said, line)?;
@@ -186,8 +192,9 @@ pub(super) async fn wait(cx: &Cx, reached: &Reached, object: &Object, wait: &Wai
             },
             () = tokio::time::sleep_until(next) => {
                 // A watch that has an answer again may have nothing to show.
+                let api = api(&reached.client, kind, Some(&namespace));
                 if trouble.is_some()
-                    && let Ok(live) = api(&reached.client, kind, Some(&namespace)).get_opt(&object.name()).await
+                    && let Ok(Ok(live)) = timeout(ANSWER, api.get_opt(&object.name())).await
                 {
                     let whole = live.filter(|live| live.uid() == uid).ok_or_else(|| format!("{who} was deleted"))?;
                     (now, trouble) = (Object::of(kind, whole), None);
@@ -244,7 +251,7 @@ fn tell(cx: &Cx, said: &mut String, line: String) -> Result<(), String> {
 }
 
 /// A line for each change of any of these objects, until the user ends it.
-pub(super) async fn follow(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<u8, String> {
+pub(super) async fn follow(cx: &Cx, reached: &Reached, found: &[Object], name: Option<&str>) -> Result<u8, String> {
     let namespace = cx.namespace(reached);
     let mut kinds: Vec<Managed> = Vec::new();
     for object in found {
@@ -252,9 +259,8 @@ pub(super) async fn follow(cx: &Cx, reached: &Reached, found: &[Object]) -> Resu
             kinds.push(object.kind);
         }
     }
-    let one = if found.len() == 1 { Some(found[0].name()) } else { None };
     let streams = kinds.into_iter().map(|kind| {
-        let of = events(reached, kind, namespace.as_deref(), one.as_deref());
+        let of = events(reached, kind, namespace.as_deref(), name);
         of.map(move |event| (kind, event)).boxed()
     });
     let mut all = futures::stream::select_all(streams);
@@ -271,9 +277,15 @@ pub(super) async fn follow(cx: &Cx, reached: &Reached, found: &[Object]) -> Resu
                 let who = Object::of(kind, whole).who();
                 (who.clone(), format!("{who} was deleted"))
             }
+            // An outage of the same words that comes later is news again.
+            Ok(Event::InitDone) if said.remove(kind.name()).is_some() => {
+                (String::new(), format!("the watch of {} has an answer again", kind.resource().plural))
+            }
             Ok(Event::Init | Event::InitDone) => continue,
-            Err(why) => (String::new(), unanswered(reached, kind, &kind.resource().plural, &why)?),
+            Err(why) => (kind.name().to_owned(), unanswered(reached, kind, &kind.resource().plural, &why)?),
         };
+        // Nothing is compared with what is said of no object.
+        said.remove("");
         if tell(cx, said.entry(who).or_default(), line).is_err() {
             break;
         }

@@ -219,6 +219,7 @@ impl Operator {
     fn plan(&mut self, resolved: &Resolved, before: &PrometheusJmxExporterStatus, memory: &Memory) -> Plan {
         let generation = self.exporter.metadata.generation;
         let plan = plan(&Facts {
+            image: "",
             resolved,
             memory,
             content: &self.content,

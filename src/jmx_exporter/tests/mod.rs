@@ -3,6 +3,7 @@
 //!
 //! Pure: a fleet, a configuration and a clock of its own stand in for the cluster.
 
+mod edges;
 mod harm;
 
 use std::collections::HashMap;
@@ -81,6 +82,7 @@ struct World {
     content: Content,
     blocked: HashMap<Arc<str>, String>,
     ledger: Ledger,
+    image: String,
     now: i64,
 }
 
@@ -96,6 +98,7 @@ impl World {
             content: Content::Found("1".to_owned()),
             blocked: HashMap::new(),
             ledger: Ledger::default(),
+            image: "operator".to_owned(),
             now: 100,
         };
         world.fleet.listed("", true);
@@ -119,6 +122,7 @@ impl World {
         let resolved = resolve(&object).unwrap();
         self.fleet.selects(&("n".to_owned(), "e".to_owned()), Some(resolved.clone()));
         let plan = plan(&Facts {
+            image: &self.image,
             resolved: &resolved,
             memory: &self.memory,
             content: &self.content,

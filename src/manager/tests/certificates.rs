@@ -29,7 +29,7 @@ impl World {
             let authorities = self.secret(AUTHORITY).and_then(|secret| Authorities::read(&secret).ok());
             if let Some(needs) = plan.authority {
                 let make =
-                    || Authority::make("stack", Period::of(self.resolved().lifetimes.authority, self.now)).unwrap();
+                    || Authority::make(AUTHORITY, Period::of(self.resolved().lifetimes.authority, self.now)).unwrap();
                 if needs.is_made {
                     objects.push(json!({ "kind": "Secret", "metadata": { "name": needs.name, "labels": needs.labels },
                         "data": first(&make()) }));

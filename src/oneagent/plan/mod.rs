@@ -5,6 +5,7 @@
 
 mod failed;
 mod from_cluster;
+mod next;
 mod objects;
 mod obstacles;
 mod returning;
@@ -17,6 +18,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 use serde_json::Value;
 
+use next::next_look;
 pub use objects::template_revision;
 use objects::{
     PullSecretState, TOO_LARGE, asked_for, base, daemonset_version, describe_edit, desired, edited, mesh, proofs,
@@ -41,28 +43,14 @@ use super::version::{Choice, older_image};
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::{GoneNode, Interest, Snapshot};
-use crate::fleet::closed;
 use crate::k8s::api_group::Wanted;
 use crate::k8s::ownership::is_adopted;
 use crate::k8s::placement::Placement;
 use crate::k8s::template::differences;
 use crate::kernel::kind::Planned;
-use crate::kernel::refused::QUIET;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
 use crate::rollout::{self, Hold, Policy, State, Step, Word};
-
-/// What keeps our hands off is not always watched: it is looked at this often.
-const BLOCKED: Duration = Duration::from_secs(15);
-
-/// What was judged in one look changes what the next one wants.
-const AT_ONCE: Duration = Duration::from_millis(50);
-
-/// Whether earlier agents, or those of another OneAgent, have left is looked at this often: not all of them wake us.
-const LEAVING: Duration = Duration::from_secs(3);
-
-/// Whether the namespace still keeps agents off nodes is looked at this often, while it does.
-const EXCLUDED: Duration = Duration::from_secs(60);
 
 /// Objects to apply.
 #[derive(Debug)]
@@ -198,7 +186,7 @@ fn plan_beside(
     let running_version = running.as_ref().and_then(|r| r.version);
     let reported = reported(resolved, seen, environment, memory.rollout.started(), now);
     let (choice, ahead) = chosen(memory, resolved, (seen, environment, reported), running.as_ref(), &base.hash, now);
-    let memory = &Memory { reported: ahead, ..memory.clone() };
+    let (memory, wanted) = &noted(memory, resolved, ahead, (choice.version, &base.hash));
     let behind = behind(resolved, &choice, ahead);
     problems.extend(choice.problem.clone().or_else(|| Some((Reason::VersionListInvalid, seen.unlisted.clone()?))));
 
@@ -221,7 +209,7 @@ fn plan_beside(
         returning::is_awaited(running.as_ref(), memory, resolved, seen, now).then_some(RETURNING),
     ];
     let (policy, placement) =
-        (policy(resolved, seen, found, choice.version), placement(resolved, live.filter(|_| adopted)));
+        (policy(resolved, seen, found, (memory, wanted)), placement(resolved, live.filter(|_| adopted)));
     problems.extend([older, kept_out.clone()].into_iter().flatten());
     let refused = refused(resolved, seen);
     let edited = edited(resolved, seen, live.filter(|_| adopted), record, running.as_ref(), default_image)?;
@@ -257,8 +245,7 @@ fn plan_beside(
         }
         _ => None,
     };
-    let mut warnings = remarks(resolved, seen, &choice);
-    warnings.extend(rendered.as_ref().filter(|rendered| rendered.left_out).map(|_| TOO_LARGE.to_owned()));
+    let warnings = remarks(resolved, seen, &choice, rendered.as_ref().is_some_and(|rendered| rendered.left_out));
     let daemonset = rendered.map(|rendered| rendered.daemonset);
     if hands_off.is_some() {
         decision.plan.steps = Vec::new();
@@ -266,17 +253,18 @@ fn plan_beside(
     }
     // Said only where it keeps a user from something.
     problems.extend(behind.filter(|_| decision.plan.report.state == State::Held));
-    problems.extend(complaints(resolved, seen, &decision, refused, (environment, &choice)));
+    problems.extend(complaints(resolved, seen, &decision, refused, (environment, &choice, desired.as_ref())));
 
     let (known, gone) = gone(seen, &placement, hands_off.is_some(), now);
     let is_free = hands_off.is_none() && kept_out.is_none();
     let nudge = is_free && live.is_some_and(|live| makes_too_few(live, seen, &decision.plan.report));
+    let next = next_look(&decision, memory, hands_off.as_ref(), (resolved, environment, &gone), now);
     let interest = interest(resolved, (seen, environment), &choice, &decision, gone);
     let template_version = daemonset_version(daemonset.as_ref());
     let (pull_secret, istio) = if hands_off.is_none() { (pull_secret, istio) } else { (None, None) };
     let bundle = from_cluster::missing_bundle(resolved, seen, hands_off.is_some());
     Ok(Plan {
-        next: next_look(&decision, memory, hands_off.as_ref(), now),
+        next,
         objects: Objects { pull_secret, daemonset, istio, bundle },
         steps: std::mem::take(&mut decision.plan.steps),
         guard,
@@ -298,9 +286,22 @@ fn plan_beside(
 }
 
 /// What a user should know, without a need to act.
-fn remarks(resolved: &Resolved, seen: &Observed, choice: &Choice) -> Vec<String> {
+fn remarks(resolved: &Resolved, seen: &Observed, choice: &Choice, is_too_large: bool) -> Vec<String> {
     let of_choice = choice.remark.clone().into_iter().collect();
-    [resolved.warnings.clone(), from_cluster::remarks(resolved, seen), of_choice].concat()
+    let of_record = is_too_large.then(|| TOO_LARGE.to_owned()).into_iter().collect();
+    [resolved.warnings.clone(), from_cluster::remarks(resolved, seen), of_choice, of_record].concat()
+}
+
+/// What is remembered beside the engine's memory of what is found now, and what is desired.
+fn noted(
+    memory: &Memory,
+    resolved: &Resolved,
+    ahead: Option<Version>,
+    (version, hash): (Option<Version>, &str),
+) -> (Memory, Revision) {
+    let desired = Revision { version, hash: hash.to_owned() };
+    let promoted = memory.promoting(resolved.promote, &desired);
+    (Memory { reported: ahead, promoted, ..memory.clone() }, desired)
 }
 
 /// Whether the DaemonSet controller makes fewer Pods than it should: they are refused, or it does not see a node as
@@ -312,11 +313,20 @@ fn makes_too_few(live: &DaemonSet, seen: &Observed, report: &rollout::Report) ->
 }
 
 /// The policy, as what is found changes it: the first hold that applies is the one that is said.
-fn policy(resolved: &Resolved, seen: &Observed, found: [Option<Hold>; 6], desired: Option<Version>) -> Policy {
+fn policy(
+    resolved: &Resolved,
+    seen: &Observed,
+    found: [Option<Hold>; 6],
+    (memory, desired): (&Memory, &Revision),
+) -> Policy {
     let users = resolved.held(seen.stopped);
     let hold =
         users.or_else(|| found.into_iter().flatten().next()).or_else(|| from_cluster::cluster_update(resolved, seen));
-    let word = desired.and_then(|desired| Word::of(&desired, resolved.promote.as_ref(), resolved.reject.as_ref()));
+    let word = if desired.version.is_some() && desired.version == resolved.reject {
+        Some(Word::Rejected)
+    } else {
+        memory.is_promoted(desired).then_some(Word::Promoted)
+    };
     Policy { hold, word, ..resolved.policy.clone() }
 }
 
@@ -338,39 +348,6 @@ fn gone(seen: &Observed, placement: &Placement, is_blocked: bool, now: DateTime<
     // While nothing may be touched, nothing is forgotten.
     let gone = known.as_ref().map(|news| &news.known).or(seen.known.as_deref()).map(Known::gone).unwrap_or_default();
     (known, gone)
-}
-
-/// Whether a verdict or the last good revision is another one now: the version is chosen by them.
-fn is_judged_otherwise(before: &Memory, now: &Memory) -> bool {
-    let of = |memory: &Memory| {
-        let good = memory.rollout.last_good.clone();
-        (memory.rejected.clone(), good, memory.rollout.failure.is_some())
-    };
-    of(before) != of(now)
-}
-
-/// When to look again if nothing happens before.
-fn next_look(
-    decision: &Decision,
-    before: &Memory,
-    hands_off: Option<&Problem>,
-    now: DateTime<Utc>,
-) -> Option<Duration> {
-    let (rollout, report) = (&decision.plan, &decision.plan.report);
-    let judged = is_judged_otherwise(before, &decision.memory).then_some(AT_ONCE);
-    let until = rollout
-        .next
-        .filter(|at| *at > now)
-        .map(|at| (at - now).to_std().unwrap_or_default() + Duration::from_millis(50));
-    let missing =
-        [rollout::Bucket::Starting, rollout::Bucket::Capacity].iter().any(|bucket| report.bucket(*bucket) > 0);
-    let looks_for = missing.then_some(QUIET + Duration::from_secs(2));
-    let blocked = hands_off.map(|(reason, _)| match reason {
-        Reason::BeingRemoved | Reason::NodesConflict => LEAVING,
-        _ => BLOCKED,
-    });
-    let excludes = (report.closed(closed::NAMESPACE_SELECTOR) > 0).then_some(EXCLUDED);
-    [until, looks_for, excludes, blocked, judged].into_iter().flatten().min()
 }
 
 /// What is needed of the environment.

@@ -10,9 +10,10 @@ use kube::ResourceExt;
 use super::super::build::template::{self};
 use super::super::hold::{AWAITED, ENVIRONMENT, NOT_OFFERED, TOKEN_REJECTED};
 use super::super::observe::{Named, Observed, Token};
-use super::super::places::Decision;
+use super::super::places::{Decision, wanted};
 use super::super::problem::{Problem, lift_selectors, whose_selector};
 use super::super::resolve::Resolved;
+use super::super::revision::{Desired, Revision};
 use super::super::version::{Choice, withdrawn};
 use super::failed::{refuses_the_old, rolled_back, rollout_failed};
 use super::versions::downloads;
@@ -22,7 +23,7 @@ use crate::dynatrace::Snapshot;
 use crate::fleet::finding::by_cause;
 use crate::fleet::kept_out::outside;
 use crate::fleet::refusal;
-use crate::rollout::{self, Hold, Source};
+use crate::rollout::{self, Failure, Hold, Source};
 
 /// Why nothing of ours may be touched at all.
 pub(super) fn hands_off(resolved: &Resolved, seen: &Observed) -> Option<Problem> {
@@ -131,9 +132,10 @@ pub(super) fn cannot_download(
     }
 }
 
-/// Whether the token that Pods take from the Secret is missing, or not known to be there.
+/// Whether the token that Pods take from the Secret is missing, or not known to be as they need it: they take it with
+/// its blanks, which the operator strips from its own requests.
 pub(super) fn missing_token(resolved: &Resolved, seen: &Observed) -> bool {
-    resolved.from_image.is_none() && !matches!(seen.paas, Token::There { .. })
+    resolved.from_image.is_none() && !matches!(seen.paas, Token::There { blanks: false, .. })
 }
 
 /// Whether the namespace's own node selector excludes agents that run, and is enforced.
@@ -182,7 +184,7 @@ pub(super) fn complaints(
     seen: &Observed,
     decision: &Decision,
     refused: Option<refusal::Refusal>,
-    (environment, choice): (Option<&Snapshot>, &Choice),
+    (environment, choice, desired): (Option<&Snapshot>, &Choice, Option<&Desired>),
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     let report = &decision.plan.report;
@@ -243,11 +245,17 @@ pub(super) fn complaints(
             problems.push((Reason::AgentsUnavailable, format!("{}{counts}", causes.join("; "))));
         }
     }
-    // What failed before a newer version, or before the one that a user insists on since, is history. An edit of the
-    // last good one is rolled out beside a failure that persists.
-    let failed = decision.memory.rollout.failure.as_ref().and_then(|failure| failure.revision.version);
-    let is_another = choice.strict && decision.memory.rollout.started().is_some() && choice.version != failed;
-    let is_history = is_another || failed.is_some_and(|failed| choice.version > Some(failed));
+    // What failed before a newer version or template, or before the one that a user insists on since, is history. An
+    // edit of the last good one is rolled out beside a failure that persists.
+    let failed = decision.memory.rollout.failure.as_ref();
+    let is_under_way = decision.memory.rollout.started().is_some();
+    let is_replaced = |(failure, desired): (&Failure<Revision>, &Desired)| {
+        let is_newer = rollout::Revision::supersedes(&desired.revision, &failure.revision);
+        !rollout::is_about(failure, &wanted(desired)) && (desired.strict || is_newer)
+    };
+    let is_another = is_under_way && failed.zip(desired).is_some_and(is_replaced);
+    let is_newer = failed.and_then(|failure| failure.revision.version).is_some_and(|it| choice.version > Some(it));
+    let is_history = is_another || is_newer;
     let is_back = report.state == rollout::State::RolledBack;
     problems.extend(failure.filter(|_| !is_now && !is_back && !is_history));
     problems

@@ -36,7 +36,10 @@ pub(super) fn chosen(
     let changes = running.is_some_and(|running| running.hash != hash);
     // While canaries are watched the template is the one before; and, where it is held, also when they have passed.
     let watched = memory.rollout.proof.as_ref().filter(|_| memory.rollout.started().is_some());
-    let on_its_way = watched.filter(|_| !resolved.frozen).and_then(|proof| proof.revision.version);
+    // So it is while its Pods do not start for another cause.
+    let stalled = memory.rollout.stall().map(|stall| &stall.revision);
+    let on_its_way = watched.map(|proof| &proof.revision).or(stalled).filter(|_| !resolved.frozen);
+    let on_its_way = on_its_way.and_then(|revision| revision.version);
     let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
     let is_list = resolved.versions.is_some();
     let ahead = ahead(memory, resolved, seen, environment, running.and_then(|running| running.version));
@@ -86,6 +89,20 @@ pub(super) fn reported<'a>(
     let tried = environment.hosts_trouble.as_ref().map(|(tried, _)| (*tried).max(since));
     let given_up = tried.is_some_and(|tried| tried + HEARD <= now);
     if is_new(environment.hosts_refused_at) || given_up { Reported::Silent } else { Reported::NotYet }
+}
+
+/// When one of the versions that are too young now is old enough, or the host list is waited for no longer.
+pub(super) fn changes_at(
+    resolved: &Resolved,
+    environment: Option<&Snapshot>,
+    began: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let environment = environment?;
+    let versions = environment.offered.iter().flat_map(|offered| offered.iter()).chain(&environment.latest);
+    let ripe = versions.filter_map(Version::built_at).map(|built| built + resolved.minimum_age);
+    let tried = environment.hosts_trouble.as_ref().map(|(tried, _)| (*tried).max(began.unwrap_or_default()) + HEARD);
+    ripe.filter(|_| resolved.minimum_age > TimeDelta::zero()).chain(tried).filter(|at| *at > now).min()
 }
 
 /// Whether the host list, at hand or not, says of an agent what its Pod does not.

@@ -39,7 +39,7 @@ pub use image::FromImage;
 use image::from_image;
 pub use openshift::FromOpenShift;
 use placement::{check_toleration, placement};
-use update::{list, minimum_age, named, wish};
+use update::{list, minimum_age, named, unnameable, wish};
 use warnings::warnings;
 
 /// Readiness deadline where the spec names none.
@@ -237,6 +237,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     let installer_arch = installer_arch(pinned, &mut wrong);
     let wait = i64::from(spec.wait_ready_seconds.filter(|s| *s > 0).unwrap_or_default());
     let wanted = policy(spec, wait, &mut wrong);
+    wrong.extend(unnameable(wish, &wanted));
     if !wrong.is_empty() {
         return Err(wrong);
     }

@@ -42,6 +42,16 @@ fn what_is_wrong_is_named_by_field_and_all_at_once() {
 }
 
 #[test]
+fn a_person_can_promote_only_what_a_version_names() {
+    let canary = json!({ "canary": { "nodes": 1, "promotion": "Manual" } });
+    assert!(spec(json!({ "rollout": canary })).is_ok());
+    let own = spec(json!({ "env": [{ "name": SCRIPT_URL, "value": "https://own.example/install.sh" }],
+        "rollout": canary }));
+    let wrong: String = own.unwrap_err().into_iter().map(|refusal| refusal.0).collect();
+    assert!(wrong.starts_with("spec.rollout.canary.promotion is Manual, and"), "{wrong}");
+}
+
+#[test]
 fn tolerations_that_the_api_server_would_refuse_are_refused_here() {
     for wrong in [
         json!({"key": "a", "operator": "Exists", "value": "b"}),

@@ -10,6 +10,7 @@ use super::{Refusal, SCRIPT_URL, Wish, text};
 use crate::api::name::{Version, VersionWish};
 use crate::api::oneagent::{OneAgentSpec, VersionSource};
 use crate::fleet::policy::duration;
+use crate::rollout::Policy;
 
 pub(super) fn wish(
     spec: &OneAgentSpec,
@@ -79,4 +80,18 @@ pub(super) fn minimum_age(spec: &OneAgentSpec, wrong: &mut Vec<Refusal>) -> Time
 /// The version that a field of the rollout names.
 pub(super) fn named(field: &str, written: Option<&String>, wrong: &mut Vec<Refusal>) -> Option<Version> {
     text(written)?.parse().map_err(|error| wrong.push(Refusal(format!("spec.rollout.{field}: {error}")))).ok()
+}
+
+/// Canaries that wait for a person who cannot name what they run.
+pub(super) fn unnameable(wish: Wish, policy: &Policy) -> Option<Refusal> {
+    let has_no_version = matches!(wish, Wish::UserUrl | Wish::Image { version: None, .. });
+    let waits = policy.canary.is_some_and(|canary| canary.by_hand);
+    (has_no_version && waits).then(|| {
+        Refusal(
+            "spec.rollout.canary.promotion is Manual, and neither the image's tag nor the installer's address names a \
+            version that spec.rollout.promote could name: use a tag such as 1.301.72.20250601-101010, or promotion \
+            Automatic"
+                .to_owned(),
+        )
+    })
 }

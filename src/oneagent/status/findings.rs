@@ -287,7 +287,8 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
 fn promotion(facts: &StatusFacts<'_>) -> Option<String> {
     let (resolved, version) = (facts.resolved, facts.assessment.choice.version?.to_string());
     let object = (resolved.namespace.as_str(), resolved.name.as_str());
-    awaited(&facts.report().waiting_on, &WORDS, "oneagent", object, &version)
+    let promoted = resolved.promote.map(|promoted| promoted.to_string());
+    awaited(&facts.report().waiting_on, &WORDS, "oneagent", object, &version, promoted.as_deref())
 }
 
 fn after_waiting(waits: &str) -> String {

@@ -275,6 +275,7 @@ fn full() -> Memory<Number> {
         },
         from: Some(Number(1)),
         last_good: Some(Number(1)),
+        completed: Some(Number(0)),
         failure: Some(Failure {
             revision: Number(2),
             rejects: true,
@@ -320,7 +321,7 @@ fn a_memory_reads_back_as_it_was_written_and_what_makes_no_sense_is_left_out() {
         assert_eq!(read(stored(&memory)), memory);
     }
     // Of one field that is invalid the others suffer nothing.
-    for key in ["phase", "from", "lastGood", "failure", "withdrawn", "touched", "outage"] {
+    for key in ["phase", "from", "lastGood", "completed", "failure", "withdrawn", "touched", "outage"] {
         let mut broken = stored(&full());
         assert!(!broken[key].is_null(), "{key}");
         broken[key] = json!({ "no": ["sense"] });
@@ -328,6 +329,7 @@ fn a_memory_reads_back_as_it_was_written_and_what_makes_no_sense_is_left_out() {
             "phase" => Memory { phase: Phase::Idle, ..full() },
             "from" => Memory { from: None, ..full() },
             "lastGood" => Memory { last_good: None, ..full() },
+            "completed" => Memory { completed: None, ..full() },
             "failure" => Memory { failure: None, ..full() },
             "withdrawn" => Memory { withdrawn: None, ..full() },
             "touched" => Memory { touched: Touched::default(), ..full() },

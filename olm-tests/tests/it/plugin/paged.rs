@@ -46,7 +46,7 @@ impl Dashboard {
     }
 
     fn cookie(&self) -> String {
-        format!("Cookie: other=1; oneagent-dashboard={}\r\n", self.token)
+        format!("Cookie: oneagent-dashboard-1=other; oneagent-dashboard-{}={}\r\n", self.port, self.token)
     }
 
     async fn open(&self, request: &str, host: &str, headers: &str) -> TcpStream {

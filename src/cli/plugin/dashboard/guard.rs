@@ -10,8 +10,6 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 
-/// Name of the cookie that has the token.
-const COOKIE: &str = "oneagent-dashboard";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -21,6 +19,14 @@ pub(super) struct Guard {
     pub(super) token: Arc<str>,
     /// Names by which this server may be called.
     pub(super) hosts: Arc<[String; 2]>,
+    pub(super) port: u16,
+}
+
+impl Guard {
+    /// Name of the cookie that has the token. A browser keeps one jar for all ports of a host.
+    fn cookie(&self) -> String {
+        format!("oneagent-dashboard-{}", self.port)
+    }
 }
 
 /// A new token; a request without it gets no answer.
@@ -65,13 +71,13 @@ pub(super) async fn guarded(State(guard): State<Guard>, request: Request, next: 
     } else if !has_host(request.headers(), &guard.hosts[..]) {
         refused(StatusCode::FORBIDDEN, "this page has another address")
     } else if is_same(&asked.token, &guard.token) {
-        let cookie = format!("{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/", guard.token);
+        let cookie = format!("{}={}; HttpOnly; SameSite=Strict; Path=/", guard.cookie(), guard.token);
         let mut answer = Redirect::to("/").into_response();
         if let Ok(cookie) = HeaderValue::from_str(&cookie) {
             answer.headers_mut().insert(header::SET_COOKIE, cookie);
         }
         answer
-    } else if has_token(request.headers(), &guard.token) {
+    } else if has_token(request.headers(), &guard) {
         next.run(request).await
     } else {
         refused(StatusCode::FORBIDDEN, "open the address that kubectl oneagent dashboard printed")
@@ -95,10 +101,11 @@ fn has_host(headers: &HeaderMap, hosts: &[String]) -> bool {
     host.is_some_and(|host| hosts.iter().any(|known| known == host))
 }
 
-fn has_token(headers: &HeaderMap, token: &str) -> bool {
+fn has_token(headers: &HeaderMap, guard: &Guard) -> bool {
+    let own = guard.cookie();
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == COOKIE).any(|(_, value)| is_same(value, token))
+    pairs.filter(|(name, _)| *name == own).any(|(_, value)| is_same(value, &guard.token))
 }
 
 /// Takes as long for each guess of the same length.

@@ -82,7 +82,7 @@ pub(super) async fn dashboard(cx: &Cx) -> Result<u8, String> {
     let port = address.port();
     let hosts = Arc::new([format!("127.0.0.1:{port}"), format!("localhost:{port}")]);
     let served = Served { clock: cx.clock.clone(), began, shown: shown.clone(), now };
-    let guard = Guard { token: token.clone(), hosts };
+    let guard = Guard { token: token.clone(), hosts, port };
     say!("http://127.0.0.1:{port}/?token={token}");
     super::paint::note("Only this address opens the page. Press Ctrl-C to end it.");
     let clock = cx.clock.clone();

@@ -24,7 +24,8 @@ use crate::oneagent::explain::told;
 use crate::oneagent::rehearsal::{Act, Operator};
 use crate::sim::{Script, Span, beside, play};
 
-const SCREEN: Screen = Screen { width: 100, is_unicode: true, is_terminal: true, color: clap::ColorChoice::Always };
+const SCREEN: Screen =
+    Screen { width: 100, is_unicode: true, is_terminal: true, has_cursor: true, color: clap::ColorChoice::Always };
 
 /// What is said at the end of a script.
 struct Said {

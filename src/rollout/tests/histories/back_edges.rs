@@ -8,7 +8,7 @@ use crate::rollout::calendar::Blackout;
 use crate::rollout::{Back, BackPhase, Calendar};
 
 /// Ten nodes; so many of the first have version 2 and run; it failed, and the template is at version 1 again.
-fn after_a_failure(bad: usize, budget: u32) -> Drive {
+pub(super) fn after_a_failure(bad: usize, budget: u32) -> Drive {
     let mut drive = Drive::new(10, Policy { rolls_back: true, ..policy(Share::Count(budget)) });
     drive.fleet.template = revision(1);
     for number in 0..bad {
@@ -38,7 +38,7 @@ fn run(drive: &Drive, minor: u32) -> usize {
 }
 
 /// The node becomes unreachable.
-fn is_lost(drive: &mut Drive, number: usize, second: i64) {
+pub(super) fn is_lost(drive: &mut Drive, number: usize, second: i64) {
     let node = drive.fleet.node(number);
     (node.ready, node.ready_since) = (false, Some(at(second)));
     drive.fleet.change(number, |pod| pod.ready_since = None);

@@ -10,6 +10,7 @@ mod back_edges;
 mod edges;
 mod forecast;
 mod foreign;
+mod forgotten;
 mod guarded;
 mod late_canaries;
 mod mutants;
@@ -36,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use super::at;
 use crate::rollout::{
     self, Bucket, Closed, Failure, Hold, Inventory, Loss, Occupant, Phase, Place, Policy, Report, Share, Source, Stall,
-    StallPhase, Standing, State, Step, Template, Trouble, WaitingOn, Withdrawn, Words,
+    StallPhase, Standing, State, Step, Template, Trouble, WaitingOn, Withdrawn, Word, Words,
 };
 
 const WORDS: Words = Words {

@@ -1,0 +1,120 @@
+//! Outages and edits in the middle: helpers that are killed, images that are corrected, objects that become invalid.
+//!
+//! Must not repeat what `harm` tries.
+
+use super::*;
+use crate::jmx_exporter::marks::{differ, wanted};
+
+/// A run that only brings another configuration.
+fn rewrite(name: &str, asked: i64, sha256: &str, state: &Value) -> (Value, Value) {
+    let mut run = run(name, asked, sha256, state);
+    run.0["args"].as_array_mut().unwrap().push("--rewrite".into());
+    run
+}
+
+fn said(reason: &str, from: i64) -> Value {
+    ended(from, from + 1, 1, &json!({ "reason": reason, "message": "m" }).to_string())
+}
+
+#[test]
+fn what_a_killed_helper_left_behind_is_unknown_and_written_again() {
+    let mut world = World::new();
+    let killed = rewrite("jmx-0-2", 60, "2", &ended(61, 62, 137, ""));
+    world.see(pod("a", &[run("jmx-0-1", 10, "1", &exports(11)), killed]));
+    world.now = 200;
+    let plan = world.look();
+    assert_eq!(plan.jvms[0].exports.as_ref().unwrap().sha256, "", "the first or the second");
+    assert!(plan.jvms[0].next.as_ref().unwrap().rewrites);
+}
+
+#[test]
+fn a_rewrite_that_fails_is_repeated_later_and_later() {
+    for reason in ["ScrapeFailed", "ReadOnlyTmp"] {
+        let mut world = World::new();
+        world.content = Content::Found("2".to_owned());
+        world.see(pod("a", &[run("jmx-0-1", 10, "1", &exports(11)), rewrite("jmx-0-2", 60, "2", &said(reason, 61))]));
+        world.now = 70;
+        let until = world.look().jvms[0].until;
+        assert_eq!((until, world.joins()), (Some(at(62 + 120)), Vec::new()), "{reason}");
+        world.now = 62 + 120;
+        assert_eq!(world.joins(), ["a"]);
+    }
+}
+
+#[test]
+fn a_helper_that_had_not_touched_its_jvm_did_no_harm() {
+    let mut world = World::new();
+    let mut pod = pod("a", &[run("jmx-0-1", 99, "1", &said("Untouched", 100))]);
+    let status = &mut pod["status"]["containerStatuses"][0];
+    status["lastState"] = ended(50, 101, 1, "");
+    status["lastState"]["terminated"]["containerID"] = format!("containerd://{ID}").into();
+    (status["containerID"], status["restartCount"]) = (format!("containerd://{OTHER_ID}").into(), 1.into());
+    world.see(pod);
+    world.now = 1_000;
+    assert_eq!(world.reason(), "Attaching");
+}
+
+#[test]
+fn harm_is_heard_in_a_pod_that_ended_of_it() {
+    let harmed = ended(100, 101, 1, &json!({ "reason": "Harmed", "message": "it ended" }).to_string());
+    let mut world = World::new();
+    let mut over = pod("a", &[run("jmx-0-1", 99, "1", &harmed)]);
+    over["status"]["phase"] = "Failed".into();
+    world.see(over);
+    world.see(pod("b", &[]));
+    assert_eq!((world.reason(), world.joins()), ("AttachHarmful".to_owned(), Vec::new()));
+}
+
+#[test]
+fn an_older_object_that_becomes_invalid_gives_its_pods_to_no_other() {
+    let mut world = World::new();
+    world.see(pod("a", &[]));
+    let older = resolve(&world.object("other", -5)).unwrap();
+    world.fleet.selects(&("n".to_owned(), "other".to_owned()), Some(older));
+    world.fleet.selects(&("n".to_owned(), "other".to_owned()), None);
+    assert_eq!((world.refused(), world.joins()), (vec!["OtherObject a".to_owned()], Vec::new()));
+}
+
+#[test]
+fn a_run_whose_image_was_corrected_is_waited_for_no_longer_than_it_is_valid() {
+    let held = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } });
+    let mut world = World::new();
+    world.image = "corrected".to_owned();
+    world.see(pod("a", &[run("jmx-0-1", 99, "1", &held)]));
+    world.now = 99 + 600 + 180 + 30;
+    assert_eq!(world.joins(), ["a"]);
+    world.image = "operator".to_owned();
+    world.ledger = Ledger::default();
+    assert_eq!((world.refused(), world.joins()), (vec!["HelperImage a".to_owned()], Vec::new()), "it fares no better");
+    // Of what else keeps one from starting, such as a ConfigMap of another name, the next run may be rid.
+    let mut world = World::new();
+    let held = json!({ "waiting": { "reason": "CreateContainerConfigError", "message": "no such ConfigMap" } });
+    world.see(pod("a", &[run("jmx-0-1", 99, "1", &held)]));
+    world.now = 99 + 600 + 180 + 30;
+    assert_eq!(world.joins(), ["a"]);
+}
+
+#[test]
+fn an_annotation_whose_value_another_client_removed_is_set_again() {
+    let (mut now, path) = (wanted(Some(9400)), "prometheus.io/path".to_owned());
+    now.insert(path.clone(), "/own".to_owned());
+    assert!(!differ(&now, Some(9400), std::slice::from_ref(&path)));
+    now.remove(&path);
+    assert!(differ(&now, Some(9400), &[path]));
+}
+
+#[test]
+fn a_group_belongs_to_the_user_with_whom_it_was_learned() {
+    let mut world = World::new();
+    let mut pod = pod("a", &[]);
+    pod["spec"]["containers"][0]["securityContext"] = json!({ "runAsUser": 2000 });
+    world.see(pod);
+    let plan = world.look();
+    let resolved = resolve(&world.object("e", 0)).unwrap();
+    let (jvm, identity) = (&plan.jvms[0], Identity { user: 1000, group: 1000 });
+    let place = (&*jvm.target, jvm.target.instance("app").unwrap());
+    let asked =
+        container(&resolved, plan.desired.as_ref().unwrap(), place, false, ("operator", Some(&identity)), at(100));
+    let security = &asked["securityContext"];
+    assert_eq!((&security["runAsUser"], &security["runAsGroup"]), (&json!(2000), &Value::Null));
+}

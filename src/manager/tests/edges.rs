@@ -1,0 +1,149 @@
+//! What a mistake in the spec, a lost node or a reboot must not do to a stack.
+//!
+//! Pure. Must not repeat what `stores` and `certificates` try.
+
+use chrono::TimeDelta;
+use k8s_openapi::ByteString;
+use kube::ResourceExt as _;
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+
+use super::{World, value};
+use crate::k8s::watch::Change;
+use crate::manager::part::State;
+use crate::pki::{Authority, Period};
+
+/// Another image for a container of the first entry of a service.
+fn edit(world: &mut World, service: &str, container: usize, image: &str) {
+    let entry = world.manager.spec.services.0.get_mut(service).unwrap();
+    let entry = if entry.is_array() { &mut entry[0] } else { entry };
+    entry["spec"]["serviceConfiguration"]["containers"][container]["image"] = image.into();
+}
+
+/// A component's object of a kind, as it is to be written.
+fn drawn(world: &World, component: &str, kind: &str) -> Option<Value> {
+    let part = world.plan().parts.into_iter().find(|part| part.name == component).unwrap();
+    part.objects.into_iter().find(|object| object["kind"] == kind)
+}
+
+/// Puts an object that is to be written among those that are known, with what the API server adds.
+fn put(world: &mut World, mut object: Value) {
+    world.version += 1;
+    object["metadata"]["resourceVersion"] = world.version.to_string().into();
+    object["metadata"]["uid"] = object["metadata"]["name"].clone();
+    world.fleet.with(|all| drop(all.config_maps.take(Change::Applied(value(object)))));
+}
+
+#[test]
+fn a_misspelt_key_deletes_nothing_of_a_service_that_the_spec_does_not_name() {
+    let mut world = World::new(1);
+    world.write();
+    let services = &mut world.manager.spec.services.0;
+    let zookeepers = services.remove("zookeepers").unwrap();
+    services.insert("zookeeper".to_owned(), zookeepers);
+    assert_eq!(world.plan().surplus, []);
+    assert_eq!(world.says("Degraded").0, "InvalidComponent");
+    world.manager.spec.services.0.remove("zookeeper");
+    assert_eq!(world.plan().surplus.len(), 1, "without it the service is not wanted any more");
+}
+
+#[test]
+fn a_lost_server_is_replaced_although_a_change_of_the_store_is_held() {
+    let mut world = World::new(0);
+    for name in ["a", "bb", "ccc"] {
+        world.node(name, &json!({}));
+    }
+    world.stand_up(&["zookeeper1"]);
+    edit(&mut world, "zookeepers", 2, "zookeeper:3.9.3");
+    world.write();
+    world.node("dddd", &json!({}));
+    world.remove_node("bb");
+    world.remove_pod("zookeeper1-zookeeper-statefulset-1");
+    let enrolments = world.plan().enrolments;
+    let (_, enrol) = enrolments.iter().find(|(_, one)| one.name.starts_with("zookeeper1")).unwrap();
+    assert_eq!(enrol.members.to_string(), "1 a\n4 dddd\n3 ccc\n");
+}
+
+#[test]
+fn a_pod_of_an_earlier_template_finds_what_it_waits_for_when_it_starts_again() {
+    let mut world = World::new(1);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    world.write();
+    world.serve("config1", true);
+    let before = drawn(&world, "config1", "ConfigMap").unwrap();
+    let mark = |map: &Value| -> Vec<String> {
+        let keys = map["data"].as_object().unwrap().keys();
+        keys.filter(|key| key.starts_with("revision-")).cloned().collect()
+    };
+    assert_eq!(mark(&before).len(), 1);
+    put(&mut world, before.clone());
+    let config = world.manager.spec.services.0.get_mut("config").unwrap();
+    config["spec"]["serviceConfiguration"]["logLevel"] = "SYS_ERR".into();
+    let after = drawn(&world, "config1", "ConfigMap").unwrap();
+    assert_eq!(mark(&after).len(), 2, "{:?}", mark(&after));
+    assert!(mark(&after).contains(&mark(&before)[0]));
+    put(&mut world, after);
+    assert_eq!(mark(&drawn(&world, "config1", "ConfigMap").unwrap()).len(), 2, "it comes to rest");
+    world.write();
+    world.serve("config1", true);
+    assert_eq!(mark(&drawn(&world, "config1", "ConfigMap").unwrap()).len(), 1, "no Pod waits for the other any more");
+}
+
+#[test]
+fn an_address_that_a_component_does_not_read_holds_it_up_no_more() {
+    let mut world = World::new(1);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    assert_eq!(world.state("zookeeper1"), State::Serving);
+    // A virtual node, which vRouters select, has no address.
+    let node = json!({ "metadata": { "name": "virtual", "labels": { "node-role.kubernetes.io/master": "" } },
+        "spec": { "unschedulable": true }, "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    world.fleet.node(&Change::Applied(value(node)));
+    assert_eq!(world.state("zookeeper1"), State::Serving);
+    assert!(drawn(&world, "zookeeper1", "StatefulSet").is_some());
+}
+
+#[test]
+fn a_server_on_a_node_that_was_not_chosen_is_replaced() {
+    let mut world = World::new(0);
+    for name in ["a", "bb", "ccc", "dddd"] {
+        world.node(name, &json!({}));
+    }
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    world.write();
+    world.serve("config1", true);
+    assert_eq!((world.state("config1"), world.plan().replacement), (State::Serving, None));
+    // Of the same template, where its workload may not put one any more.
+    let all = world.fleet.with(|all| all.stateful_sets.0.values().cloned().collect::<Vec<_>>());
+    let set = all.into_iter().find(|set| set.name_any().starts_with("config1")).unwrap();
+    let set = serde_json::to_value(set).unwrap();
+    let name = "config1-config-statefulset-2";
+    let mut pod = json!({ "metadata": set["spec"]["template"]["metadata"], "spec": { "nodeName": "dddd" },
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "lastTransitionTime": world.ready_at,
+            "status": "True" }] } });
+    pod["metadata"]["name"] = name.into();
+    pod["metadata"]["uid"] = name.into();
+    pod["metadata"]["namespace"] = "contrail".into();
+    world.fleet.pod(&Change::Applied(value(pod)));
+    let State::Updating(_) = world.state("config1") else { panic!("{:?}", world.state("config1")) };
+    assert_eq!(world.plan().replacement.map(|replacement| replacement.pod).as_deref(), Some(name));
+}
+
+#[test]
+fn an_authority_that_a_user_made_is_never_replaced_by_another() {
+    let mut world = World::new(0);
+    world.node("a", &json!({}));
+    world.manager.spec.services.0.retain(|key, _| key == "rabbitmq");
+    world.stand_up(&["rabbitmq1"]);
+    let made = Authority::make("Company Root", Period::of(TimeDelta::days(20 * 365), world.now)).unwrap();
+    let mut secret = world.fleet.read().secrets.get("contrail", "contrail-ca-certificate").cloned().unwrap();
+    let data = secret.data.as_mut().unwrap();
+    data.insert("ca.crt".to_owned(), ByteString(made.certificate.into_bytes()));
+    data.insert("ca.key".to_owned(), ByteString(made.key.expose_secret().as_bytes().to_vec()));
+    world.fleet.with(|all| drop(all.secrets.take(Change::Applied(secret))));
+    let step = |world: &World| world.plan().authority.unwrap().step;
+    assert_eq!(step(&world), None, "it lasts longer than one that the operator would make");
+    world.now += TimeDelta::days(19 * 365);
+    assert_eq!(step(&world), None);
+    let (_, why) = world.plan().authority.unwrap().trouble.unwrap();
+    assert!(why.contains("next.crt and next.key"), "{why}");
+}
