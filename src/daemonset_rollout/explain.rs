@@ -103,6 +103,8 @@ impl Listed {
 
 /// How each node is that its DaemonSet runs a Pod on.
 fn judged(seen: &Seen, memory: &Memory, now: DateTime<Utc>) -> Vec<Look> {
+    let as_one = seen.as_one_revision(memory);
+    let seen = as_one.as_ref().unwrap_or(seen);
     let all = places(seen, memory);
     let known = seen.revisions.known();
     let desired = known.map(|known| Desired { revision: known.current.clone(), insists: false });

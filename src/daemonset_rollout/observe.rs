@@ -161,12 +161,13 @@ pub async fn observe(
     let is_short = !missing.is_empty();
     let refused = kept.refusals.ask(&cx.client, (was_refused, is_short), short.as_ref(), UNREAD, now).await;
     kept.refusals.record(missing.clone(), refused.clone());
-    // One that need not go any more is not asked for again.
+    // One that need not be replaced any more is not asked for again. One that does not run may be tried again.
     let is_current = |pod: &Pod| {
         let alike = revisions.known().map(|known| &known.alike);
         pod.revision.as_ref().zip(alike).is_some_and(|(revision, alike)| alike.contains(&revision.0))
     };
-    let there: HashSet<&str> = pods.iter().filter(|pod| !is_current(pod)).map(|pod| &*pod.id).collect();
+    let there: HashSet<&str> =
+        pods.iter().filter(|pod| !is_current(pod) || pod.ready_since.is_none()).map(|pod| &*pod.id).collect();
     let (aside, undeletable) = kept.aside.of(|uid| there.contains(uid));
     let selected = nodes.iter().filter(|node| is_selected(node)).count();
     let counted = set.as_deref().filter(|set| is_seen(set)).and_then(|set| set.status.as_ref());

@@ -76,7 +76,7 @@ impl Planned for Plan {
 /// Plans one reconcile.
 #[must_use]
 pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
-    let as_one = seen.as_one_revision(memory);
+    let (as_one, as_shown) = (seen.as_one_revision(memory), seen);
     let seen = as_one.as_ref().unwrap_or(seen);
     let Seen { resolved, set, revisions, .. } = seen;
     let (set, known) = (set.as_deref(), revisions.known());
@@ -123,7 +123,7 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
         problems.push(unstable(seen, &writers(set)));
     }
     problems.extend(ignored(seen));
-    problems.extend(unheard(seen, &decision, &engine));
+    problems.extend(unheard(as_shown, &decision, &engine));
     let next =
         [decision.next, settles_at, unstable_until, trusted_at.filter(|at| *at > now)].into_iter().flatten().min();
     let mut memory = Memory { engine, ..memory };
@@ -138,7 +138,10 @@ fn is_broken_still(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> bool {
     let (engine, current) = (&memory.engine, seen.revisions.known().map(|known| &known.current));
     let Some(failed) = engine.failure.as_ref().map(|failure| &failure.revision) else { return false };
     let is_good_again = Some(failed) != current && engine.last_good.as_ref() == current;
-    let is_broken = |pod: &Pod| pod.ready_since.is_none() && pod.revision.as_ref() == Some(failed);
+    let wait_ready = seen.resolved.policy.wait_ready;
+    let is_late = |pod: &Pod| pod.unready_since.unwrap_or(pod.created) + wait_ready <= now;
+    let fails = |pod: &Pod| pod.ready_since.is_none() && (pod.trouble.is_some() || is_late(pod));
+    let is_broken = |pod: &Pod| fails(pod) && pod.revision.as_ref() == Some(failed);
     is_good_again
         && seen.resolved.policy.calendar.closed(now).is_some()
         && seen.pods.iter().any(|pod| !pod.deleting && is_broken(pod))

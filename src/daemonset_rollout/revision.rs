@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::fleet::replicas::REVISION_LABEL;
 use crate::rollout;
@@ -101,8 +101,12 @@ pub fn foreseen(set: &DaemonSet, all: &[ControllerRevision], ignore: &[String]) 
     let own = own(set, all);
     let template = set.spec.clone().unwrap_or_default().template;
     let same = own.iter().find(|one| one.template == template);
-    let wanted = without(&template, ignore);
-    Revisions::of(same.map_or(NEW, |one| &one.hash), |one| without(&one.template, ignore) == wanted, &own)
+    let (wanted, stored) = (without(&template, ignore), same.map(|one| bare(&one.data, ignore)));
+    let is_alike = |one: &Own| match &stored {
+        Some(stored) => bare(&one.data, ignore) == *stored,
+        None => without(&one.template, ignore) == wanted,
+    };
+    Revisions::of(same.map_or(NEW, |one| &one.hash), is_alike, &own)
 }
 
 /// The revisions of a DaemonSet, as far as they read.
@@ -144,12 +148,28 @@ fn bare(data: &Value, ignore: &[String]) -> Value {
             if let Some(all) = metadata.get_mut(of).and_then(Value::as_object_mut) {
                 all.retain(|key, _| !ignore.contains(key));
             }
-            if metadata.get(of).and_then(Value::as_object).is_some_and(Map::is_empty) {
-                metadata.remove(of);
-            }
         }
     }
+    prune(&mut template);
     template
+}
+
+/// Removes what is null or empty: releases of Kubernetes differ in whether they write it.
+fn prune(value: &mut Value) {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(prune);
+            fields.retain(|_, field| !is_empty(field));
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
+    }
 }
 
 /// A template without the labels and annotations that are ignored.

@@ -124,7 +124,7 @@ impl<R: Revision> Rollback<R> {
                 BackPhase::Refused
             }
             // Its node, its image or its room is the cause: another one is tried once it had its time.
-            Some(cell) if is_hindered(cell) => {
+            Some(cell) if known != BackPhase::Refused && is_hindered(cell) => {
                 let is_over = cell.touched_at.is_none_or(|at| at + policy.wait_ready <= now);
                 return (BackPhase::Trial, tried.filter(|_| !is_over));
             }

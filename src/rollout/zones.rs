@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::Order;
+use super::cause::Cause;
 use super::cell::Cell;
 use super::reading::Reading;
 use super::rule::{Rule, holds};
@@ -56,7 +57,8 @@ pub(super) fn next_ones<'c, 'a, R>(
     }
     if policy.order == Order::ByZone && holds(Rule::Zones) {
         // Places without a zone come last. A zone has its turn until what is on its way there has arrived.
-        let on_its_way = |cell: &&Cell<'_, R>| cell.is_in_flight && cell.is_on_its_way();
+        let is_stuck = |cell: &Cell<'_, R>| cell.cause.as_ref().is_some_and(Cause::is_trouble);
+        let on_its_way = |cell: &&Cell<'_, R>| cell.is_in_flight && cell.is_on_its_way() && !is_stuck(cell);
         let moving = reading.cells.iter().filter(on_its_way).map(|cell| cell.place.zone);
         let turn = open.keys().copied().chain(moving).min_by_key(|zone| (zone.is_none(), *zone));
         open.retain(|zone, _| Some(*zone) == turn);

@@ -36,8 +36,9 @@ pub(super) fn chosen(
     let changes = running.is_some_and(|running| running.hash != hash);
     // While canaries are watched the template is the one before; and, where it is held, also when they have passed.
     let watched = memory.rollout.proof.as_ref().filter(|_| memory.rollout.started().is_some());
-    // So it is while its Pods do not start for another cause.
-    let stalled = memory.rollout.stall().map(|stall| &stall.revision);
+    // So it is while its Pods do not start for another cause; a version that the user names may be another one.
+    let is_chosen = resolved.wish == Wish::Newest;
+    let stalled = memory.rollout.stall().filter(|_| is_chosen).map(|stall| &stall.revision);
     let on_its_way = watched.map(|proof| &proof.revision).or(stalled).filter(|_| !resolved.frozen);
     let on_its_way = on_its_way.and_then(|revision| revision.version);
     let last_good = memory.rollout.last_good.as_ref().and_then(|good| good.version);
