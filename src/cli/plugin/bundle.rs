@@ -99,14 +99,7 @@ pub(super) async fn bundle(cx: &Cx, args: &Args) -> Result<u8, String> {
         namespaces.insert(object.namespace());
         redactor.hide(&serde_json::to_value(&object.whole).unwrap_or_default());
         parts.push(of_object(object)?);
-        let fleet = match listed(&reached, object).await {
-            Ok(fleet) => fleet,
-            Err(why) => {
-                let file = format!("explain/{}/{}/{}.txt", object.kind.typed(), object.namespace(), object.name());
-                parts.push((file, format!("not collected: {why}\n")));
-                continue;
-            }
-        };
+        let fleet = listed(&reached, object).await?;
         nodes.extend(fleet.nodes.iter().map(ResourceExt::name_any));
         for set in &fleet.sets {
             redactor.hide(&serde_json::to_value(set).unwrap_or_default());
