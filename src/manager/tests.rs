@@ -62,6 +62,15 @@ impl World {
         world
     }
 
+    /// With the sample, and masters of these names.
+    fn of(masters: &[&str]) -> Self {
+        let world = Self::new(0);
+        for name in masters {
+            world.node(name, &json!({}));
+        }
+        world
+    }
+
     fn node(&self, name: &str, spec: &Value) {
         let node = json!({ "metadata": { "name": name, "labels": { "node-role.kubernetes.io/master": "" } },
             "spec": spec, "status": { "conditions": [{ "type": "Ready", "status": "True" }],
@@ -152,16 +161,21 @@ impl World {
             let set = serde_json::to_value(set).unwrap();
             for number in 0..set["spec"]["replicas"].as_u64().unwrap() {
                 let node = &recorded(&set["spec"]["template"]["spec"]["affinity"])[number as usize];
-                let mut pod = json!({ "metadata": set["spec"]["template"]["metadata"], "spec": { "nodeName": node },
-                    "status": { "phase": "Running", "conditions": [{ "type": "Ready",
-                        "lastTransitionTime": self.ready_at, "status": if is_ready { "True" } else { "False" } }] } });
-                let name = format!("{}-{number}", set["metadata"]["name"].as_str().unwrap());
-                pod["metadata"]["name"] = name.clone().into();
-                pod["metadata"]["uid"] = name.into();
-                pod["metadata"]["namespace"] = "contrail".into();
-                self.fleet.pod(&Change::Applied(value(pod)));
+                self.serve_on(node, &set, number, is_ready);
             }
         }
+    }
+
+    /// The Pod of a server, made from the present template of its workload.
+    fn serve_on(&self, node: &str, set: &Value, number: u64, is_ready: bool) {
+        let mut pod = json!({ "metadata": set["spec"]["template"]["metadata"], "spec": { "nodeName": node },
+            "status": { "phase": "Running", "conditions": [{ "type": "Ready",
+                "lastTransitionTime": self.ready_at, "status": if is_ready { "True" } else { "False" } }] } });
+        let name = format!("{}-{number}", set["metadata"]["name"].as_str().unwrap());
+        pod["metadata"]["name"] = name.clone().into();
+        pod["metadata"]["uid"] = name.into();
+        pod["metadata"]["namespace"] = "contrail".into();
+        self.fleet.pod(&Change::Applied(value(pod)));
     }
 
     fn remove_node(&self, name: &str) {

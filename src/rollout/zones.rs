@@ -30,10 +30,12 @@ pub(super) fn next_ones<'c, 'a, R>(
     let policy = reading.policy;
     let first = cells.first().and_then(|cell| cell.place.zone);
     // Most clusters have one zone, or none. The last zone of an order waits for the one before it, too.
-    let are_in_order = policy.order == Order::ByZone;
-    let is_one = policy.per_zone.is_none()
-        && cells.iter().all(|cell| cell.place.zone == first)
-        && (!are_in_order || reading.cells.iter().all(|cell| cell.place.zone == first));
+    let is_there = |cell: &Cell<'_, R>| cell.place.zone == first;
+    let are_there = match policy.order {
+        Order::ByZone => reading.cells.iter().all(is_there),
+        Order::Spread => cells.iter().all(|cell| is_there(cell)),
+    };
+    let is_one = policy.per_zone.is_none() && are_there;
     if is_one || count == 0 {
         oldest(&mut cells, count);
         return cells;

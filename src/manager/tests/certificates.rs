@@ -102,10 +102,7 @@ impl World {
 
 /// A stack of RabbitMQ alone, which serves.
 fn standing() -> World {
-    let mut world = World::new(0);
-    for name in ["a", "bb", "ccc"] {
-        world.node(name, &json!({}));
-    }
+    let mut world = World::of(&["a", "bb", "ccc"]);
     world.manager.spec.services.0.retain(|key, _| key == "rabbitmq");
     world.stand_up(&["rabbitmq1"]);
     assert_eq!(world.says("Ready").0, "AllServing");

@@ -49,10 +49,7 @@ fn a_misspelt_key_deletes_nothing_of_a_service_that_the_spec_does_not_name() {
 
 #[test]
 fn a_lost_server_is_replaced_although_a_change_of_the_store_is_held() {
-    let mut world = World::new(0);
-    for name in ["a", "bb", "ccc"] {
-        world.node(name, &json!({}));
-    }
+    let mut world = World::of(&["a", "bb", "ccc"]);
     world.stand_up(&["zookeeper1"]);
     edit(&mut world, "zookeepers", 2, "zookeeper:3.9.3");
     world.write();
@@ -104,10 +101,7 @@ fn an_address_that_a_component_does_not_read_holds_it_up_no_more() {
 
 #[test]
 fn a_server_on_a_node_that_was_not_chosen_is_replaced() {
-    let mut world = World::new(0);
-    for name in ["a", "bb", "ccc", "dddd"] {
-        world.node(name, &json!({}));
-    }
+    let mut world = World::of(&["a", "bb", "ccc", "dddd"]);
     world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
     world.write();
     world.serve("config1", true);
@@ -115,17 +109,12 @@ fn a_server_on_a_node_that_was_not_chosen_is_replaced() {
     // Of the same template, where its workload may not put one any more.
     let all = world.fleet.with(|all| all.stateful_sets.0.values().cloned().collect::<Vec<_>>());
     let set = all.into_iter().find(|set| set.name_any().starts_with("config1")).unwrap();
-    let set = serde_json::to_value(set).unwrap();
-    let name = "config1-config-statefulset-2";
-    let mut pod = json!({ "metadata": set["spec"]["template"]["metadata"], "spec": { "nodeName": "dddd" },
-        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "lastTransitionTime": world.ready_at,
-            "status": "True" }] } });
-    pod["metadata"]["name"] = name.into();
-    pod["metadata"]["uid"] = name.into();
-    pod["metadata"]["namespace"] = "contrail".into();
-    world.fleet.pod(&Change::Applied(value(pod)));
+    world.serve_on("dddd", &serde_json::to_value(set).unwrap(), 2, true);
     let State::Updating(_) = world.state("config1") else { panic!("{:?}", world.state("config1")) };
-    assert_eq!(world.plan().replacement.map(|replacement| replacement.pod).as_deref(), Some(name));
+    assert_eq!(
+        world.plan().replacement.map(|replacement| replacement.pod).as_deref(),
+        Some("config1-config-statefulset-2")
+    );
 }
 
 #[test]

@@ -39,10 +39,7 @@ fn a_store_grows_by_one_server_once_all_serve_and_its_dependants_learn_of_it() {
 
 #[test]
 fn a_server_of_a_lost_node_is_replaced_once_its_pod_is_gone_and_no_other_is_missing() {
-    let mut world = World::new(0);
-    for name in ["a", "bb", "ccc"] {
-        world.node(name, &json!({}));
-    }
+    let mut world = World::of(&["a", "bb", "ccc"]);
     world.stand_up(&["zookeeper1"]);
     world.remove_node("bb");
     assert_eq!(enrols(&world, "zookeeper1"), None, "there is no node for it");

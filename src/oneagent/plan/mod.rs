@@ -322,11 +322,10 @@ fn policy(
     let users = resolved.held(seen.stopped);
     let hold =
         users.or_else(|| found.into_iter().flatten().next()).or_else(|| from_cluster::cluster_update(resolved, seen));
-    let word = if desired.version.is_some() && desired.version == resolved.reject {
-        Some(Word::Rejected)
-    } else {
-        memory.is_promoted(desired).then_some(Word::Promoted)
-    };
+    let word = desired.version.and_then(|version| {
+        let promoted = memory.is_promoted(desired).then_some(version);
+        Word::of(&version, promoted.as_ref(), resolved.reject.as_ref())
+    });
     Policy { hold, word, ..resolved.policy.clone() }
 }
 
