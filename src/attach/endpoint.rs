@@ -33,11 +33,14 @@ impl Endpoint {
         Self { port, client: client.map_err(|error| error.to_string()) }
     }
 
-    /// Waits until the JVM's own endpoint answers; why not, when it does not in time.
-    pub(super) async fn answers(&self, proc: &Proc, jvm: &Jvm) -> Result<(), String> {
+    /// What the JVM's own endpoint answers, for which it waits; why not, when it does not in time.
+    pub(super) async fn answers(&self, proc: &Proc, jvm: &Jvm) -> Result<String, String> {
         let end = Instant::now() + ANSWERS_WITHIN;
         loop {
-            let Err(why) = self.scrape(proc, jvm).await else { return Ok(()) };
+            let why = match self.scrape(proc, jvm).await {
+                Ok(metrics) => return Ok(metrics),
+                Err(why) => why,
+            };
             if Instant::now() >= end || !jvm.is_there(proc) {
                 return Err(why);
             }
@@ -47,7 +50,7 @@ impl Endpoint {
 
     /// How often the exporter took and refused a configuration, as a scrape says.
     pub(super) async fn reloads(&self, proc: &Proc, jvm: &Jvm) -> Result<Reloads, Refusal> {
-        let metrics = self.scrape(proc, jvm).await.map_err(|why| Refusal::of(Reason::ScrapeFailed, why))?;
+        let metrics = self.answers(proc, jvm).await.map_err(|why| Refusal::of(Reason::ScrapeFailed, why))?;
         let count = |name: &str| {
             let rows = metrics.lines().filter_map(|line| line.strip_prefix(name));
             rows.filter_map(|row| row.trim().parse::<f64>().ok()).next_back().unwrap_or_default()

@@ -257,6 +257,8 @@ impl Files {
             sleep(PAUSE).await;
         }
         self.put(before)?;
+        // Where it answers with the previous one neither, the configuration is not the cause.
+        endpoint.reloads(proc, jvm).await?;
         let why = fails.map_or_else(|| "the JVM's log says why".to_owned(), |why| format!("with it {why}"));
         Err(Refusal::of(
             Reason::ConfigNotTaken,

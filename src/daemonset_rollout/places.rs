@@ -45,9 +45,13 @@ pub fn places<'a>(seen: &'a Seen, memory: &Memory) -> Vec<Place<'a, Revision>> {
             Verdict::NotMatching if memory.engine.touched.away.contains_key(&*node.name) => Selection::NotSelected,
             Verdict::NotMatching | Verdict::Architecture(_) | Verdict::Overlap(_) => continue,
         };
-        // Where no new Pod may start, none is replaced.
-        let revisions = seen.revisions.known().filter(|_| selection == Selection::Selected);
-        let standing = |pod: &Pod| revisions.map_or(Standing::Current, |revisions| standing(pod, revisions, memory));
+        let is_selected = selection == Selection::Selected;
+        let standing = |pod: &Pod| match seen.revisions.known() {
+            // Where no new Pod may start, none is replaced.
+            _ if !is_selected => Standing::Current,
+            Some(revisions) => standing(pod, revisions, memory),
+            None => Standing::Unknown,
+        };
         let is_left_out = is_skipped(node, &seen.resolved.name);
         // A cordon keeps no Pod from being made: where they are refused it is not why one is missing.
         let busy = node.busy.filter(|_| pod.is_some() || seen.refused.is_none());

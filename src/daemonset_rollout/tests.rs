@@ -190,6 +190,10 @@ fn nothing_is_deleted_while_the_current_revision_is_unknown_or_not_ours() {
     assert_eq!(says(of(&|all| all.revisions = Current::Unwritten)), (0, text(["TemplateSettling", "AsExpected"])));
     let unread = |all: &mut Seen| all.revisions = Current::Unread("forbidden".to_owned());
     assert_eq!(says(of(&unread)), (0, text(["RightsMissing", "RightsMissing"])));
+    let mut all = seen(&[("h1", true), ("h2", true)], &spec);
+    unread(&mut all);
+    let report = settled(&all, &Memory::default(), 1_000).decision.report;
+    assert_eq!((report.updated, report.unknown.count), (0, 2), "which of them are updated is unknown");
     let rolling = |all: &mut Seen| {
         edit(all, |set| {
             let spec = set.spec.as_mut().unwrap();

@@ -32,13 +32,21 @@ pub struct Fleet {
 pub struct Inner {
     /// Pods, by namespace.
     targets: HashMap<String, BTreeSet<Named>>,
-    /// The objects; `None`: what it selects is unknown.
-    objects: BTreeMap<Key, Option<Arc<Resolved>>>,
+    objects: BTreeMap<Key, Object>,
     /// Namespaces whose objects are all known; the empty one means all.
     known: HashSet<String>,
     pools: Pools,
     /// The user of the JVMs of an image, where only the image says so.
     identities: HashMap<Arc<str>, Identity>,
+}
+
+/// An object.
+#[derive(Debug)]
+struct Object {
+    /// As it was last valid; `None`: what it selects is unknown.
+    resolved: Option<Arc<Resolved>>,
+    /// Whether it is valid now.
+    is_valid: bool,
 }
 
 /// A Pod, found by its name.
@@ -80,16 +88,21 @@ impl Fleet {
     /// before.
     pub fn selects(&self, key: &Key, resolved: Option<Resolved>) -> bool {
         let mut inner = self.inner.write();
-        if resolved.is_none() && inner.objects.get(key).is_some_and(Option::is_some) {
+        let Some(resolved) = resolved else {
             // A spec that became invalid gives its Pods to no other object.
+            let known = inner.objects.entry(key.clone()).or_insert(Object { resolved: None, is_valid: false });
+            known.is_valid = false;
+            self.changed.notify_one();
+            return false;
+        };
+        let is_known = |known: &Object| known.resolved.as_deref() == Some(&resolved);
+        if let Some(known) = inner.objects.get_mut(key).filter(|known| is_known(known)) {
+            known.is_valid = true;
             return false;
         }
-        let is_same = inner.objects.get(key).is_some_and(|known| known.as_deref() == resolved.as_ref());
-        if !is_same {
-            inner.objects.insert(key.clone(), resolved.map(Arc::new));
-            self.changed.notify_one();
-        }
-        !is_same
+        inner.objects.insert(key.clone(), Object { resolved: Some(Arc::new(resolved)), is_valid: true });
+        self.changed.notify_one();
+        true
     }
 
     /// An object is gone.
@@ -200,7 +213,7 @@ impl Inner {
     /// The object that keeps a Pod: of several that select it the oldest.
     #[must_use]
     pub fn keeper<'i>(&'i self, namespace: &str, target: &Target) -> Option<&'i Arc<Resolved>> {
-        let selecting = self.within(namespace).filter_map(|(_, resolved)| resolved.as_ref());
+        let selecting = self.within(namespace).filter_map(|(_, object)| object.resolved.as_ref());
         let selecting = selecting.filter(|resolved| resolved.selects(&target.labels));
         selecting.min_by_key(|resolved| (resolved.created, &resolved.name))
     }
@@ -208,7 +221,8 @@ impl Inner {
     /// Whether an object is still what it was.
     #[must_use]
     pub fn is_still(&self, key: &Key, resolved: &Resolved) -> bool {
-        self.objects.get(key).and_then(Option::as_ref).is_some_and(|known| **known == *resolved)
+        let known = self.objects.get(key).filter(|known| known.is_valid);
+        known.is_some_and(|known| known.resolved.as_deref() == Some(resolved))
     }
 
     /// Pods with annotations of ours that no object selects; none where what an object selects is unknown.
@@ -217,7 +231,7 @@ impl Inner {
         let mut orphans = Vec::new();
         for (namespace, all) in &self.targets {
             let is_known = self.known.contains("") || self.known.contains(namespace);
-            if !is_known || self.within(namespace).any(|(_, resolved)| resolved.is_none()) {
+            if !is_known || self.within(namespace).any(|(_, object)| object.resolved.is_none()) {
                 continue;
             }
             let is_orphan = |target: &&Arc<Target>| {
@@ -229,7 +243,7 @@ impl Inner {
         orphans
     }
 
-    fn within<'i>(&'i self, namespace: &str) -> impl Iterator<Item = (&'i Key, &'i Option<Arc<Resolved>>)> + use<'i> {
+    fn within<'i>(&'i self, namespace: &str) -> impl Iterator<Item = (&'i Key, &'i Object)> + use<'i> {
         let first = (namespace.to_owned(), String::new());
         let namespace = first.0.clone();
         self.objects.range(first..).take_while(move |(key, _)| key.0 == namespace)
@@ -237,8 +251,8 @@ impl Inner {
 
     fn selecting(&self, namespace: &str, all: &[&BTreeMap<String, String>]) -> Vec<Key> {
         let selects = |resolved: &Resolved| all.iter().any(|labels| resolved.selects(labels));
-        let of = |resolved: &Option<Arc<Resolved>>| resolved.as_ref().is_some_and(|resolved| selects(resolved));
-        self.within(namespace).filter(|(_, resolved)| of(resolved)).map(|(key, _)| key.clone()).collect()
+        let of = |object: &Object| object.resolved.as_ref().is_some_and(|resolved| selects(resolved));
+        self.within(namespace).filter(|(_, object)| of(object)).map(|(key, _)| key.clone()).collect()
     }
 
     /// The objects of the namespaces of a list.

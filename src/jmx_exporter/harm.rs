@@ -15,6 +15,10 @@ const TOGETHER: TimeDelta = TimeDelta::seconds(10);
 /// What a run did to its JVM, in words.
 #[must_use]
 pub fn harm_of(target: &Target, run: &Run) -> Option<String> {
+    if matches!(run.joined, Joined::Ended { is_done: true, .. }) {
+        // A load never ends a JVM with exit code 0: it was done with its own work.
+        return None;
+    }
     match &run.came {
         Came::Refused(_, refused) if refused.why == Why::Obstacle(Obstacle::Harmed) => Some(refused.message.clone()),
         Came::Refused(times, refused) if was_at_work(times, refused) && ended_with(run, times.to) => {
@@ -42,6 +46,6 @@ fn was_at_work(times: &Times, refused: &Refused) -> bool {
 /// Whether the container that a run joined ended with it. One that began a moment before has not been touched: a JVM
 /// must have lived for a while.
 fn ended_with(run: &Run, at: DateTime<Utc>) -> bool {
-    let Joined::Ended { from, to } = run.joined else { return false };
+    let Joined::Ended { from, to, .. } = run.joined else { return false };
     (to - at).abs() <= TOGETHER && (to - from).to_std().is_ok_and(|lived| lived >= PASSING)
 }

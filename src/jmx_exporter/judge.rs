@@ -199,7 +199,8 @@ impl Judge<'_> {
         let exports = |run: &Run| {
             let has_ended = run.has_ended() || self.input.now >= run.ends_by();
             let is_silent = has_ended && run.failure().is_some_and(|(_, one)| one.why == Why::Silent);
-            is_unknown |= is_silent && run.asked.rewrites;
+            // One that its kubelet could not start put nothing in force.
+            is_unknown |= is_silent && run.asked.rewrites && !matches!(run.came, Came::Awaited(Some(_)));
             run.exports()
         };
         let (export, at) = current.take_while(|run| !is_gone(run)).find_map(exports)?;

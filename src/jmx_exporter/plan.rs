@@ -119,7 +119,8 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
         judge(facts.fleet, &Input { resolved, desired, forgiven, blocked: facts.blocked, image: facts.image, now })
     };
     let mut jvms = all(&memory);
-    memory.forgiven.retain(|run| jvms.iter().any(|jvm| run.starts_with(&*jvm.target.uid)));
+    let pods = || facts.fleet.selected(resolved).chain(facts.fleet.ended(resolved));
+    memory.forgiven.retain(|run| pods().any(|target| run.starts_with(&*target.uid)));
     if facts.is_edited {
         memory.engine.lift();
         memory.harmed = None;

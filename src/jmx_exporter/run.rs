@@ -54,8 +54,8 @@ pub struct Asked {
 pub enum Joined {
     /// It runs, as this one of those that do.
     Runs(u8),
-    /// It ran then.
-    Ended { from: DateTime<Utc>, to: DateTime<Utc> },
+    /// It ran then, and was done with its work or not.
+    Ended { from: DateTime<Utc>, to: DateTime<Utc>, is_done: bool },
     /// Its outcome is lost.
     Gone,
 }

@@ -31,7 +31,7 @@ pub struct Target {
     pub created: DateTime<Utc>,
     /// It has ended, or is about to.
     pub is_ending: bool,
-    /// It has ended, and is not being deleted.
+    /// Its containers ended, and neither its node ended it, such as by an eviction, nor is it being deleted.
     pub is_over: bool,
     /// Its node's kubelet has fallen silent: what it said last may be old.
     pub is_silent: bool,
@@ -143,7 +143,7 @@ impl Target {
             labels: pools.labels.share(pod.metadata.labels.clone().unwrap_or_default()),
             created: created(pod.metadata.creation_timestamp.as_ref()),
             is_ending: pod.metadata.deletion_timestamp.is_some() || is_over,
-            is_over: is_over && pod.metadata.deletion_timestamp.is_none(),
+            is_over: is_over && status.reason.is_none() && pod.metadata.deletion_timestamp.is_none(),
             is_silent: is_silent(&status.conditions, status.container_statuses.iter().map(|one| one.ready)),
             unready_since: unready.and_then(|ready| ready.last_transition_time.as_deref().and_then(time)),
             instances: instances.into(),
@@ -183,7 +183,8 @@ fn ended(all: &[ContainerStatus], id: &str) -> Option<Joined> {
     let ends = all.iter().flat_map(|now| [&now.state.terminated, &now.last_state.terminated]).flatten();
     let end =
         ends.into_iter().find(|end| end.container_id.as_deref().is_some_and(|known| without_scheme(known) == id))?;
-    Some(Joined::Ended { from: time(end.started_at.as_deref()?)?, to: time(end.finished_at.as_deref()?)? })
+    let (from, to) = (time(end.started_at.as_deref()?)?, time(end.finished_at.as_deref()?)?);
+    Some(Joined::Ended { from, to, is_done: end.exit_code == Some(0) })
 }
 
 /// When a container that was started again is joined: once it has outlived the one before, or for longer each time that

@@ -78,6 +78,9 @@ pub struct Capabilities {
 pub struct PodStatus {
     #[serde(default)]
     pub phase: Option<String>,
+    /// Why its node ended it, such as `Evicted`.
+    #[serde(default)]
+    pub reason: Option<String>,
     #[serde(default)]
     pub conditions: Vec<ConditionFacts>,
     #[serde(default)]

@@ -20,7 +20,7 @@ use super::part::{Facts, Of, Part, Plan, State, Surplus};
 use super::place::{Found, found, unbound, unplaced};
 use super::pods::Server;
 use super::reads;
-use super::replace::{PROVES, Turn, is_elsewhere, replacement};
+use super::replace::{PROVES, Turn, has_better_node, replacement};
 use super::resolve::{Component, Resolved};
 use crate::k8s::drift::APPLIED_ANNOTATION;
 use crate::stack::files::Files;
@@ -170,8 +170,9 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
     let hash = blueprint.hash();
     let servers: Vec<&Server> =
         all.servers(namespace, &row.kind, &component.name).filter(|one| !one.is_ending).collect();
-    let is_earlier = |one: &&&Server| one.template != hash || is_elsewhere(row, nodes, one);
-    let earlier = servers.iter().filter(is_earlier).count();
+    let earlier = servers.iter().filter(|one| one.template != hash).count();
+    let misplaced =
+        servers.iter().filter(|one| one.template == hash && has_better_node(facts, (row, nodes), one)).count();
     // A Pod of an earlier template waits for its own files when it starts again, after its node did, say.
     let map = all.config_maps.get(namespace, &files_name(row, &component.name)).filter(|_| earlier > 0);
     let revisions = map.map(reads::revisions).unwrap_or_default();
@@ -206,12 +207,16 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
         State::Invalid(format!("{}: {why}", component.name))
     } else if let Some(Unread::Lacks(what)) = unread.filter(|_| exists) {
         State::Waiting(what)
-    } else if let Some(why) = resolved.rollout.hold(row, now).filter(|_| earlier > 0) {
+    } else if let Some(why) = resolved.rollout.hold(row, now).filter(|_| earlier + misplaced > 0) {
         State::Held(why)
-    } else if earlier > 0 {
+    } else if earlier + misplaced > 0 {
         let budget = resolved.rollout.budget_of(row, placed);
         let at_once = if budget > 1 { format!("at most {budget}") } else { "one".to_owned() };
-        State::Updating(format!("{earlier} of its Pods run an earlier template, and are replaced {at_once} at a time"))
+        State::Updating(if earlier > 0 {
+            format!("{earlier} of its Pods run an earlier template, and are replaced {at_once} at a time")
+        } else {
+            format!("{misplaced} of its Pods run on other nodes than its own, and are replaced {at_once} at a time")
+        })
     } else if !exists {
         State::Starting
     } else if next != Next::Stay {

@@ -8,6 +8,7 @@ use super::blueprint::workload_name;
 use super::live::newest_revision;
 use super::part::{Facts, Part, Replacement, State};
 use super::pods::Server;
+use crate::k8s::node::Node;
 use crate::stack::table::{Row, Workload};
 use crate::stack::turn::{self, Health};
 
@@ -56,7 +57,7 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
                     None => Health::Away,
                 }
             };
-            let is_earlier = one.template != part.template || is_elsewhere(row, &part.nodes, one);
+            let is_earlier = one.template != part.template || has_better_node(facts, (row, &part.nodes), one);
             let is_outdated = !part.template.is_empty() && is_earlier;
             own.push(turn::Server { name: &one.name, health, is_outdated });
         }
@@ -77,12 +78,20 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
     Turn { replacement: server.map(|server| of(part, server)), ..Turn::default() }
 }
 
-/// Whether a server of a component that keeps nothing is on another node than those that were chosen: what other
-/// components read names these.
+/// Whether a server of a component that keeps nothing is on another node than those that were chosen, which other
+/// components read, and one of these would take it.
 #[must_use]
-pub fn is_elsewhere(row: &Row, nodes: &[String], server: &Server) -> bool {
+pub fn has_better_node(facts: &Facts<'_>, (row, nodes): (&Row, &[String]), server: &Server) -> bool {
     let is_free = row.workload == Workload::StatefulSet && row.store.is_none();
-    is_free && server.is_bound && !nodes.is_empty() && !nodes.contains(&server.node)
+    if !is_free || !server.is_bound || nodes.contains(&server.node) {
+        return false;
+    }
+    let Facts { resolved, all, .. } = *facts;
+    let has_one = |node: &str| {
+        all.servers(&resolved.namespace, &server.of.0, &server.of.1).any(|one| one.node == node && !one.is_ending)
+    };
+    let takes = |node: &Node| node.ready && node.busy.is_none() && !has_one(&node.name);
+    nodes.iter().filter_map(|name| all.nodes.get(name)).any(takes)
 }
 
 /// A Pod on no node, made when its workload named other nodes: its successor may find one. It serves no one, so nothing

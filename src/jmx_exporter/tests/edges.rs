@@ -60,9 +60,47 @@ fn harm_is_heard_in_a_pod_that_ended_of_it() {
     let mut world = World::new();
     let mut over = pod("a", &[run("jmx-0-1", 99, "1", &harmed)]);
     over["status"]["phase"] = "Failed".into();
-    world.see(over);
+    world.see(over.clone());
     world.see(pod("b", &[]));
     assert_eq!((world.reason(), world.joins()), ("AttachHarmful".to_owned(), Vec::new()));
+    // An edit forgives it for good, while the Pod stays.
+    world.generation = 2;
+    assert_eq!(world.joins(), ["b"]);
+    world.ledger = Ledger::default();
+    assert_eq!((world.joins(), world.memory.harmed.clone()), (vec!["b".to_owned()], None));
+    // Its node ended this one, for want of memory.
+    let mut world = World::new();
+    over["status"]["reason"] = "Evicted".into();
+    world.see(over);
+    world.see(pod("b", &[]));
+    assert_eq!(world.joins(), ["b"]);
+}
+
+#[test]
+fn a_job_that_is_done_while_a_helper_is_at_work_came_to_no_harm() {
+    let harmed = json!({ "reason": "Harmed", "message": "it ended", "loadedAt": time(99) }).to_string();
+    for (said, code, wanted) in
+        [(&*harmed, 0, "Attaching"), ("", 0, "Attaching"), (&*harmed, 1, "AttachHarmful"), ("", 143, "AttachHarmful")]
+    {
+        let mut world = World::new();
+        let mut over = pod("a", &[run("jmx-0-1", 90, "1", &ended(95, 101, 1, said))]);
+        over["status"]["phase"] = if code == 0 { "Succeeded" } else { "Failed" }.into();
+        let status = &mut over["status"]["containerStatuses"][0];
+        status["state"] = ended(50, 101, code, "");
+        status["state"]["terminated"]["containerID"] = format!("containerd://{ID}").into();
+        world.see(over);
+        world.see(pod("b", &[]));
+        assert_eq!(world.reason(), wanted, "{said:?} {code}");
+    }
+}
+
+#[test]
+fn a_rewrite_that_never_began_leaves_the_configuration_as_it_is() {
+    let mut world = World::new();
+    let held = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } });
+    world.see(pod("a", &[run("jmx-0-1", 10, "1", &exports(11)), rewrite("jmx-0-2", 60, "2", &held)]));
+    world.now = 60 + 600 + 180 + 1;
+    assert_eq!((world.reason(), world.joins()), ("AllExporting".to_owned(), Vec::new()), "the edit was taken back");
 }
 
 #[test]
@@ -73,6 +111,19 @@ fn an_older_object_that_becomes_invalid_gives_its_pods_to_no_other() {
     world.fleet.selects(&("n".to_owned(), "other".to_owned()), Some(older));
     world.fleet.selects(&("n".to_owned(), "other".to_owned()), None);
     assert_eq!((world.refused(), world.joins()), (vec!["OtherObject a".to_owned()], Vec::new()));
+}
+
+#[test]
+fn an_object_that_becomes_invalid_is_not_what_a_reconcile_began_with() {
+    let world = World::new();
+    let (key, resolved) = (("n".to_owned(), "e".to_owned()), resolve(&world.object("e", 0)).unwrap());
+    let is_still = || world.fleet.read().is_still(&key, &resolved);
+    world.fleet.selects(&key, Some(resolved.clone()));
+    assert!(is_still());
+    world.fleet.selects(&key, None);
+    assert!(!is_still());
+    world.fleet.selects(&key, Some(resolved.clone()));
+    assert!(is_still());
 }
 
 #[test]

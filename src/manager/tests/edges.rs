@@ -110,7 +110,11 @@ fn a_server_on_a_node_that_was_not_chosen_is_replaced() {
     let all = world.fleet.with(|all| all.stateful_sets.0.values().cloned().collect::<Vec<_>>());
     let set = all.into_iter().find(|set| set.name_any().starts_with("config1")).unwrap();
     world.serve_on("dddd", &serde_json::to_value(set).unwrap(), 2, true);
-    let State::Updating(_) = world.state("config1") else { panic!("{:?}", world.state("config1")) };
+    world.node("ccc", &json!({ "unschedulable": true }));
+    assert_eq!((world.state("config1"), world.plan().replacement), (State::Serving, None), "no other would take it");
+    world.node("ccc", &json!({}));
+    let State::Updating(why) = world.state("config1") else { panic!("{:?}", world.state("config1")) };
+    assert_eq!(why, "1 of its Pods run on other nodes than its own, and are replaced one at a time");
     assert_eq!(
         world.plan().replacement.map(|replacement| replacement.pod).as_deref(),
         Some("config1-config-statefulset-2")
